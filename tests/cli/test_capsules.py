@@ -235,7 +235,7 @@ def test_inspect_and_verify(chain, tmp_path):
     broken.write_bytes(text)
     checked = fcforge("verify", broken)
     assert checked.code == 1
-    assert checked.out.splitlines()[-1] == "DO NOT USE THIS CAPSULE"
+    assert checked.out.splitlines()[-1] == "DO NOT USE THIS FILE"
     assert any(line.startswith("BAD") for line in checked.out.splitlines())
 
 

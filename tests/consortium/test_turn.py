@@ -314,7 +314,7 @@ def test_verify_names_every_signer(world, merged, tmp_path):
     data[len(data) // 2] ^= 1
     broken.write_bytes(data)
     bad = fcforge("verify", broken)
-    assert (bad.code, bad.out.splitlines()[-1]) == (1, "DO NOT USE THIS CAPSULE")
+    assert (bad.code, bad.out.splitlines()[-1]) == (1, "DO NOT USE THIS FILE")
 
 
 def test_an_unsigned_release_beside_signed_ones_is_refused(world, merged, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,9 @@ from page_parser import EVIL, Page, require_sound
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
 from fcforge.report import judge
-from fcforge.report.frame import spoken
 from fcforge.studies.judge.experiment import Judgement, Portrait, write_portraits
 from fcforge.studies.judge.panel import Panel
-from fcforge.studies.judge.summary import Requirement
+from fcforge.studies.judge.summary import Collapse, Requirement
 from fcforge.types import Component, Estimate
 
 SUMMARY = {
@@ -43,7 +43,7 @@ def judgement() -> Judgement:
         SUMMARY,
         findings=met + missed,
         warnings=[
-            f"{EVIL} COLLAPSED in 1 of 2 trainings (site, seed): no latent unit is active."
+            Collapse(EVIL, f"{EVIL} COLLAPSED in 1 of 2 trainings: no unit is active.")
         ],
         where="Site NYU, seed 0.",
         portraits={"real": portrait(), EVIL: portrait(-1.0)},
@@ -87,15 +87,13 @@ def test_requirements_that_are_missed_are_marked(judgement):
 
 
 def test_headline(judgement):
-    said = spoken("judged", findings=judgement.findings, warnings=judgement.warnings)
-    assert said == (
+    assert judge.headline(judgement) == (
         "1 of the generators collapsed. The checked generator misses 1 of 2 requirements: "
         "edge-mean r."
     )
-    assert spoken("judged", findings=judgement.findings[:1], warnings=[]).endswith(
-        "meets all 1 requirements."
-    )
-    assert spoken("judged", findings=[], warnings=[]) == "No generator collapsed."
+    good = replace(judgement, findings=judgement.findings[:1], warnings=[])
+    assert judge.headline(good).endswith("meets all 1 requirements.")
+    assert judge.headline(replace(good, findings=[])) == "No generator collapsed."
 
 
 def test_page_and_tables_are_written(judgement, tmp_path):

@@ -224,7 +224,7 @@ def predict(asked: requests.PredictRequest) -> int:
     from fcforge.capsule import prediction
     from fcforge.consortium import predicting
     from fcforge.consortium.turn import own_threshold
-    from fcforge.report.frame import spoken
+    from fcforge.report.terminal import prediction_text
 
     if asked.atlas and asked.explain is None:
         raise ConfigError(
@@ -237,7 +237,7 @@ def predict(asked: requests.PredictRequest) -> int:
         rows = prediction.predict_scans(model, asked.scans, asked.kind, own)
     for note in own.stale(model.id) if own is not None else ():
         say(note, style="yellow")
-    say(spoken("prediction", rows=rows, sites=model.sites))
+    say(prediction_text(rows, model.sites))
     written = prediction.as_json if asked.as_json else prediction.as_csv
     text = written(rows, model).rstrip()
     if asked.out is None:
@@ -306,7 +306,7 @@ def verify(
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
     from fcforge.capsule import sealing
     from fcforge.consortium import files
-    from fcforge.report.frame import spoken
+    from fcforge.report.terminal import verify_text
 
     known = _trust(trust, require_signature)
     if files.is_consortium(capsule):
@@ -317,7 +317,7 @@ def verify(
     if as_json:
         print(json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1))
     else:
-        print(spoken("verify", checks=checks, ok=ok))
+        print(verify_text(checks))
     raise typer.Exit(0 if ok else 1)
 
 

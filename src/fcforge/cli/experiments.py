@@ -64,7 +64,7 @@ def check(
     as_json: given.AsJson = False,
 ) -> None:
     """Check a config or a dataset, subject by subject, before anything runs."""
-    from fcforge.report.frame import spoken
+    from fcforge.report.terminal import check_lines
     from fcforge.studies.check import check_target
 
     with at_work("checking"):
@@ -72,9 +72,8 @@ def check(
     if as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
-        for line in spoken("check", verdict=verdict).splitlines():
-            style, _, text = line.partition("|")
-            typer.secho(text, fg=style or None)
+        for line, colour in check_lines(verdict):
+            typer.secho(line, fg=colour or None)
     raise typer.Exit(0 if verdict.ok else 1)
 
 
@@ -108,20 +107,20 @@ def run(
 
 
 def _print_cost(prepared: Prepared, folder: Path, jobs: int) -> None:
-    from fcforge.report.frame import spoken
+    from fcforge.report.terminal import cost_text
     from fcforge.runner.run import estimate
     from fcforge.runner.store import Store
 
     with at_work("training a few sites of each learner briefly"):
         cost = estimate(prepared, Store(folder), jobs)
-    print(spoken("cost", cost=cost, plan=prepared.plan, jobs=jobs))
+    print(cost_text(cost, prepared.plan, jobs))
 
 
 def _train(prepared: Prepared, folder: Path, place: Place) -> None:
-    from fcforge.report.frame import spoken
+    from fcforge.report.terminal import plan_text
     from fcforge.runner.run import train
 
-    say(spoken("plan", plan=prepared.plan, place=place))
+    say(plan_text(prepared.plan, place))
     started = time.monotonic()
     try:
         with progress_on_stderr("training") as progress:
@@ -134,14 +133,14 @@ def _train(prepared: Prepared, folder: Path, place: Place) -> None:
 
 def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show the progress of a run."""
-    from fcforge.report.frame import spoken
+    from fcforge.report.terminal import status_text
     from fcforge.runner.collect import progress_of
 
     found = progress_of(folder)
     if as_json:
         print(json.dumps(found.to_json(), indent=1))
     else:
-        print(spoken("status", found=found))
+        print(status_text(found))
 
 
 def report(
@@ -246,7 +245,7 @@ def judge(
     with at_work("judging"):
         found = judge_config(config, overrides or [], folder, where, say)
     for warning in found.warnings:
-        say(warning, style="red")
+        say(warning.text, style="red")
     print(write_judgement(found, folder))
 
 

@@ -1,13 +1,14 @@
 """An audit for people and programs: table, sentences, section of a page, files."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
-from fcforge.report.frame import Section, spoken, text_lines
+from fcforge.report.frame import Section
 from fcforge.report.table import Cell, Heading, Table
-from fcforge.studies.audit_result import Audit, AuditRow, highest
-from fcforge.text import bracket, number
+from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow, highest
+from fcforge.text import bracket, number, printable, with_interval
 from fcforge.types import Estimate
 from fcforge.writing import write_text
 
@@ -83,29 +84,110 @@ def sentences(audit: Audit) -> list[str]:
     An AUC is the share of pairs, one member and one outsider, in which the attack scores the
     member higher; the sentences say it that way, for readers who never met one.
     """
+    about = audit.about
+    lines = _for_a_board(audit) if "released" in about else []
     releases: dict[str, list[AuditRow]] = {}
     for row in sorted(audit.rows, key=lambda row: row.is_reference):
         releases.setdefault(row.release, []).append(row)
-    told = [
-        (name, rows, audit.surest(rows), highest(rows))
-        for name, rows in releases.items()
-    ]
-    epsilon, about = audit.about.get("epsilon_of_method"), dict(audit.about)
-    budget = ""
+    for release, rows in releases.items():
+        lines.append(_of_release(audit, release, rows))
+    if left := about.get("not_attacked"):
+        lines.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
+    epsilon = about.get("epsilon_of_method")
     if epsilon is not None:
         secret = bool(about.get("noise_is_secret"))
-        budget = budget_words(epsilon, about.get("delta_of_method"), secret)
-    about.setdefault("not_attacked", ())
-    board = None
-    if "released" in about:  # the audit of a release
-        board = [audit.row(about["released"], attack).auc for attack in (SAMPLE, KNOWN)]
-    return text_lines(
-        "audit.txt.j2", told=told, about=about, budget=budget, board=board
+        lines.append(budget_words(epsilon, about.get("delta_of_method"), secret))
+    return [printable(line) for line in (*lines, LAST)]
+
+
+LAST = (
+    "These are the attacks that were tried, not all there are: a low number does not prove "
+    "privacy, and 'no raw scan is stored' does not mean 'private'."
+)
+
+
+def _in_100(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def _for_a_board(audit: Audit) -> list[str]:
+    """The audit of a release, as an ethics board asks for it."""
+    about = audit.about
+    released = about["released"]
+    sample = audit.row(released, SAMPLE).auc.value
+    known = audit.row(released, KNOWN).auc.value
+    limit = about["ceilings"][released]
+    lines = [
+        "For an ethics board: shown one person who is in a release like this and one who is "
+        "not, an attacker who has the scans and diagnoses of both, and those of "
+        f"{about['reference_people']} other people of the hospital to compare with, is right "
+        f"{_in_100(sample)} times in 100; an attacker who has everybody's scans and diagnoses "
+        f"and only lacks who took part, {_in_100(known)} times. Guessing is right 50 times.",
+        f"Attacked were releases of {about['trained_on']} people each, random parts of the site "
+        "with noise as in the release. The release itself has more people, who hide each other "
+        "better.",
+    ]
+    if limit < 1:
+        lines.append(
+            "Whatever an attacker knows, even who all the others in the release are: no attack "
+            f"is right more than {_in_100(limit)} times in 100. That is what epsilon "
+            f"{about['epsilon']:g} (delta {about['delta']:g}) promises."
+        )
+    else:
+        lines.append(
+            "There is no noise in this release and so no limit to what an attack can find: "
+            "whoever knows all others in the release can work out the last."
+        )
+    return lines
+
+
+def _of_release(audit: Audit, release: str, rows: Sequence[AuditRow]) -> str:
+    """How far the attacks on one release got."""
+    best = highest(rows)
+    if release == UNTRAINED:
+        least = min(row.auc.value for row in rows)
+        most = best.auc.value
+        return (
+            "For comparison, untrained (never saw anybody audited): "
+            f"{_in_100(least)} to {_in_100(most)} times in 100, which is chance "
+            f"(AUC {number(least)} to {number(most)})."
+        )
+    name = release
+    if best.is_reference:
+        name = f"For comparison, {release} (hides nobody)"
+    surest = audit.surest(rows)
+    if surest is None:
+        return (
+            f"{name}: no attack that was tried told members from others beyond chance; the "
+            f"highest, '{best.attack}', names the right one of two {_in_100(best.auc.value)} "
+            f"times in 100 {_auc(best.auc)}."
+        )
+    return (
+        f"{name}: an attacker can tell better than chance who was trained on. Shown somebody "
+        f"who was and somebody who was not, the strongest attack, '{surest.attack}', names the "
+        f"right one {_in_100(surest.auc.value)} times in 100, where guessing gets 50 "
+        f"{_auc(surest.auc)}; accusing at most 1 outsider in 100, it finds "
+        f"{_in_100(surest.tpr.value)} of 100 who were (TPR at 1 % FPR "
+        f"{number(surest.tpr.value)})."
     )
 
 
+def _auc(e: Estimate) -> str:
+    return f"(AUC {with_interval(e.value, e.low, e.high)})"
+
+
 def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> str:
-    """What differential privacy covers in a capsule, and what it does not."""
-    return spoken(
-        "budget", epsilon=epsilon, delta=delta, noise_is_secret=noise_is_secret
+    """What differential privacy covers in a chain's file, and what it does not."""
+    if not noise_is_secret:
+        return (
+            f"Epsilon {epsilon:g} was asked for, but the noise was drawn from a known seed: "
+            "there is no guarantee."
+        )
+    spent = f"epsilon {epsilon:g}"
+    if delta is not None:
+        spent += f" (delta {delta:g})"
+    return (
+        f"Differential privacy: method state and network carry {spent} per person, smaller is "
+        "safer, whatever the attack; synthetic held-out subjects, counts, accuracies and "
+        "temperature in the same file are outside that budget."
     )

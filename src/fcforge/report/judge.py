@@ -13,7 +13,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
-from fcforge.report.frame import Section, macro, picture, sections_page, spoken
+from fcforge.report.frame import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.experiment import Judgement, Portrait, read_portraits
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 READING = "Mean over sites, then over seeds; brackets: 95 % t interval over five or more seeds."
+PICTURED = (
+    "The most typical control and patient of every generator (nearest to its class mean), ROIs "
+    "ordered by brain system with lines between the systems; blue -1, red +1. Below, the mean of "
+    "every edge against the real one. Real and bootstrap show single real subjects: share the "
+    "page only where those may be seen. Last, the mean eigenvalues: a correlation matrix has "
+    "none below zero."
+)
 FIGURES = "Generated functional connectivity"
 LOWEST = -0.6  # of the axes of edge means, unless a generator goes below
 
@@ -102,7 +109,7 @@ def write_judgement(found: Judgement, folder: Path) -> str:
 
 def markdown(found: Judgement) -> str:
     """All tables of a judgement as Markdown."""
-    parts = [f"## {found.title}", "", *(f"**{text}**\n" for text in found.warnings)]
+    parts = [f"## {found.title}", "", *(f"**{w.text}**\n" for w in found.warnings)]
     if found.findings:
         parts.append(requirements_table(found.findings).markdown())
     for heading, group in groups_of(found.panel, found.summary):
@@ -123,9 +130,26 @@ def page_of(found: Judgement) -> str:
     sections.append(figure_section(found.portraits or {}, found.where))
     for heading, group in groups_of(found.panel, found.summary):
         sections.append(Section(heading, tuple(group), READING))
-    lead = spoken("judged", findings=found.findings, warnings=found.warnings)
-    said = [("serious", text) for text in found.warnings]
+    said = [("serious", warning.text) for warning in found.warnings]
+    lead = headline(found)
     return sections_page(found.title, "fcforge judge", sections, lead, warnings=said)
+
+
+def headline(found: Judgement) -> str:
+    """How many generators collapsed, and whether the checked one is as it must be."""
+    collapsed = {warning.row for warning in found.warnings}
+    text = "No generator collapsed."
+    if collapsed:
+        text = f"{len(collapsed)} of the generators collapsed."
+    missed = [requirement.what for requirement in found.findings if not requirement.ok]
+    n_asked = len(found.findings)
+    if missed:
+        names = ", ".join(missed)
+        asked = f"{len(missed)} of {n_asked} requirements: {names}"
+        return f"{text} The checked generator misses {asked}."
+    if n_asked:
+        return f"{text} The checked generator meets all {n_asked} requirements."
+    return text
 
 
 def figure_section(
@@ -144,7 +168,7 @@ def figure_section(
     return Section(
         FIGURES,
         (*before, macro("portraits", cards), spectra),
-        spoken("pictured", where=where),
+        f"{where} {PICTURED}".strip(),
     )
 
 

@@ -141,7 +141,9 @@ def test_collapse_is_counted_per_row() -> None:
         {"row": "vae", "numbers": {"warnings": []}},
         {"row": "gan", "numbers": {"warnings": [flat]}},
     ]
-    assert collapse_list(records) == [
+    found = collapse_list(records)
+    assert [warning.row for warning in found] == ["vae", "gan"]
+    assert [warning.text for warning in found] == [
         "vae COLLAPSED in 1 of 2 trainings (site, seed): no latent unit is active.",
         "gan COLLAPSED in 1 of 1 trainings (site, seed): within-class edge variance is "
         "below a fifth of the real one.",

@@ -128,8 +128,7 @@ class Judgement:
     summary : mapping of row to metric to Estimate
     findings : sequence of Requirement
         Of the checked row, if any.
-    warnings : sequence of str
-        One line per generator that collapsed.
+    warnings : sequence of Collapse
     portraits : mapping of row to Portrait
         At the site and seed that `where` names.
     """
@@ -138,7 +137,7 @@ class Judgement:
     panel: Panel
     summary: Mapping[str, Mapping[str, Estimate]]
     findings: Sequence[Requirement] = ()
-    warnings: Sequence[str] = ()
+    warnings: Sequence[judged.Collapse] = ()
     where: str = ""
     portraits: Mapping[str, Portrait] | None = None
 

@@ -154,8 +154,15 @@ def acceptance(
     ]
 
 
-def collapse_list(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Collapse warnings, one line per row: how often, and what."""
+class Collapse(NamedTuple):
+    """A generator that collapsed, and how often and in what way."""
+
+    row: str
+    text: str
+
+
+def collapse_list(records: Sequence[Mapping[str, Any]]) -> list[Collapse]:
+    """What collapsed, row by row."""
     total = Counter(record["row"] for record in records)
     found: Counter[tuple[str, str]] = Counter()
     for record in records:
@@ -164,10 +171,11 @@ def collapse_list(records: Sequence[Mapping[str, Any]]) -> list[str]:
             if "variance" in text:
                 what = "within-class edge variance is below a fifth of the real one"
             found[record["row"], what] += 1
-    return [
-        f"{row} COLLAPSED in {n} of {total[row]} trainings (site, seed): {what}."
-        for (row, what), n in found.items()
-    ]
+    collapsed = []
+    for (row, what), n in found.items():
+        often = f"{n} of {total[row]} trainings (site, seed)"
+        collapsed.append(Collapse(row, f"{row} COLLAPSED in {often}: {what}."))
+    return collapsed
 
 
 @cache
