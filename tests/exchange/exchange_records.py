@@ -111,6 +111,7 @@ CONTENT = {
         "delta": 1e-6,
         "grid": 2.0**-20,
         "variance": "12",
+        "times": 1,
     },
     records.Audit: {
         "what": "release 1",

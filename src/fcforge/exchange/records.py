@@ -436,6 +436,8 @@ class Half(Record):
         As in a release.
     variance : str
         Of this keeper's noise, in squared units of the grid.
+    times : int
+        How often this keeper has published the round; everybody in it spends as often.
     """
 
     limit: ClassVar[int] = 4 << 20
@@ -449,6 +451,7 @@ class Half(Record):
     delta: Share
     grid: Positive
     variance: Rational
+    times: Annotated[int, Field(ge=1, le=100)]
 
     @property
     def builds_on(self) -> tuple[str, ...]:

@@ -1,0 +1,184 @@
+"""Shares: what a hospital gives to a round, split so that no keeper can read it alone.
+
+A vector of whole numbers becomes two vectors of words that add up to it modulo 2^64. One is drawn
+from the system's entropy, so that each by itself is uniform and says nothing, to anybody, for ever.
+Each is encrypted to one keeper with HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound
+to start, round, hospital and keeper: it can be opened for nothing else. HPKE does not say who sent
+something, so the hospital signs a notice that names both ciphertexts by their SHA-256.
+
+A share is one file: a line that says what it is, the signed notice, and the ciphertext.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from fcforge.errors import ExchangeError, at
+from fcforge.exchange import schema
+from fcforge.exchange.policy import Keeper
+from fcforge.exchange.records import GivenShare, Notice, read_record
+from fcforge.reading import read_plain
+from fcforge.text import memory
+
+SUFFIX = ".share"
+FIRST_LINE = b"fcforge-share 1\n"
+MAX_BYTES = 16 << 20
+SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
+WORD = np.dtype("<u8")
+
+
+def split(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two vectors of words that add up to whole numbers (d,) modulo 2^64.
+
+    The first is the system's entropy, the second what is missing: each by itself is uniform.
+    """
+    whole = np.ascontiguousarray(numbers, dtype="<i8").view(WORD)
+    first = np.frombuffer(os.urandom(whole.nbytes), dtype=WORD)
+    return first, whole - first
+
+
+def added(words: Sequence[np.ndarray]) -> np.ndarray:
+    """Sum (d,) of vectors of words modulo 2^64, as words."""
+    total = np.zeros_like(words[0])
+    for one in words:
+        total = total + one
+    return total
+
+
+def signed_numbers(words: np.ndarray) -> np.ndarray:
+    """Words (d,) as the whole numbers from -2^63 to 2^63 - 1 that they stand for."""
+    return words.astype(WORD).view("<i8").astype(np.int64)
+
+
+class Share(NamedTuple):
+    """A share as it travels: the hospital's signed notice, and what is encrypted to a keeper."""
+
+    notice: Notice
+    sealed: bytes
+
+    @property
+    def sha256(self) -> str:
+        """Of what is encrypted."""
+        return schema.sha256(self.sealed)
+
+    @property
+    def keeper(self) -> str:
+        """Name of the keeper who can open it; `ExchangeError` where its notice names none."""
+        for given in self.notice.shares:
+            if given.sha256 == self.sha256:
+                return given.keeper
+        raise ExchangeError(
+            f"the ciphertext is not the one that '{self.notice.site}' signed for.",
+            do="It was changed on the way; ask the hospital to send the file again.",
+        )
+
+    @property
+    def data(self) -> bytes:
+        """The file."""
+        return FIRST_LINE + self.notice.line + b"\n" + self.sealed
+
+    def words(self) -> list[str]:
+        """What it is, for people."""
+        notice = self.notice
+        size = memory(len(self.sealed))
+        promise = f"epsilon {notice.epsilon:g}, delta {notice.delta:g}"
+        if notice.mechanism == "none":
+            promise = "no noise"
+        return [
+            f"Share of '{notice.site}' for keeper '{self.keeper}', round '{notice.round}': "
+            f"{size}, encrypted.",
+            "Nobody can read it alone: the keeper sees uniform noise, which the other keeper's "
+            "share turns into a sum over all hospitals of the round.",
+            f"Planned for the sum: {promise}. Signed by key {notice.key[:16]}.",
+        ]
+
+
+def seal(
+    numbers: np.ndarray, keepers: Sequence[Keeper], start: str, place: tuple[str, str]
+) -> dict[str, bytes]:
+    """Ciphertexts by the names of the two keepers.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (d,)
+        Whole numbers.
+    keepers : sequence of two Keeper
+    start : str
+        Id of the start.
+    place : (round, hospital)
+    """
+    sealed = {}
+    for keeper, words in zip(keepers, split(numbers), strict=True):
+        bound = _bound(start, place, keeper.name)
+        public = X25519PublicKey.from_public_bytes(bytes.fromhex(keeper.encryption_key))
+        try:
+            sealed[keeper.name] = SUITE.encrypt(words.tobytes(), public, bound)
+        except ValueError as error:  # a point of small order
+            what = f"the encryption key of keeper '{keeper.name}' is weak ({error})."
+            do = "Give nothing; ask whoever made the start."
+            raise ExchangeError(what, do=do) from error
+    return sealed
+
+
+def given(sealed: dict[str, bytes]) -> tuple[GivenShare, ...]:
+    """What a notice says of ciphertexts."""
+    pairs = sorted(sealed.items())
+    return tuple(GivenShare(keeper=k, sha256=schema.sha256(data)) for k, data in pairs)
+
+
+def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.ndarray:
+    """The words (size,) of a share; `ExchangeError` where it is for another place or key."""
+    notice = share.notice
+    bound = _bound(start, (notice.round, notice.site), share.keeper)
+    try:
+        data = SUITE.decrypt(share.sealed, key, bound)
+    except InvalidTag as error:
+        raise ExchangeError(
+            f"the share of '{notice.site}' cannot be opened: it was encrypted to another key, or "
+            "for another round, hospital or start.",
+            do="Ask the hospital for a share of this round.",
+        ) from error
+    if len(data) != size * WORD.itemsize:
+        raise ExchangeError(
+            f"the share of '{notice.site}' holds {len(data) // WORD.itemsize} numbers instead of "
+            f"{size}.",
+            do="It was made with another start or version; ask the hospital for another.",
+        )
+    return np.frombuffer(data, dtype=WORD)
+
+
+def _bound(start: str, place: tuple[str, str], keeper: str) -> bytes:
+    """What a ciphertext is good for, and nothing else (the info of HPKE)."""
+    return schema.canonical(["fcforge share 1", start, *place, keeper])
+
+
+def is_share(path: str | Path) -> bool:
+    """Whether a file begins as a share does."""
+    if not Path(path).is_file():
+        return False
+    with Path(path).open("rb") as stream:
+        return stream.read(len(FIRST_LINE)) == FIRST_LINE
+
+
+def read_share(path: str | Path) -> Share:
+    """A share from a file: its notice checked and signed, its ciphertext as it was signed for."""
+    data = read_plain(path, MAX_BYTES, ExchangeError)
+    with at(path, do="Nothing of it was used; ask the hospital for the file again."):
+        if not data.startswith(FIRST_LINE):
+            raise ExchangeError("is not a share.")
+        line, _, sealed = data.removeprefix(FIRST_LINE).partition(b"\n")
+        notice = read_record(line, "its notice")
+        if not isinstance(notice, Notice) or not notice.key:
+            raise ExchangeError("holds no signed notice of a hospital.")
+        share = Share(notice, sealed)
+        _ = share.keeper
+    return share
