@@ -23,18 +23,22 @@ from fcforge.methods.base import (
     Inputs,
     Lane,
     Loss,
+    Method,
     Model,
     Params,
     Replay,
     SiteView,
+    State,
     cross_entropy,
 )
-from fcforge.methods.shared.penalty import teacher, with_teacher, without_teacher
+from fcforge.methods.shared.penalty import TEACHER, teacher, with_teacher, without
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
 from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
 from fcforge.models.base import Output
 from fcforge.replay.hcts import draw_slots
 from fcforge.settings import Size
+
+Weights = Tensor | tuple[float, float, float]  # of labels, logits and readout
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,12 @@ class Forge(SyntheticMemory):
         """The authors' code, which differs from the paper."""
         return replace(super().official(), replay=64, forward="separate", refresh=80)
 
+    def apart(self) -> tuple[Method, State]:
+        """Each lane may have its own weights of the loss, as long as the same are zero."""
+        l1, l2, l3 = (float(weight > 0) for weight in self.weights)
+        plain = replace(self, lambdas="asd", l1=l1, l2=l2, l3=l3)
+        return plain, {"weights": torch.tensor(self.weights)}
+
     @property
     def replay_size(self) -> int:
         """Nothing is replayed when nothing is asked of it."""
@@ -94,8 +104,9 @@ class Forge(SyntheticMemory):
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
-        """Drop the teacher: the network itself travels."""
-        return super().end_site(model, without_teacher(lane), site, rng)
+        """Drop what is there while a site is learned: own weights and the teacher."""
+        state = without(lane.state, "weights", *TEACHER)
+        return super().end_site(model, lane._replace(state=state), site, rng)
 
     def wakes(self, epoch: int, epochs: int) -> bool:
         """Choose anew every `refresh` epochs, first before the first step at a site."""
@@ -119,16 +130,19 @@ class Forge(SyntheticMemory):
         if replay is None:
             return super().loss(model, params, lane, batch, key)
         now, then = both_batches(model, params, lane, batch, key, self.forward)
-        remembered = self.remembered(then.logits, then.embedding, replay)
+        weights = lane.state.get("weights", self.weights)
+        remembered = self.remembered(then, replay, weights)
         if self.sum_sites:
             remembered = remembered * lane.state["replay.quota"].shape[0]
         if old := teacher(lane):
-            remembered = remembered + self.taught(now, model.apply(*old, batch.inputs))
+            frozen = model.apply(*old, batch.inputs)
+            remembered = remembered + self.taught(now, frozen, weights)
         return cross_entropy(now.logits, batch.y) + remembered + now.penalty, then.stats
 
-    def remembered(self, logits: Tensor, embedding: Tensor, replay: Replay) -> Tensor:
+    def remembered(self, out: Output, replay: Replay, weights: Weights) -> Tensor:
         """What replayed subjects add to the loss, sites averaged."""
-        l1, l2, l3 = self.weights
+        l1, l2, l3 = weights
+        logits, embedding = out.logits, out.embedding
         total = l1 * cross_entropy(logits, replay.y, replay.weight)
         terms = [(l2, logits, replay.logits)]
         if replay.embedding.shape[-1]:  # else readouts never change: the term is zero
@@ -138,9 +152,9 @@ class Forge(SyntheticMemory):
             total = total + weight * (replay.weight * norm).sum()
         return total
 
-    def taught(self, student: Output, frozen: Output) -> Tensor:
+    def taught(self, student: Output, frozen: Output, weights: Weights) -> Tensor:
         """What the last network's words on the current subjects add, subjects averaged."""
-        _, l2, l3 = self.weights
+        _, l2, l3 = weights
         logits = self.distance(student.logits, frozen.logits).mean()
         return l2 * logits + l3 * (
             self.distance(student.embedding, frozen.embedding).mean()

@@ -16,6 +16,7 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
@@ -154,23 +155,39 @@ def run_lanes(work: Work, trainer: Trainer, dataset: Component, jobs: int = 1) -
     With several `jobs`, generators are fitted meanwhile in that many processes; learners without
     one go first.
     """
-    by_learner = sorted(work.todo, key=_lane_order)
+    order = lane_order(work.todo, trainer)
+    together = sorted(work.todo, key=order)
     on_gpu = trainer.device.startswith("cuda")
     in_lanes = wanted_generators(work.todo, in_lanes=True) if on_gpu else {}
     trainer.fit_generators(list(in_lanes.values()))
     with fitted_generators(
         work.todo, dataset, work.store, jobs, but=in_lanes
     ) as wait_for:
-        for (_, learner, depth), nodes in groupby(by_learner, key=_lane_order):
+        for _, nodes in groupby(together, key=order):
             members = list(nodes)
             wait_for(members)
             trainer.run(members)
-            work.done(members, f"{learner}, depth {depth}")
+            last = members[-1]
+            work.done(members, f"{last.spec.learner.title}, depth {last.depth}")
 
 
-def _lane_order(node: Node) -> tuple[bool, str, int]:
-    learner = node.spec.learner
-    return learner.generator is not None, learner.title, node.depth
+def lane_order(
+    nodes: Sequence[Node], trainer: Trainer
+) -> Callable[[Node], tuple[bool, str, int]]:
+    """Sorting key of nodes: learners without a generator first, those alike together."""
+    leader: dict[str, str] = {}  # first learner of those that train together
+    by_title: dict[str, str] = {}
+    for node in nodes:
+        title = node.spec.learner.title
+        if title not in by_title:
+            alike = trainer.alike(replace(node.spec, order=()))
+            by_title[title] = leader.setdefault(alike, title)
+
+    def order(node: Node) -> tuple[bool, str, int]:
+        learner = node.spec.learner
+        return learner.generator is not None, by_title[learner.title], node.depth
+
+    return order
 
 
 def wanted_generators(

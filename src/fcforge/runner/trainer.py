@@ -30,7 +30,7 @@ from fcforge.runner.site_loader import PUBLIC, SiteLoader, as_it_was, synthetic_
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort
 from fcforge.sites.confounds import fit_on_training
-from fcforge.types import RunSpec, Site
+from fcforge.types import Component, RunSpec, Site
 
 
 class Trainer:
@@ -266,15 +266,23 @@ class Trainer:
         waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
         for node in (n for n in ours if n.depth > 0):
             lane = self.load_lane(node)
-            alike = replace(node.spec, order=node.spec.order[-1:], seed=0)
+            alike = self.alike(replace(node.spec, order=node.spec.order[-1:]))
             site = self.sites(node.spec)[
                 node.spec.order[-1]
             ]  # folds differ by a subject
             sizes = len(site.train.y), len(site.val.y)
-            signature = (alike.key, node.depth, engine.shapes(lane), sizes)
+            signature = (alike, node.depth, engine.shapes(lane), sizes)
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():
             self._run_alike(members, tick)
+
+    def alike(self, spec: RunSpec) -> str:
+        """What runs of one training agree in: all of a spec but the seed and `Method.apart`."""
+        if pipeline_of(spec.learner):
+            return spec.learner.title
+        named = replace(spec.learner, method=Component(spec.learner.method.name))
+        shared = replace(spec, seed=0, learner=named).key
+        return f"{shared} {self.learner(spec).method.apart()[0]}"
 
     def _run_alike(
         self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]
@@ -333,6 +341,9 @@ class Trainer:
         view = self.loader.view(
             self.sites(spec)[site], spec, position=position, public=public
         )
+        _, own = self.learner(spec).method.apart()
+        moved = {k: v.to(self.device) for k, v in own.items()}
+        lane = lane._replace(state=lane.state | moved)
         return Job(lane, view, spec.seed, spec.order, peek)
 
     def write(self, node: Node, lane: Lane, seconds: float) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor
 from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike
 from fcforge.models.base import Inputs, Model, Params
 
+TEACHER = ("teacher_params", "teacher_stats")  # parts of a state, at a site's training
 CHUNK = 16  # subjects whose gradients are held at a time
 
 
@@ -180,21 +181,18 @@ class Taught(Method):
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
         """Drop the teacher: only the latest network is kept, and that is the lane's own."""
-        return without_teacher(super().end_site(model, lane, site, rng))
+        ended = super().end_site(model, lane, site, rng)
+        return ended._replace(state=without(ended.state, *TEACHER))
 
 
 def with_teacher(lane: Lane) -> Lane:
     """Lane that holds its present network as the teacher."""
-    frozen = named("teacher_params", lane.params) | named("teacher_stats", lane.stats)
+    params, stats = TEACHER
+    frozen = named(params, lane.params) | named(stats, lane.stats)
     return lane._replace(state={**lane.state, **frozen})
-
-
-def without_teacher(lane: Lane) -> Lane:
-    """Lane without the teacher."""
-    return lane._replace(state=without(lane.state, "teacher_params", "teacher_stats"))
 
 
 def teacher(lane: Lane) -> tuple[Params, Params] | None:
     """Parameters and statistics of the teacher; None at the first site."""
-    params = part(lane.state, "teacher_params")
-    return (params, part(lane.state, "teacher_stats")) if params else None
+    params, stats = (part(lane.state, name) for name in TEACHER)
+    return (params, stats) if params else None
