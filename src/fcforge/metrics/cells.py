@@ -51,7 +51,8 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
     array([2.5, 1. , 2.5])
     """
     order = np.argsort(values, axis=-1, kind="stable")
-    ordered, place = np.take_along_axis(values, order, -1), np.arange(values.shape[-1])
+    ordered = np.take_along_axis(values, order, -1)
+    place = np.arange(values.shape[-1])
     new = np.ones(values.shape, dtype=bool)
     new[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
     ends = np.roll(
@@ -73,8 +74,10 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     ``V - A/2`` unit weights give A exactly and other weights its first-order change, whose
     variance is DeLong's (1988).
     """
-    patient, control = y == 1, y == 0
-    ranks, placement = average_ranks(p), np.zeros(p.shape)
+    patient = y == 1
+    control = y == 0
+    ranks = average_ranks(p)
+    placement = np.zeros(p.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         above = ranks[..., patient] - average_ranks(p[..., patient])
         below = ranks[..., control] - average_ranks(p[..., control])
@@ -92,7 +95,8 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _confusion(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """True and false positives, true and false negatives."""
-    said, patient = p > THRESHOLD, y == 1
+    said = p > THRESHOLD
+    patient = y == 1
     return np.stack(
         [said & patient, said & ~patient, ~said & ~patient, ~said & patient]
     )

@@ -191,6 +191,7 @@ def summaries_of(
     dict of str to ndarray of shape (...)
     """
     better = -full if lower_is_better else full
-    a, b = better[..., 1:, :], better[..., 0, :]
+    a = better[..., 1:, :]
+    b = better[..., 0, :]
     found = {n: fwt(a, b) if n == "fwt" else _OF_MATRIX[n](a) for n in names}
     return {n: -v if n in _LEVELS and lower_is_better else v for n, v in found.items()}

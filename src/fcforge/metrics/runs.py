@@ -63,7 +63,8 @@ class Runs:
     def of(cls, runs: Sequence[RunResult], kind: Baseline = "initial") -> "Runs":
         """Runs with equal sites, equal test subjects and orders of one length."""
         before = [baseline(r, kind) for r in runs]
-        scores, place = {}, {}
+        scores = {}
+        place = {}
         for site in runs[0].sites:
             rows = [
                 row
@@ -79,7 +80,8 @@ class Runs:
 
     def beside(self, other: "Runs") -> "Runs":
         """These runs with a partner each: `scores` (m, 2) says which of ours, which of theirs."""
-        scores, place = {}, {}
+        scores = {}
+        place = {}
         for site, theirs in other.scores.items():
             pairs = self.place[site] * len(theirs) + other.place[site]
             found, at = np.unique(pairs, return_inverse=True)
@@ -130,7 +132,8 @@ class Runs:
         orders = np.array([[*r.spec.order] for r in self.runs])
         full = np.empty(0)
         for site, scores in self.scores.items():
-            values, (run, column) = cells(site, scores), np.nonzero(orders == site)
+            values = cells(site, scores)
+            run, column = np.nonzero(orders == site)
             if not full.size:
                 shape = (*orders.shape, orders.shape[1] + 1, *values.shape[1:])
                 full = np.empty(shape, dtype=values.dtype)

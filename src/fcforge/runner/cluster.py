@@ -200,7 +200,8 @@ def _submit(
     client: Client, todo: Sequence[Node], dataset: Component, root: str
 ) -> list[Future]:
     """One task per node, shallow first; a parent that is not to do is in the store."""
-    run, ours = uuid.uuid4().hex[:8], versions()  # names of tasks that no other run has
+    run = uuid.uuid4().hex[:8]  # names of tasks that no other run has
+    ours = versions()
     futures: dict[str, Future] = {}
     for node in todo:
         parent = futures.get(node.parent, node.parent) if node.parent else None

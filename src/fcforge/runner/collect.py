@@ -100,7 +100,8 @@ def _result(
     data: Any,
 ) -> RunResult:
     """Result of one run from its nodes' scores and facts; `data` is the experiment's."""
-    sites, facts = tuple(data["sites"]), data["site_facts"][str(spec.seed)]
+    sites = tuple(data["sites"])
+    facts = data["site_facts"][str(spec.seed)]
     return RunResult(
         spec=spec,
         sites=sites,

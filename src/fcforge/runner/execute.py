@@ -108,7 +108,8 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
     if not work.todo:
         return
     jobs = min(jobs, len(work.todo))
-    pool, root = _workers(jobs), str(work.store.root)
+    pool = _workers(jobs)
+    root = str(work.store.root)
     try:
         # first of all: two workers that need a generator at the same time would both fit it
         wanted = wanted_generators(work.todo).values() if jobs > 1 else ()

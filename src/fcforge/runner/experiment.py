@@ -65,7 +65,8 @@ class Experiment(Conditions):
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
         """One RunSpec per learner, order and seed."""
         shared = {name: getattr(self, name) for name in CONDITIONS}
-        found, orders = [], self.list_orders(sites)
+        found = []
+        orders = self.list_orders(sites)
         for learner in self.learners:
             shared["training"] = replace(self.training, **learner.training)
             shared["start"] = self.start if learner.start else None
@@ -110,7 +111,8 @@ def _pick_orders(
             return every
         chosen = numpy_rng(0, "orders", *sites).choice(len(every), n, replace=False)
         return [every[i] for i in np.sort(chosen)]
-    rng, found = numpy_rng(0, "orders", *sites), dict[tuple[str, ...], None]()
+    rng = numpy_rng(0, "orders", *sites)
+    found = dict[tuple[str, ...], None]()
     while len(found) < n:  # far fewer than there are: hardly one is drawn twice
         found[tuple(sites[i] for i in rng.permutation(len(sites)))] = None
     return list(found)

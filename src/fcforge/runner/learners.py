@@ -13,7 +13,8 @@ from fcforge.types import LearnerSpec
 
 def build_learner(spec: LearnerSpec, n_rois: int, has_start: bool = True) -> Learner:
     """Method and model of a learner, checked against each other and against having a start."""
-    method, where = make_method(spec.method), f"learner '{spec.title}'"
+    method = make_method(spec.method)
+    where = f"learner '{spec.title}'"
     if method.models and spec.model.name not in method.models:
         works = f"method '{method.name}' works on model {' or '.join(method.models)}"
         do = f"Set model = '{method.models[0]}'."

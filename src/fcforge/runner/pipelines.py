@@ -115,21 +115,17 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     from sklearn.base import clone
 
     said = dict(table)
-    given, title, start = (
-        said.pop("estimator"),
-        said.pop("title", ""),
-        said.pop("start", True),
-    )
+    given = said.pop("estimator")
+    title = said.pop("title", "")
+    start = said.pop("start", True)
     if "keeps" not in said:
         raise ConfigError(
             "an estimator says what it is trained on.",
             where=where,
             do="Add keeps = 'cumulative' (all sites so far), 'independent' or 'partial_fit'.",
         )
-    named, shown = (
-        isinstance(given, str),
-        given if isinstance(given, str) else type(given).__name__,
-    )
+    named = isinstance(given, str)
+    shown = given if isinstance(given, str) else type(given).__name__
     settings = checked(Pipeline, said, where, hidden=("estimator", "folder", "sha256"))
     found = Pipeline(shown, folder=str(folder) if named else "", **settings)
     made = found.make() if named else clone(given, safe=False)

@@ -133,7 +133,8 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
             method = METHODS.get(
                 spec.learner.method.name
             )  # an estimator is made anew every time
-            anew, depth = method is not None and method.anew, len(node_spec.order)
+            anew = method is not None and method.anew
+            depth = len(node_spec.order)
             if method is not None and not anew and how != "site" and depth > 1:
                 parent = add(spec, node_spec.order[:-1])
             nodes[key] = Node(node_spec, parent, shown=depth if anew else 1)
@@ -163,9 +164,11 @@ def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> list[Node]:
     for node in sorted(nodes.values(), key=lambda node: node.depth):
         if node.key in spare:
             continue
-        parent, shown = node.parent, node.shown
+        parent = node.parent
+        shown = node.shown
         while parent in spare:
-            parent, shown = nodes[parent].parent, shown + 1
+            parent = nodes[parent].parent
+            shown += 1
         found.append(replace(node, parent=parent, shown=shown))
     return found
 
@@ -193,11 +196,10 @@ class Work:
 
     def __init__(self, plan: Plan, store: Store, progress: Progress) -> None:
         self.todo = missing_nodes(plan, store)
-        self.store, self._progress = store, progress
-        self._total, self._finished = (
-            plan.trainings,
-            plan.trainings - trainings(self.todo),
-        )
+        self.store = store
+        self._progress = progress
+        self._total = plan.trainings
+        self._finished = plan.trainings - trainings(self.todo)
         self._children: dict[str, dict[str, Node]] = defaultdict(dict)
         for node in self.todo:
             if node.parent is not None:

@@ -104,9 +104,11 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
 
 def _refuse_another(store: Store, prepared: Prepared) -> None:
     """Raise `StoreError` unless the folder's experiment is this one, learners and runs aside."""
-    there, experiment = store.read_experiment(), prepared.experiment
+    there = store.read_experiment()
+    experiment = prepared.experiment
     try:
-        stored, data = Experiment.from_json(there["experiment"]), there["data_sha256"]
+        stored = Experiment.from_json(there["experiment"])
+        data = there["data_sha256"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise store.unreadable(error) from error
     if there.get("fcforge") != MADE_BY:
@@ -170,7 +172,8 @@ def run_experiment(
 ) -> None:
     """Train every node that the store does not hold yet."""
     check_precision(prepared.experiment, device)
-    work, dataset = Work(prepared.plan, store, progress), prepared.experiment.dataset
+    work = Work(prepared.plan, store, progress)
+    dataset = prepared.experiment.dataset
     if device == "cpu" and group is None:
         return run_local(work, dataset, jobs or default_jobs())
     from fcforge.runner.trainer import Trainer

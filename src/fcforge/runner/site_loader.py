@@ -44,7 +44,8 @@ class SiteLoader:
     """
 
     def __init__(self, device: str = "cpu", generators: Path | None = None) -> None:
-        self.bank, self.generators = Bank(device), generators
+        self.bank = Bank(device)
+        self.generators = generators
         self.state_bytes: dict[
             PoolName, int
         ] = {}  # of the generators of synthetic pools
@@ -73,11 +74,13 @@ class SiteLoader:
         public : PublicView, optional
             The public people, in a run with a start.
         """
-        fixed, seen = spec.training.selection == "fixed", len(spec.order) - 1
+        fixed = spec.training.selection == "fixed"
+        seen = len(spec.order) - 1
         train, val = self.learning_rows(
             site, spec, fixed if with_val is None else with_val
         )
-        leaked, start = None, public.start if public else None
+        leaked = None
+        start = public.start if public else None
         if spec.leaks.context_on_test:
             leaked = self.bank.add(
                 PoolName("test", site.name, spec.seed, _tag(spec)), site.test
@@ -99,7 +102,8 @@ class SiteLoader:
         self, site: Site, spec: RunSpec, with_val: bool
     ) -> tuple[Tensor, Tensor]:
         """Rows to train on and rows of the validation part."""
-        part, tag = "train+val" if with_val else "train", _tag(spec)
+        part = "train+val" if with_val else "train"
+        tag = _tag(spec)
         learning = site.learning(with_val=with_val)
         train = self.bank.add(
             PoolName("real", site.name, spec.seed, f"{part}:{tag}"), learning
@@ -194,7 +198,8 @@ class SiteLoader:
         self, state: State, keys: Sequence[str]
     ) -> tuple[State, list[PoolName]]:
         """State whose rows are (pool, place in it), and the pools."""
-        found, names = dict(state), list[PoolName]()
+        found = dict(state)
+        names = list[PoolName]()
         for key in keys:
             pools, pool, item = self.bank.address(found.pop(key))
             # by name: a bank's own order depends on what this process trained before

@@ -117,7 +117,8 @@ class Store:
         broken = [key for key in self.done() if not self._ends(self.folder(key))]
         for key in broken:
             shutil.rmtree(self.folder(key), ignore_errors=True)
-        before, swept = time.time() - older_than, len(broken)
+        before = time.time() - older_than
+        swept = len(broken)
         for folder in (self.root, self.root / "nodes", self.generators):
             for path in folder.glob(".*") if folder.is_dir() else ():
                 if path.stat().st_mtime >= before:

@@ -147,7 +147,8 @@ def _seen(node: Node) -> tuple[str, ...]:
 
 def _epochs(trainer: Trainer, spec: RunSpec) -> tuple[int, int]:
     """Epochs, and before how many of them the method wakes."""
-    method, epochs = trainer.learner(spec).method, spec.training.epochs
+    method = trainer.learner(spec).method
+    epochs = spec.training.epochs
     if not method.fits:
         return 0, 0
     return epochs, sum(method.wakes(epoch, epochs) for epoch in range(epochs))
@@ -159,7 +160,8 @@ def _learner(node: Node) -> str:
 
 def _rate(trainer: Trainer, node: Node) -> Rate:
     """Try a learner at a few depths, on sites of middling size."""
-    cohort, deepest = trainer.cohort, node.depth
+    cohort = trainer.cohort
+    deepest = node.depth
     sizes = {site: _subjects(cohort, [site]) for site in node.spec.order}
     middle = float(np.median(list(sizes.values())))
     order = tuple(sorted(sizes, key=lambda site: abs(sizes[site] - middle)))
@@ -180,8 +182,10 @@ def _try(trainer: Trainer, spec: RunSpec, warm: bool = True) -> Stage:
 
     A `warm` trial has learned it before: what is done once per site is not counted.
     """
-    node, clock = Node(spec, None, shown=len(spec.order)), time.process_time
-    depth, subjects = node.depth, _subjects(trainer.cohort, _seen(node))
+    node = Node(spec, None, shown=len(spec.order))
+    clock = time.process_time
+    depth = node.depth
+    subjects = _subjects(trainer.cohort, _seen(node))
     if warm:
         trainer.run([node])
     started = clock()
@@ -193,17 +197,16 @@ def _try(trainer: Trainer, spec: RunSpec, warm: bool = True) -> Stage:
     ticks = [clock()]
     trainer.learn_group([(node, lane)], lambda: ticks.append(clock()))
     trainer.store.read_lane(node.key)
-    spent, epochs, method = (
-        clock() - ticks[0],
-        np.diff(ticks),
-        trainer.learner(spec).method,
-    )
+    spent = clock() - ticks[0]
+    epochs = np.diff(ticks)
+    method = trainer.learner(spec).method
     woken = np.array(
         [method.wakes(e, len(epochs)) for e in range(len(epochs))], dtype=bool
     )
     plain = float(np.median(epochs[~woken])) if len(epochs) > woken.sum() else 0.0
     waking = epochs[woken] - plain
-    rest, shown = spent - plain * len(epochs) - float(waking.sum()), ticks[0] - started
+    rest = spent - plain * len(epochs) - float(waking.sum())
+    shown = ticks[0] - started
     longer = float(waking[-1]) if len(waking) else 0.0
     weighed = _bytes(trainer, node)
     return Stage(
@@ -241,8 +244,10 @@ def most_at_once(
     plan: Plan, store: Store, size: Callable[[Node], float], jobs: int
 ) -> float:
     """Bytes of the states that wait for later nodes at the most, by going through the plan."""
-    scales, most = _Scales(store.root), 0.0
-    work, running = Work(plan, scales, lambda *step: None), list[Node]()
+    scales = _Scales(store.root)
+    most = 0.0
+    work = Work(plan, scales, lambda *step: None)
+    running = list[Node]()
     while True:
         while len(running) < jobs and (node := work.take()) is not None:
             running.append(node)

@@ -48,7 +48,10 @@ class Trainer:
     def __init__(
         self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1
     ) -> None:
-        self.cohort, self.store, self.device, self.group = cohort, store, device, group
+        self.cohort = cohort
+        self.store = store
+        self.device = device
+        self.group = group
         self.loader = SiteLoader(device, store.generators)
         self._sites: dict[tuple[Any, ...], dict[str, Site]] = {}
         self._learners: dict[str, Learner] = {}
@@ -184,7 +187,8 @@ class Trainer:
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
         """Lane that is to learn a node's last site."""
-        lane, spec = self._parent_lane(node), node.spec
+        lane = self._parent_lane(node)
+        spec = node.spec
         for seen in range(node.depth - node.shown + 1, node.depth):
             jobs = [self.job(spec.prefix(seen), lane, seen - 1)]
             learner = self.learner(spec)
@@ -209,7 +213,8 @@ class Trainer:
     def _rebuild(self, child: Node) -> None:
         """Train the parent of a node once more: its state was dropped when no node needed it."""
         depth = child.depth - child.shown
-        spec, before = child.spec.prefix(depth), child.spec.prefix(depth - 1)
+        spec = child.spec.prefix(depth)
+        before = child.spec.prefix(depth - 1)
         if depth == 1 or depends_on(spec.learner) == "set":
             parent = Node(spec, None, shown=depth)
         else:
@@ -241,7 +246,8 @@ class Trainer:
         A remembered subject counts its FC edges; synthetic ones of a site together count no more
         than the state of their generator, which the run folder holds instead of them.
         """
-        method, state = self.learner(node.spec).method, lane.state
+        method = self.learner(node.spec).method
+        state = lane.state
         apart = (*method.transient, *method.row_keys)
         rest = [v for k, v in state.items() if not k.startswith(apart)]
         rows = [state[k].reshape(-1) for k in method.row_keys if k in state]
@@ -289,7 +295,8 @@ class Trainer:
     ) -> None:
         """Train lanes of one shape, as many at once as the device holds."""
         node = members[0][0]
-        size, done = min(self.group, self._lanes_that_fit(*members[0])), 0
+        size = min(self.group, self._lanes_that_fit(*members[0]))
+        done = 0
         while done < len(members):
             try:
                 self.learn_group(members[done : done + size], tick)
@@ -360,7 +367,8 @@ class Trainer:
 
     def _weights(self, spec: RunSpec, lane: Lane) -> np.ndarray | None:
         """Weight (E,) of each edge of a linear model, at the mean scan it learned from."""
-        learner, sites = self.learner(spec), self.sites(spec)
+        learner = self.learner(spec)
+        sites = self.sites(spec)
         if not (isinstance(learner.model, Linear) and spec.order):
             return None
         fc = torch.cat([sites[name].train.fc for name in spec.order]).mean(0)
@@ -374,8 +382,10 @@ class Trainer:
 
     def _run_pipeline(self, node: Node, pipeline: Pipeline) -> None:
         """Train an estimator on the public people and the node's sites, and store its scores."""
-        spec, started = node.spec, time.perf_counter()
-        sites, fixed = self.sites(spec), spec.training.selection == "fixed"
+        spec = node.spec
+        started = time.perf_counter()
+        sites = self.sites(spec)
+        fixed = spec.training.selection == "fixed"
         own = {name: sites[name].learning(with_val=fixed) for name in spec.order}
         public = {PUBLIC: self.public(spec).people} if spec.start else {}
         parts = public | own

@@ -144,12 +144,15 @@ class Comparer:
         """Difference A - B, see `compare`."""
         left, right = _pairs(results_a, results_b)
         place = {id(x): k for k, x in enumerate(left)}
-        points, nulls = np.empty(len(left)), np.zeros(self.n_draws)
+        points = np.empty(len(left))
+        nulls = np.zeros(self.n_draws)
         draws = np.empty((len(left), self.n_draws))
         for runs in resampling.split_runs(left):
             rows = [place[id(r)] for r in runs]
-            a, b = self._drawn(runs), self._drawn([right[k] for k in rows])
-            points[rows], draws[rows] = a.points - b.points, a.draws - b.draws
+            a = self._drawn(runs)
+            b = self._drawn([right[k] for k in rows])
+            points[rows] = a.points - b.points
+            draws[rows] = a.draws - b.draws
             value = self._reduce(
                 a.batch.beside(b.batch).stack(self._swapped(a.batch, b.batch))
             )
@@ -178,10 +181,12 @@ class Comparer:
 
     def _swapped(self, a: Runs, b: Runs) -> Callable[[str, np.ndarray], np.ndarray]:
         """Cells of A and of B after each permutation's exchanges, (m, 2, n_draws)."""
-        metric, ids = metric_named(self.metric), a.runs[0].subject_ids
+        metric = metric_named(self.metric)
+        ids = a.runs[0].subject_ids
 
         def cells(site: str, pairs: np.ndarray) -> np.ndarray:
-            ours, theirs = a.features(site, metric), b.features(site, metric)
+            ours = a.features(site, metric)
+            theirs = b.features(site, metric)
             swap = (
                 resampling.subject_draws(
                     "swap", site, ids[site], self.n_draws, self.seed

@@ -31,16 +31,20 @@ def leaks_on(results: Sequence[RunResult]) -> dict[str, tuple[str, ...]]:
     """Leak switches that are on, by learner title; empty when the experiment is clean."""
     found: dict[str, tuple[str, ...]] = {}
     for r in results:
-        title, active = r.spec.learner.title, r.spec.leaks.active()
+        title = r.spec.learner.title
+        active = r.spec.leaks.active()
         if active:
             found[title] = tuple(dict.fromkeys((*found.get(title, ()), *active)))
     return found
 
 
 def _constant(runs: Sequence[RunResult]) -> Iterator[str]:
-    one, flat, cells = 0, 0, 0
+    one = 0
+    flat = 0
+    cells = 0
     for r in runs if runs[0].spec.learner.method.name != "majority" else ():
-        flags, learned = constant_predictor(r), np.tri(len(r.spec.order), dtype=bool)
+        flags = constant_predictor(r)
+        learned = np.tri(len(r.spec.order), dtype=bool)
         one += int(flags["one_class"][learned].sum())
         flat += int(flags["flat"][learned].sum())
         cells += int(learned.sum())

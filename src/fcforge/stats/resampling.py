@@ -33,7 +33,8 @@ from fcforge.randomness import numpy_rng
 from fcforge.types import Estimate, RunResult
 
 Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
-N_DRAWS, N_HALVES = 1000, 100
+N_DRAWS = 1000
+N_HALVES = 100
 LEVEL = 0.95
 
 
@@ -122,7 +123,8 @@ def split_batches(results: Sequence[RunResult]) -> list[Runs]:
 
 def weights_of(batch: Runs, n_draws: int, seed: int) -> Weights:
     """Bootstrap weights of a batch's test subjects, site by site."""
-    y, ids = batch.runs[0].y, batch.runs[0].subject_ids
+    y = batch.runs[0].y
+    ids = batch.runs[0].subject_ids
     return lambda site: subject_weights(site, ids[site], y[site], n_draws, seed)
 
 
@@ -205,9 +207,11 @@ def split_forgetting(
 ) -> np.ndarray:
     """FM without the luck of its maximum, see `fcforge.metrics.fm_split`. (n_runs,)."""
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
-    n_draws, found = N_HALVES, dict[int, float]()
+    n_draws = N_HALVES
+    found = dict[int, float]()
     for batch in batches:
-        labels, ids = batch.runs[0].y, batch.runs[0].subject_ids
+        labels = batch.runs[0].y
+        ids = batch.runs[0].subject_ids
 
         def both(site: str, y: Any = labels, ids: Any = ids) -> np.ndarray:
             half = halves(
@@ -241,7 +245,8 @@ def estimates(
     by_order: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for k, r in enumerate(results):
         by_order[r.spec.order].append(k)
-    several, mean = len(by_order) > 1, points.mean(0)
+    several = len(by_order) > 1
+    mean = points.mean(0)
     each = np.stack([points[k].mean(0) for k in by_order.values()])
     sd = each.std(0, ddof=1) if several else np.full(mean.shape, np.nan)
     found = np.stack([mean, *interval(mean, draws), sd])

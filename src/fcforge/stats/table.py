@@ -111,7 +111,8 @@ def columns_for(metrics: Sequence[str]) -> tuple[Column, ...]:
     found = []
     for name in metrics:
         m = metric_named(name)
-        up, text = not m.lower_is_better, f"{m.title}, as AAA"
+        up = not m.lower_is_better
+        text = f"{m.title}, as AAA"
         found.append(Column(name, m.title, name, "aaa", up, text))
         found.append(
             Column(f"{name}_fm", f"{m.title} FM", name, "fm", False, f"{m.title} lost")
@@ -225,7 +226,8 @@ def _row(
     **draws: int,
 ) -> Row:
     good = [r for r in runs if finite(r)]
-    batches, majority = resampling.split_batches(good), is_majority(runs[0])
+    batches = resampling.split_batches(good)
+    majority = is_majority(runs[0])
     costs = [
         intransigence(a, star[key]) for key, a in _matrices(batches) if key in star
     ]
@@ -273,14 +275,13 @@ def rows(
         Of the bootstrap.
     """
     groups = group(with_majority(results, own=True))
-    columns, found = (*COLUMNS, *columns_for(metrics)), []
+    columns = (*COLUMNS, *columns_for(metrics))
+    found = []
     models = {runs[0].spec.learner.model.name for runs in groups.values()}
     stars = {model: _a_star(groups, model) for model in models}
     for title, runs in groups.items():
-        kept, star = (
-            (keeps or {}).get(title, ""),
-            stars[runs[0].spec.learner.model.name],
-        )
+        kept = (keeps or {}).get(title, "")
+        star = stars[runs[0].spec.learner.model.name]
         found.append(_row(runs, kept, star, columns, n_draws=n_draws, seed=seed))
     # the majority class, that of each site, the learners by falling AAA
     references = [row for row in found if row.is_majority]

@@ -52,9 +52,12 @@ class People:
     def __init__(
         self, batch: FCBatch, reference: FCBatch, half: torch.Tensor | None = None
     ) -> None:
-        self.batch, self.x, self.y = batch, vectors(batch.fc), batch.y.numpy()
+        self.batch = batch
+        self.x = vectors(batch.fc)
+        self.y = batch.y.numpy()
         self.reference = reference
-        self.ref_x, self.ref_y = vectors(reference.fc), reference.y.numpy()
+        self.ref_x = vectors(reference.fc)
+        self.ref_y = reference.y.numpy()
         self.half = vectors(half) if half is not None else None
 
 
@@ -99,7 +102,8 @@ class Evidence:
 
 def attack_records(who: People, released: FCBatch, components: int) -> Evidence:
     """Run every record attack against released synthetic subjects."""
-    s, s_y = vectors(released.fc), released.y.numpy()
+    s = vectors(released.fc)
+    s_y = released.y.numpy()
     ratio = attacks.distance_ratio(who.x, s, who.ref_x)
     density = attacks.domias(who.x, s, who.ref_x, components)
     mean = attacks.mean_shift(who.x, who.y, s, s_y, who.ref_x, who.ref_y)
@@ -127,7 +131,8 @@ def summarise(
             np.stack([e.features for e in evidence]), member
         )
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
-    rows, n = [], plan.n_draws
+    rows = []
+    n = plan.n_draws
     for attack, values in scores.items():
         rng = numpy_rng(plan.seed, "audit interval", release, attack)
         area, rate = membership(values, member, rng, fpr=plan.fpr, n_draws=n)
@@ -169,7 +174,8 @@ def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> 
             f"{len(batch)} subjects are too few to audit a generator.",
             do="At least 24 are needed, and a hundred for numbers worth reading.",
         )
-    index, rest = torch.from_numpy(mask), torch.from_numpy(~mask)
+    index = torch.from_numpy(mask)
+    rest = torch.from_numpy(~mask)
     other = half[rest] if half is not None else None
     return People(batch.select(rest), batch.select(index), other)
 
@@ -193,15 +199,16 @@ def _attacked(
 
     There is one release per world, attacked at once so that only scores stay in memory.
     """
-    rows, seconds = [], {}
+    rows = []
+    seconds = {}
     for name, component in asked.items():
-        begun, untrained, evidence = time.perf_counter(), name == UNTRAINED, []
+        begun = time.perf_counter()
+        untrained = name == UNTRAINED
+        evidence = []
         for k, inside in enumerate(member == MEMBER):
             train = who.batch.select(torch.from_numpy(inside))
-            fitted_on, y = (
-                who.reference if untrained else train,
-                train.y.repeat(plan.multiple),
-            )
+            fitted_on = who.reference if untrained else train
+            y = train.y.repeat(plan.multiple)
             named = plan.seed, "reference" * untrained, k
             released = synthetic(component, fitted_on, y, *named, device=device)
             evidence.append(attack_records(who, released, plan.components))

@@ -103,7 +103,8 @@ def audit_site(
     With `halves` the generators are fitted on the second half of each run, and the fingerprinting
     attacker holds the first.
     """
-    batch, other = FCBatch.from_numpy(cohort.fc, cohort.y), None
+    batch = FCBatch.from_numpy(cohort.fc, cohort.y)
+    other = None
     if halves is not None:
         first, second = read_halves(halves)
         keep = np.array([s in first for s in cohort.subject_id.tolist()])

@@ -43,7 +43,8 @@ RIDGE: dict[str, Any] = {
     "penalty": [0.1, 0.2, 0.5, 1.0, 2.0],
 }
 UGCL = ("logits_weight", "global_weight", "local_weight")
-MAMMOTH, ALPHA = "Mammoth's best arguments, domain-incremental", [0.1, 0.2, 0.5, 1.0]
+MAMMOTH = "Mammoth's best arguments, domain-incremental"
+ALPHA = [0.1, 0.2, 0.5, 1.0]
 GRIDS: dict[str, Grid] = {
     "er": _grid(
         "1 is Mammoth's one mean over both batches; half and double of it are ours",
@@ -103,7 +104,9 @@ def forge_grid(lambdas: str = "asd") -> Grid:
     return Grid(tuple(unique.values()), "ranges of the paper's appendix")
 
 
-RATES, DECAYS, EPOCHS = (1.0, 0.3, 3.0), (2e-4, 1e-2), (100, 50, 200)
+RATES = (1.0, 0.3, 3.0)
+DECAYS = (2e-4, 1e-2)
+EPOCHS = (100, 50, 200)
 
 
 def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:

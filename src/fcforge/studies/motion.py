@@ -66,10 +66,12 @@ def fit_scores(
     from sklearn.linear_model import LogisticRegression
 
     fd, y = (np.concatenate(part) for part in zip(*train, strict=True))
-    x, known = np.log(np.where(fd > 0, fd, np.nan)), np.isfinite(fd) & (fd > 0)
+    x = np.log(np.where(fd > 0, fd, np.nan))
+    known = np.isfinite(fd) & (fd > 0)
     if len(np.unique(y[known])) < 2:
         return np.full(len(test), float(y.mean()))
-    centre, spread = x[known].mean(), x[known].std() or 1.0
+    centre = x[known].mean()
+    spread = x[known].std() or 1.0
     model = LogisticRegression(C=1e3).fit(
         ((x[known] - centre) / spread)[:, None], y[known]
     )
@@ -89,7 +91,8 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
             do="Add a column mean_fd, or give the phenotype table with --phenotypes.",
         )
     alone = replace(experiment, learners=(LEARNER,))
-    specs, results = alone.specs(cohort.site_names, cohort.content_sha256()), []
+    specs = alone.specs(cohort.site_names, cohort.content_sha256())
+    results = []
     for seed in experiment.seeds:
         sites = experiment.split(cohort, seed)
         learned: dict[frozenset[str], dict[str, np.ndarray]] = {}
@@ -158,7 +161,8 @@ def motion_rows(
     require_valid(cohort)
     if phenotypes is not None:
         cohort = with_phenotypes(cohort, phenotypes)
-    results, keeps = motion_results(experiment, cohort), {LEARNER.title: KEEPS}
+    results = motion_results(experiment, cohort)
+    keeps = {LEARNER.title: KEEPS}
     if beside is not None:
         store = Store(beside)
         results += collect_some(store)[0]

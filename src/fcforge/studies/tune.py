@@ -222,11 +222,9 @@ def tune(
     say(
         f"{n} settings on {', '.join(orders)}: {prepared.plan.trainings} site trainings"
     )
-    store, jobs, device = (
-        open_store(prepared, folder / "runs"),
-        place.jobs,
-        place.device,
-    )
+    store = open_store(prepared, folder / "runs")
+    jobs = place.jobs
+    device = place.device
     alone = 1 if jobs == 1 and device == "cpu" else None  # one worker: this process
     run_experiment(
         prepared, store, jobs=jobs, device=device, group=alone, progress=progress
@@ -288,7 +286,8 @@ def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:
     )
     blocks = [f"{head}\n{how}"]
     for item in tuned:
-        note, n = "# nothing to tune", len(item.trials)
+        note = "# nothing to tune"
+        n = len(item.trials)
         if best := item.chosen:
             default = f"(default {item.trials[0].aaa:.3f})"
             note = f"# best of {n} on validation: AAA {best.aaa:.3f} {default}"

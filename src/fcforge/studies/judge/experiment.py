@@ -206,13 +206,12 @@ def judge_config(
     check_names("site", names, cohort.site_names)
     judge_run = JudgeRun(panel, asked.seeds, cohort, names, out, device, say)
     records = judge_run.records()
-    summary, portraits = judged.summarise(records), judge_run.portraits()
+    summary = judged.summarise(records)
+    portraits = judge_run.portraits()
     write_portraits(out / "portraits.npz", portraits)
     findings = acceptance(summary, asked.check) if asked.check else []
-    where, collapsed = (
-        f"Site {names[0]}, seed {asked.seeds[0]}.",
-        judged.collapse_list(records),
-    )
+    where = f"Site {names[0]}, seed {asked.seeds[0]}."
+    collapsed = judged.collapse_list(records)
     return Judgement(asked.title, panel, summary, findings, collapsed, where, portraits)
 
 
@@ -272,7 +271,8 @@ class JudgeRun:
 
     def portraits(self) -> dict[str, Portrait]:
         """What the figures show of the first site and seed, the real subjects first."""
-        name, seed = self.names[0], self.seeds[0]
+        name = self.names[0]
+        seed = self.seeds[0]
         site = split_site(self.cohort, name, seed)
         train = to_device(site.learning(with_val=True), self.device)
         made = {REAL: portrait(train)}

@@ -20,7 +20,8 @@ PSD_TOLERANCE = 5e-3
 
 def correlation(a: Tensor, b: Tensor) -> float:
     """Pearson correlation of two vectors; NaN when one is constant."""
-    a, b = a.double() - a.double().mean(), b.double() - b.double().mean()
+    a = a.double() - a.double().mean()
+    b = b.double() - b.double().mean()
     size = float(a.norm() * b.norm())
     return float(a @ b) / size if size > 0 else float("nan")
 
@@ -48,7 +49,9 @@ def moments(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> dict[str, floa
     ``edge_mean_r_test`` is against held-out subjects: the real/real row tells how much of its
     distance from 1 is the sampling error of small groups.
     """
-    real, held, fake = edges(train.fc), edges(test.fc), edges(synthetic.fc)
+    real = edges(train.fc)
+    held = edges(test.fc)
+    fake = edges(synthetic.fc)
     var_real = within_class_variance(real, train.y)
     var_fake = within_class_variance(fake, synthetic.y)
     centred = fake - fake.mean(1, keepdim=True)
@@ -142,9 +145,11 @@ def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
     out = {
         "spectrum_distance": float((spectrum(fc) - spectrum(reference)).abs().mean())
     }
-    real, fake = topology(reference), topology(fc)
+    real = topology(reference)
+    fake = topology(fc)
     for name in real:
-        a, b = real[name].cpu().numpy(), fake[name].cpu().numpy()
+        a = real[name].cpu().numpy()
+        b = fake[name].cpu().numpy()
         out[f"topology_{name}"] = float(ks_2samp(a, b, method="asymp").statistic)
     return out
 
@@ -156,7 +161,8 @@ def embed(reference: Tensor, fc: Tensor, dimensions: int = 50) -> tuple[Tensor, 
     In the 6,670 raw dimensions neighbour-based measures mislead (generators.md 3.2). The union
     treats both sets alike; axes of one set would favour it.
     """
-    a, b = fisher_z(edges(reference)).double(), fisher_z(edges(fc)).double()
+    a = fisher_z(edges(reference)).double()
+    b = fisher_z(edges(fc)).double()
     both = torch.cat([a, b])
     both = both - both.mean(0)
     values, vectors = torch.linalg.eigh(both @ both.T)
@@ -183,13 +189,16 @@ def mmd(
     )
     kernel = torch.exp(-squared / width).cpu().numpy()
     np.fill_diagonal(kernel, 0.0)
-    n, m = len(a), len(b)
+    n = len(a)
+    m = len(b)
 
     def statistic(order: np.ndarray) -> float:
         side = np.zeros(n + m)
         side[order[:n]] = 1.0
-        left, right = kernel @ side, kernel @ (1 - side)
-        within_a, within_b = side @ left, (1 - side) @ right
+        left = kernel @ side
+        right = kernel @ (1 - side)
+        within_a = side @ left
+        within_b = (1 - side) @ right
         inside = within_a / (n * (n - 1)) + within_b / (m * (m - 1))
         return float(inside - 2 * (side @ right) / (n * m))
 
@@ -215,8 +224,10 @@ def ridge_scores(
     per_subject : float
         Penalty divided by n, so that a larger training set is not regularised less.
     """
-    mean, sd = x.mean(0), x.std(0).clamp_min(1e-6)
-    a, b = (x - mean) / sd, (query - mean) / sd
+    mean = x.mean(0)
+    sd = x.std(0).clamp_min(1e-6)
+    a = (x - mean) / sd
+    b = (query - mean) / sd
     t = 2.0 * target.to(x.dtype) - 1.0
     eye = torch.eye(len(x), dtype=x.dtype, device=x.device)
     w = torch.linalg.solve(a @ a.T + per_subject * len(x) * eye, t - t.mean())
@@ -242,7 +253,8 @@ def classifier_test(
         fold[members] = np.arange(len(members)) % folds
     values = []
     for f in range(folds):
-        inside, outside = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+        inside = np.flatnonzero(fold != f)
+        outside = np.flatnonzero(fold == f)
         target = torch.from_numpy(y[inside]).to(x.device)
         score = ridge_scores(x[inside], target, x[outside], 1.0).cpu().numpy()
         values.append(float(cell_values(score, y[outside], "auroc")))

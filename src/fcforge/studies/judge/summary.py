@@ -131,7 +131,8 @@ def acceptance(
     summary: Mapping[str, Mapping[str, Estimate]], row: str
 ) -> list[Requirement]:
     """The careful generator's requirements on the means over sites and seeds."""
-    mine, real = summary[row], summary[REAL]
+    mine = summary[row]
+    real = summary[REAL]
     ratio = mine["class_difference_r"].value / real["class_difference_r"].value
     gap = best_tstr(summary, REAL) - best_tstr(summary, row)
     checks = [

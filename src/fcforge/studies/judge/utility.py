@@ -48,7 +48,8 @@ def summarise(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 def linear_scores(task: Task) -> np.ndarray:
     """P(patient) by ridge regression on standardised Fisher-z edges (score + 1) / 2."""
-    x, query = fisher_z(edges(task.train.fc)), fisher_z(edges(task.test.fc))
+    x = fisher_z(edges(task.train.fc))
+    query = fisher_z(edges(task.test.fc))
     score = ridge_scores(x, task.train.y, query, RIDGE_PER_SUBJECT)
     return (0.5 * (score + 1.0)).cpu().numpy()
 
