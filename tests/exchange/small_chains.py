@@ -2,9 +2,11 @@
 
 from functools import cache
 
+from fcforge.exchange.chain import empty_chain
 from fcforge.exchange.chain_arrays import State, empty_state
 from fcforge.exchange.chain_settings import ChainSettings, settings_for
 from fcforge.exchange.chain_step import SiteStep
+from fcforge.exchange.exchange import Exchange
 from fcforge.methods import METHODS
 from fcforge.sites import Cohort, split_site
 from fcforge.sites.simulated import simulate
@@ -46,6 +48,22 @@ def quick(method: str) -> LearnerSpec:
 def settings(method: str, **rest) -> ChainSettings:
     given = {"training": Training(epochs=3), "held_out": 16, **rest}
     return settings_for(quick(method), N_ROIS, **given)
+
+
+def joined(exchange: Exchange, site: str, key=None, data: Cohort | None = None):
+    """The exchange after one more site, and the receipt of its people."""
+    chain = exchange.model
+    own = split_site(data or cohort(), site, chain.settings.seed)
+    after, receipt = chain.after(own)
+    return after.on_record(key, allow_real_subjects=True), receipt
+
+
+def chained(method: str, sites: tuple[str, ...] = SITES[:1], **rest) -> list[Exchange]:
+    """One exchange per site, each made from the last one's records and arrays."""
+    made = [empty_chain(settings(method, **rest), ("TC", "ASD"), sites[0])]
+    for site in sites:
+        made.append(joined(made[-1], site)[0])
+    return made[1:]
 
 
 @cache

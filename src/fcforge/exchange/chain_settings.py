@@ -1,5 +1,6 @@
 """Settings of a chain: what all its hospitals share, fixed by the first one."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -72,8 +73,8 @@ class ChainSettings(Checked):
         return RunSpec(dataset=Component("exchange"), order=tuple(order), **known)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain nested dict."""
-        return asdict(self)
+        """Plain nested dict, as JSON has it."""
+        return json.loads(canonical(asdict(self)))
 
     @property
     def digest(self) -> str:

@@ -13,7 +13,7 @@ def save_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Arrays as they are stored; names sorted, nothing beside them."""
     from safetensors.numpy import save
 
-    return save({k: np.ascontiguousarray(arrays[k]) for k in sorted(arrays)})
+    return save({k: np.asarray(arrays[k], order="C") for k in sorted(arrays)})
 
 
 def load_arrays(data: bytes, what: str) -> dict[str, np.ndarray]:

@@ -1,0 +1,522 @@
+"""The chain: hospitals learn one model one after another, and hand on a lane of any method.
+
+A chain's records are its root (settings, policy) and one step per hospital, each built on the last;
+only the last one's arrays travel. A chain of steps is the run `fcforge run` would do for that
+order and seed, bit by bit.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.exchange import explanation, records, scan_checks, schema
+from fcforge.exchange.chain_arrays import State, empty_state, read_state
+from fcforge.exchange.chain_settings import ChainSettings, first_settings
+from fcforge.exchange.chain_step import FEWEST, SiteStep, Tick, log_odds
+from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.explanation import Attribution, Explainable
+from fcforge.exchange.model import Covariates, Learned, Model, Say, Scores
+from fcforge.exchange.policy import Policy
+from fcforge.exchange.receipts import People, Receipt, people_of
+from fcforge.exchange.records import Step
+from fcforge.exchange.scan_checks import Known, Reference
+from fcforge.models.attribution import Scorer, attribute, slope_at
+from fcforge.requests import LearnRequest
+from fcforge.runner import config, environment, learners
+from fcforge.sites import Cohort, split_site
+from fcforge.sites.cohort import NUMBERED
+from fcforge.speed import one_thread
+from fcforge.types import Site
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fcforge.exchange.private_record import PrivateRecord
+
+REAL_FLAG = "allow_real_subjects"
+ACCEPT_LABELS = "accept_labels"
+ACCEPT_SCANS = "accept_scans"
+WEIGHTED = "weighted subjects"
+# Pattern distance (1 - r) of a site's median subject from the nearest site's mean. From NYU the
+# other 19 sites of ABIDE are 0.30 to 0.46 away, USM with its ROIs shuffled 0.99.
+UNLIKE = 0.75
+
+
+def begin(
+    asked: LearnRequest, people: Cohort, key: "Ed25519PrivateKey | None"
+) -> Exchange:
+    """An empty chain: the first hospital chooses by a config, or by names."""
+    experiment = None
+    if asked.config is not None:
+        experiment = config.load_experiment(asked.config)
+    settings = first_settings(people, experiment, asked.chosen)
+    words = ("control", "patient") if people.classes == NUMBERED else people.classes
+    return empty_chain(settings, words, asked.site, key)
+
+
+def empty_chain(
+    settings: ChainSettings,
+    words: Sequence[Any],
+    site: str,
+    key: "Ed25519PrivateKey | None" = None,
+) -> Exchange:
+    """An exchange with the root of a chain and nothing else.
+
+    Parameters
+    ----------
+    settings : ChainSettings
+    words : sequence of two
+        What controls and patients are called.
+    site : str
+        The first hospital, which chose.
+    key : private key, optional
+    """
+    control, patient = (str(word) for word in words)
+    # nothing that a chain hands on has noise
+    policy = Policy(control=control, patient=patient, exact_allowed=True)
+    told = settings.to_json()
+    root = records.make(records.Chain, site, 0, (), key, settings=told, policy=policy)
+    return Exchange(root)
+
+
+class Chain:
+    """What the records of a chain make.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    state : State, optional
+        What the last step hands on, where it was learned in memory and is not on record yet.
+    """
+
+    needs: tuple[str, ...] = ()
+
+    def __init__(self, exchange: Exchange, state: State | None = None) -> None:
+        self.exchange = exchange
+        self._state = state
+
+    # -- what it is --------------------------------------------------------------------------------
+    @cached_property
+    def settings(self) -> ChainSettings:
+        """What all its hospitals share."""
+        return ChainSettings.from_json(self.exchange.root.settings)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Its steps in order; a chain that forks or has a gap raises `ExchangeError`."""
+        after: dict[str, Step] = {}
+        for step in self.exchange.of(Step):
+            other = after.setdefault(step.parents[0], step)
+            if other is not step:
+                raise ExchangeError(
+                    f"the chain forks: '{other.site}' and '{step.site}' both went on from the same "
+                    "step.",
+                    do="A chain has one order; one of them must learn after the other.",
+                )
+        found = []
+        place = self.exchange.root.id
+        while place in after:
+            found.append(after.pop(place))
+            place = found[-1].id
+        if after:
+            lost = next(iter(after.values()))
+            raise ExchangeError(f"the {lost.title} goes on from what is no step.")
+        return tuple(found)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Hospitals that learned, in order."""
+        return tuple(step.site for step in self.steps)
+
+    @property
+    def n_rois(self) -> int:
+        """ROIs of every scan."""
+        return self.settings.n_rois
+
+    @property
+    def roi_names(self) -> tuple[str, ...]:
+        """Empty where unknown."""
+        return self.settings.roi_names
+
+    @cached_property
+    def state(self) -> State:
+        """What the last step hands on."""
+        if self._state is not None:
+            return self._state
+        if not self.steps:
+            return empty_state(self.n_rois)
+        last = self.steps[-1]
+        if not last.payload:
+            raise ExchangeError(f"the {last.title} has lost its arrays.")
+        data = self.exchange.payloads[last.payload]
+        return read_state(data, self.settings, len(self.steps), last.title)
+
+    @cached_property
+    def temperature(self) -> float:
+        """Geometric mean of the hospitals' temperatures; 1 where nobody has one."""
+        found = [step.calibration.temperature for step in self.steps]
+        logs = [math.log(t) for t in found if t is not None]
+        return math.exp(sum(logs) / len(logs)) if logs else 1.0
+
+    @property
+    def holds_real(self) -> bool:
+        """Whether somebody's scans travel, or may."""
+        return self.settings.copies_real or bool(self.state.remembered.real.any())
+
+    def summary(self) -> str:
+        """What follows from the records, in a few words."""
+        numbers = sum(v.numel() for v in self.state.lane.params.values())
+        remembered = len(self.state.remembered)
+        return (
+            f"a chain of {len(self.steps)} steps: {numbers} parameters, {remembered} remembered "
+            f"and {len(self.state.held_out)} held-out subjects"
+        )
+
+    # -- whether it can be meant -------------------------------------------------------------------
+    def check(self) -> None:
+        """Raise `ExchangeError` unless steps and arrays are those of one chain."""
+        digest = self.settings.digest
+        for place, step in enumerate(self.steps):
+            if step.number != place + 1 or step.settings != digest:
+                raise ExchangeError(f"the {step.title} is of another chain or place.")
+            if step.site in self.sites[:place]:
+                raise ExchangeError(f"the chain learns site '{step.site}' twice.")
+            if not set(step.metrics.held_out) <= set(self.sites[: place + 1]):
+                raise ExchangeError(
+                    f"the {step.title} measures a site it has not seen."
+                )
+            limits = [value is None for _, value in step.reference]
+            if any(limits) != all(limits):
+                raise ExchangeError(f"the {step.title} has lost some limits of scans.")
+        if bool(self.state.held_out.real.any()):
+            raise ExchangeError("a held-out set holds real subjects.")
+        if self.steps and self.holds_real and REAL_FLAG not in self.steps[-1].flags:
+            what = "holds real subjects without the flag that allows it."
+            raise ExchangeError(what)
+
+    def require_next(self, site: str, n_rois: int) -> None:
+        """Raise when this site cannot be learned next."""
+        if self.settings.build().method.depends_on == "all":
+            title = self.settings.learner.title
+            what = f"learner '{title}' needs all sites at once: nothing to hand over."
+            do = "Choose a continual method; see `fcforge list methods`."
+            raise ExchangeError(what, do=do)
+        if n_rois != self.n_rois:
+            what = f"the data have {n_rois} ROIs, the chain {self.n_rois}."
+            raise ExchangeError(what, do="All hospitals of a chain use one atlas.")
+        if site in self.sites:
+            what = f"site '{site}' was learned already."
+            raise ExchangeError(what, do="Give the new site another name.")
+
+    # -- learning ----------------------------------------------------------------------------------
+    def learn(
+        self,
+        people: Cohort,
+        private: "PrivateRecord",
+        asked: LearnRequest,
+        key: "Ed25519PrivateKey | None",
+        say: Say,
+        tick: Any,
+    ) -> Learned:
+        """What the people of one site add; nothing is written."""
+        if self.steps and asked.chosen:
+            name = next(iter(asked.chosen)).replace("_", "-")
+            do = "Only the first site of a chain chooses; later ones follow it."
+            raise ConfigError(f"--{name} was given together with --state.", do=do)
+        self.require_next(asked.site, people.n_rois)
+        if self.settings.copies_real:
+            require_allowed(self.settings, asked.allow_real_subjects)
+        settings = self.settings
+        site = split_site(
+            people,
+            asked.site,
+            settings.seed,
+            settings.test_fraction,
+            settings.val_fraction,
+        )
+        before, flags = self._found(site, asked.accept, say)
+        epochs = count(1)
+        after, receipt = self.after(
+            site,
+            flags,
+            tick=lambda: tick(
+                next(epochs), settings.training.epochs, f"epochs, {site.name}"
+            ),
+        )
+        made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
+        learning = site.learning(with_val=True)
+        odds = after.log_odds(learning.fc)
+        return Learned(
+            exchange=made,
+            new=tuple(r for r in made.everything if r not in self.exchange.everything),
+            receipt=receipt,
+            threshold=None,
+            before=before,
+            after=scan_checks.quality(odds, learning.y.numpy()),
+        )
+
+    def _found(
+        self, site: Site, accept: Sequence[str], say: Say
+    ) -> tuple[Mapping[str, float], list[str]]:
+        """How good the model that came in is here, and what is odd but accepted.
+
+        Names of ROIs are often unknown: a shuffled atlas shows in the FC itself. Diagnoses that
+        are turned round show in a model that tells them apart the wrong way round.
+        """
+        if not self.steps:
+            return {}, []
+        flags = []
+        learning = site.learning(with_val=True)
+        if odd := self._odd_scans(learning.fc.numpy()):
+            if ACCEPT_SCANS not in accept:
+                do = (
+                    "Check the atlas and the order of the ROIs; if they are right, add "
+                    "--accept-scans."
+                )
+                raise DataError(odd, do=do)
+            flags.append(ACCEPT_SCANS)
+        odds = self.log_odds(learning.fc)
+        y = learning.y.numpy()
+        found = scan_checks.quality(odds, y)
+        say(
+            f"site '{site.name}': the model that came in reaches accuracy {found['accuracy']:.3f} "
+            f"on the {len(y)} people to be learned (majority class {found['majority']:.3f}), AUROC "
+            f"{found['auroc']:.3f}."
+        )
+        if scan_checks.require_labels(odds, y, ACCEPT_LABELS in accept):
+            flags.append(ACCEPT_LABELS)
+        return found, flags
+
+    def _odd_scans(self, fc: np.ndarray) -> str:
+        """What is odd about a site's FC; empty where nothing is."""
+        away = []
+        swapped = False
+        mean = scan_checks.fisher_z(fc).mean(0)[None]
+        for known in self.known:
+            away.append(float(np.median(known.reference.distances(fc)["pattern"])))
+            side = scan_checks.side_distance(known.reference.mean, mean)
+            swapped |= float(side[0]) > 1
+        if away and min(away) > UNLIKE:
+            return (
+                f"its FC does not resemble that of {', '.join(self.sites)} (correlation with the "
+                f"nearest mean {1 - min(away):.2f})."
+            )
+        if swapped:
+            return "its left and right hemispheres look swapped beside the sites before it."
+        return ""
+
+    def after(
+        self,
+        site: Site,
+        flags: Sequence[str] = (),
+        *,
+        weight: Tensor | None = None,
+        tick: Tick = lambda: None,
+    ) -> tuple[Self, Receipt]:
+        """The chain after one more site, in memory, and the receipt of its people.
+
+        Parameters
+        ----------
+        site : Site
+            The hospital's own subjects, split. `test` may be empty.
+        flags : sequence of str
+            What was accepted, to be recorded.
+        weight : Tensor, optional
+            What each learned subject counts, for methods that weigh; recorded as a flag.
+        tick : callable
+            Called after every epoch.
+        """
+        self.require_next(site.name, site.n_rois)
+        step = SiteStep(self.settings, self.sites, self.state, site)
+        began = time.perf_counter()
+        lane = step.train(with_val=self.settings.learns_val, tick=tick, weight=weight)
+        seconds = round(time.perf_counter() - began, 3)
+        state = step.finished(lane)
+        number = len(self.steps) + 1
+        receipt = Receipt(
+            site=site.name,
+            number=number,
+            people=people_learned(self.settings, site),
+            epsilon=None,
+            delta=0.0,
+        )
+        said = [*flags, *([] if weight is None else [WEIGHTED])]
+        parent = self.steps[-1].id if self.steps else self.exchange.root.id
+        record = records.make(
+            Step,
+            site.name,
+            number,
+            (parent,),
+            None,
+            settings=self.settings.digest,
+            seconds=seconds,
+            flags=tuple(said),
+            environment=here(),
+            commitment=receipt.commitment,
+            **step.measured(lane, state.held_out),
+        )
+        grown = Exchange(self.exchange.root, (*self.exchange.records, record))
+        return type(self)(grown, state), receipt
+
+    def on_record(
+        self,
+        key: "Ed25519PrivateKey | None" = None,
+        *,
+        allow_real_subjects: bool = False,
+    ) -> Exchange:
+        """The exchange with all that was learned in memory, signed and checked.
+
+        Steps between the last one on record and the new last one have no arrays: nobody else has
+        ever seen them.
+
+        Parameters
+        ----------
+        key : private key, optional
+            Of the hospital whose steps are new.
+        allow_real_subjects : bool
+            A method that keeps real subjects (or a generator that copies them) is refused without
+            it; the permission is written into the step for everyone to read.
+        """
+        old = [step for step in self.steps if step.payload]
+        kept = self.steps[: self.steps.index(old[-1]) + 1] if old else ()
+        new = self.steps[len(kept) :]
+        if not new:
+            return self.exchange
+        flags = list(new[-1].flags)
+        if self.holds_real and REAL_FLAG not in flags:
+            require_allowed(self.settings, allow_real_subjects)
+            flags.append(REAL_FLAG)
+        root = self.exchange.root if kept else self.exchange.root.signed(key)
+        others = [record for record in self.exchange.records if record not in new]
+        before = Exchange(root, tuple(others), self.exchange.payloads)
+        before.require_same_signing(key is not None)
+        data = self.state.to_bytes()
+        digest = schema.sha256(data)
+        last = {"payload": digest, "flags": tuple(flags)}
+        made = []
+        parent = kept[-1].id if kept else root.id
+        for step in new:
+            said = last if step is new[-1] else {}
+            made.append(step.changed(parents=(parent,), **said).signed(key))
+            parent = made[-1].id
+        return before.joined(made, {digest: data})
+
+    # -- answers -----------------------------------------------------------------------------------
+    def log_odds(self, fc: Tensor) -> np.ndarray:
+        """Log odds (n,) that are not calibrated, of FC (n, R, R)."""
+        with one_thread():
+            return log_odds(self.settings.build(), self.state.lane, fc)
+
+    @cached_property
+    def known(self) -> list[Known]:
+        """Axes and limits of every site that has them."""
+        found = []
+        for place, step in enumerate(self.steps):
+            batch = self.state.held_out.of_site(place)
+            if step.reference.inside is not None and len(batch) >= FEWEST:
+                reference = Reference.of(batch.fc.numpy())
+                limits = step.reference.model_dump()
+                found.append(Known(step.site, reference, limits))
+        return found
+
+    def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
+        """Log odds of scans (n, R, R), or why there are none."""
+        scans = np.array(fc, dtype=np.float32)
+        odds = self.log_odds(torch.from_numpy(scans)) / self.temperature
+        strange = np.full(len(scans), np.nan)
+        why = [""] * len(scans)
+        if self.known:
+            strange, said = scan_checks.strangeness(self.known, scans)
+            why = [
+                text if far > 1 else "" for text, far in zip(said, strange, strict=True)
+            ]
+        abstained = np.array([bool(text) for text in why], dtype=bool)
+        return Scores(np.where(abstained, np.nan, odds), strange, tuple(why))
+
+    def baselines(self) -> Mapping[str, Model]:
+        """None: there is no chain without its hospitals."""
+        return {}
+
+    def reference(self) -> tuple[np.ndarray, str]:
+        """The scan (R, R) that others are explained against, and who it is."""
+        if len(self.state.held_out):
+            fc = self.state.held_out.batch().fc.double().mean(0).numpy()
+            return fc, "the mean of the chain's synthetic subjects"
+        return np.eye(self.n_rois), explanation.NOBODY
+
+    def attribution(self, covariates: Covariates) -> Explainable:
+        """Calibrated log odds, to be explained; covariates add nothing."""
+        learner = self.settings.build()
+        scorer = learners.scorer_of(learner, self.state.lane, self.temperature)
+        return Explainable(LaneScore(scorer))
+
+
+def require_allowed(settings: ChainSettings, allowed: bool) -> None:
+    """Refuse to hand on real subjects unless that was allowed by name."""
+    if not allowed:
+        raise ExchangeError(
+            f"learner '{settings.learner.title}' would carry real subjects to the next hospital.",
+            do="Choose a method that keeps none, or give --allow-real-subjects (recorded in the "
+            "step).",
+        )
+
+
+def people_learned(settings: ChainSettings, site: Site) -> People:
+    """The subjects of a site that are trained on, in order."""
+    learning = site.learning(with_val=settings.learns_val)
+    parts = ("train", "val") if settings.learns_val else ("train",)
+    ids = [who for part in parts for who in site.subject_ids[part]]
+    return people_of(
+        learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy()
+    )
+
+
+def here() -> records.Environment:
+    """What this step is trained with."""
+    found = environment.describe("cpu")
+    return records.Environment(
+        **{name: found[name] for name in records.Environment.model_fields}
+    )
+
+
+@dataclass(frozen=True)
+class LaneScore:
+    """A lane's log odds as explanations want them: arrays in, arrays out."""
+
+    scorer: Scorer
+
+    @property
+    def exact(self) -> bool:
+        """Whether contributions are the terms of a linear model."""
+        return self.scorer.exact
+
+    def score(self, fc: np.ndarray) -> np.ndarray:
+        """Log odds (n,) of scans (n, R, R)."""
+        with torch.no_grad(), one_thread():
+            return self.scorer.score(torch.from_numpy(fc)).numpy()
+
+    def attribute(self, fc: np.ndarray, reference: np.ndarray) -> Attribution:
+        """Contributions of every edge of scans against a reference scan."""
+        scans = torch.from_numpy(fc)
+        with one_thread():
+            found = attribute(self.scorer, scans, torch.from_numpy(reference))
+        return Attribution(
+            found.contribution.numpy(),
+            found.slope.numpy(),
+            found.score.numpy(),
+            float(found.base),
+        )
+
+    def slope(self, fc: np.ndarray) -> np.ndarray:
+        """Gradient (E,) by each Fisher-z edge at one scan (R, R)."""
+        with one_thread():
+            return slope_at(self.scorer, torch.from_numpy(fc)).numpy()
