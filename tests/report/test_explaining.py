@@ -83,12 +83,12 @@ def test_edges_of_a_learner_that_splits_agree_about():
     table = section.body[0]
     said = {row[0].text: row[2].text for row in table.rows}
     assert said["a – b"] == "yes"
-    assert said["c – d"] == "not to be believed"
+    assert said["c – d"] == "unstable"
     assert "1 of 6 edges are;" in table.note
     (few,) = stability_section({"ridge": Weights(weights, 5)}, ("a", "b", "c", "d"))
     assert {row[2].text for row in few.body[0].rows} == {
         "too few splits to say",
-        "not to be believed",
+        "unstable",
     }
     (one,) = stability_section({"ridge": Weights(weights[:1], 1)})
     assert "1 split of the people cannot say" in one.body[0]

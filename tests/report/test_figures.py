@@ -9,7 +9,7 @@ import pytest
 from page_parser import Page
 
 from fcforge.report import figures
-from fcforge.report.frame import picture, ticks
+from fcforge.report.rendering import picture, ticks
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from page_parser import EVIL, Page, require_sound
 
 from fake_runs import KEEPS, SITES, fake_experiment, fake_learner
 from fcforge.errors import DataError
-from fcforge.report.frame import Section
+from fcforge.report.rendering import Section
 from fcforge.report.run import About, numbers_of, page_of, write_report
 from fcforge.text import bracket, number
 from fcforge.types import Leaks

@@ -8,7 +8,7 @@ from page_parser import EVIL, Page
 from rich.console import Console
 
 from fcforge.exchange.description import Bar
-from fcforge.report.frame import Section
+from fcforge.report.rendering import Section
 from fcforge.report.table import (
     Cell,
     Heading,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
-from fcforge.report.frame import Section
+from fcforge.report.rendering import Section
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow, highest
 from fcforge.text import bracket, number, printable, with_interval

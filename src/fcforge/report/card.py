@@ -11,8 +11,8 @@ from fcforge.consortium import Consortium
 from fcforge.consortium.predicting import open_either
 from fcforge.methods import METHODS
 from fcforge.report.consortium import consortium_answers, release_table
-from fcforge.report.frame import safe, templates
 from fcforge.report.inspect import answers, people
+from fcforge.report.rendering import safe, templates
 from fcforge.report.table import Table
 from fcforge.text import number, with_interval
 from fcforge.writing import write_text

@@ -19,8 +19,8 @@ from fcforge.exchange.description import Answer
 from fcforge.metrics import METRICS
 from fcforge.privacy.accounting import ceiling_of
 from fcforge.releases import vector
-from fcforge.report.frame import render, spoken, text_lines
 from fcforge.report.inspect import inspect_words
+from fcforge.report.rendering import render, spoken, text_lines
 from fcforge.report.table import Table
 from fcforge.requests import LearnRequest
 from fcforge.studies.audit_result import Audit

@@ -1,46 +1,60 @@
 """Why a model said so, in pictures: a glass brain (nilearn), networks, tables of edges."""
 
+from __future__ import annotations
+
 import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.capsule.prediction import Prediction
 from fcforge.exchange import explanation
-from fcforge.exchange.explanation import Explanation, by_network, networks_of
-from fcforge.graphs import n_rois_of
+from fcforge.exchange.explanation import Explanation, Stability, by_network, networks_of
 from fcforge.report import figures
 from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
-from fcforge.report.frame import Section, macro, picture, sections_page, spoken
+from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Heading, Table
-from fcforge.runner.collect import Weights
 from fcforge.text import counted, number, percent
 from fcforge.writing import write_bytes, write_text
 
-EDGES, LISTED, SHOWN = (
-    30,
-    12,
-    20,
-)  # edges in a picture, lines of a table, scans on a page
+if TYPE_CHECKING:
+    from fcforge.capsule.prediction import Prediction
+    from fcforge.runner.collect import Weights
+
+EDGES = 30  # in a picture
+LISTED = 12  # lines of a table
+SHOWN = 20  # scans on a page
 CSV_EDGES = 500  # of each scan
-SPLITS = 10  # of a run, before it says that an edge is to be believed
+SPLITS = 10  # of a run, before it calls an edge stable
+
+CAUTION = (
+    "What is shown is what this model used, for this scan, against the reference. It does not "
+    "say that an edge has to do with the illness, and no diagnosis should rest on it."
+)
+IN_COMMON = (
+    "This file holds no people to compare with (no held-out subjects travel in it), so "
+    "contributions include what every brain has in common."
+)
+NOT_MEASURED = (
+    "Whether another sample of people would give the same edges was not measured: "
+    "edge_stability() does it in Python, where the people are."
+)
+WEIGHTS = (
+    "Weight of an edge in the model at the end of an order, the largest of each training 1; "
+    "positive where a stronger edge speaks for patient. Edges that trainings on other splits and "
+    "orders do not agree about are unstable, however large they are here."
+)
 
 
-def said(what: str, **facts: Any) -> str:
-    """A paragraph of ``explaining.txt.j2``."""
-    return spoken(what, "explaining.txt.j2", **facts)
-
-
+# -- a model's edges -------------------------------------------------------------------------------
 def network_colours(systems: Sequence[str]) -> dict[str, str]:
     """A colour for every network, in the order of their first ROI."""
-    return {
-        s: NETWORKS[k % len(NETWORKS)] for k, s in enumerate(dict.fromkeys(systems))
-    }
+    names = dict.fromkeys(systems)
+    return {name: NETWORKS[k % len(NETWORKS)] for k, name in enumerate(names)}
 
 
 def glass_brain(
@@ -51,7 +65,8 @@ def glass_brain(
     Red edges speak for the positive class, blue ones against it. A dot's size is what its ROI
     contributes, its colour the network.
     """
-    places, most = found.atlas.places, float(np.abs(signed).max())
+    places = found.atlas.places
+    most = float(np.abs(signed).max())
     if not len(places) or not most:
         return ""
     import matplotlib as mpl
@@ -61,11 +76,10 @@ def glass_brain(
     from nilearn.plotting import plot_connectome
 
     colours = network_colours(found.atlas.systems)
-    figure = Figure(figsize=(9.6, 3.3))
+    figure = Figure(figsize=(10.2, 3.3))
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # nilearn's and matplotlib's notices on their own API
+        # nilearn's and matplotlib's notices on their own API
+        warnings.simplefilter("ignore")
         plot_connectome(
             signed,
             places,
@@ -79,7 +93,7 @@ def glass_brain(
             display_mode="lyrz",
             figure=figure,
             annotate=True,
-            colorbar=False,
+            colorbar=True,
         )
         return png(figure, "Glass brain with the strongest edges")
 
@@ -88,42 +102,6 @@ def strongest(values: np.ndarray, n: int) -> np.ndarray:
     """Places of the `n` largest values that are not zero, largest first."""
     order = np.argsort(-np.abs(values), kind="stable")[:n]
     return order[values[order] != 0]
-
-
-def average_parts(found: Explanation) -> dict[str, Any]:
-    """What a model uses over several scans: pictures and numbers for a capsule's page."""
-    atlas, average = found.atlas, found.strength.mean()
-    times = found.strength / average
-    way = np.sign(found.slope.mean(0))
-    top = strongest(times, EDGES)
-    matrix = found.matrix(values=times)
-    signed = np.zeros_like(times)
-    signed[top] = times[top] * np.where(way[top] == 0, 1, way[top])
-    # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
-    scale = {
-        "cmap": figures.SEQUENTIAL,
-        "vmin": 0.0,
-        "vmax": np.quantile(matrix, 0.995),
-    }
-    drawn = figures.fc_figure(matrix, atlas.systems, "times the average edge", **scale)
-    mean = found.matrix(values=found.fc.mean(0)) + np.eye(atlas.n_rois)
-    fc = figures.fc_figure(mean, atlas.systems, "correlation", vmin=-1, vmax=1)
-    n = len(found.subjects) if found.contribution.any() else 0
-    i, j = found.ends
-    return {
-        "n": n,
-        "exact": found.exact,
-        "edges": picture(drawn, "strength of every edge in the model's answer"),
-        "fc": picture(fc, "mean FC of the synthetic subjects") if n else "",
-        "systems": between_networks(found) if networks_of(atlas) else None,
-        "colours": network_colours(atlas.systems) if networks_of(atlas) else {},
-        "glass": glass_brain(found, found.matrix(values=signed), matrix.sum(1)),
-        "n_edges": EDGES,
-        "top": [
-            (atlas.roi_names[i[k]], atlas.roi_names[j[k]], times[k], way[k])
-            for k in top[:12]
-        ],
-    }
 
 
 def between_networks(found: Explanation) -> np.ndarray:
@@ -137,11 +115,77 @@ def between_networks(found: Explanation) -> np.ndarray:
         return strength / n_edges / found.strength.mean()
 
 
+def average_parts(found: Explanation) -> dict[str, Any]:
+    """What a model uses over several scans: pictures and numbers for the page of its file."""
+    atlas = found.atlas
+    times = found.strength / found.strength.mean()
+    way = np.sign(found.slope.mean(0))
+    top = strongest(times, EDGES)
+    signed = np.zeros_like(times)
+    signed[top] = times[top] * np.where(way[top] == 0, 1, way[top])
+    matrix = found.matrix(values=times)
+    n = len(found.subjects) if found.contribution.any() else 0
+    known = bool(networks_of(atlas))
+    return {
+        "n": n,
+        "how": "exact" if found.exact else "integrated gradients",
+        "edges": _strength_picture(found, matrix),
+        "fc": _mean_picture(found) if n else "",
+        "systems": between_networks(found) if known else None,
+        "colours": network_colours(atlas.systems) if known else {},
+        "glass": glass_brain(found, found.matrix(values=signed), matrix.sum(1)),
+        "n_edges": EDGES,
+        "top": _top_table(found, top[:LISTED], times, way),
+    }
+
+
+def _strength_picture(found: Explanation, matrix: np.ndarray) -> Markup:
+    # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
+    figure = figures.fc_figure(
+        matrix,
+        found.atlas.systems,
+        "times the average edge",
+        cmap=figures.SEQUENTIAL,
+        vmin=0.0,
+        vmax=np.quantile(matrix, 0.995),
+    )
+    return picture(figure, "strength of every edge in the model's answer")
+
+
+def _mean_picture(found: Explanation) -> Markup:
+    mean = found.matrix(values=found.fc.mean(0)) + np.eye(found.atlas.n_rois)
+    figure = figures.fc_figure(
+        mean, found.atlas.systems, "correlation", vmin=-1, vmax=1
+    )
+    return picture(figure, "mean FC of the synthetic subjects")
+
+
+def _top_table(
+    found: Explanation, top: np.ndarray, times: np.ndarray, way: np.ndarray
+) -> Table:
+    ways = {1.0: "patient", -1.0: "control", 0.0: "either"}
+    rows = []
+    for k in top:
+        rows.append((_edge_name(found, k), number(times[k], 1), ways[float(way[k])]))
+    heads = (
+        Heading("edge", words=True),
+        "× the average edge",
+        Heading("a stronger edge means", words=True),
+    )
+    return Table.of(heads, rows)
+
+
+def _edge_name(found: Explanation, k: int) -> str:
+    names = found.atlas.roi_names
+    i, j = found.ends
+    return f"{names[i[k]]} – {names[j[k]]}"
+
+
 # -- the page of `predict --explain` --------------------------------------------------------------
 def write_explanation(
-    found: Explanation, rows: Sequence[Prediction], folder: Path, capsule: str
+    found: Explanation, rows: Sequence[Prediction], folder: Path, model: str
 ) -> None:
-    """Write edges.csv, matrices.npz and index.html into a folder."""
+    """Write edges.csv, matrices.npz and index.html into a folder; `model` is the file's id."""
     out = io.BytesIO()
     np.savez_compressed(
         out,
@@ -153,130 +197,151 @@ def write_explanation(
     folder.mkdir(parents=True, exist_ok=True)
     found.to_csv(folder / "edges.csv", CSV_EDGES)
     write_bytes(folder / "matrices.npz", out.getvalue())
-    write_text(folder / "index.html", explanation_page(found, rows, capsule))
+    write_text(folder / "index.html", explanation_page(found, rows, model))
 
 
-def explanation_page(
-    found: Explanation, rows: Sequence[Prediction], capsule: str
-) -> str:
+def explanation_page(found: Explanation, rows: Sequence[Prediction], model: str) -> str:
     """The page: one section per scan, the first `SHOWN` of them."""
-    how = (
-        "exact: the terms of a linear model" if found.exact else "integrated gradients"
-    )
-    silent = [row for row in rows if row.status != "ok"]
-    sections = [_scan_section(found, k) for k in range(min(SHOWN, len(found.subjects)))]
+    n_scans = len(found.subjects)
+    sections = [_scan_section(found, k) for k in range(min(SHOWN, n_scans))]
+    silent = [(row.subject, row.status, row.note) for row in rows if row.status != "ok"]
     if silent:
-        words = [(row.subject, row.status, row.note) for row in silent]
-        table = Table.of(
-            ("scan", Heading("status", words=True), Heading("why", words=True)), words
-        )
-        sections.append(
-            Section("Not explained", table, "No answer was given for these scans.")
-        )
-    left = len(found.subjects) - SHOWN
-    notes = [("caution", said("caution"))]
+        heads = ("scan", Heading("status", words=True), Heading("why", words=True))
+        note = "No answer was given for these scans."
+        sections.append(Section("Not explained", Table.of(heads, silent), note))
+    notes = [("caution", CAUTION)]
     if found.reference == explanation.NOBODY:
-        notes.append(("caution", said("shared")))
-    if left > 0:
-        notes.append(
-            ("note", f"{counted(left, 'further scan')} in edges.csv and matrices.npz.")
-        )
+        notes.append(("caution", IN_COMMON))
+    if n_scans > SHOWN:
+        left = counted(n_scans - SHOWN, "further scan")
+        notes.append(("note", f"{left} in edges.csv and matrices.npz."))
+    how = "exact: the terms of a linear model"
+    if not found.exact:
+        how = "integrated gradients"
     lead = (
         f"What moved the log odds of being a patient (class {found.positive}), edge by edge, "
         f"against {found.reference} ({how})."
     )
-    kind = f"explanation of capsule {capsule[:12]}"
+    kind = f"explanation of exchange file {model[:12]}"
     return sections_page("Why it said so", kind, sections, lead, warnings=notes)
 
 
 def _scan_section(found: Explanation, k: int) -> Section:
+    parts = [
+        _sum_words(found, k),
+        _scan_brain(found, k),
+        edge_table(found, k),
+        *_sums(found, k),
+        _deletion_words(found, k),
+    ]
+    return Section(found.subjects[k], tuple(part for part in parts if part))
+
+
+def _scan_brain(found: Explanation, k: int) -> Markup | str:
+    """The strongest edges of one scan, with what the colours mean."""
     signed = np.zeros(found.contribution.shape[1])
     top = strongest(found.contribution[k], EDGES)
     signed[top] = found.contribution[k][top]
     size = np.abs(found.matrix(k)).sum(1)
     image = glass_brain(found, found.matrix(values=signed), size)
-    body: list[Any] = [_sum_words(found, k)]
-    if image:
-        colours = (
-            network_colours(found.atlas.systems) if networks_of(found.atlas) else {}
-        )
-        items = [
-            ("bar", PATIENT, "speaks for patient"),
-            ("bar", CONTROL, "for control"),
-        ]
+    if not image:
+        return ""
+    items = [("bar", PATIENT, "speaks for patient"), ("bar", CONTROL, "for control")]
+    if networks_of(found.atlas):
+        colours = network_colours(found.atlas.systems)
         items += [("dot", colour, name) for name, colour in colours.items()]
-        body.append(macro("brain", image, items))
-    tested = found.deletion
-    deleted = {
-        "k": tested.k,
-        "top": float(tested.explained[k]),
-        "random": tested.random[k],
-    }
-    body += [edge_table(found, k), *_sums(found, k), said("deleted", **deleted)]
-    return Section(found.subjects[k], tuple(body))
+    return macro("brain", image, items)
 
 
 def _sum_words(found: Explanation, k: int) -> str:
     """How the edges add up to the log odds, and over how many of them that is spread."""
-    base, total, gap, each = (
-        found.base[k],
-        found.score[k],
-        found.gap[k],
-        found.contribution[k],
+    total = found.score[k]
+    base = found.base[k]
+    each = found.contribution[k]
+
+    def signed(value: float) -> str:
+        return number(value, 2, sign=True)
+
+    words = (
+        f"Log odds {signed(total)} = {signed(base)} (reference) "
+        f"{signed(each.clip(0, None).sum())} (edges that speak for patient) "
+        f"{signed(each.clip(None, 0).sum())} (edges against)"
     )
+    gap = found.gap[k]
+    if abs(gap) > 0.01 * max(abs(total - base), 1e-9):
+        words += f" {signed(gap)} (not explained by edges)"
     size = -np.sort(-np.abs(each))
-    gap = gap if abs(gap) > 0.01 * max(abs(total - base), 1e-9) else 0
-    ways = {
-        "speaks": each.clip(0, None).sum(),
-        "against": each.clip(None, 0).sum(),
-        "gap": gap,
-    }
     share = 100 * size[:LISTED].sum() / max(size.sum(), 1e-12)
     half = int(np.searchsorted(size.cumsum(), size.sum() / 2)) + 1
-    spread = {"listed": LISTED, "share": share, "half": half, "n": len(size)}
-    return said("summed", total=total, base=base, **ways, **spread)
+    return (
+        f"{words}. The {LISTED} strongest edges below make up {share:.1f} % of all movement; "
+        f"half of it is spread over {half} of {len(size)} edges."
+    )
+
+
+def _deletion_words(found: Explanation, k: int) -> str:
+    tested = found.deletion
+    random = tested.random[k]
+    low, mean, high = (
+        number(v, 2) for v in (random.min(), random.mean(), random.max())
+    )
+    return (
+        f"Deletion test: with its {counted(tested.k, 'strongest edge')} set to the reference "
+        f"the log odds move by {number(float(tested.explained[k]), 2)} towards it; with as many "
+        f"random edges by {mean} ({low} to {high} in {len(random)} draws)."
+    )
 
 
 def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
     """The edges that moved one scan's score most."""
-    table = found.edges(k, n)
     heads = [
         Heading("edge", words=True),
         *map(Heading, ("adds to the log odds", "FC", "reference")),
     ]
-    note, measured, rows = said("not_measured"), found.stability is not None, []
-    if measured:
-        heads.append(Heading("to be believed", words=True))
-        note = said("believed", found=found.stability)
-    for row in table.itertuples():
-        adds = Cell(number(row.contribution, 3, sign=True), value=row.contribution)
-        both = (number(x, 2, sign=True) for x in (row.fc, row.reference_fc))
-        sure = [belief(row.believed, row.same_sign, row.in_top)] if measured else []
-        rows.append((f"{row.roi_a} – {row.roi_b}", adds, *both, *sure))
+    note = NOT_MEASURED
+    measured = found.stability is not None
+    if found.stability is not None:
+        heads.append(Heading("stable", words=True))
+        note = stable_words(found.stability)
+    rows = []
+    for row in found.edges(k, n).itertuples():
+        cells = [
+            Cell(f"{row.roi_a} – {row.roi_b}"),
+            Cell(number(row.contribution, 3, sign=True), value=row.contribution),
+            Cell(number(row.fc, 2, sign=True)),
+            Cell(number(row.reference_fc, 2, sign=True)),
+        ]
+        if measured:
+            cells.append(stable_cell(row.believed, row.same_sign, row.in_top))
+        rows.append(cells)
     return Table.of(heads, rows, title="Strongest edges", note=note, sortable=True)
 
 
-def belief(believed: bool, same_sign: float, in_top: float) -> Cell:
-    """Whether an edge is to be believed, and why."""
-    below = (
-        f"same sign {percent(same_sign, 0)}, among the strongest {percent(in_top, 0)}"
+def stable_words(found: Stability) -> str:
+    """When an edge is called stable."""
+    return (
+        "Stable: the same sign, and among the strongest, in at least "
+        f"{percent(found.least, 0)} of {found.n} trainings on {found.over}."
     )
-    return Cell("yes" if believed else "not to be believed", (below,))
+
+
+def stable_cell(is_stable: bool, same_sign: float, in_top: float) -> Cell:
+    """Whether an edge is stable, and why."""
+    why = f"same sign {percent(same_sign, 0)}, among the strongest {percent(in_top, 0)}"
+    return Cell("yes" if is_stable else "unstable", (why,))
 
 
 def _sums(found: Explanation, k: int) -> list[Table]:
     """What ROIs add, and what edges within and between networks add, strongest first."""
-    tables = [
-        _sum_table(
-            "ROIs (half of each of their edges)", found.atlas.roi_names, found.rois(k)
-        )
-    ]
-    if names := networks_of(found.atlas):
+    title = "ROIs (half of each of their edges)"
+    tables = [_sum_table(title, found.atlas.roi_names, found.rois(k))]
+    names = networks_of(found.atlas)
+    if names:
         i, j = np.triu_indices(len(names))
-        pairs = [
-            names[a] if a == b else f"{names[a]} – {names[b]}"
-            for a, b in zip(i, j, strict=True)
-        ]
+        pairs = [names[a] for a in i]
+        for place, (a, b) in enumerate(zip(i, j, strict=True)):
+            if a != b:
+                pairs[place] = f"{names[a]} – {names[b]}"
         sums = found.networks(k).to_numpy()[i, j]
         tables.append(_sum_table("Within and between networks", pairs, sums))
     return tables
@@ -291,41 +356,34 @@ def _sum_table(title: str, names: Sequence[str], sums: np.ndarray) -> Table:
 def stability_section(
     learners: Mapping[str, Weights], roi_names: tuple[str, ...] = ()
 ) -> list[Section]:
-    """Strongest edges of a run's linear learners, and which of them are to be believed."""
+    """Strongest edges of a run's linear learners, and which of them are stable."""
     if not learners:
         return []
     n_edges = next(iter(learners.values())).values.shape[1]
-    names = explanation.atlas_for(n_rois_of(n_edges), roi_names).roi_names
-    body = tuple(
-        _stability_part(title, found, names) for title, found in learners.items()
-    )
-    return [Section("Edges that linear learners use", body, said("weights"))]
+    n_rois = round((1 + np.sqrt(1 + 8 * n_edges)) / 2)  # n_edges = R (R - 1) / 2
+    names = explanation.atlas_for(n_rois, roi_names).roi_names
+    parts = [_stability_part(title, found, names) for title, found in learners.items()]
+    return [Section("Edges that linear learners use", tuple(parts), WEIGHTS)]
 
 
 def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table | str:
     splits = f"{counted(found.n_seeds, 'split')} of the people"
     if found.n_seeds < 2:
-        return f"{title}: {splits} cannot say which edges are to be believed. Use more seeds."
-    stable = explanation.Stability.of(
-        found.values, f"{splits}, in all orders", explanation.IN_RUNS
-    )
+        return f"{title}: {splits} cannot say which edges are stable. Use more seeds."
+    over = f"{splits}, in all orders"
+    stable = Stability.of(found.values, over, explanation.IN_RUNS)
     i, j = np.triu_indices(len(names), 1)
     rows = []
     for k in strongest(stable.weight, LISTED):
         weight = Cell(number(stable.weight[k], 2, sign=True), value=stable.weight[k])
-        cell = belief(stable.believed[k], stable.same_sign[k], stable.in_top[k])
+        cell = stable_cell(stable.believed[k], stable.same_sign[k], stable.in_top[k])
         if found.n_seeds < SPLITS and stable.believed[k]:
             cell = replace(cell, text="too few splits to say")
         rows.append((f"{names[i[k]]} – {names[j[k]]}", weight, cell))
-    so = said("splits", n=int(stable.believed.sum()), of=len(i), least=SPLITS)
-    return Table.of(
-        (
-            Heading("edge", words=True),
-            "mean weight",
-            Heading("to be believed", words=True),
-        ),
-        rows,
-        title=title,
-        note=f"{said('believed', found=stable)} {so}",
-        sortable=True,
+    heads = (Heading("edge", words=True), "mean weight", Heading("stable", words=True))
+    note = (
+        f"{stable_words(stable)} {int(stable.believed.sum())} of {len(i)} edges are; about one "
+        f"would be by chance, as splits share people. A run of fewer than {SPLITS} splits cannot "
+        "say more than which edges are unstable."
     )
+    return Table.of(heads, rows, title=title, note=note, sortable=True)

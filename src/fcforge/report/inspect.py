@@ -27,9 +27,9 @@ from fcforge.exchange.description import Answer, Bar
 from fcforge.methods import METHODS
 from fcforge.report import figures
 from fcforge.report.audits import budget_words, section, sentences
+from fcforge.report.discovery import BROKEN, Chain, Item, reason
 from fcforge.report.explaining import average_parts
-from fcforge.report.frame import picture, render, short, text_lines
-from fcforge.report.shelf import BROKEN, Chain, Item, reason
+from fcforge.report.rendering import picture, render, short, text_lines
 from fcforge.report.table import Table
 from fcforge.studies.audit_result import Audit
 from fcforge.text import counted, memory, percent

@@ -13,7 +13,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
-from fcforge.report.frame import Section, macro, picture, sections_page
+from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.experiment import Judgement, Portrait, read_portraits

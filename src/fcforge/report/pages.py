@@ -10,16 +10,16 @@ from pathlib import Path
 
 from fcforge.consortium import read_consortium
 from fcforge.errors import FCForgeError
-from fcforge.report import shelf
+from fcforge.report import discovery
 from fcforge.report.audits import section
 from fcforge.report.consortium import consortium_answers, consortium_page
+from fcforge.report.discovery import BROKEN, Item, reason
 from fcforge.report.explaining import stability_section
-from fcforge.report.frame import Section, render, sections_page
 from fcforge.report.inspect import CapsuleView, capsule_page, view_capsule
 from fcforge.report.judge import folder_section
+from fcforge.report.rendering import Section, render, sections_page
 from fcforge.report.results import as_csv, as_markdown
 from fcforge.report.run import About, numbers_of, page_of
-from fcforge.report.shelf import BROKEN, Item, reason
 from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Finding, Row
@@ -122,13 +122,13 @@ def write_pages(
             "no such folder.", where=str(root), do="Give a folder to look into."
         )
     to = Path(out) if out is not None else root / "pages"
-    items, cut = shelf.find_items(root)
+    items, cut = discovery.find_items(root)
     views = [view_capsule(item) for item in items if item.kind == "capsule"]
-    chains = shelf.lineage((v.item.page, v.ancestry) for v in views if v.ancestry)
+    chains = discovery.lineage((v.item.page, v.ancestry) for v in views if v.ancestry)
     others = [_write(item, to, say) for item in items if item.kind != "capsule"]
     for view in views:
         say(f"capsule {view.item.name}")
-        own = shelf.chain_of(chains, view.facts.get("id", ""))
+        own = discovery.chain_of(chains, view.facts.get("id", ""))
         write_text(to / view.item.page, capsule_page(view, own, INDEX))
     for path in (p for kind in KINDS for p in to.glob(f"{kind}-*-????????.html")):
         if path.name not in {item.page for item in items}:  # of a thing that is gone
@@ -157,7 +157,7 @@ def _write(item: Item, to: Path, say: Say) -> Listed:
 
 
 def _write_run(item: Item, to: Path) -> Listed:
-    shelf.require_plain_run(item.path)
+    discovery.require_plain_run(item.path)
     results, about = read_folder(item.path, home=INDEX)
     found = numbers_of(results, about)
     write_text(to / item.page, page_of(results, about, found))

@@ -13,7 +13,7 @@ from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.methods_text import Methods
 from fcforge.imaging.people import mixed_trs, numbers, outliers, site_rows
 from fcforge.report.figures import FAINT, MUTED, SERIES, canvas, drawn, fc_figure
-from fcforge.report.frame import Section, sections_page, short
+from fcforge.report.rendering import Section, sections_page, short
 from fcforge.report.table import Cell, Table
 from fcforge.text import counted, number
 

@@ -13,7 +13,7 @@ from fcforge.errors import DataError
 from fcforge.metrics import METRICS
 from fcforge.report import figures
 from fcforge.report.contents import MORE_METRICS, Contents, Curve, contents
-from fcforge.report.frame import Section, picture, render
+from fcforge.report.rendering import Section, picture, render
 from fcforge.report.results import EVERYTHING, as_csv, name_cell, results_table
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.stats.resampling import N_DRAWS

@@ -5,8 +5,8 @@ import pytest
 
 from fcforge.capsule.container import LEDGER, MANIFEST
 from fcforge.errors import CapsuleError, StoreError
-from fcforge.report import shelf
-from fcforge.report.shelf import (
+from fcforge.report import discovery
+from fcforge.report.discovery import (
     Ancestor,
     Chain,
     chain_of,
@@ -78,9 +78,9 @@ def test_the_folder_itself_may_be_a_run(tmp_path):
 def test_the_search_ends(tmp_path, monkeypatch):
     for k in range(5):
         touch(tmp_path / f"{k}.capsule")
-    monkeypatch.setattr(shelf, "MOST_ITEMS", 3)
+    monkeypatch.setattr(discovery, "MOST_ITEMS", 3)
     assert len(find_items(tmp_path)[0]) == 3
-    monkeypatch.setattr(shelf, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(discovery, "MOST_ENTRIES", 2)
     assert find_items(tmp_path) == ([], True)
 
 
@@ -89,7 +89,7 @@ def test_a_run_with_links_or_huge_scores_is_refused(tmp_path, monkeypatch):
     node.mkdir(parents=True)
     np.savez_compressed(node / "scores.npz", x=np.zeros(10_000))
     require_plain_run(tmp_path)
-    monkeypatch.setattr(shelf, "MOST_SCORES", 10_000)
+    monkeypatch.setattr(discovery, "MOST_SCORES", 10_000)
     with pytest.raises(StoreError, match="too large"):
         require_plain_run(tmp_path)
     (node / "scores.npz").unlink()

@@ -1,4 +1,4 @@
-"""The frame of every page: one set of templates, all text escaped, nothing loaded."""
+"""How pages are made: one set of templates, all text escaped, nothing loaded."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import re
 from markupsafe import Markup
 from page_parser import EVIL, Page, require_sound
 
-from fcforge.report.frame import Section, coded, flat, render, share, short
+from fcforge.report.rendering import Section, coded, flat, render, share, short
 from fcforge.report.table import Table
 
 
