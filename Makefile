@@ -19,7 +19,7 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[train,dev,imaging,cluster,signing,age,docs]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[train,dev,imaging,cluster,docs]'
 	@touch $@
 
 setup: $(VENV)/.dev

@@ -1,31 +1,33 @@
-"""Keys and encryption as a hospital types them."""
+"""Keys as a hospital types them."""
+
+import pytest
 
 from real_runs import fcforge
 
 
-def test_a_file_goes_to_its_recipient_and_comes_back(tmp_path):
-    (tmp_path / "a.capsule").write_bytes(b"a capsule")
-    made = fcforge("keys", "age", tmp_path / "um.txt")
-    recipient = made.out.split()[-1]
-    assert (made.code, recipient[:4]) == (0, "age1")
-    sent = fcforge("encrypt", tmp_path / "a.capsule", "--to", recipient)
-    assert (sent.code, sent.out) == (0, f"wrote {tmp_path / 'a.capsule.age'}\n")
-    again = ("decrypt", tmp_path / "a.capsule.age", "--identity", tmp_path / "um.txt")
-    assert "exists already" in fcforge(*again).err
-    (tmp_path / "a.capsule").unlink()
-    assert fcforge(*again).code == 0
-    assert (tmp_path / "a.capsule").read_bytes() == b"a capsule"
+@pytest.fixture(autouse=True)
+def ring_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
 
 
-def test_a_wrong_identity_is_one_line_and_exit_code_2(tmp_path):
-    (tmp_path / "a.capsule").write_bytes(b"a capsule")
-    fcforge("keys", "age", tmp_path / "other.txt")
-    mine = fcforge("keys", "age", tmp_path / "mine.txt").out.split()[-1]
-    fcforge("encrypt", tmp_path / "a.capsule", "--to", mine)
-    sealed = tmp_path / "a.capsule.age"
-    answer = fcforge(
-        "decrypt", sealed, "--identity", tmp_path / "other.txt", "--out", "no"
-    )
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.count("\n") == 1
-    assert "ask the sender to encrypt it for you" in answer.err
+def test_named_listed_and_revoked(tmp_path):
+    assert "no key yet" in fcforge("keys", "list").out
+    assert fcforge("keys", "new", tmp_path / "k").code == 0
+    assert "is that of UCLA" in fcforge("keys", "add", "UCLA", tmp_path / "k.pub").out
+    assert "UCLA  since 20" in fcforge("keys", "list").out
+    assert '"name": "UCLA"' in fcforge("keys", "list", "--json").out
+    assert fcforge("keys", "revoke", "UCLA").code == 0
+    assert "UCLA  REVOKED 20" in fcforge("keys", "list").out
+    again = fcforge("keys", "add", "UCLA", tmp_path / "k.pub")
+    assert (again.code, again.out) == (2, "")
+    assert "known already" in again.err
+    assert again.err.count("\n") == 1
+
+
+def test_a_lookalike_beside_a_known_name_is_one_line_and_exit_code_2(tmp_path):
+    for name in "ab":
+        fcforge("keys", "new", tmp_path / name)
+    fcforge("keys", "add", "NYU", tmp_path / "a.pub")
+    for name in ("nyu", "\u039d\u03a5U", "NYU\u202e"):
+        told = fcforge("keys", "add", name, tmp_path / "b.pub")
+        assert (told.code, told.err.count("\n")) == (2, 1)

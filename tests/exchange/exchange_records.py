@@ -134,7 +134,7 @@ CONTENT = {
         "takes": (records.Taken(kind="release", number=1, commitment=SHA),),
         "gone": (),
     },
-    records.Rotation: {"new_key": public_of("new"), "proof": "0" * 128},
+    records.Rotation: {"new_key": public_of("new"), "vouches": (), "proof": "0" * 128},
 }
 
 
@@ -146,6 +146,6 @@ def record(kind, site="NYU", number=1, parents=(SHA,), signer="", **changes):
     content = {**CONTENT[kind], **changes}
     if kind is records.Rotation:
         key = key_of(signer or site)
-        agreed = records.agreement(site, public_hex(key))
+        agreed = records.agreement(site, public_hex(key), content["vouches"])
         content["proof"] = key_of("new").sign(agreed).hex()
     return records.make(kind, site, number, parents, key, **content)

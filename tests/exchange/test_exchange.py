@@ -149,18 +149,41 @@ def test_one_key_per_author():
 
 
 def test_a_rotation_names_the_next_key():
-    rotation = record(records.Rotation, parents=(START.id,))
-    found = joined(
-        release(signer="NYU"), (rotation, {}), release(number=2, signer="new")
-    )
+    before = joined(release(signer="NYU"), release("UM", signer="UM"))
+    found = before.rotated("NYU", key_of("NYU"), key_of("new"))
     assert found.key_lines["NYU"] == (public_of("NYU"), public_of("new"))
+    more, arrays = release(number=2, signer="new")
+    assert len(found.joined([more], arrays).of(records.Release, "NYU")) == 2
+    more, arrays = release(number=2, signer="thief")
     with pytest.raises(ExchangeError, match="different keys"):
-        joined(release(signer="NYU"), (rotation, {}), release(number=2, signer="thief"))
-    forged = rotation.changed(signature="", new_key=public_of("thief")).signed(
-        key_of("NYU")
-    )
+        found.joined([more], arrays)
+    (rotation,) = found.of(records.Rotation)
+    forged = rotation.changed(signature="", new_key=public_of("thief"))
     with pytest.raises(ExchangeError, match="both keys"):
-        ROOT.joined([forged])
+        ROOT.joined([forged.signed(key_of("NYU"))])
+    with pytest.raises(ExchangeError, match="nothing of 'USM'"):
+        before.rotated("USM", key_of("NYU"), key_of("new"))
+    with pytest.raises(ExchangeError, match="its rotation must be"):
+        before.rotated("NYU", key_of("UM"), key_of("new"))
+
+
+def test_what_a_stolen_old_key_signs_later_is_refused():
+    """The thief can date it as he likes; the new key does not vouch for it."""
+    before = joined(release(signer="NYU"), release("UM", signer="UM"))
+    found = before.rotated("NYU", key_of("NYU"), key_of("new"))
+    stolen, arrays = release(number=2, signer="NYU")
+    for order in (found.joined, before.joined([stolen], arrays).joined):
+        with pytest.raises(ExchangeError, match=r"release 2 of .NYU.*does not vouch"):
+            order([*found.records, stolen], arrays)
+    thief = before.rotated("NYU", key_of("NYU"), key_of("thief"))
+    with pytest.raises(ExchangeError, match="different"):
+        found.merged(thief)
+    ring = Keyring().add("NYU", public_of("NYU")).revoke("NYU")
+    with pytest.raises(ExchangeError, match="revoked"):
+        found.require_trusted(Trust(keyring=ring))
+    found.require_trusted(Trust(keyring=ring.add("NYU", public_of("new"))))
+    with pytest.raises(ExchangeError, match="revoked"):
+        thief.require_trusted(Trust(keyring=ring.add("NYU", public_of("new"))))
 
 
 def test_audits_are_by_who_gave():

@@ -1,4 +1,4 @@
-"""Keys, and what they are for beside signing: encryption for named recipients."""
+"""Keys of hospitals: make, name, list, rotate, revoke them."""
 
 import json
 from dataclasses import asdict
@@ -10,38 +10,9 @@ from typer import Argument, Option
 
 from fcforge.cli import _options as given
 
-
-def encrypt(
-    file: Annotated[Path, Argument(help="Capsule or any other file.")],
-    to: Annotated[
-        list[str], Option(help="Key (age1..., ssh-ed25519 ...) or file; repeatable.")
-    ],
-    out: Annotated[Path | None, Option(help="File to write [FILE.age].")] = None,
-    overwrite: given.Overwrite = False,
-) -> None:
-    """Encrypt a file so that only the named recipients can read it (age format)."""
-    from fcforge import encryption
-
-    print(f"wrote {encryption.encrypt(file, to, out, overwrite=overwrite)}")
-
-
-def decrypt(
-    file: Annotated[Path, Argument(help="File that ends in .age.")],
-    identity: Annotated[
-        Path, Option(help="Identity file of age, or an SSH private key.")
-    ],
-    out: Annotated[
-        Path | None, Option(help="File to write [FILE without .age].")
-    ] = None,
-    overwrite: given.Overwrite = False,
-) -> None:
-    """Decrypt a file that was encrypted for you; nothing is written unless all of it is right."""
-    from fcforge import encryption
-
-    print(f"wrote {encryption.decrypt(file, identity, out, overwrite=overwrite)}")
-
-
-keys = typer.Typer(no_args_is_help=True, help="Keys: make, name, list, revoke them.")
+keys = typer.Typer(
+    no_args_is_help=True, help="Keys: make, name, list, rotate, revoke them."
+)
 
 
 @keys.command("new")
@@ -55,7 +26,7 @@ def new_key(
 
     Signing with a protected key needs its passphrase in $FCFORGE_PASSPHRASE.
     """
-    from fcforge.capsule.keys import write_keys
+    from fcforge.exchange.keys import write_keys
 
     said = ""
     if passphrase:
@@ -64,24 +35,13 @@ def new_key(
     print(f"wrote {out} (private: keep it) and {out}.pub, key {public[:16]}")
 
 
-@keys.command("age")
-def new_identity(out: Annotated[Path, Argument(help="Identity to write.")]) -> None:
-    """Make a key for encryption: OUT, which you keep; give away the recipient it prints."""
-    from fcforge.encryption import write_identity
-
-    recipient = write_identity(out)
-    print(
-        f"wrote {out} (private: keep it); others encrypt for you with --to {recipient}"
-    )
-
-
 @keys.command("add")
 def add_key(
     name: Annotated[str, Argument(help="Whose key it is.")],
     file: Annotated[Path, Argument(help="Public key (PEM).")],
 ) -> None:
     """Name a public key in your keyring."""
-    from fcforge.capsule.keys import read_keyring, read_public, write_keyring
+    from fcforge.exchange.keys import read_keyring, read_public, write_keyring
 
     public = read_public(file)
     path = write_keyring(read_keyring().add(name, public))
@@ -91,7 +51,7 @@ def add_key(
 @keys.command("list")
 def list_keys(as_json: given.AsJson = False) -> None:
     """Show the keys of your keyring."""
-    from fcforge.capsule.keys import keyring_file, read_keyring
+    from fcforge.exchange.keys import keyring_file, read_keyring
 
     known = read_keyring().keys
     if as_json:
@@ -103,16 +63,38 @@ def list_keys(as_json: given.AsJson = False) -> None:
         print(f"{k.key[:16]}  {k.name}  {since}")
 
 
+@keys.command("rotate")
+def rotate_key(
+    old: Annotated[Path, Argument(help="Private key that signed so far.")],
+    new: Annotated[Path, Argument(help="Private key that signs from now on.")],
+    site: Annotated[str, Option(help="Name of your site.")],
+    state: Annotated[Path, Option(help="Exchange with all that you gave.")],
+    out: Annotated[Path, Option(help="File to write; .record: the rotation alone.")],
+    trust: given.Trust = None,
+    overwrite: given.Overwrite = False,
+) -> None:
+    """Let the old key sign the new one; what else the old key signs is refused from now on.
+
+    `fcforge keys new NEW` makes the new key. Everybody who merges OUT takes it.
+    """
+    from fcforge.exchange.keys import Trust
+    from fcforge.exchange.rotation import rotate_file
+
+    found = rotate_file(old, new, site, state, out, Trust.of(trust or ()), overwrite)
+    vouched = f"{len(found.vouches)} records by the old key stand"
+    print(f"wrote {out}: {found.site} signs with key {found.new_key[:16]}; {vouched}")
+
+
 @keys.command("revoke")
 def revoke_key(
     name: Annotated[str, Argument(help="Whose keys, or a key's first digits.")],
 ) -> None:
     """Refuse whatever these keys signed, from now on."""
-    from fcforge.capsule.keys import read_keyring, write_keyring
+    from fcforge.exchange.keys import read_keyring, write_keyring
 
     path = write_keyring(read_keyring().revoke(name))
     print(f"{path}: what the keys of {name} signed is refused from now on")
 
 
-COMMANDS = (encrypt, decrypt)
+COMMANDS = ()
 PANEL = given.CAPSULES

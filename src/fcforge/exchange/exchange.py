@@ -19,7 +19,15 @@ from fcforge.exchange.archive import Contents
 from fcforge.exchange.keys import Trust, public_hex
 from fcforge.exchange.names import require_distinct
 from fcforge.exchange.payload import load_arrays
-from fcforge.exchange.records import Audit, Record, Rotation, Taken, Withdrawal, make
+from fcforge.exchange.records import (
+    Audit,
+    Record,
+    Rotation,
+    Taken,
+    Withdrawal,
+    agreement,
+    make,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -135,6 +143,24 @@ class Exchange:
             [make(Withdrawal, site, number, [self.root.id], key, **said)]
         )
 
+    def rotated(
+        self, site: str, old: "Ed25519PrivateKey", new: "Ed25519PrivateKey"
+    ) -> Self:
+        """The exchange with a rotation on record: from now on `new` signs for `site`."""
+        if site not in self.key_lines:
+            known = ", ".join(sorted(self.key_lines))
+            raise ExchangeError(
+                f"there is nothing of '{site}' here.", do=f"Authors here: {known}."
+            )
+        self.require_author(site, old, "rotation")
+        public = public_hex(old)
+        mine = [r.id for r in self.everything if (r.site, r.key) == (site, public)]
+        vouches = tuple(sorted(mine))
+        proof = new.sign(agreement(site, public, vouches)).hex()
+        number = self.next_number(Rotation, site)
+        said = {"new_key": public_hex(new), "vouches": vouches, "proof": proof}
+        return self.joined([make(Rotation, site, number, [self.root.id], old, **said)])
+
     def require_author(
         self, site: str, key: "Ed25519PrivateKey | None", what: str
     ) -> None:
@@ -168,6 +194,7 @@ class Exchange:
         """Hold the records against one another, then against what the model says of them."""
         _check_places(self)
         _check_audits(self)
+        _check_vouched(self)
         _check_arrays(self)
         _ = self.model
 
@@ -290,6 +317,20 @@ def _line(mine: Sequence[Record]) -> tuple[str, ...]:
             "records are its own.",
         )
     return tuple(line)
+
+
+def _check_vouched(exchange: Exchange) -> None:
+    """Refuse what an old key signed and the rotation away from it does not vouch for."""
+    for rotation in exchange.of(Rotation):
+        stands = {rotation.id, *rotation.vouches}
+        for record in exchange.everything:
+            mine = (record.site, record.key) == (rotation.site, rotation.key)
+            if mine and record.id not in stands:
+                raise ExchangeError(
+                    f"the {record.title} is signed by an old key of '{record.site}', and its new "
+                    "key does not vouch for it.",
+                    do="Ask that hospital whether it is its own; if so, it signs it anew.",
+                )
 
 
 def _require_signer(record: Record, line: tuple[str, ...], trust: Trust) -> None:

@@ -54,6 +54,10 @@ class PrivateRecord(Journal):
         found = [line for line in self.lines if isinstance(line, Threshold)]
         return found[-1] if found else None
 
+    def fit(self, threshold: Threshold) -> None:
+        """Keep a threshold; the earlier ones no longer count."""
+        self.append(threshold)
+
     # -- the budget register ---------------------------------------------------------------------
     def spent(self, people: People, void: Iterable[str] = ()) -> list[Spent | None]:
         """What each of these people has spent, by id or scan; None for somebody new.

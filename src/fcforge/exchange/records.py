@@ -522,30 +522,38 @@ class Withdrawal(Record):
 
 
 class Rotation(Record):
-    """A hospital's old key (which signs this) names its new one, which proves that it agrees.
+    """A hospital's old key (which signs this) names its new one, which agrees.
+
+    Whatever else the old key signs from now on is refused: a thief who has it can date a record
+    as he likes, but not put it among those that the new key vouches for.
 
     Attributes
     ----------
     new_key : str
+    vouches : tuple of str
+        Ids of the records by the old key that stand.
     proof : str
         Signature by the new key over what `agreement` says.
     """
 
+    limit: ClassVar[int] = 256 << 10
+
     kind: Literal["rotation"] = "rotation"
     new_key: PublicKey
+    vouches: Annotated[tuple[Sha256, ...], Field(max_length=2_000)]
     proof: Signature
 
     def check(self) -> None:
         """Also: it is signed, and the new key agrees."""
         super().check()
-        agreed = keys.fits(self.new_key, self.proof, agreement(self.site, self.key))
-        if not self.key or not agreed:
+        agreed = agreement(self.site, self.key, self.vouches)
+        if not self.key or not keys.fits(self.new_key, self.proof, agreed):
             raise ExchangeError(f"the {self.title} is not signed by both keys.", do=ASK)
 
 
-def agreement(site: str, old_key: str) -> bytes:
-    """What a new key signs: that it speaks for a site after its old key."""
-    return CONTEXT + schema.canonical(["rotation", site, old_key])
+def agreement(site: str, old_key: str, vouches: Iterable[str]) -> bytes:
+    """What a new key signs: that it speaks for a site after its old key, and what stands."""
+    return CONTEXT + schema.canonical(["rotation", site, old_key, *vouches])
 
 
 KINDS = (Start, Chain, Release, Step, Notice, Half, Audit, Withdrawal, Rotation)
