@@ -12,7 +12,7 @@ from small_cohorts import tiny, write_folder, write_npz, write_one
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites import Cohort, check_cohort, load_dataset, make_sites, require_valid
 from fcforge.sites.cohort import upper_from_fc
-from fcforge.sites.folder import load_bsnip, load_folder
+from fcforge.sites.folder import BSNIP_PATIENTS, load_bsnip, load_folder
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
 
@@ -81,15 +81,18 @@ def test_npz_unknown_word(tmp_path):
         "unknown diagnosis 'asperger'" in e and "Known for patients" in e
         for e in errors
     )
-    fine = load_folder(tmp_path / "d.npz", labels={"Asperger": int(cohort.y[2])})
+    groups = {"positive": "ASD,Asperger", "negative": ["TC"]}
+    fine = load_folder(tmp_path / "d.npz", **groups)
     assert check_cohort(fine) == []
+    assert fine.y[2] == 1
 
 
 def test_npz_unknown_number(tmp_path):
     cohort = tiny()
     path = write_npz(tmp_path / "d.npz", cohort, label=cohort.y + 1)
-    assert any("unknown label 2" in f.what for f in check_cohort(load_folder(path)))
-    back = load_folder(path, labels={"1": 0, "2": 1})
+    faults = check_cohort(load_folder(path))
+    assert any("unknown diagnosis '2'" in f.what for f in faults)
+    back = load_folder(path, positive="2", negative="1")
     np.testing.assert_array_equal(back.y, cohort.y)
 
 
@@ -100,7 +103,7 @@ def test_npz_unknown_number(tmp_path):
             {"label": None},
             r"array 'label' is missing.*It has: fc_upper, site, subject_id",
         ),
-        ({"fc_upper": None, "site": None}, r"array 'fc_upper', 'site' is missing"),
+        ({"fc_upper": None, "site": None}, r"array 'fc_upper' is missing"),
         (
             {"fc_upper": np.zeros((19, 14))},
             r"14 edges per subject.*10 \(5 ROIs\), 15 \(6 ROIs\)",
@@ -136,9 +139,12 @@ def test_paths_that_lead_nowhere(tmp_path):
         load_folder(tmp_path / "nobody")
     with pytest.raises(DataError, match=r"has no participants.tsv"):
         load_folder(tmp_path)
-    (tmp_path / "x.csv").write_text("1")
-    with pytest.raises(DataError, match=r"an .npz, not '.csv'"):
+    (tmp_path / "x.csv").write_text("id,age\n1,2\n")
+    with pytest.raises(DataError, match=r"x.csv: has no columns of edges"):
         load_folder(tmp_path / "x.csv")
+    (tmp_path / "x.mat").write_bytes(b"1")
+    with pytest.raises(DataError, match=r"an .npz or a table, not '.mat'"):
+        load_folder(tmp_path / "x.mat")
     write_npz(tmp_path / "only.npz", tiny())
     assert len(load_folder(tmp_path)) == len(tiny())
 
@@ -197,11 +203,8 @@ def test_one_bad_subject_is_one_finding(tmp_path):
     first = listed.splitlines()[1]
     dx = first.split("\t")[2]
     for change, match in [
-        (
-            first.replace(f"\t{dx}\t", "\tASPERGER\t"),
-            "row 2: unknown diagnosis 'ASPERGER'",
-        ),
-        (first.replace(f"\t{dx}\t", "\t\t"), "row 2: has no diagnosis"),
+        (first.replace(f"\t{dx}\t", "\tASPERGER\t"), "unknown diagnosis 'ASPERGER'"),
+        (first.replace(f"\t{dx}\t", "\t\t"), "has no diagnosis"),
         (first.rsplit("\t", 2)[0], "row 2: 3 values for 5 columns"),
         (first.replace(made.site[0], "", 1), "no site"),
     ]:
@@ -335,7 +338,7 @@ def test_roi_names_of_relmat_files_travel(tmp_path):
     unnamed = load_folder(tmp_path)
     assert len(unnamed) == len(cohort)
     assert unnamed.roi_names == tuple(names)
-    (said,) = [f for f in check_cohort(unnamed) if "no ROI names" in f.what]
+    (said,) = [f for f in check_cohort(unnamed) if "without ROI names" in f.what]
     assert said.severity == "warning"
 
 
@@ -410,7 +413,7 @@ def test_the_positive_class_of_a_participants_table(tmp_path):
     cohort = load_folder(tmp_path, positive="dys")
     assert cohort.y.tolist() == [1, 0, 1, 0]
     assert cohort.classes == ("ref", "dys")
-    with pytest.raises(DataError, match="there are: dys, ref"):
+    with pytest.raises(DataError, match=r"several: dys \(2\), ref \(2\)"):
         load_folder(tmp_path, positive="ASD")
 
 
@@ -434,8 +437,7 @@ def test_words_become_labels_and_other_diagnoses_are_left_out_in_one_line(folder
     assert cohort.site_names == ("Hartford", "Georgia")
     assert cohort.y[:4].tolist() == [0, 1, 0, 1]
     assert [f.severity for f in cohort.faults] == ["warning"]
-    assert "1 subjects are neither" in cohort.faults[0].what
-    assert "Bipolar Proband" in cohort.faults[0].what
+    assert "1 subject left out (Bipolar Proband: 1)" in cohort.faults[0].what
     assert [f for f in check_cohort(cohort) if f.severity == "error"] == []
     assert cohort.provenance["dataset"] == "bsnip"
 
@@ -446,7 +448,7 @@ def test_sites_are_words(folder: Path):
         load_bsnip(folder, sites=["Georgi"])
 
 
-def test_own_labels_add_to_the_known_ones(folder: Path):
-    cohort = load_bsnip(folder, labels={"Bipolar Proband": 1})
+def test_another_group_of_patients(folder: Path):
+    cohort = load_bsnip(folder, positive=[*BSNIP_PATIENTS, "Bipolar Proband"])
     assert len(cohort) == 20
     assert cohort.faults == ()

@@ -7,7 +7,7 @@ from small_cohorts import write_folder
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites import check_cohort
 from fcforge.sites.folder import load_folder
-from fcforge.sites.participants import label_of
+from fcforge.sites.participants import class_names, columns_of
 
 
 @pytest.mark.parametrize(
@@ -31,34 +31,48 @@ def test_missing_column(missing, tmp_path):
         load_folder(tmp_path / "d")
 
 
-@pytest.mark.parametrize(
-    ("value", "column", "label"),
-    [
-        *((value, "", 1) for value in ("1", "ASD", "mdd", "Patient", " SZ ")),
-        *((value, "", 0) for value in ("0", "HC", "control", "TC")),
-        ("2", "DX_GROUP", 0),
-    ],
-)
-def test_known_diagnoses(value, column, label):
-    assert label_of(value, column) == label
-
-
-def test_two_means_nothing_elsewhere():
-    with pytest.raises(DataError, match=r"unknown diagnosis '2'.*patients: 1, asd"):
-        label_of("2", "group")
-    with pytest.raises(ConfigError, match=r"0 \(control\) or 1"):
-        label_of("2", labels={"2": 2})
-
-
-# -- which class is the patients' ----------------------------------------------------------------
-def test_the_positive_class_is_named_or_known(tmp_path):
-    from fcforge.sites.participants import class_names, labels_by_positive
-
-    assert labels_by_positive([2, 1, 1], "1") == {"1": 1, "2": 0}
-    for values, positive in ((["a", "b", "c"], "a"), (["a", "b"], "A"), (["a"], "a")):
-        with pytest.raises(DataError, match="needs two diagnoses, one of them that"):
-            labels_by_positive(values, positive)
+# -- what classes are called ---------------------------------------------------------------------
+def test_classes_are_called_as_the_data_call_them():
     assert class_names(["TC", "ASD", "HC"], np.array([0, 1, 0])) == ("HC/TC", "ASD")
     assert class_names(["0", "1"], np.array([0, 1])) == ("0", "1")
     assert class_names(["False", "True"], np.array([0, 1])) == ("0", "1")
     assert class_names(["1"], np.array([1])) == ("0", "1")
+
+
+def test_columns_can_be_named(tmp_path):
+    header = "who\tscanner_site\tdiag\tage\tsex"
+    made, _ = write_folder(tmp_path / "d", header=header)
+    named = columns_of("id=who,site=scanner_site, label=diag")
+    back = load_folder(tmp_path / "d", columns=named)
+    assert check_cohort(back) == []
+    assert back.site.tolist() == made.site.tolist()
+    assert set(back.covariates) == {"age", "sex"}
+    with pytest.raises(ConfigError, match="'dx' is nothing to look for"):
+        load_folder(tmp_path / "d", columns={"dx": "diag"})
+    with pytest.raises(DataError, match="no column for the site"):
+        load_folder(tmp_path / "d", columns={**named, "site": "place"})
+
+
+def test_people_without_a_diagnosis_are_left_out_when_asked(tmp_path):
+    write_folder(tmp_path / "d")
+    table = tmp_path / "d" / "participants.tsv"
+    text = table.read_text().replace("\tHC\t", "\tn/a\t", 1)
+    table.write_text(text)
+    faults = load_folder(tmp_path / "d").faults
+    assert [f.what for f in faults] == ["has no diagnosis."]
+    left = load_folder(tmp_path / "d", drop_unlabelled=True)
+    assert [f.severity for f in left.faults] == ["warning"]
+    assert "no diagnosis: 1" in left.faults[0].what
+
+
+def test_files_without_a_row_are_listed_and_ids_may_lack_zeros(tmp_path):
+    rows = ["participant_id\tsite\tdiagnosis"]
+    for k in range(4):
+        np.savetxt(tmp_path / f"sub-005000{k}_fc.csv", np.eye(3), delimiter=",")
+        rows.append(f"5000{k}\tA\t{k % 2}")
+    (tmp_path / "participants.tsv").write_text("\n".join(rows[:-1]))
+    back = load_folder(tmp_path)
+    assert back.subject_id.tolist() == ["50000", "50001", "50002"]
+    assert [f.severity for f in back.faults] == ["warning"]
+    assert "1 file of nobody" in back.faults[0].what
+    assert "sub-0050003_fc.csv" in back.faults[0].what

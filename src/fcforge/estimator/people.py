@@ -16,7 +16,7 @@ from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
 from fcforge.methods import METHODS
 from fcforge.sites.check import MIN_ROIS, twins_within
-from fcforge.sites.participants import label_of
+from fcforge.sites.diagnoses import label_of
 
 NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
 

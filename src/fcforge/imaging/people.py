@@ -19,6 +19,7 @@ ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "i
 SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")
 DIAGNOSIS_COLUMNS = ("diagnosis", "dx", "dx_group", "group", "label", "y")
 Row = Mapping[str, Any]
+Lines = list[tuple[int, list[str]]]  # line number and cells
 OUTLIER_SD = 3.0
 NAMES = ("participants.tsv", "participants.csv", "phenotypes.csv")
 # Columns of participants.tsv that sidecars of FC files say.
@@ -143,7 +144,7 @@ def read_people(path: Path) -> ParticipantTable:
     return ParticipantTable(rows, site, diagnosis, path)
 
 
-def read_table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def read_table(path: Path) -> tuple[list[str], Lines]:
     """Column names of a .tsv or .csv, and its rows as (line number, cells); ``#`` is a comment."""
     try:
         lines = decoded(path.read_bytes()).splitlines()

@@ -1,35 +1,31 @@
-"""A user's own data: one .npz of FC, or a participants.tsv with one file per subject.
+"""A user's own data: FC or time series in one file for all, or one file per subject.
 
 B-SNIP, which has no public layout (access is by application), is such a folder.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.matrix_files import SUFFIXES, read_matrix_file, read_npz
+from fcforge.imaging import people as tables
+from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz
+from fcforge.imaging.parsers import as_number
 from fcforge.sites import participants
-from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
-from fcforge.sites.participants import Participant, Reading
-from fcforge.sites.reading import Kind, to_fc
+from fcforge.sites.cohort import Cohort, Fault, as_text
+from fcforge.sites.diagnoses import Groups, Words
+from fcforge.sites.participants import Participant, Read, Reading
+from fcforge.sites.reading import Kind, fc_of_edges, npz_fc, read_fc
+from fcforge.sites.vectors import edge_columns
+from fcforge.text import counted, some
 
-REQUIRED = ("label", "site", "subject_id")
-BSNIP_LABELS = {
-    "HC": 0,
-    "NC": 0,
-    "Normal Control": 0,
-    "Healthy Control": 0,
-    "SZ": 1,
-    "SZP": 1,
-    "Schizophrenia": 1,
-    "Schizophrenia Proband": 1,
-}
-_UNKNOWN = "unknown diagnosis"
+ARRAYS = {"label": "label", "site": "site", "id": "subject_id"}  # of an .npz, by role
+BSNIP_PATIENTS = ("SZ", "SZP", "Schizophrenia", "Schizophrenia Proband")
+BSNIP_CONTROLS = ("HC", "NC", "Normal Control", "Healthy Control")
 
 
 def load_folder(
@@ -37,18 +33,23 @@ def load_folder(
     kind: Kind = "auto",
     sites: Sequence[str] | None = None,
     merge: Mapping[str, Sequence[str]] | None = None,
-    labels: Mapping[str, int] | None = None,
     pattern: str = "",
     variable: str | None = None,
     n_rois: int | None = None,
     covariates: str | Path | None = None,
-    positive: str | None = None,
+    positive: Words = None,
+    negative: Words = None,
+    columns: Mapping[str, str] | None = None,
+    drop_unlabelled: bool = False,
 ) -> Cohort:
-    """Load a dataset from one .npz file or from a folder.
+    """Load a dataset from one file or from a folder.
 
     *One .npz*: arrays ``fc_upper`` (n, R (R - 1) / 2) or ``fc`` (n, R, R), ``label``, ``site``,
     ``subject_id``; every other array with one row per subject becomes a covariate. Nothing
     pickled is read.
+
+    *One table* (.tsv, .csv): a row per subject with its edges (`fcforge.sites.vectors`); id, site
+    and diagnosis are columns of it, or of the participants table beside it.
 
     *A folder*: ``participants.tsv`` (or .csv) with columns for id, site and diagnosis, and one
     file per subject, anywhere below, whose name starts with the id. Trouble with one subject
@@ -58,14 +59,13 @@ def load_folder(
     Parameters
     ----------
     path : str or Path
-    kind : {"auto", "fc", "fisher_z", "timeseries"}
-        What the files of a folder hold; see `to_fc`.
+    kind : {"auto", "fc", "fisher_z", "timeseries", "rows", "columns"}
+        What the files of a folder hold; see `to_fc`. "rows" and "columns": edges of the upper
+        triangle without diagonal, row by row or column by column.
     sites : sequence of str, optional
         Keep these sites (after merging), in this order.
     merge : mapping of str to sequence of str, optional
         Sites to merge, e.g. ``{"UM": ["UM_1", "UM_2"]}``.
-    labels : mapping of str to int, optional
-        What diagnosis values mean, e.g. ``{"2": 0, "1": 1}``, on top of the known ones.
     pattern : str, optional
         File name of a subject relative to the folder, with ``{id}`` and wildcards, e.g.
         ``"func/{id}_*.1D"``; needed when a subject has several files.
@@ -76,9 +76,15 @@ def load_folder(
     covariates : str or Path, optional
         Another .npz with ``subject_id`` and further covariates of these subjects, e.g. head
         motion; who is not in it has none.
-    positive : str, optional
-        The patients' diagnosis as the data write it, e.g. ``"ASD"``; the only other one is the
-        controls'. Needed where they are neither 0 and 1 nor words that say it.
+    positive, negative : str or sequence of str, optional
+        The patients' and the controls' diagnoses as the data write them, e.g. ``"ASD"``; with
+        one of them, the only other diagnosis is the other group. Needed where they are neither 0
+        and 1 nor words that say it, or where there are more than two. Others are left out.
+    columns : mapping of role to column, optional
+        Columns (arrays) without a usual name, e.g. ``{"site": "scanner_site", "label": "dx"}``;
+        roles are id, site, label and file.
+    drop_unlabelled : bool
+        Leave people without a diagnosis out instead of refusing them.
 
     Returns
     -------
@@ -86,20 +92,26 @@ def load_folder(
     """
     path = Path(path).expanduser()
     check_names("kind", [kind], get_args(Kind))
+    if not path.exists():
+        raise DataError("no such file or folder.", where=path, do="Check the path.")
     if table := participants.table_in(path):
-        people, faults = participants.read_participants(table, labels, positive)
-        read = _Files(path, pattern, kind, variable).read
-        cohort = participants.assemble(
-            "folder", people, read, faults=faults, n_rois=n_rois
-        )
+        found = _from_files(path, table, columns or {}, pattern, kind, variable)
+    elif path.suffix.lower() in TEXT:
+        found = _from_table(path, columns or {}, kind)
     else:
-        cohort = _from_npz(_archive(path), labels or {}, n_rois, positive)
+        found = _from_npz(_archive(path), columns or {})
+    said = [person.diagnosis for person in found.people]
+    groups = Groups.of(said, positive, negative, found.label_column)
+    people, faults = participants.labelled(found.people, groups, drop_unlabelled)
+    faults = [*found.faults, *faults]
+    cohort = participants.assemble("folder", people, found.read, faults, n_rois)
     if covariates is not None:
         cohort = with_covariates(cohort, Path(covariates).expanduser())
-    cohort = cohort.merge_sites(merge) if merge else cohort
-    return (cohort if sites is None else cohort.select_sites(sites)).stamped(
-        path=str(path)
-    )
+    if merge:
+        cohort = cohort.merge_sites(merge)
+    if sites is not None:
+        cohort = cohort.select_sites(sites)
+    return cohort.stamped(path=str(path))
 
 
 def load_bsnip(
@@ -107,7 +119,8 @@ def load_bsnip(
     *,
     sites: Sequence[str] | None = None,
     kind: Kind = "auto",
-    labels: Mapping[str, int] | None = None,
+    positive: Words = BSNIP_PATIENTS,
+    negative: Words = BSNIP_CONTROLS,
     pattern: str = "",
     variable: str | None = None,
     n_rois: int | None = None,
@@ -124,29 +137,25 @@ def load_bsnip(
         subject; see `load_folder` for `kind`, `pattern`, `variable` and `n_rois`.
     sites : sequence of str, optional
         Site names as in the table; never taken for numbers.
-    labels : mapping of str to int, optional
-        Further diagnosis values, on top of HC / NC (0) and SZ / SZP (1).
+    positive, negative : sequence of str
+        Diagnoses of patients and of controls.
 
     Returns
     -------
     Cohort
         Label 1 = schizophrenia.
     """
-    known = {**BSNIP_LABELS, **(labels or {})}
-    cohort = load_folder(path, kind, None, None, known, pattern, variable, n_rois)
-    others = [f for f in cohort.faults if _UNKNOWN in f.what]
-    faults = [f for f in cohort.faults if _UNKNOWN not in f.what]
-    if others:
-        names = ", ".join(sorted({f.what.split("'")[1] for f in others}))
-        what = (
-            f"{len(others)} subjects are neither controls nor schizophrenia ({names})."
-        )
-        do = "They are left out; to keep them, say in `labels` what they are."
-        faults.append(Fault("warning", what, do))
-    cohort = replace(cohort, name="bsnip", faults=tuple(faults))
-    return (cohort if sites is None else cohort.select_sites(sites)).stamped(
-        dataset="bsnip"
+    cohort = load_folder(
+        path,
+        kind,
+        sites,
+        pattern=pattern,
+        variable=variable,
+        n_rois=n_rois,
+        positive=positive,
+        negative=negative,
     )
+    return replace(cohort, name="bsnip").stamped(dataset="bsnip")
 
 
 def with_covariates(cohort: Cohort, path: Path) -> Cohort:
@@ -161,132 +170,186 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
         for name, values in arrays.items()
         if values.shape == (len(place),)
         and values.dtype.kind in "fiu"
-        and name not in REQUIRED
+        and name not in ARRAYS.values()
     }
     if not added or not (rows >= 0).any():
         raise DataError("holds no covariate of these subjects.", where=path)
     return replace(cohort, covariates={**added, **cohort.covariates})
 
 
+class _Found(NamedTuple):
+    """People before their diagnosis is understood, and how to read the FC of one."""
+
+    people: list[Participant]
+    read: Read
+    faults: Sequence[Fault] = ()
+    label_column: str = ""
+
+
+# -- one .npz ------------------------------------------------------------------------------------
 def _archive(path: Path) -> Path:
     """The dataset in one file: an .npz, or the only one of a folder without a table."""
-    if not path.exists():
-        raise DataError("no such file or folder.", where=path, do="Check the path.")
     archives = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if len(archives) != 1:
         do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
         raise DataError("has no participants.tsv.", where=path, do=do)
     if archives[0].suffix.lower() != ".npz":
-        what = f"a dataset in one file is an .npz, not '{path.suffix}'."
+        what = f"a dataset in one file is an .npz or a table, not '{path.suffix}'."
         do = "Give the folder instead when it holds one file per subject."
         raise DataError(what, where=path, do=do)
     return archives[0]
 
 
-def _from_npz(
-    path: Path, labels: Mapping[str, int], n_rois: int | None, positive: str | None
-) -> Cohort:
+def _from_npz(path: Path, named: Mapping[str, str]) -> _Found:
     arrays = read_npz(path)
-    fc = _npz_fc(arrays, path)
-    if n_rois not in (None, fc.shape[1]):
-        raise DataError(
-            f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=path
-        )
-    values = arrays["label"]
-    ids = as_text(arrays["subject_id"])
-    site = as_text(arrays["site"])
-    said = [f"{v:g}" if isinstance(v, float) else str(v) for v in values.tolist()]
-    labels = {**labels, **participants.labels_by_positive(said, positive)}
-    # Integers stay as they are, `check_cohort` judges them; an unknown word becomes -1.
-    plain = values.dtype.kind in "iub" and not labels
-    faults = list[Fault]()
-    y = values.astype(np.int64) if plain else np.full(len(said), -1, dtype=np.int64)
-    for i, text in enumerate(() if plain else said):
-        try:
-            y[i] = participants.label_of(text, labels=labels)
-        except DataError as error:
-            faults.append(Fault.of(error, str(ids[i]), str(site[i])))
-    own = {
-        k: v
-        for k, v in arrays.items()
-        if k not in REQUIRED and not k.startswith("roi_")
+    fc = npz_fc(arrays, path)
+    own = {role: named.get(role, usual) for role, usual in ARRAYS.items()}
+    for name in own.values():
+        if name not in arrays:
+            do = f"It has: {', '.join(sorted(arrays))}; or name it in columns."
+            raise DataError(f"array '{name}' is missing.", where=path, do=do)
+        if arrays[name].shape != (len(fc),):
+            what = f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects."
+            do = "Every array needs one row per subject."
+            raise DataError(what, where=path, do=do)
+    more = {
+        name: values
+        for name, values in arrays.items()
+        if values.shape == (len(fc),) and name not in own.values()
     }
-    names = participants.roi_names_of(arrays, fc.shape[1])
-    people = fc, y, site, ids, names, participants.covariates_of(own, len(fc))
-    classes = participants.class_names(said, y)
-    return Cohort("folder", *people, faults=tuple(faults), classes=classes)
-
-
-def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
-    """FC of an .npz that has all the arrays it needs, one row per subject."""
-    name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
-    if missing := [repr(k) for k in (name, *REQUIRED) if k not in arrays]:
-        has = f"It has: {', '.join(sorted(arrays)) or 'nothing'}."
-        do = f"{has} Call them fc (or fc_upper), label, site and subject_id."
-        raise DataError(f"array {', '.join(missing)} is missing.", where=path, do=do)
-    values = arrays[name]
-    if values.ndim != (3 if name == "fc" else 2) or values.dtype.kind not in "fiu":
-        what = f"'{name}' has shape {values.shape} and type {values.dtype}."
-        do = (
-            "fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers."
+    people = [
+        Participant(
+            str(arrays[own["id"]][i]),
+            str(arrays[own["site"]][i]),
+            file=str(i),
+            diagnosis=_word(arrays[own["label"]][i].item()),
+            extra={name: values[i] for name, values in more.items()},
         )
-        raise DataError(what, where=path, do=do)
-    for row in REQUIRED:
-        if arrays[row].shape != values.shape[:1]:
-            what = f"'{row}' has shape {arrays[row].shape}, but there are {len(values)} subjects."
-            raise DataError(
-                what, where=path, do="Every array needs one row per subject."
-            )
-    return (
-        values.astype(np.float32) if name == "fc" else fc_from_upper(values, str(path))
+        for i in range(len(fc))
+    ]
+    names = participants.roi_names_of(arrays, fc.shape[1])
+    return _Found(people, lambda one: Reading(fc[int(one.file)], roi_names=names))
+
+
+def _word(value: object) -> str:
+    """A label as one would write it: 1.0 and True are 1."""
+    return f"{value:g}" if isinstance(value, bool | float) else str(value)
+
+
+# -- one table with a row of edges per subject -----------------------------------------------------
+def _from_table(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
+    header, rows = tables.read_table(path)
+    places = edge_columns(header)
+    if not places:
+        do = (
+            "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ...)."
+        )
+        raise DataError("has no columns of edges.", where=path, do=do)
+    edges = _edges(header, rows, places, path)
+    fc, roi_names = fc_of_edges(edges, [header[i] for i in places], kind, str(path))
+    rest = sorted(set(range(len(header))) - set(places))
+    header = [header[i] for i in rest]
+    rows = [(line, [cells[i] for i in rest]) for line, cells in rows]
+    own = {role: column for role, column in named.items() if column in header}
+    roles = participants.find_columns(header, own, path)
+    beside = participants.table_in(path.parent)
+    if beside is None or (roles["site"] and roles["label"]):
+        people, faults, label = participants.people_of(header, rows, named, path)
+    else:
+        people, faults, label = participants.read_participants(beside, named)
+    key = header.index(roles["id"])
+    row = {cells[key]: k for k, (_, cells) in enumerate(rows)}
+    same = tables.same_ids([person.subject_id for person in people], row)
+
+    def read(person: Participant) -> Reading:
+        if person.subject_id not in same:
+            raise DataError(f"is listed, but has no row in {path.name}.")
+        return Reading(fc[row[same[person.subject_id]]], roi_names=roi_names)
+
+    return _Found(people, read, faults, label)
+
+
+def _edges(
+    header: Sequence[str], rows: tables.Lines, places: Sequence[int], path: Path
+) -> np.ndarray:
+    """Numbers (n, E) in some columns of a table."""
+    edges = np.empty((len(rows), len(places)))
+    for k, (line, cells) in enumerate(rows):
+        if len(cells) != len(header):
+            what = f"line {line} has {len(cells)} values for {len(header)} columns."
+            raise DataError(what, where=path, do="The table is cut off or mixed.")
+        for e, place in enumerate(places):
+            value = as_number(cells[place])
+            if value is None:
+                what = f"line {line}, column '{header[place]}': '{cells[place]}' is not a number."
+                raise DataError(what, where=path, do="Edges are correlations.")
+            edges[k, e] = value
+    return edges
+
+
+# -- one file per subject --------------------------------------------------------------------------
+def _from_files(
+    folder: Path,
+    table: Path,
+    named: Mapping[str, str],
+    pattern: str,
+    kind: Kind,
+    variable: str | None,
+) -> _Found:
+    if pattern and "{id}" not in pattern:
+        do = "E.g. '{id}_*.1D'."
+        raise ConfigError(f"pattern '{pattern}' has no {{id}}.", do=do)
+    people, faults, label = participants.read_participants(table, named)
+    tables_there = {folder / "participants.tsv", folder / "participants.csv"}
+    paths = [] if pattern else sorted(set(folder.rglob("*")) - tables_there)
+    there = [p for p in paths if p.suffix.lower() in SUFFIXES and p.is_file()]
+    files = _Files(folder, pattern, there)
+    if not pattern and not any(person.file for person in people):
+        faults += files.of_nobody(people, table.name)
+    return _Found(
+        people, lambda one: read_fc(files.of(one), kind, variable), faults, label
     )
 
 
+@dataclass(frozen=True)
 class _Files:
-    """Finds and reads the file of a subject below a folder."""
+    """Finds the file of a subject below a folder."""
 
-    def __init__(
-        self, root: Path, pattern: str, kind: Kind, variable: str | None
-    ) -> None:
-        self.root = root
-        self.pattern = pattern
-        self.kind = kind
-        self.variable = variable
-        if pattern and "{id}" not in pattern:
-            raise ConfigError(
-                f"pattern '{pattern}' has no {{id}}.", do="E.g. '{id}_*.1D'."
-            )
-        tables = {root / "participants.tsv", root / "participants.csv"}
-        found = [] if pattern else sorted(p for p in root.rglob("*") if p not in tables)
-        self.files = [p for p in found if p.suffix.lower() in SUFFIXES and p.is_file()]
-
-    def read(self, person: Participant) -> Reading:
-        """FC of a subject and the names of its ROIs."""
-        file = self.of(person)
-        matrix, names = read_matrix_file(file, self.variable)
-        fc = to_fc(matrix, self.kind, str(file))
-        return Reading(fc, roi_names=names[: len(fc)])
+    root: Path
+    pattern: str
+    there: list[Path]
 
     def of(self, person: Participant) -> Path:
         """The one file of a subject; an error when there is none or more than one."""
-        if person.file:
+        if person.file not in ("", "n/a"):
             return self.root / person.file
-        names = [person.subject_id, f"sub-{person.subject_id}"]
-        if self.pattern:
-            found = sorted(
-                {p for n in names for p in self.root.glob(self.pattern.format(id=n))}
-            )
-        else:
-            found = [
-                p
-                for p in self.files
-                if participants.owns_file(p.name, person.subject_id)
-            ]
+        found = self.owned(person.subject_id)
         if len(found) == 1:
             return found[0]
         if not found:
             do = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
             raise DataError("is listed, but has no file.", do=do)
-        shown = ", ".join(str(p.relative_to(self.root)) for p in found[:3])
+        shown = some([p.relative_to(self.root) for p in found], 3)
         what = f"has {len(found)} files ({shown})."
         raise DataError(what, do="Say which with pattern='{id}_...'.")
+
+    def owned(self, subject: str) -> list[Path]:
+        """All files of a subject; 50952 owns sub-0050952.tsv where it has no other."""
+        if self.pattern:
+            names = (subject, f"sub-{subject}")
+            matching = (self.root.glob(self.pattern.format(id=n)) for n in names)
+            return sorted({path for paths in matching for path in paths})
+        return self._named(subject) or self._named(subject, zeros=True)
+
+    def _named(self, subject: str, zeros: bool = False) -> list[Path]:
+        own = participants.owns_file
+        return [path for path in self.there if own(path.name, subject, zeros=zeros)]
+
+    def of_nobody(self, people: Sequence[Participant], table: str) -> list[Fault]:
+        """A warning that lists the files that belong to nobody in the table."""
+        owned = {path for one in people for path in self.owned(one.subject_id)}
+        others = [path.name for path in self.there if path not in owned]
+        if not others:
+            return []
+        what = f"{counted(len(others), 'file')} of nobody in {table}: {some(others)}."
+        return [Fault("warning", what, "Not loaded; add rows, or take the files away.")]

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,43 +10,18 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging import people as tables
+from fcforge.imaging.parsers import as_number
 from fcforge.sites.cohort import NUMBERED, Cohort, Fault, as_text
+from fcforge.sites.diagnoses import Groups, is_missing
+from fcforge.text import counted, some
 
-COLUMNS = {
-    "subject": tables.ID_COLUMNS,
+# Names of columns by what they hold, as a user calls it.
+ROLES = {
+    "id": tables.ID_COLUMNS,
     "site": tables.SITE_COLUMNS,
-    "diagnosis": tables.DIAGNOSIS_COLUMNS,
+    "label": tables.DIAGNOSIS_COLUMNS,
     "file": ("file", "filename", "file_name", "path"),
 }
-PATIENT = (
-    "1",
-    "asd",
-    "mdd",
-    "sz",
-    "scz",
-    "adhd",
-    "bd",
-    "patient",
-    "patients",
-    "case",
-    "autism",
-)
-CONTROL = (
-    "0",
-    "tc",
-    "td",
-    "hc",
-    "nc",
-    "cn",
-    "control",
-    "controls",
-    "healthy",
-    "ctrl",
-    "con",
-)
-# ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
-CONTROL_OF_COLUMN = {"dx_group": ("2",)}
-MISSING = ("", "n/a", "NA", "-9999", "-9999.0")
 ALIASES = {
     "func_mean_fd": "mean_fd",
     "fd": "mean_fd",
@@ -57,11 +32,15 @@ SEX = {"m": 1.0, "male": 1.0, "f": 2.0, "female": 2.0}  # as ABIDE counts
 
 
 class Participant(NamedTuple):
-    """One subject before the FC is read; `extra` holds further columns, text or numbers."""
+    """One subject before the FC is read.
+
+    `diagnosis` is as the data write it, `y` what it means; `extra` holds further columns, text or
+    numbers.
+    """
 
     subject_id: str
     site: str
-    y: int
+    y: int = -1
     file: str = ""
     diagnosis: str = ""
     extra: Mapping[str, Any] = {}
@@ -86,15 +65,13 @@ class Reading(NamedTuple):
 
 Loaded = tuple[Participant, Reading]
 Read = Callable[[Participant], Reading]
-Faults = Sequence[Fault]
-Words = Mapping[str, str]
 
 
 def assemble(
     name: str,
-    people: list[Participant],
+    people: Sequence[Participant],
     read: Read,
-    faults: Faults = (),
+    faults: Sequence[Fault] = (),
     n_rois: int | None = None,
 ) -> Cohort:
     """Cohort of all people whose FC can be read; a fault for every other.
@@ -103,7 +80,7 @@ def assemble(
     ----------
     name : str
         Of the dataset.
-    people : list of Participant
+    people : sequence of Participant
     read : callable
         The file of a participant, or a `DataError`.
     faults : sequence of Fault
@@ -111,66 +88,75 @@ def assemble(
     n_rois : int, optional
         Expected ROI count; by default the most frequent one.
     """
-    loaded = list[Loaded]()
+    loaded: list[Loaded] = []
     found = list(faults)
     for person in people:
         try:
             loaded.append((person, read(person)))
         except DataError as error:
             found.append(Fault.of(error, person.subject_id, person.site))
-    kept, n, names, odd = _same_rois(loaded, n_rois)
-    y = np.array([p.y for p, _ in kept], dtype=np.int64)
-    extra = [{**p.extra, **r.more} for p, r in kept]
-    columns = {
-        name: [row[name] for row in extra] for name in (extra[0] if extra else ())
-    }
-    fc = np.array([r.fc for _, r in kept], dtype=np.float32).reshape(len(kept), n, n)
-    site = as_text([p.site for p, _ in kept])
-    ids = as_text([p.subject_id for p, _ in kept])
-    classes = class_names([p.diagnosis for p, _ in kept], y)
-    more = covariates_of(columns, len(y))
+    kept, odd = _same_rois(loaded, n_rois)
+    names = [reading.roi_names for _, reading in kept if reading.roi_names]
+    y = np.array([person.y for person, _ in kept], dtype=np.int64)
+    n = len(kept[0][1].fc) if kept else n_rois or 0
+    fc = np.array([reading.fc for _, reading in kept], dtype=np.float32)
     return Cohort(
-        name, fc, y, site, ids, names, more, faults=(*found, *odd), classes=classes
+        name,
+        fc.reshape(len(kept), n, n),
+        y,
+        as_text([person.site for person, _ in kept]),
+        as_text([person.subject_id for person, _ in kept]),
+        names[0] if names else (),
+        _covariates(kept),
+        faults=(*found, *odd),
+        classes=class_names([person.diagnosis for person, _ in kept], y),
     )
+
+
+def _covariates(kept: Sequence[Loaded]) -> dict[str, np.ndarray]:
+    rows = [{**person.extra, **reading.more} for person, reading in kept]
+    columns = rows[0] if rows else ()
+    return covariates_of({c: [row[c] for row in rows] for c in columns}, len(rows))
 
 
 def _same_rois(
-    loaded: list[Loaded], asked: int | None
-) -> tuple[list[Loaded], int, tuple[str, ...], list[Fault]]:
-    """Subjects with the common count and names of ROIs, both, and a fault for every other."""
-    common = (
-        asked or Counter([len(r.fc) for _, r in loaded] or [0]).most_common(1)[0][0]
-    )
-    kept = [item for item in loaded if len(item[1].fc) == common]
-    names = Counter([r.roi_names for _, r in kept if r.roi_names] or [()]).most_common(
-        1
-    )[0][0]
+    loaded: Sequence[Loaded], asked: int | None
+) -> tuple[list[Loaded], list[Fault]]:
+    """Subjects with the common count and names of ROIs, and a fault for every other."""
+    sizes = Counter(len(reading.fc) for _, reading in loaded)
+    common = asked or _most_frequent(sizes, 0)
     wanted = f"{common} were expected." if asked else f"most subjects have {common}."
-    faults = list[Fault]()
+    sized = [item for item in loaded if len(item[1].fc) == common]
+    names = _most_frequent(Counter(r.roi_names for _, r in sized if r.roi_names), ())
+    kept: list[Loaded] = []
+    faults: list[Fault] = []
     for person, reading in loaded:
-        pairs = enumerate(zip(reading.roi_names, names, strict=False), 1)
-        other = next((place for place in pairs if len(set(place[1])) > 1), None)
         if len(reading.fc) != common:
-            do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
             what = f"has {len(reading.fc)} ROIs, {wanted}"
-        elif other:
-            i, (own, usual) = other
-            what = f"ROI {i} is '{own}', with most subjects '{usual}'."
+            do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
+        elif reading.roi_names not in ((), names):
+            what = _first_difference(reading.roi_names, names)
             do = "All subjects need the same ROIs in the same order; make the file again."
         else:
+            kept.append((person, reading))
             continue
         faults.append(Fault("error", what, do, person.subject_id, person.site))
-    if unnamed := [p.subject_id for p, r in kept if names and not r.roi_names]:
-        what = f"{len(unnamed)} files have no ROI names, others do (e.g. subject '{unnamed[0]}')."
-        faults.append(
-            Fault("warning", what, "They are taken to have the same ROIs in order.")
-        )
-    return (
-        [item for item in kept if item[1].roi_names in ((), names)],
-        common,
-        names,
-        faults,
-    )
+    unnamed = [p.subject_id for p, r in kept if names and not r.roi_names]
+    if unnamed:
+        files = counted(len(unnamed), "file")
+        what = f"{files} without ROI names, others have them ({some(unnamed)})."
+        do = "They are taken to have the same ROIs in order."
+        faults.append(Fault("warning", what, do))
+    return kept, faults
+
+
+def _most_frequent(counts: Counter[Any], otherwise: Any) -> Any:
+    return counts.most_common(1)[0][0] if counts else otherwise
+
+
+def _first_difference(own: Sequence[str], usual: Sequence[str]) -> str:
+    place = next(i for i, name in enumerate(own) if name != usual[i])
+    return f"ROI {place + 1} is '{own[place]}', with most subjects '{usual[place]}'."
 
 
 def covariates_of(arrays: Mapping[str, Any], n: int) -> dict[str, np.ndarray]:
@@ -191,13 +177,16 @@ def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
     """
     texts = [str(v).strip() for v in values]
     words = SEX if name == "sex" else {}
-    try:
-        numbers = [
-            np.nan if t in MISSING else words.get(t.lower()) or float(t) for t in texts
-        ]
-    except ValueError:
+    numbers = [_as_covariate(text, words) for text in texts]
+    if None in numbers:
         return as_text(values)
     return np.array(numbers, dtype=np.float64)
+
+
+def _as_covariate(text: str, words: Mapping[str, float]) -> float | None:
+    if is_missing(text):
+        return np.nan
+    return words.get(text.lower()) or as_number(text)
 
 
 def roi_names_of(arrays: Mapping[str, np.ndarray], n_rois: int) -> tuple[str, ...]:
@@ -207,56 +196,43 @@ def roi_names_of(arrays: Mapping[str, np.ndarray], n_rois: int) -> tuple[str, ..
     return tuple(as_text(fitting[0]).tolist()) if fitting else ()
 
 
-def owns_file(file_name: str, subject: str) -> bool:
-    """Whether a file name starts with an id that ends there (``s1`` does not own ``s10.csv``)."""
-    return re.match(rf"(sub-)?{re.escape(subject)}(?![^\W_])", file_name) is not None
+def owns_file(file_name: str, subject: str, *, zeros: bool = False) -> bool:
+    """Whether a file name starts with an id that ends there (``s1`` does not own ``s10.csv``).
 
-
-def label_of(
-    value: str, column: str = "", labels: Mapping[str, int] | None = None
-) -> int:
-    """0 or 1 for a diagnosis value; an error that lists the known values for any other.
-
-    Examples
-    --------
-    >>> label_of("ASD"), label_of("HC"), label_of("2", column="DX_GROUP")
-    (1, 0, 0)
+    `zeros` lets a number in the file name begin with zeros that the id lacks.
     """
-    text = value.strip()
-    own = {str(k).lower(): int(v) for k, v in (labels or {}).items()}
-    if any(v not in (0, 1) for v in own.values()):
-        raise ConfigError("labels map to 0 (control) or 1 (patient) only.")
-    controls = (*CONTROL, *CONTROL_OF_COLUMN.get(column.lower(), ()))
-    known = {**dict.fromkeys(PATIENT, 1), **dict.fromkeys(controls, 0), **own}
-    if text.lower() in known:
-        return known[text.lower()]
-    what = f"unknown diagnosis '{text}'." if text else "has no diagnosis."
-    do = (
-        f"Known for patients: {', '.join(PATIENT)}; for controls: {', '.join(CONTROL)};"
-    )
-    raise DataError(
-        what, do=f"{do} for others say which value means patient: --positive VALUE."
+    who = subject.removeprefix("sub-")
+    padding = "0*" if zeros and who.isdigit() else ""
+    return (
+        re.match(rf"(sub-)?{padding}{re.escape(who)}(?![^\W_])", file_name) is not None
     )
 
 
-def labels_by_positive(values: Iterable[Any], positive: str | None) -> dict[str, int]:
-    """What diagnoses mean where `positive` is the patients and the only other value the controls.
-
-    Nothing for None.
-
-    Examples
-    --------
-    >>> labels_by_positive(["TC", "ASD", "ASD"], "ASD")
-    {'ASD': 1, 'TC': 0}
-    """
-    if positive is None:
-        return {}
-    found = sorted({str(v).strip() for v in values} - set(MISSING))
-    if positive not in found or len(found) != 2:
-        what = f"positive = '{positive}' needs two diagnoses, one of them that; there are: "
-        do = "Name the patients' value as the data write it."
-        raise DataError(f"{what}{', '.join(found[:8])}.", do=do)
-    return {value: int(value == positive) for value in found}
+def labelled(
+    people: Sequence[Participant], groups: Groups, drop_unlabelled: bool = False
+) -> tuple[list[Participant], list[Fault]]:
+    """People with what their diagnosis means; a fault for the others, one for all left out."""
+    kept: list[Participant] = []
+    faults: list[Fault] = []
+    left: Counter[str] = Counter()
+    for person in people:
+        if drop_unlabelled and is_missing(person.diagnosis):
+            left["no diagnosis"] += 1
+            continue
+        try:
+            y = groups.label(person.diagnosis)
+        except DataError as error:
+            faults.append(Fault.of(error, person.subject_id, person.site))
+            continue
+        if y is None:
+            left[person.diagnosis] += 1
+        else:
+            kept.append(person._replace(y=y))
+    if left:
+        told = ", ".join(f"{what}: {n}" for what, n in sorted(left.items()))
+        who = counted(left.total(), "subject")
+        faults.append(Fault("warning", f"{who} left out ({told})."))
+    return kept, faults
 
 
 def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, str]:
@@ -269,57 +245,89 @@ def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, str]:
     return (controls, patients) if words else NUMBERED
 
 
+def columns_of(text: str) -> dict[str, str]:
+    """``"site=scanner_site,label=dx"`` as a mapping of roles to columns.
+
+    Examples
+    --------
+    >>> columns_of("site=scanner_site, label=dx")
+    {'site': 'scanner_site', 'label': 'dx'}
+    """
+    pairs = [part.partition("=") for part in text.split(",")]
+    return {role.strip(): column.strip() for role, _, column in pairs}
+
+
+def find_columns(
+    header: Sequence[str], named: Mapping[str, str], where: Path
+) -> dict[str, str]:
+    """Column of each role: the one that was named, else one with a usual name, else "".
+
+    Raises
+    ------
+    ConfigError
+        A role that does not exist.
+    DataError
+        A named column that is not there.
+    """
+    for role, column in named.items():
+        if role not in ROLES:
+            do = f"Known: {', '.join(ROLES)}; for example site=scanner_site."
+            raise ConfigError(f"columns: '{role}' is nothing to look for.", do=do)
+        if column not in header:
+            raise tables.no_column(role, header, [column], where)
+    return {
+        role: named.get(role) or tables.column_of(header, usual)
+        for role, usual in ROLES.items()
+    }
+
+
 def read_participants(
-    path: Path, labels: Mapping[str, int] | None = None, positive: str | None = None
-) -> tuple[list[Participant], list[Fault]]:
-    """Rows of a participants table, and a fault for each row that cannot be used.
+    path: Path, named: Mapping[str, str]
+) -> tuple[list[Participant], list[Fault], str]:
+    """People of a participants table; see `people_of`."""
+    return people_of(*tables.read_table(path), named, path)
+
+
+def people_of(
+    header: Sequence[str], rows: tables.Lines, named: Mapping[str, str], where: Path
+) -> tuple[list[Participant], list[Fault], str]:
+    """Rows of a table as people, a fault for each that cannot be used, the diagnosis' column.
 
     Raises
     ------
     DataError
-        When the table cannot be read or has no column for id, site or diagnosis.
+        When there is no column for id, site or diagnosis.
     """
-    header, rows = tables.read_table(path)
-    columns = {
-        role: tables.column_of(header, accepted) for role, accepted in COLUMNS.items()
-    }
-    for role, accepted in COLUMNS.items():
-        if not columns[role] and role != "file":
-            raise tables.no_column(role, header, accepted, path)
-    place = header.index(columns["diagnosis"])
-    values = [cells[place] for _, cells in rows if len(cells) > place]
-    known = {**(labels or {}), **labels_by_positive(values, positive)}
-    people = list[Participant]()
-    faults = list[Fault]()
-    for number, cells in rows:
+    columns = find_columns(header, named, where)
+    for role in ("id", "site", "label"):
+        if not columns[role]:
+            raise tables.no_column(role, header, ROLES[role], where)
+    people: list[Participant] = []
+    faults: list[Fault] = []
+    for line, cells in rows:
         row = dict(zip(header, cells, strict=False))
-        try:
-            if len(cells) != len(header):
-                what = f"{len(cells)} values for {len(header)} columns."
-                raise DataError(what, do="The table is cut off or mixed.")
-            people.append(_participant(row, columns, known))
-        except DataError as error:
-            subject, site = (row.get(columns[role], "") for role in ("subject", "site"))
-            what = f"{path.name}, row {number}: {error.what}"
-            faults.append(Fault("error", what, error.do, subject, site))
-    return people, faults
+        own = {role: row.get(column, "") for role, column in columns.items()}
+        missing = [role for role in ("id", "site") if own[role] in ("", "n/a")]
+        if len(cells) != len(header):
+            what = f"{len(cells)} values for {len(header)} columns."
+            do = "The table is cut off or mixed."
+        elif missing:
+            what = f"no {missing[0]}."
+            do = "Fill it in."
+        else:
+            used = columns.values()
+            extra = {k.lower(): v for k, v in row.items() if k and k not in used}
+            said = own["label"].strip()
+            people.append(
+                Participant(own["id"], own["site"], -1, own["file"], said, extra)
+            )
+            continue
+        what = f"{where.name}, row {line}: {what}"
+        faults.append(Fault("error", what, do, own["id"], own["site"]))
+    return people, faults, columns["label"]
 
 
 def table_in(folder: Path) -> Path | None:
     """participants.tsv or .csv of a folder."""
     tables = (folder / f"participants.{ending}" for ending in ("tsv", "csv"))
     return next((table for table in tables if table.is_file()), None)
-
-
-def _participant(row: Words, columns: Words, labels: Mapping[str, int]) -> Participant:
-    subject, site, said = (
-        row[columns[role]] for role in ("subject", "site", "diagnosis")
-    )
-    if not subject or not site:
-        raise DataError(
-            f"no {'participant id' if not subject else 'site'}.", do="Fill it in."
-        )
-    y = label_of(said, columns["diagnosis"], labels)
-    file = row.get(columns["file"], "")
-    extra = {k.lower(): v for k, v in row.items() if k and k not in columns.values()}
-    return Participant(subject, site, y, file, said.strip(), extra)

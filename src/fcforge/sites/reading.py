@@ -18,10 +18,34 @@ from fcforge.imaging.series import pearson_fc
 from fcforge.sites import participants
 from fcforge.sites.check import not_correlations
 from fcforge.sites.cohort import as_text, fc_from_upper
+from fcforge.sites.diagnoses import is_missing
+from fcforge.sites.vectors import triangle_of
 
-Kind = Literal["auto", "fc", "fisher_z", "timeseries"]
+Kind = Literal["auto", "fc", "fisher_z", "timeseries", "rows", "columns"]
 Where = str | Path | Sequence[str | Path]
 Person = Mapping[str, str]
+
+
+def read_fc(
+    path: Path, kind: Kind = "auto", variable: str | None = None
+) -> participants.Reading:
+    """FC of the one scan in a file (matrix, time series, or a row of edges) and its ROI names."""
+    matrix, names = read_matrix_file(path, variable)
+    if 1 in matrix.shape and matrix.size > 2:
+        fc, names = fc_of_edges(matrix.reshape(1, -1), names, kind, str(path))
+        return participants.Reading(fc[0], roi_names=names)
+    fc = to_fc(matrix, kind, str(path))
+    return participants.Reading(fc, roi_names=names[: len(fc)])
+
+
+def fc_of_edges(
+    edges: np.ndarray, names: Sequence[str], kind: Kind, where: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """FC (n, R, R) of rows of edges (n, E), and the ROI names that the edges' names say."""
+    r = np.tanh(edges) if kind == "fisher_z" else edges
+    said = kind if kind in ("rows", "columns") else "auto"
+    way = triangle_of(r, names, said, where)
+    return way.matrices(r), way.roi_names
 
 
 def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarray:
@@ -170,16 +194,8 @@ def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
         try:
             many = _dataset(path)
             if many is None:
-                matrix, names = read_matrix_file(path)
-                many = [
-                    Scan(
-                        name,
-                        to_fc(matrix, kind, str(path)),
-                        "",
-                        _numbers(person),
-                        names,
-                    )
-                ]
+                fc, _, names = read_fc(path, kind)
+                many = [Scan(name, fc, "", _numbers(person), names)]
             found += [_checked(scan, n_rois) for scan in many]
         except DataError as error:
             found.append(Scan(name, None, error.what))
@@ -259,20 +275,44 @@ def _numbers(person: Person) -> dict[str, float]:
     for name, text in person.items():
         known = participants.ALIASES.get(name.lower(), name.lower())
         value = participants.as_covariate(known, [text])
-        if value.dtype.kind == "f" and text not in participants.MISSING:
+        if value.dtype.kind == "f" and not is_missing(text):
             found[known] = float(value[0])
     return found
+
+
+def npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
+    """FC (n, R, R) in an .npz: ``fc``, or its upper triangles ``fc_upper``.
+
+    Raises
+    ------
+    DataError
+        Neither is there, or it has another shape or type.
+    """
+    name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
+    if name not in arrays:
+        do = (
+            f"It has: {', '.join(sorted(arrays)) or 'nothing'}. Call it fc or fc_upper."
+        )
+        raise DataError(f"array '{name}' is missing.", where=path, do=do)
+    values = arrays[name]
+    if values.ndim != (3 if name == "fc" else 2) or values.dtype.kind not in "fiu":
+        what = f"'{name}' has shape {values.shape} and type {values.dtype}."
+        do = (
+            "fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers."
+        )
+        raise DataError(what, where=path, do=do)
+    if name == "fc":
+        return values.astype(np.float32)
+    return fc_from_upper(values, str(path))
 
 
 def _dataset(path: Path) -> list[Scan] | None:
     """Scans of an .npz dataset; None when the file is one scan."""
     arrays = read_npz(path) if path.suffix.lower() == ".npz" else {}
-    if "fc_upper" in arrays and arrays["fc_upper"].ndim == 2:
-        fc = fc_from_upper(arrays["fc_upper"], str(path))
-    elif "fc" in arrays and arrays["fc"].ndim == 3:
-        fc = arrays["fc"]
-    else:
+    several = "fc" in arrays and arrays["fc"].ndim == 3
+    if not several and "fc_upper" not in arrays:
         return None
+    fc = npz_fc(arrays, path)
     n = len(fc)
     ids = as_text(arrays.pop("subject_id", np.arange(n)))
     if len(ids) != n:

@@ -1,0 +1,168 @@
+"""What a diagnosis means: control (0), patient (1), or somebody who is left out.
+
+Two groups are compared. Words that say by themselves which group they mean need nothing; a table
+with a second disorder, or with other words, names its groups: ``positive`` and ``negative``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fcforge.errors import DataError
+
+Words = str | Sequence[str] | None
+# Words for patients, and the disorder that each names ("" where it names none).
+PATIENTS = {
+    "1": "",
+    "patient": "",
+    "patients": "",
+    "case": "",
+    "asd": "ASD",
+    "autism": "ASD",
+    "mdd": "MDD",
+    "sz": "SZ",
+    "scz": "SZ",
+    "adhd": "ADHD",
+    "bd": "BD",
+}
+CONTROLS = (
+    "0",
+    "tc",
+    "td",
+    "hc",
+    "nc",
+    "cn",
+    "control",
+    "controls",
+    "healthy",
+    "ctrl",
+    "con",
+)
+# ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
+CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
+MISSING = ("", "n/a", "na", "nan", "-9999", "-9999.0")
+NAME_THEM = "Name both groups: --positive VALUE --negative VALUE; others are left out."
+
+
+def is_missing(value: str) -> bool:
+    """Whether a cell says nothing."""
+    return value.strip().lower() in MISSING
+
+
+def label_of(value: str, column: str = "") -> int:
+    """0 or 1 for a word that says it by itself; an error that lists the known ones for others.
+
+    Examples
+    --------
+    >>> label_of("ASD"), label_of("HC"), label_of("2", column="DX_GROUP")
+    (1, 0, 0)
+    """
+    word = value.strip().lower()
+    if word in PATIENTS:
+        return 1
+    if word in (*CONTROLS, *CONTROLS_OF_COLUMN.get(column.lower(), ())):
+        return 0
+    patients = ", ".join(PATIENTS)
+    do = f"Known for patients: {patients}; for controls: {', '.join(CONTROLS)}. {NAME_THEM}"
+    raise DataError(f"unknown diagnosis '{value.strip()}'.", do=do)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The two groups that are compared.
+
+    Attributes
+    ----------
+    positive, negative : tuple of str
+        Diagnoses of patients and of controls in small letters; none where the words say it.
+    column : str
+        Where the diagnoses stand.
+    """
+
+    positive: tuple[str, ...] = ()
+    negative: tuple[str, ...] = ()
+    column: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        values: Iterable[str],
+        positive: Words = None,
+        negative: Words = None,
+        column: str = "",
+    ) -> Groups:
+        """Groups of a column of diagnoses.
+
+        Parameters
+        ----------
+        values : iterable of str
+        positive, negative : str (several joined by commas) or sequence of str, optional
+            Diagnoses of each group as the data write them. With one of them, the only other
+            diagnosis is the other group.
+        column : str
+
+        Raises
+        ------
+        DataError
+            Two disorders and no groups named, or groups that are not in the data.
+        """
+        counts = Counter(v.strip() for v in values if not is_missing(v))
+        patients = _listed(positive)
+        controls = _listed(negative)
+        if not patients and not controls:
+            _refuse_two_disorders(counts)
+            return cls(column=column)
+        known = {value.lower() for value in counts}
+        rest = tuple(sorted(known - {*patients, *controls}))
+        patients = patients or _the_other(rest, counts)
+        controls = controls or _the_other(rest, counts)
+        for group in (patients, controls):
+            if known.isdisjoint(group):
+                what = f"nobody has the diagnosis '{', '.join(group)}'; there are: "
+                do = "Name the diagnoses as the data write them."
+                raise DataError(f"{what}{_told(counts)}.", do=do)
+        return cls(patients, controls, column)
+
+    def label(self, value: str) -> int | None:
+        """0 for a control, 1 for a patient, None for somebody of another group.
+
+        Raises
+        ------
+        DataError
+            No diagnosis, or a word that does not say which group it means.
+        """
+        if is_missing(value):
+            do = "Fill it in, or leave such people out: --drop-unlabelled."
+            raise DataError("has no diagnosis.", do=do)
+        if not self.positive:
+            return label_of(value, self.column)
+        word = value.strip().lower()
+        if word in self.positive:
+            return 1
+        return 0 if word in self.negative else None
+
+
+def _listed(words: Words) -> tuple[str, ...]:
+    several = words.split(",") if isinstance(words, str) else words or ()
+    return tuple(str(word).strip().lower() for word in several)
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
+
+
+def _the_other(rest: tuple[str, ...], counts: Counter[str]) -> tuple[str, ...]:
+    if len(rest) != 1:
+        what = f"one group is named, and the other could be several: {_told(counts)}."
+        raise DataError(what, do=NAME_THEM)
+    return rest
+
+
+def _refuse_two_disorders(counts: Counter[str]) -> None:
+    disorders = {PATIENTS[v.lower()] for v in counts if v.lower() in PATIENTS}
+    if len(disorders) > 1:
+        what = f"more than two diagnoses: {_told(counts)}; two groups are compared."
+        do = f"{NAME_THEM} Several diagnoses in one group: joined by commas."
+        raise DataError(what, do=do)

@@ -1,0 +1,66 @@
+"""Diagnoses: words that say it, groups that are named, and more than two of them."""
+
+import pytest
+
+from fcforge.errors import DataError
+from fcforge.sites.diagnoses import Groups, label_of
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "label"),
+    [
+        *((value, "", 1) for value in ("1", "ASD", "mdd", "Patient", " SZ ")),
+        *((value, "", 0) for value in ("0", "HC", "control", "TC")),
+        ("2", "DX_GROUP", 0),
+    ],
+)
+def test_known_diagnoses(value, column, label):
+    assert label_of(value, column) == label
+    assert Groups.of([value], column=column).label(value) == label
+
+
+def test_two_means_nothing_elsewhere():
+    with pytest.raises(DataError, match=r"unknown diagnosis '2'.*patients: 1, patient"):
+        label_of("2", "group")
+
+
+THREE = ["ASD", "ASD", "ADHD", "HC"]
+
+
+def test_three_diagnoses_are_refused_by_name():
+    with pytest.raises(DataError, match=r"ADHD \(1\), ASD \(2\), HC \(1\)") as caught:
+        Groups.of(THREE)
+    assert "--negative" in caught.value.do
+
+
+def test_two_of_three_are_compared_and_the_third_is_left_out():
+    groups = Groups.of(THREE, "asd", "HC")
+    assert [groups.label(value) for value in THREE] == [1, 1, None, 0]
+    together = Groups.of(THREE, ["ASD", "ADHD"])  # the only other one is the controls
+    assert [together.label(value) for value in THREE] == [1, 1, 1, 0]
+    assert Groups.of(THREE, "ASD,ADHD", "HC") == together
+
+
+def test_one_disorder_in_two_words_is_one():
+    groups = Groups.of(["ASD", "autism", "TD", "HC"])
+    assert [groups.label(v) for v in ("autism", "TD")] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative", "match"),
+    [
+        ("ASD", None, "could be several"),
+        ("MDD", "HC", "nobody has the diagnosis 'mdd'"),
+        ("ASD", "TD", "nobody has the diagnosis 'td'"),
+    ],
+)
+def test_groups_that_cannot_be_meant(positive, negative, match):
+    with pytest.raises(DataError, match=match):
+        Groups.of(THREE, positive, negative)
+
+
+@pytest.mark.parametrize("value", ["", " ", "n/a", "NaN", "-9999"])
+def test_no_diagnosis(value):
+    for groups in (Groups(), Groups(("a",), ("b",))):
+        with pytest.raises(DataError, match="has no diagnosis"):
+            groups.label(value)
