@@ -116,7 +116,7 @@ def between_networks(found: Explanation) -> np.ndarray:
 
 
 def average_parts(found: Explanation) -> dict[str, Any]:
-    """What a model uses over several scans: pictures and numbers for the page of its file."""
+    """What a model uses: pictures and numbers for the page of its file."""
     atlas = found.atlas
     times = found.strength / found.strength.mean()
     way = np.sign(found.slope.mean(0))
@@ -124,15 +124,13 @@ def average_parts(found: Explanation) -> dict[str, Any]:
     signed = np.zeros_like(times)
     signed[top] = times[top] * np.where(way[top] == 0, 1, way[top])
     matrix = found.matrix(values=times)
-    n = len(found.subjects) if found.contribution.any() else 0
-    known = bool(networks_of(atlas))
+    systems = between_networks(found) if networks_of(atlas) else None
     return {
-        "n": n,
-        "how": "exact" if found.exact else "integrated gradients",
         "edges": _strength_picture(found, matrix),
-        "fc": _mean_picture(found) if n else "",
-        "systems": between_networks(found) if known else None,
-        "colours": network_colours(atlas.systems) if known else {},
+        "fc": _reference_picture(found),
+        "systems": systems,
+        "limits": (0.0, 1.0 if systems is None else float(np.nanmax(systems))),
+        "colours": network_colours(atlas.systems) if networks_of(atlas) else {},
         "glass": glass_brain(found, found.matrix(values=signed), matrix.sum(1)),
         "n_edges": EDGES,
         "top": _top_table(found, top[:LISTED], times, way),
@@ -152,12 +150,11 @@ def _strength_picture(found: Explanation, matrix: np.ndarray) -> Markup:
     return picture(figure, "strength of every edge in the model's answer")
 
 
-def _mean_picture(found: Explanation) -> Markup:
-    mean = found.matrix(values=found.fc.mean(0)) + np.eye(found.atlas.n_rois)
-    figure = figures.fc_figure(
-        mean, found.atlas.systems, "correlation", vmin=-1, vmax=1
-    )
-    return picture(figure, "mean FC of the synthetic subjects")
+def _reference_picture(found: Explanation) -> Markup:
+    fc = found.matrix(values=found.reference_fc) + np.eye(found.atlas.n_rois)
+    systems = found.atlas.systems
+    figure = figures.fc_figure(fc, systems, "correlation", vmin=-1, vmax=1)
+    return picture(figure, f"FC of {found.reference}")
 
 
 def _top_table(

@@ -1,0 +1,186 @@
+"""An exchange file for people: what `fcforge inspect` prints, and the page an ethics board reads.
+
+Everything comes from `Model.describe`: the same words for every model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup
+
+from fcforge.exchange.description import Answer, Description, PlainTable
+from fcforge.exchange.explanation import explain_model
+from fcforge.report import figures
+from fcforge.report.discovery import BROKEN, reason
+from fcforge.report.explaining import average_parts
+from fcforge.report.rendering import Section, macro, picture, sections_page
+from fcforge.report.table import Heading, Table, bar_text
+from fcforge.report.terminal import joined
+from fcforge.text import percent
+
+if TYPE_CHECKING:
+    from fcforge.exchange.model import Model
+
+MOST_ROIS = 500  # of a picture of what the model uses
+USE = (
+    "Research: to study how well a diagnosis can be told from resting-state FC across hospitals, "
+    "and to go on learning at the next one. A scan gets a probability, or none where it is unlike "
+    "what was learned.",
+)
+NOT_FOR = (
+    "Diagnosing, screening or treating anybody. It is not a medical device.",
+    "Scans of another atlas, another preprocessing, task fMRI, or people unlike those described "
+    "here.",
+    "Deciding about one person: the accuracies are of groups, and modest.",
+)
+STATED = (
+    "Made from the file itself, after every check of `fcforge verify` had passed. What a hospital "
+    "states of itself (people, accuracy, audits) is shown as it stands in the file: verifying "
+    "proves who signed it and that nobody changed it since, not that the hospital measured well."
+)
+CURVES = (
+    "Accuracy on each site's synthetic held-out set after every site. It is higher than on real "
+    "subjects, so read only the change from left to right: a line that falls is forgetting. "
+    "Accuracy on real people is above."
+)
+
+
+# -- words -----------------------------------------------------------------------------------------
+def as_text(found: Description) -> str:
+    """What `fcforge inspect` prints."""
+    lines = [
+        f"Exchange {found.id[:16]}: {found.kind}",
+        f"  hospitals: {', '.join(found.sites) or 'none yet'}",
+        f"  model: {found.model}",
+        *(f"  {name}: {value}" for name, value in found.facts.items()),
+        "",
+    ]
+    for answer in found.answers:
+        lines += [*_answer_lines(answer), ""]
+    for table in found.tables:
+        lines += [f"{table.title}:", *_shown(table).text().splitlines(), table.note, ""]
+    if found.curves:
+        lines += ["Synthetic held-out sets:", *_curve_table(found).text().splitlines()]
+    return joined(lines).rstrip()
+
+
+def passages_text(found: Description) -> str:
+    """Every passage in full: all numbers that left, what audits found."""
+    lines = []
+    for passage in found.passages:
+        lines += [passage.title, *(f"  {line}" for line in passage.lines), ""]
+    return joined(lines).rstrip()
+
+
+def _answer_lines(answer: Answer) -> list[str]:
+    lines = [answer.question, f"  {answer.say}"]
+    lines += [f"  {text}" for text in answer.more]
+    lines += [f"    {bar_text(bar)}" for bar in answer.bars]
+    return lines
+
+
+def as_json(found: Description) -> str:
+    """All of it, for programs."""
+    return json.dumps(_plain(asdict(found)), indent=1, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: null for NaN, lists for tuples."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def _shown(table: PlainTable) -> Table:
+    heads = [Heading(title, words=True) for title in table.columns]
+    return Table.of(heads, table.rows)
+
+
+def _curve_table(found: Description) -> Table:
+    heads = ("tested on", *(f"after {site}" for site in found.sites))
+    rows = []
+    for site, values in found.curves.items():
+        cells = [percent(v) if np.isfinite(v) else "-" for v in values]
+        rows.append((site, *cells))
+    return Table.of(heads, rows)
+
+
+# -- the page --------------------------------------------------------------------------------------
+def page_of(
+    found: Description, name: str, home: str = "", more: Sequence[Section] = ()
+) -> str:
+    """The page of an exchange file as text.
+
+    Parameters
+    ----------
+    found : Description
+    name : str
+        Of the file.
+    home : str
+        Address of the overview; empty without one.
+    more : sequence of Section
+        What the model uses (`uses_section`), and the files beside it.
+    """
+    sections = [
+        Section("Intended use", (*USE, STATED)),
+        Section("Not for", macro("listed", NOT_FOR)),
+    ]
+    sections += [Section(t.title, _shown(t), t.note) for t in found.tables]
+    if found.curves:
+        sections.append(Section("Each site over time", _curve_picture(found), CURVES))
+    sections += more
+    if found.passages:
+        body = macro("passages", found.passages)
+        sections.append(Section("In full", body, "Every number and every sentence."))
+    sections += [
+        Section("Settings that all hospitals share", found.settings),
+        Section(
+            "As text", macro("words", as_text(found)), "What `fcforge inspect` prints."
+        ),
+    ]
+    return sections_page(
+        name,
+        found.kind,
+        sections,
+        home=home,
+        answers=found.answers,
+        sites=found.sites,
+        facts=[(key, value, "") for key, value in found.facts.items()],
+        real_subjects=found.real_subjects,
+    )
+
+
+def _curve_picture(found: Description) -> Markup:
+    values = {site: np.array(v, dtype=float) for site, v in found.curves.items()}
+    lines = figures.named_lines(values)
+    figure = figures.stage_lines(lines, found.sites, "after learning", (0.0, 1.02))
+    return picture(figure, "accuracy on each site's held-out set after every site")
+
+
+def uses_section(model: Model) -> Section:
+    """What the model uses, in pictures; never a reason not to show the page."""
+    title = "What the model uses"
+    if model.n_rois > MOST_ROIS:
+        return Section(title, f"Pictures are drawn for up to {MOST_ROIS} ROIs.")
+    try:
+        scan, who = model.reference()
+        covariates = {name: np.zeros(1) for name in model.needs}
+        found = explain_model(model, scan[None], covariates)
+    except BROKEN as error:
+        return Section(title, f"Cannot be shown: {reason(error)}")
+    if not found.strength.any():
+        return Section(title, "The model's answer does not depend on the scan.")
+    note = (
+        f"How far a small change of each edge moves the answer, at {who} (for a linear model: "
+        "its weights). It says what this model looks at, not what the illness is."
+    )
+    return Section(title, macro("uses", average_parts(found), found.positive), note)
