@@ -8,9 +8,8 @@ import pytest
 import torch
 
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-os.environ["FCFORGE_KEYRING"] = (
-    os.devnull
-)  # the tester's own keyring decides nothing here
+# the tester's own keyring decides nothing here
+os.environ["FCFORGE_KEYRING"] = "/nonexistent/keyring.json"
 
 
 @pytest.fixture(scope="session")

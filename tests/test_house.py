@@ -30,6 +30,7 @@ SPANNING = {  # test files of no single module, and why
 }
 TESTED_BY = {  # modules whose tests stand under another name
     "capsule/lines.py": "capsule/test_forgeries.py",
+    "exchange/release_description.py": "exchange/test_releases.py",
     "models/fused_kernels.py": "models/test_fused.py",
     "studies/check.py": "cli/test_experiments.py",
 }

@@ -100,6 +100,10 @@ class LearnRequest(Request):
     local: Path | None = option(
         None, "Release: file that stays here [SITE.home.json by DATA]."
     )
+    register: Path | None = option(
+        None, "Private record that stays here [fcforge.private by DATA]."
+    )
+    round: str = option("", "Release: give to this round of the start's two keepers.")
     again: bool = option(
         False, "Release people of an earlier release again; budgets add up."
     )

@@ -20,6 +20,7 @@ def test_arrays_are_read_as_they_were_stored():
     for name, array in given.items():
         np.testing.assert_array_equal(found[name], array)
         assert found[name].dtype == array.dtype
+        assert found[name].shape == array.shape
 
 
 def hidden(header):

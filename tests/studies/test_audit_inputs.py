@@ -6,13 +6,9 @@ import torch
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.graphs import edges
+from fcforge.sites import load_people
 from fcforge.sites.simulated import simulate
-from fcforge.studies.audit_inputs import (
-    audit_site,
-    load_sites,
-    parse_generator,
-    read_halves,
-)
+from fcforge.studies.audit_inputs import audit_site, parse_generator, read_halves
 from fcforge.studies.audit_result import AuditPlan
 
 
@@ -110,6 +106,6 @@ def test_sites_are_picked_and_checked(cohort, tmp_path) -> None:
         subject_id=cohort.subject_id,
     )
     (name,) = cohort.site_names
-    assert len(load_sites(path, [name]).y) == len(cohort.y)
+    assert len(load_people(path, [name]).y) == len(cohort.y)
     with pytest.raises(ConfigError, match="unknown site"):
-        load_sites(path, ["elsewhere"])
+        load_people(path, ["elsewhere"])

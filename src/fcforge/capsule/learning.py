@@ -28,9 +28,8 @@ from fcforge.capsule.turn import (
 from fcforge.errors import CapsuleError, ConfigError, at
 from fcforge.requests import LearnRequest
 from fcforge.runner import config, environment, plan
-from fcforge.sites import Cohort, require_valid, split_site
+from fcforge.sites import Cohort, load_people, require_valid, split_site
 from fcforge.sites.harmonise import Harmony, arrive
-from fcforge.studies.audit_inputs import load_sites
 from fcforge.types import FCBatch, Site
 
 ALIKE = (
@@ -271,11 +270,11 @@ def learn_site(request: LearnRequest, **told: Any) -> Capsule:
             f"--{odd[0].replace('_', '-')} is for releases around a public start.",
             do="Give such a capsule as --state (`fcforge start` makes it).",
         )
-    cohort = load_sites(request.data, [request.site], request.kind, request.positive)
+    cohort = load_people(request.data, [request.site], request.kind, request.positive)
     settings, template = _settings(request, cohort)
     public = None
     if request.harmonise_to is not None:
-        people = load_sites(request.harmonise_to, (), request.kind, request.positive)
+        people = load_people(request.harmonise_to, (), request.kind, request.positive)
         public = FCBatch.from_numpy(people.fc, people.y)
     options = LearnOptions(
         key=keys.read_private(request.sign) if request.sign is not None else None,

@@ -174,11 +174,11 @@ def threshold(
     from fcforge.capsule.home import read_home, write_own
     from fcforge.consortium.files import read_consortium
     from fcforge.consortium.learning import refit_threshold
-    from fcforge.studies.audit_inputs import load_sites
+    from fcforge.sites import load_people
 
     home = read_home(local, must_exist=True)
     group = read_consortium(capsule, _trust(None))
-    cohort = load_sites(data, [site], kind)
+    cohort = load_people(data, [site], kind)
     found = refit_threshold(group, cohort, site, home)
     write_own(found, local)
     own = found.threshold
@@ -203,10 +203,10 @@ def evaluate(
     from fcforge.consortium import predicting
     from fcforge.consortium.turn import names_in
     from fcforge.report.consortium import evaluation_text
-    from fcforge.studies.audit_inputs import load_sites
+    from fcforge.sites import load_people
 
     home = read_home(local, must_exist=True) if local else Home()
-    cohort = load_sites(data, names_in(site), kind, positive)
+    cohort = load_people(data, names_in(site), kind, positive)
     opened = predicting.open_either(capsule, _trust(trust))
     with at_work("predicting"):
         found = predicting.evaluate(opened, cohort, home, unseen)

@@ -21,8 +21,8 @@ from fcforge.releases.start import StartSettings
 from fcforge.requests import AuditRequest, LearnRequest
 from fcforge.runner.config_files import override
 from fcforge.settings import make
-from fcforge.sites import Cohort, load_dataset
-from fcforge.studies.audit_inputs import audit_site, load_sites, read_halves
+from fcforge.sites import Cohort, load_dataset, load_people
+from fcforge.studies.audit_inputs import audit_site, read_halves
 from fcforge.studies.audit_result import Audit, AuditPlan
 from fcforge.types import Component, FCBatch
 
@@ -97,7 +97,7 @@ def take_turn(
     budget = _asked(request)
     container.require_place(request.out, overwrite=request.overwrite)
     group = files.read_consortium(str(request.state), sealing.Trust.of(request.trust))
-    cohort = load_sites(request.data, [request.site], request.kind, request.positive)
+    cohort = load_people(request.data, [request.site], request.kind, request.positive)
     home, place = _own_home(request, group)
     key = keys.read_private(request.sign) if request.sign is not None else None
     ledger.require_same_signing(
@@ -190,7 +190,7 @@ def audit_as_asked(
     plan = AuditPlan(
         worlds=request.worlds, multiple=request.multiple, seed=request.seed
     )
-    mine = load_sites(request.data, request.site, request.kind, request.positive)
+    mine = load_people(request.data, request.site, request.kind, request.positive)
     if request.capsule is None:
         where, halves = request.device, request.halves
         return audit_site(
@@ -227,7 +227,7 @@ def _of_chain(
     """Attack a chained capsule; its receipt is beside it unless another is named."""
     others = None
     if request.reference is not None:
-        people = load_sites(request.reference, (), request.kind)
+        people = load_people(request.reference, (), request.kind)
         others = FCBatch.from_numpy(people.fc, people.y)
     site = site_as_learned(capsule, mine, request.site[0])
     first = read_halves(request.halves)[0] if request.halves else None

@@ -7,7 +7,7 @@ is refused by name (`require_options`).
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fcforge.exchange.records import Record
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from fcforge.exchange.description import Description
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.explanation import Explainable
     from fcforge.exchange.private_record import PrivateRecord
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 Say = Callable[[str], Any]
 Tick = Callable[[int, int, str], Any]  # done, in all, what is going on
 Covariates = Mapping[str, np.ndarray]
-Tone = Literal["plain", "good", "warn", "alarm"]
 
 
 class Scores(NamedTuple):
@@ -64,8 +64,8 @@ class Learned:
     before, after : mapping
         Accuracy, balanced accuracy and AUROC on its own people, of the model that came in and of
         the new one; for the hospital's eyes.
-    files : mapping of name to bytes
-        Further files that leave, beside `out` (shares for keepers).
+    files : mapping of keeper to bytes
+        Shares, where they are what leaves; `exchange` then holds the notice of them.
     """
 
     exchange: "Exchange"
@@ -75,62 +75,6 @@ class Learned:
     before: Mapping[str, float]
     after: Mapping[str, float]
     files: Mapping[str, bytes] = field(default_factory=dict)
-
-
-class Line(NamedTuple):
-    """One sentence of a description, and how it should look."""
-
-    text: str
-    tone: Tone = "plain"
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one author's part of an exchange holds, counted from the file.
-
-    Attributes
-    ----------
-    site : str
-    records, bytes, numbers : int
-        How many records, their bytes with all arrays, and numbers in the arrays.
-    signed_by : str
-        Its key; empty where it signs nothing.
-    people : tuple of float, optional
-        Noisy head count and the half width of its 95 % interval.
-    moved : float, optional
-        How far the model moves without this part, in standard deviations of its scores.
-    outlier : bool
-        Whether that is far more than without the others.
-    """
-
-    site: str
-    records: int
-    bytes: int
-    numbers: int
-    signed_by: str
-    people: tuple[float, float] | None = None
-    moved: float | None = None
-    outlier: bool = False
-
-
-@dataclass(frozen=True)
-class Description:
-    """An exchange in plain values, for `inspect` and pages.
-
-    Attributes
-    ----------
-    title : str
-    lines : mapping of heading to lines
-    parts : tuple of Part
-        One for each author.
-    facts : mapping
-        Plain values for programs (``--json``).
-    """
-
-    title: str
-    lines: Mapping[str, tuple[Line, ...]]
-    parts: tuple[Part, ...]
-    facts: Mapping[str, Any]
 
 
 class Model(Protocol):
@@ -190,8 +134,16 @@ class Model(Protocol):
     def attack(self, people: "Cohort", private: "PrivateRecord", plan: Any) -> Any:
         """An audit of what the people's site gave."""
 
-    def describe(self) -> Description:
-        """In plain values."""
+    def own_threshold(
+        self, people: "Cohort", site: str, private: "PrivateRecord"
+    ) -> "Threshold":
+        """A hospital's own threshold for this state; `ConfigError` where there can be none."""
+
+    def familiar(self, people: "Cohort") -> tuple[str, ...]:
+        """Sentences about people whom the model may have seen: too good to be true."""
+
+    def describe(self) -> "Description":
+        """In plain values, for `inspect` and pages."""
 
 
 class Implementation(NamedTuple):
@@ -208,7 +160,7 @@ MODELS = {
         "fcforge.exchange.releases",
         "Releases",
         "a public start",
-        frozenset({"epsilon", "delta", "mechanism", "again", "register", "round"}),
+        frozenset({"epsilon", "delta", "mechanism", "again", "round"}),
     ),
     "chain": Implementation(
         "fcforge.exchange.chain",

@@ -1,9 +1,9 @@
 """The policy of an exchange: what its hospitals agreed on, in the root, signed by its maker."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange.schema import (
@@ -15,6 +15,8 @@ from fcforge.exchange.schema import (
     Share,
     SiteName,
     Text,
+    canonical,
+    said,
 )
 
 # What diagnoses are called in any data: they mean the same everywhere.
@@ -70,6 +72,14 @@ class Policy(Closed):
     fewest_hospitals: Annotated[int, Field(ge=2, le=10_000)] = 3
     exact_allowed: bool = False
     keepers: Annotated[tuple[Keeper, ...], Field(max_length=2)] = ()
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """A policy from a config or ``--set policy.max_epsilon=2``; else `ConfigError`."""
+        try:
+            return cls.model_validate_json(canonical(dict(settings)))
+        except ValidationError as error:
+            raise ConfigError(f"the policy {said(error)}.") from error
 
     @property
     def classes(self) -> tuple[str, str]:

@@ -8,7 +8,8 @@ this folder and add a line to `_ROWS`; its keyword arguments become the settings
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ __all__ = [
     "Fault",
     "check_cohort",
     "load_dataset",
+    "load_people",
     "make_sites",
     "require_valid",
     "split_site",
@@ -143,3 +145,18 @@ def load_dataset(component: Component) -> Cohort:
                 f"{where} needs '{key}'.", do=f"Add `{key} = ...` to [dataset]."
             )
     return dataset(**params)
+
+
+def load_people(
+    data: str | os.PathLike[str],
+    sites: Sequence[str],
+    kind: str = "auto",
+    positive: str | None = None,
+) -> Cohort:
+    """People of the named sites, checked as for training; without names all, unchecked."""
+    named = {"sites": list(sites)} if sites else {}
+    params = {"path": str(data), "kind": kind, "positive": positive, **named}
+    cohort = load_dataset(Component("folder", params))
+    if sites:
+        require_valid(cohort)
+    return cohort

@@ -13,27 +13,12 @@ from fcforge.errors import DataError
 from fcforge.generators import make_generator
 from fcforge.graphs import from_edges
 from fcforge.imaging.matrix_files import read_npz
-from fcforge.sites import Cohort, load_dataset, require_valid
+from fcforge.sites import Cohort
 from fcforge.studies.audit import audit_generators
 from fcforge.studies.audit_result import Audit, AuditPlan
 from fcforge.types import Component, FCBatch
 
 HALVES = ("subject_id", "fc_first", "fc_second")
-
-
-def load_sites(
-    data: str | Path,
-    sites: Sequence[str],
-    kind: str = "auto",
-    positive: str | None = None,
-) -> Cohort:
-    """Subjects of the named sites, checked as for training; without names all, unchecked."""
-    named = {"sites": list(sites)} if sites else {}
-    params = {"path": str(data), "kind": kind, "positive": positive, **named}
-    cohort = load_dataset(Component("folder", params))
-    if sites:
-        require_valid(cohort)
-    return cohort
 
 
 def read_halves(

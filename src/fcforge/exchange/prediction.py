@@ -1,0 +1,281 @@
+"""What an exchange says about scans, and how good it is on people; either model, one protocol."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fcforge.errors import DataError, at
+from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.private_record import PrivateRecord
+from fcforge.exchange.receipts import Threshold, people_of, same_people
+from fcforge.exchange.scan_checks import probability
+from fcforge.exchange.site_step import wrong_rois
+from fcforge.sites.check import require_valid
+from fcforge.sites.cohort import Cohort
+from fcforge.sites.reading import Kind, Scan, Where, find_scans
+from fcforge.stats.table import measure
+from fcforge.text import no_formula, printable
+from fcforge.types import Estimate
+
+UNUSABLE = "cannot be used"
+STRANGE = "unlike anything seen"
+ABSTAINED = "abstained"
+OK = "ok"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One scan.
+
+    Attributes
+    ----------
+    subject : str
+        File name, or the subject's id in a dataset file or in the table of `fcforge fc`.
+    status : {"ok", "unlike anything seen", "abstained", "cannot be used"}
+    probability : float or None
+        Calibrated P(patient); None unless the status is ok.
+    strangeness : float or None
+        Distance from what was seen; the limit is 1. None where it cannot be measured.
+    note : str
+        What is wrong with a scan that cannot be used, or what made it strange.
+    own : float or None
+        The probability by the hospital's own threshold, where it was given.
+    """
+
+    subject: str
+    status: str
+    probability: float | None = None
+    strangeness: float | None = None
+    note: str = ""
+    own: float | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the scan could be read and has the exchange's ROIs."""
+        return self.status != UNUSABLE
+
+
+def predict(
+    exchange: Exchange,
+    where: Where,
+    kind: Kind = "auto",
+    threshold: Threshold | None = None,
+) -> list[Prediction]:
+    """Predict one file, several files or all files of a folder (that of `fcforge fc`, too).
+
+    A file holds one scan (FC or ROI time series: .npy .npz .csv .tsv .txt .1D .mat) or a dataset
+    (.npz with ``fc_upper`` or ``fc`` of many subjects). A scan that cannot be used is reported
+    in its place and does not stop the others.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    where : path or sequence of paths
+    kind : {"auto", "fc", "timeseries"}
+    threshold : Threshold, optional
+        The hospital's own; its probability is reported beside.
+    """
+    model = exchange.model
+    scans = find_scans(where, kind, model.n_rois)
+    if threshold is not None:
+        threshold.require_site(scan.site for scan in scans)
+    rows: list[Prediction | None] = []
+    usable = []
+    for scan in scans:
+        problem = scan.problem or wrong_rois(scan.roi_names, model.roi_names)
+        if problem:
+            rows.append(Prediction(scan.subject, UNUSABLE, note=problem))
+        else:
+            rows.append(None)
+            usable.append(scan)
+    answers = iter(_answers(exchange, usable, threshold) if usable else ())
+    return [next(answers) if row is None else row for row in rows]
+
+
+def _answers(
+    exchange: Exchange, scans: Sequence[Scan], own: Threshold | None
+) -> list[Prediction]:
+    fc = np.stack([scan.fc for scan in scans if scan.fc is not None])
+    found = exchange.model.score(fc, covariates_of(exchange, scans))
+    p = probability(found.odds)
+    at_home = np.full(len(p), np.nan)
+    if own is not None:
+        at_home = probability(own.odds(found.odds))
+    rows = []
+    for i, scan in enumerate(scans):
+        strange = found.strangeness[i]
+        status = OK
+        if found.why[i]:
+            status = ABSTAINED if np.isnan(strange) else STRANGE
+        rows.append(
+            Prediction(
+                scan.subject,
+                status,
+                _rounded(p[i]),
+                _rounded(strange, 3),
+                found.why[i],
+                _rounded(at_home[i]),
+            )
+        )
+    return rows
+
+
+def covariates_of(exchange: Exchange, scans: Sequence[Scan]) -> dict[str, np.ndarray]:
+    """What the model needs to know of scans beside the FC; NaN where a value is missing."""
+    return {
+        name: np.array([scan.covariates.get(name, np.nan) for scan in scans])
+        for name in exchange.model.needs
+    }
+
+
+def _rounded(value: float, digits: int = 4) -> float | None:
+    return round(float(value), digits) if np.isfinite(value) else None
+
+
+def as_csv(rows: Sequence[Prediction], exchange: Exchange) -> str:
+    """Predictions as CSV, with the sites the exchange has learned in the last column.
+
+    `own_probability` is there where a hospital's own threshold was given.
+    """
+    named = [{"own_probability": row.own, **asdict(row)} for row in rows]
+    own = ["own_probability"] if any(row.own is not None for row in rows) else []
+    names = ["subject", "status", "probability", *own, "strangeness", "note"]
+    table = pd.DataFrame(named, columns=names)
+    table["sites_learned"] = " ".join(exchange.model.sites)
+    for name in ("subject", "note", "sites_learned"):
+        table[name] = [no_formula(printable(text)) for text in table[name]]
+    return table.to_csv(index=False, lineterminator="\n")
+
+
+def as_json(rows: Sequence[Prediction], exchange: Exchange) -> str:
+    """Predictions as JSON with the exchange's id, sites and temperature."""
+    said = {
+        "exchange": exchange.id,
+        "disorder": exchange.root.policy.disorder,
+        "sites_learned": list(exchange.model.sites),
+        "probability_of": exchange.root.policy.patient,
+        "temperature": round(exchange.model.temperature, 4),
+        "predictions": [asdict(row) for row in rows],
+    }
+    return json.dumps(said, indent=1)
+
+
+# -- people whose diagnoses are known --------------------------------------------------------------
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics of an exchange on one group of people.
+
+    Attributes
+    ----------
+    people, patients, abstained : int
+        Predicted people, patients among them, people it abstained from.
+    learned : int
+        Of the people, how many this hospital has given before (its private record says so).
+    majority : float
+        Share of the larger class: what guessing reaches.
+    rows : mapping of title to mapping of metric to Estimate
+        The exchange, its baselines, the site's own threshold where it was given.
+    notes : tuple of str
+    warning : str
+        Said where the diagnoses seem to be swapped; else empty.
+    """
+
+    people: int
+    patients: int
+    abstained: int
+    learned: int
+    majority: float
+    rows: Mapping[str, Mapping[str, Estimate]]
+    notes: tuple[str, ...] = ()
+    warning: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dict."""
+        rows: dict[str, dict[str, list[float]]] = {}
+        for title, row in self.rows.items():
+            rows[title] = {
+                name: [*asdict(found).values()] for name, found in row.items()
+            }
+        return {**self.__dict__, "rows": rows, "notes": list(self.notes)}
+
+
+def evaluate(
+    exchange: Exchange, cohort: Cohort, private: PrivateRecord | None = None
+) -> Evaluation:
+    """Evaluate an exchange on people whose diagnoses are known; nothing is learned or written.
+
+    People who were given before are counted and told: a model that has seen them flatters.
+    """
+    model = exchange.model
+    require_valid(cohort, n_rois=model.n_rois)
+    with at("the data"):
+        if wrong := wrong_rois(cohort.roi_names, model.roi_names):
+            raise DataError(wrong, do="Give people of the same atlas.")
+        exchange.root.policy.require_classes(cohort.classes)
+    rows = {"exchange": model.score(cohort.fc, cohort.covariates).odds}
+    for title, other in model.baselines().items():
+        rows[title] = other.score(cohort.fc, cohort.covariates).odds
+    notes = list(model.familiar(cohort))
+    learned = 0
+    if private is not None:
+        learned = _given_before(cohort, private)
+        if learned:
+            notes.append(
+                f"{learned} of these people were given before: too good to be true."
+            )
+        if private.threshold is not None:
+            private.threshold.require_site(cohort.site_names)
+            rows["own threshold"] = private.threshold.odds(rows["exchange"])
+            notes += private.threshold.stale(exchange.id)
+    return _summed(cohort, rows, learned, notes)
+
+
+def _given_before(cohort: Cohort, private: PrivateRecord) -> int:
+    people = people_of(cohort.fc, cohort.subject_id.tolist(), cohort.y)
+    seen = np.zeros(len(people), dtype=bool)
+    for receipt in private.receipts:
+        seen |= same_people(people, receipt.people)
+    return int(seen.sum())
+
+
+def _summed(
+    cohort: Cohort, rows: Mapping[str, np.ndarray], learned: int, notes: list[str]
+) -> Evaluation:
+    """Metrics of log odds (n,) per row, over the people nobody abstained from."""
+    here = np.all([np.isfinite(odds) for odds in rows.values()], axis=0)
+    if not here.any():
+        do = "See why, one by one, with `fcforge predict`."
+        raise DataError("the exchange abstains from every one of these people.", do=do)
+    kept = cohort.select(here)
+    ids = [f"{s}/{i}" for s, i in zip(kept.site, kept.subject_id, strict=True)]
+    found = {
+        title: measure(probability(odds[here]), kept.y, ids)
+        for title, odds in rows.items()
+    }
+    patients = int(kept.y.sum())
+    return Evaluation(
+        people=len(kept),
+        patients=patients,
+        abstained=int((~here).sum()),
+        learned=learned,
+        majority=max(patients, len(kept) - patients) / len(kept),
+        rows=found,
+        notes=tuple(notes),
+        warning=_turned(found["exchange"]["auroc"]),
+    )
+
+
+def _turned(auroc: Estimate) -> str:
+    """What to say where the AUROC is below chance with all of its interval."""
+    if not auroc.high < 0.5:  # NaN where it abstained from a whole class
+        return ""
+    found = f"{auroc.value:.2f} (interval {auroc.low:.2f} to {auroc.high:.2f}; chance is 0.5)"
+    return (
+        f"WARNING: patients and controls seem to be swapped. The AUROC is {found}: the exchange "
+        "calls the controls of these data patients. Check which diagnosis means patient in the "
+        "data (1, or --positive VALUE). If it is right, do not use it for these people."
+    )

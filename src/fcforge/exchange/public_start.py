@@ -1,0 +1,420 @@
+"""A start and what it is made of: who the public people are, and what is expected of every scan."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fcforge.errors import ConfigError, DataError, ExchangeError, at
+from fcforge.exchange import records, schema
+from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.payload import load_arrays, save_arrays
+from fcforge.exchange.policy import ANYWHERE, Policy
+from fcforge.exchange.records import Expected, StartLimits
+from fcforge.exchange.scan_checks import likeness, probability, side_distance
+from fcforge.releases.features import log_features
+from fcforge.releases.start import (
+    FLAT,
+    Start,
+    StartSettings,
+    make_start,
+    rounded,
+    rounded_number,
+)
+from fcforge.settings import make
+from fcforge.sites.check import require_valid, without_twins
+from fcforge.sites.cohort import Cohort
+from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort, terms
+from fcforge.stats.table import measure
+from fcforge.types import Estimate
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+Covariates = Mapping[str, np.ndarray]
+MAKER = "public start"
+SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
+LIKENESS = 0.5  # and be so much less like the public mean than the least alike of them
+SITES_APART = 4.0  # a site's mean may differ so much more than a public site's
+# More is never asked: ABIDE's sites have .89 and more, ROIs out of place below .45.
+ALIKE_SITES = 0.8
+BEYOND = 0.5  # a covariate may lie so much of the public range outside of it
+STRANGE = 0.2  # share of a site's scans that may lie outside what was seen
+STIFF = 1e8  # condition number of second moments that can still be solved
+CENTRE = "confounds.centre"
+COEFFICIENTS = "confounds.coefficients"
+
+
+@dataclass(frozen=True, eq=False)
+class PublicStart:
+    """A start, its confound step and its record.
+
+    Attributes
+    ----------
+    record : Start of `fcforge.exchange.records`
+    arrays : Start of `fcforge.releases.start`
+    confounds : Confounds or None
+    """
+
+    record: records.Start
+    arrays: Start
+    confounds: Confounds | None
+
+    @property
+    def n_edges(self) -> int:
+        """Edges among the features; the diagonal follows them."""
+        return self.record.n_rois * (self.record.n_rois - 1) // 2
+
+    def public_among(self, ids: Iterable[str]) -> list[str]:
+        """Those of some people who are among the public ones, by id."""
+        return sorted(set(ids) & {*self.record.ids, *self.record.left_out})
+
+    def features(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
+        """Features (n, p) of scans (n, R, R), confounds removed."""
+        found = log_features(fc, self.arrays.shrink)
+        if self.confounds is not None:
+            found -= self.confounds.effect(covariates)
+        return found
+
+    def wrong_covariates(self, covariates: Covariates, n: int) -> list[str]:
+        """What is wrong with the covariates of each of n people; empty where nothing is.
+
+        One may be missing, or far outside the public people's: age in months, sex counted 0 and 1
+        where the start has 1 and 2, motion in another unit would be removed as if they were meant.
+        """
+        told = [""] * n
+        for name, (low, high) in self.record.ranges.items():
+            values = as_numbers(name, covariates.get(name, np.full(n, np.nan)))
+            far = (0.5 + BEYOND) * (high - low)
+            for i, value in enumerate(values):
+                if not np.isfinite(value):
+                    told[i] = f"has no {name}, which the start removes"
+                elif not told[i] and abs(value - (low + high) / 2) > far:
+                    public = f"the public people's ({low:.4g} to {high:.4g})"
+                    told[i] = f"its {name} {value:.4g} is far outside {public}"
+        return told
+
+    def strangeness(self, features: np.ndarray) -> dict[str, np.ndarray]:
+        """Distances (n,) from the public people, each with the limit 1, by what is odd then."""
+        size = np.sqrt((self.arrays.standardise(features) ** 2).mean(1))
+        limits = self.record.limits
+        unlike = (1 - self.alike(features)) / (1 - limits.likeness)
+        return {
+            "lies further out than the public people's scans": size / limits.size,
+            "has another pattern than the public people's scans": unlike,
+            "its left and right look swapped": self.side(features),
+        }
+
+    def alike(self, features: np.ndarray) -> np.ndarray:
+        """Correlation (n,) of the edges with those of the public mean.
+
+        The diagonal stands apart: with it, a scan whose ROIs all do the same would look familiar.
+        """
+        return likeness(features[:, : self.n_edges], self.arrays.mean[: self.n_edges])
+
+    def side(self, features: np.ndarray) -> np.ndarray:
+        """Beyond 1 where left and right are swapped, (n,)."""
+        mean = self.arrays.mean[: self.n_edges]
+        return side_distance(mean, features[:, : self.n_edges])
+
+    def require_alike(self, features: np.ndarray) -> None:
+        """Raise `DataError` for a site unlike the public ones: shuffled ROIs, another atlas."""
+        mean = features.mean(0)[None]
+        if self.side(mean).item() > 1:
+            raise DataError(
+                "its left and right hemispheres look swapped beside the public people's.",
+                do="Check the order of the ROIs and the orientation of the images.",
+            )
+        apart = np.stack([*self.strangeness(features).values()]).max(0)
+        strange = int((apart > 1).sum())
+        alike = self.alike(mean).item()
+        limit = self.record.limits.site
+        if strange > STRANGE * len(features) or alike < limit:
+            raise DataError(
+                f"its scans are unlike the public people's: {strange} of {len(features)} lie "
+                f"outside what was seen, and the mean scan correlates {alike:.2f} with theirs (at "
+                f"least {limit:.2f} is expected).",
+                do="Check the order of the ROIs, the atlas and the preprocessing.",
+            )
+
+
+# -- making one ------------------------------------------------------------------------------------
+def make_public(
+    cohort: Cohort,
+    sites: Sequence[str] | None = None,
+    remove: Sequence[str] = (),
+    settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
+    policy: Policy = Policy(),  # noqa: B008 (frozen)
+    maker: str = MAKER,
+    key: "Ed25519PrivateKey | None" = None,
+) -> Exchange:
+    """An exchange that holds a start; the same people give the same arrays on every machine.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Public people with their diagnoses.
+    sites : sequence of str, optional
+        Which of its sites are public; all where none is named.
+    remove : sequence of str
+        Covariates whose effect is taken out of every scan, e.g. mean_fd, age, sex.
+    settings : StartSettings
+    policy : Policy
+        Its words for controls and patients are those of the data where it says none.
+    maker : str
+        Who signs it, with `key`.
+    """
+    cohort = cohort.select_sites(sites) if sites else cohort
+    require_valid(cohort)
+    if policy.classes in ANYWHERE and cohort.classes not in ANYWHERE:
+        policy = policy.changed(control=cohort.classes[0], patient=cohort.classes[1])
+    policy.require_classes(cohort.classes)
+    order = np.lexsort((cohort.subject_id, cohort.site))  # rows in any order
+    cohort, twice = without_twins(cohort.select(order))
+    confounds, features = _without_confounds(cohort, tuple(remove), settings.shrink)
+    start = make_start(features, cohort.y, cohort.site.tolist(), settings)
+    data = save_arrays(_stored(start, confounds))
+    record = records.make(
+        records.Start,
+        maker,
+        0,
+        (),
+        key,
+        payload=schema.sha256(data),
+        policy=policy,
+        settings=asdict(settings),
+        limits=_limits(start, features, cohort),
+        expected=_expected(features, cohort, settings),
+        left_out=tuple(twice),  # they look like another of the public people
+        **_facts(cohort, remove),
+    )
+    return Exchange(record).joined([], {record.payload: data})
+
+
+def _without_confounds(
+    cohort: Cohort, remove: tuple[str, ...], shrink: float
+) -> tuple[Confounds | None, np.ndarray]:
+    features = log_features(cohort.fc, shrink)
+    if not remove:
+        return None, features
+    fitted = fit_on_cohort(cohort, remove, shrink)
+    centre = rounded(fitted.centre)
+    confounds = Confounds(remove, centre, rounded(fitted.coefficients), shrink)
+    return confounds, features - confounds.effect(cohort.covariates)
+
+
+def _stored(start: Start, confounds: Confounds | None) -> dict[str, np.ndarray]:
+    """All arrays as float32, which holds their 12 or 24 bits exactly."""
+    found = start.arrays()
+    if confounds is not None:
+        found[CENTRE] = confounds.centre
+        found[COEFFICIENTS] = confounds.coefficients
+    return {name: np.asarray(array, np.float32) for name, array in found.items()}
+
+
+def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
+    """Who the public people are."""
+    spread = {name: np.asarray(cohort.covariates[name]) for name in remove}
+    return {
+        "dataset": str(cohort.provenance.get("dataset", cohort.name)),
+        "people_sha256": cohort.content_sha256(),
+        "ids": tuple(sorted(cohort.subject_id.tolist())),
+        "people": len(cohort),
+        "patients": int(cohort.y.sum()),
+        "sites": {name: int((cohort.site == name).sum()) for name in cohort.site_names},
+        "n_rois": cohort.n_rois,
+        "roi_names": tuple(cohort.roi_names),
+        "removes": tuple(remove),
+        "ranges": {
+            name: (rounded_number(values.min()), rounded_number(values.max()))
+            for name, values in spread.items()
+        },
+    }
+
+
+def _limits(start: Start, features: np.ndarray, cohort: Cohort) -> StartLimits:
+    """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
+    size = float(np.sqrt((start.standardise(features) ** 2).mean(1)).max())
+    edges = features[:, : len(start.mean) - cohort.n_rois]
+    alike = likeness(edges, start.mean[: edges.shape[1]]).min()
+    apart = []
+    for name in cohort.site_names if len(cohort.site_names) > 1 else ():
+        here = cohort.site == name
+        apart.append(1 - likeness(edges[here].mean(0)[None], edges[~here].mean(0)))
+    site = 1 - SITES_APART * float(np.max(apart)) if apart else 0.0
+    return StartLimits(
+        size=rounded_number(SIZE_LIMIT * size),
+        likeness=rounded_number(LIKENESS * float(alike)),
+        site=rounded_number(min(ALIKE_SITES, max(0.3, site))),
+    )
+
+
+def _expected(
+    features: np.ndarray, cohort: Cohort, settings: StartSettings
+) -> Expected:
+    """How good the public head is at a public site it has not seen: leave one site out."""
+    y = cohort.y
+    odds = np.full(len(y), np.nan)
+    for name in cohort.site_names:
+        here = cohort.site == name
+        fewest = min(int((y[~here] == c).sum()) for c in (0, 1))
+        if fewest >= 5 and int((~here).sum()) >= settings.axes + 4:
+            sites = cohort.site[~here].tolist()
+            left = make_start(features[~here], y[~here], sites, settings)
+            score = left.score(left.standardise(features[here]))
+            odds[here] = score / left.temperature
+    known = np.isfinite(odds)
+    if not known.any():
+        return Expected(people=0, majority=None, accuracy=None, auroc=None)
+    ids = cohort.subject_id[known].tolist()
+    found = measure(probability(odds[known]), y[known], ids)
+    share = float(y[known].mean())
+    return Expected(
+        people=int(known.sum()),
+        majority=round(max(share, 1 - share), 3),
+        accuracy=_said(found["accuracy"]),
+        auroc=_said(found["auroc"]),
+    )
+
+
+def _said(found: Estimate) -> tuple[float, float, float] | None:
+    """Value and limits to three digits; None without an interval."""
+    if not np.isfinite(found.low):
+        return None
+    return round(found.value, 3), round(found.low, 3), round(found.high, 3)
+
+
+# -- reading one: what it claims is held against itself ------------------------------------------
+def read_start(exchange: Exchange) -> PublicStart:
+    """The start of an exchange, its claims cross-checked; `ExchangeError` where they cannot be."""
+    record = exchange.root
+    with at(f"the {record.title}"):
+        _check_claims(record)
+        stored = load_arrays(exchange.payloads[record.payload], record.title)
+        centre = stored.pop(CENTRE, None)
+        coefficients = stored.pop(COEFFICIENTS, None)
+        start = _read_arrays(stored)
+        _check_shapes(start, record)
+        _check_settings(start, record)
+        _check_numbers(start, record)
+        confounds = _read_confounds(record, centre, coefficients, start)
+    return PublicStart(record, start, confounds)
+
+
+def _check_claims(record: records.Start) -> None:
+    """People, sites, ROIs and ranges agree."""
+    expected = record.expected
+    estimates = [e for e in (expected.accuracy, expected.auroc) if e is not None]
+    wrong = {
+        "more patients than people": record.patients > record.people,
+        "sites that do not add up": sum(record.sites.values()) != record.people,
+        "other ids than people": len(set(record.ids)) != record.people,
+        "ROI names for other ROIs": len(record.roi_names) not in (0, record.n_rois),
+        "ranges of what it does not remove": set(record.ranges) != set(record.removes),
+        "a range upside down": any(a > b for a, b in record.ranges.values()),
+        "more expected people than people": expected.people > record.people,
+        "an estimate outside its interval": any(
+            not low <= value <= high for value, low, high in estimates
+        ),
+    }
+    found = [what for what, is_so in wrong.items() if is_so]
+    if found:
+        raise ExchangeError(f"claims {found[0]}.")
+
+
+def _read_arrays(stored: Mapping[str, np.ndarray]) -> Start:
+    names = {field.name for field in fields(Start)}
+    odd = names ^ set(stored)
+    if odd:
+        raise ExchangeError(f"array '{min(odd)[:80]}' is missing or too many.")
+    for name, array in stored.items():
+        if array.dtype != np.float32:
+            raise ExchangeError(f"array '{name}' is of type {array.dtype}.")
+    plain: dict[str, Any] = {}
+    for name, array in stored.items():
+        plain[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
+    return Start(**plain)
+
+
+def _check_shapes(start: Start, record: records.Start) -> None:
+    p = record.n_rois * (record.n_rois + 1) // 2
+    q = int(np.shape(start.axes)[-1]) if np.ndim(start.axes) == 2 else 0
+    wanted = {
+        "mean": (p,),
+        "scale": (p,),
+        "weight": (p,),
+        "axes": (p, q),
+        "second": (q + 1, q + 1),
+        "persons": (q,),
+        "sites": (q,),
+        "factors": (np.shape(start.factors)[0] if np.ndim(start.factors) else 0, p),
+    }
+    for name, array in start.arrays().items():
+        if array.shape != wanted.get(name, ()):
+            raise ExchangeError(f"array '{name}' has the shape {array.shape}.")
+
+
+def _check_settings(start: Start, record: records.Start) -> None:
+    """The arrays were made with what the record says."""
+    try:
+        settings = make(StartSettings, record.settings, "start")
+    except ConfigError as error:
+        raise ExchangeError(f"its settings cannot be used: {error.what}") from error
+    said = [settings.axes, settings.shrink, settings.pull]
+    made = [start.n_axes, start.shrink, start.pull]
+    if asdict(settings) != record.settings or not np.allclose(said, made, rtol=1e-6):
+        raise ExchangeError("its settings are not those its arrays were made with.")
+
+
+def _check_numbers(start: Start, record: records.Start) -> None:
+    r"""No axis is dead, and clip and moments can be of the same people.
+
+    With :math:`E\|u\|^2 = \mathrm{tr}\,G` and residuals of at most 2, the quantile c of
+    :math:`\|u r\|` is at most :math:`2\sqrt{\mathrm{tr}\,G / (1 - c)}` (Markov). The last
+    coordinate of u is one half; what persons differ by within sites is part of G.
+    """
+    second = start.second
+    own = np.diagonal(second)
+    axes = np.linalg.svd(start.axes, compute_uv=False)
+    share = (record.people - len(record.sites)) / record.people
+    quantile = float(record.settings.get("clip", 0.5))
+    most = 2 * np.sqrt(max(own.sum(), 0.0) / (1 - quantile))
+    wrong = {
+        "a clip, scale, pull or temperature that is not positive": min(
+            start.clip, start.temperature, start.pull, float(start.scale.min())
+        )
+        <= 0
+        or start.scale.max() > FLAT,
+        "an axis that says nothing": axes[-1] < 1e-6 * axes[0]
+        or min(own.min(), float(start.persons.min())) < 1e-9,
+        "second moments that cannot be": not np.allclose(second, second.T, rtol=1e-3)
+        or np.linalg.cond(second) > STIFF
+        or np.linalg.eigvalsh(second)[0] <= 0
+        or not np.isclose(own[-1], 0.25, rtol=1e-2),
+        "persons who differ more than the moments say": bool(
+            (share * start.persons**2 > 1.01 * own[:-1]).any()
+        ),
+        "a clip beyond what its moments allow": not 1e-6 < start.clip <= 1.01 * most,
+    }
+    found = [what for what, is_so in wrong.items() if is_so]
+    if found:
+        raise ExchangeError(f"holds {found[0]}.")
+
+
+def _read_confounds(
+    record: records.Start,
+    centre: np.ndarray | None,
+    coefficients: np.ndarray | None,
+    start: Start,
+) -> Confounds | None:
+    if not record.removes and centre is None and coefficients is None:
+        return None
+    if not record.removes or centre is None or coefficients is None:
+        raise ExchangeError("its confound step does not fit what it removes.")
+    columns = sum(len(terms(name, np.zeros(1))) for name in record.removes)
+    wanted = ((columns,), (columns, len(start.mean)))
+    if (centre.shape, coefficients.shape) != wanted:
+        raise ExchangeError("its confound coefficients have another shape.")
+    both = (centre.astype(np.float64), coefficients.astype(np.float64))
+    return Confounds(record.removes, *both, start.shrink)

@@ -1,0 +1,156 @@
+"""What releases and sums around a start say of themselves, every figure counted from the file."""
+
+from typing import TYPE_CHECKING
+
+from fcforge.exchange import description
+from fcforge.exchange.description import Answer, Description, Passage, PlainTable
+from fcforge.exchange.records import Audit, Notice, Record, Release, Withdrawal
+from fcforge.privacy.accounting import ceiling_of
+from fcforge.text import memory
+
+if TYPE_CHECKING:
+    from fcforge.exchange.releases import Releases
+
+CERTAIN = 1.96  # standard deviations of a 95 % interval
+PER_ROW = 5  # numbers of a release on one line
+
+
+def describe(model: "Releases") -> Description:
+    """All that is said of such an exchange."""
+    root = model.exchange.root
+    policy = root.policy
+    return Description(
+        kind="releases around a public start",
+        id=model.exchange.id,
+        model="one linear head on the matrix logarithm of a scan",
+        sites=model.sites,
+        answers=_answers(model),
+        facts={
+            "disorder": policy.disorder or "not said",
+            "patients are called": policy.patient,
+            "public people": f"{root.people} ({root.patients} patients)",
+            "removed from every scan": ", ".join(root.removes) or "nothing",
+        },
+        tables=(_hospitals(model), _held(model), _records(model)),
+        passages=tuple(_numbers(model)),
+        settings={"start": root.settings, "policy": policy.model_dump()},
+    )
+
+
+def _answers(model: "Releases") -> tuple[Answer, ...]:
+    exchange = model.exchange
+    expected = exchange.root.expected
+    exact = sorted({r.site for r in _spending(model) if r.mechanism == "none"})
+    withdrawn = sorted({w.site for w in exchange.of(Withdrawal)})
+    people = exchange.root.people
+    return (
+        description.who_signed(exchange.records),
+        description.releases_travel(
+            model.size, len(model.given), people, exact, withdrawn
+        ),
+        description.works_at_unseen_sites(
+            expected.accuracy, expected.majority, expected.people
+        ),
+        _attacked(model, exact),
+    )
+
+
+def _attacked(model: "Releases", exact: list[str]) -> Answer:
+    """What differential privacy promises, whatever the attack; nothing without it."""
+    if not model.given:
+        return description.nobody_took_part()
+    audits = [
+        f"{audit.site} attacked {audit.what} on {audit.time[:10]}: {_strongest(audit)}"
+        for audit in model.exchange.of(Audit)
+    ]
+    if exact:
+        return description.exact_numbers(exact, audits)
+    worst = max(_spending(model), key=lambda release: release.spent_epsilon)
+    budget = (worst.spent_epsilon, worst.spent_delta)
+    bound = ceiling_of(*budget)
+    return description.promised_privacy(worst.site, *budget, bound, audits)
+
+
+def _spending(model: "Releases") -> tuple[Release | Notice, ...]:
+    """Records that cost people something."""
+    return (*model.exchange.of(Release), *model.exchange.of(Notice))
+
+
+def _strongest(audit: Audit) -> str:
+    rows = [row for row in audit.rows if not row.reference]
+    if not rows:
+        return "nothing was attacked."
+    worst = max(rows, key=lambda row: row.auc)
+    surely = "" if worst.beats_chance else ", not beyond chance"
+    return f"'{worst.attack}' reaches AUC {worst.auc:.2f}{surely}."
+
+
+def _hospitals(model: "Releases") -> PlainTable:
+    """One row per hospital: what its part holds, of about how many people, and what it does."""
+    moved = model.influence()
+    outliers = model.outliers()
+    rows = []
+    for name in sorted(moved):
+        parts = [given for given in model.given if given.name == name]
+        counts = [model.head_count(given) for given in parts]
+        spread = CERTAIN * sum(sd**2 for _, sd in counts) ** 0.5
+        about = f"about {sum(n for n, _ in counts):.0f} ± {spread:.0f}"
+        flag = "far more than the others: ask" if name in outliers else ""
+        rows.append((name, about, f"{moved[name]:.3f}", flag))
+    return PlainTable(
+        "What each hospital gave",
+        ("hospital or round", "people", "moves log odds by", ""),
+        tuple(rows),
+        "People are counted with noise; how far log odds move without a hospital is a standard "
+        "deviation over the public people.",
+    )
+
+
+def _held(model: "Releases") -> PlainTable:
+    """Bytes and numbers of each author's part, counted from the file."""
+    exchange = model.exchange
+    rows = []
+    for site in sorted({record.site for record in exchange.everything}):
+        mine = [record for record in exchange.everything if record.site == site]
+        size = sum(len(record.line) for record in mine)
+        numbers = 0
+        for record in mine:
+            size += len(exchange.payloads.get(record.payload, b""))
+            if record.payload:
+                numbers += sum(array.size for array in exchange.arrays(record).values())
+        rows.append((site, str(len(mine)), memory(size), str(numbers)))
+    columns = ("author", "records", "bytes", "numbers")
+    return PlainTable("What the file holds of whom", columns, tuple(rows))
+
+
+def _records(model: "Releases") -> PlainTable:
+    """Who wrote what, when and signed by which key."""
+    rows = []
+    for record in model.exchange.everything:
+        signed = f"key {record.key[:12]}" if record.key else "not signed"
+        rows.append(
+            (record.title, record.time, _budget(record), signed, record.id[:12])
+        )
+    columns = ("record", "time", "budget", "signature", "id")
+    return PlainTable("Records", columns, tuple(rows))
+
+
+def _budget(record: Record) -> str:
+    if not isinstance(record, Release | Notice):
+        return ""
+    if record.mechanism == "none":
+        return "none: exact"
+    spent = f"{record.spent_epsilon:g} and {record.spent_delta:g} in all"
+    return f"epsilon {record.epsilon:g}, delta {record.delta:g} ({spent})"
+
+
+def _numbers(model: "Releases") -> list[Passage]:
+    """Every number that left a hospital, in units of the grid."""
+    passages = []
+    for given in model.given:
+        shown = [str(number) for number in given.numbers]
+        lines = [
+            " ".join(shown[k : k + PER_ROW]) for k in range(0, len(shown), PER_ROW)
+        ]
+        passages.append(Passage(f"Numbers of {given.name}", tuple(lines)))
+    return passages

@@ -1,0 +1,602 @@
+"""The model of releases and sums around a public start: order-free, mergeable, numpy only.
+
+The head is a function of the set of records alone and never stored, so it cannot be forged: sums of
+whole numbers are exact, and any order of hospitals and any tree of merges ends in the same head.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fcforge.errors import ConfigError, DataError, ExchangeError, at
+from fcforge.exchange import (
+    keepers,
+    public_start,
+    records,
+    release_description,
+    rounds,
+    schema,
+)
+from fcforge.exchange.description import Description
+from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.explanation import Explainable, LogHead
+from fcforge.exchange.model import Covariates, Learned, Say, Scores, Tick
+from fcforge.exchange.payload import save_arrays
+from fcforge.exchange.public_start import PublicStart
+from fcforge.exchange.receipts import People, Receipt, Threshold, people_of, same_people
+from fcforge.exchange.records import Half, Notice, Release
+from fcforge.exchange.rounds import NUMBERS
+from fcforge.exchange.scan_checks import probability, quality, require_labels
+from fcforge.privacy.accounting import DELTA, EPSILON
+from fcforge.privacy.noise import discrete_gaussian
+from fcforge.releases import vector
+from fcforge.releases.features import from_log_features
+from fcforge.releases.start import coordinates
+from fcforge.sites.check import require_valid
+from fcforge.sites.cohort import Cohort
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fcforge.exchange.private_record import PrivateRecord, Spent
+    from fcforge.requests import LearnRequest
+
+LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
+OUTLIER = 4.0  # times the others' median that a hospital moves the head
+
+
+class Given(NamedTuple):
+    """Something that counts toward the head: a release, or the sum of a round.
+
+    Attributes
+    ----------
+    name : str
+        The hospital, or the round.
+    sites : tuple of str
+    numbers : ndarray of shape (m,), int64
+        In units of the grid.
+    variance : Fraction
+        Of the noise on each number, in squared units.
+    """
+
+    name: str
+    sites: tuple[str, ...]
+    numbers: np.ndarray
+    variance: Fraction
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a hospital is ready to spend on each of its people; epsilon None: exact sums."""
+
+    epsilon: float | None = EPSILON
+    delta: float = DELTA
+
+    @classmethod
+    def asked(cls, request: "LearnRequest") -> "Budget":
+        """As a request says; `ConfigError` where it contradicts itself."""
+        if request.mechanism == "none":
+            if request.epsilon is not None or request.delta is not None:
+                raise ConfigError(
+                    "--mechanism none (exact sums) has no epsilon or delta.",
+                    do="Leave --epsilon and --delta out, or use the gaussian mechanism.",
+                )
+            return cls(None, 0.0)
+        epsilon = EPSILON if request.epsilon is None else request.epsilon
+        return cls(epsilon, DELTA if request.delta is None else request.delta)
+
+    @property
+    def fields(self) -> dict[str, str | float]:
+        """As a record says them."""
+        if self.epsilon is None:
+            return {"mechanism": "none", "epsilon": 0.0, "delta": 0.0}
+        return {"mechanism": "gaussian", "epsilon": self.epsilon, "delta": self.delta}
+
+
+class Releases:
+    """A start with everything that hospitals gave around it.
+
+    Parameters
+    ----------
+    exchange : Exchange
+        Its root is a start.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+
+    # -- what it is --------------------------------------------------------------------------------
+    @cached_property
+    def start(self) -> PublicStart:
+        """The start, its claims checked."""
+        return public_start.read_start(self.exchange)
+
+    @property
+    def n_rois(self) -> int:
+        """ROIs of every scan."""
+        return self.exchange.root.n_rois
+
+    @property
+    def roi_names(self) -> tuple[str, ...]:
+        """Empty where unknown."""
+        return self.exchange.root.roi_names
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Covariates that every scan must have."""
+        return self.exchange.root.removes
+
+    @property
+    def temperature(self) -> float:
+        """Log odds are scores divided by it."""
+        return self.start.arrays.temperature
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Hospitals that gave something, or the public sites where none did."""
+        found = sorted({site for given in self.given for site in given.sites})
+        return tuple(found) or tuple(self.exchange.root.sites)
+
+    # -- what was given ----------------------------------------------------------------------------
+    @cached_property
+    def given(self) -> tuple[Given, ...]:
+        """Releases and sums of rounds, every number read from the file."""
+        found = []
+        for release in self.exchange.of(Release):
+            numbers = self.read_numbers(release)
+            variance = Fraction(release.variance)
+            found.append(Given(release.site, (release.site,), numbers, variance))
+        for closed in [one for one in self.rounds if one.closed]:
+            numbers = rounds.total(self.exchange, closed)
+            variance = sum((Fraction(h.variance) for h in closed.halves), Fraction())
+            name = f"round {closed.name}"
+            found.append(Given(name, closed.hospitals, numbers, variance))
+        return tuple(found)
+
+    @cached_property
+    def rounds(self) -> tuple[rounds.Round, ...]:
+        """Rounds that at least one keeper has published, their halves checked."""
+        found = rounds.rounds_of(self.exchange)
+        for half in self.exchange.of(Half):
+            with at(f"the {half.title}"):
+                arrays = self.exchange.arrays(half)
+                if set(arrays) != {NUMBERS}:
+                    raise ExchangeError(f"holds other arrays than '{NUMBERS}'.")
+                rounds.check_words(arrays[NUMBERS], self.size)
+                self.check_budget(half)
+        return found
+
+    @property
+    def size(self) -> int:
+        """Numbers of a release."""
+        return self.start.arrays.n_axes + 2
+
+    @cached_property
+    def grid(self) -> float:
+        """What one unit is worth: a power of two, a millionth of the clip."""
+        return 2.0 ** (math.floor(math.log2(self.start.arrays.clip)) - 20)
+
+    def noise_units(self, budget: Budget) -> int:
+        """Standard deviation of the noise in units of the grid; 0 for exact sums."""
+        arrays = self.start.arrays
+        noise = vector.noise_sd(arrays, budget.epsilon, budget.delta)
+        return math.ceil(noise / self.grid)
+
+    def contributions(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """What each person adds, (n, m), in whole units: cut toward zero, so never more."""
+        exact = vector.contributions(self.start.arrays, x, y)
+        return np.trunc(exact / self.grid).astype(np.int64)
+
+    def read_numbers(self, release: Release) -> np.ndarray:
+        """The numbers (m,) of a release; `ExchangeError` for other arrays."""
+        arrays = self.exchange.arrays(release)
+        shapes = {name: (a.shape, str(a.dtype)) for name, a in arrays.items()}
+        if shapes != {NUMBERS: ((self.size,), "int64")}:
+            raise ExchangeError(
+                f"the {release.title} holds {shapes!r:.80} where the start asks for "
+                f"{self.size} whole numbers."
+            )
+        return arrays[NUMBERS]
+
+    def head_count(self, given: Given) -> tuple[float, float]:
+        """About how many people something is of, and the standard deviation of that."""
+        arrays = self.start.arrays
+        one = vector.people(arrays, self.grid)
+        return int(given.numbers[-1]) * one, math.sqrt(given.variance) * one
+
+    # -- the head ----------------------------------------------------------------------------------
+    def beta(self, without: str = "") -> np.ndarray:
+        """Step from the public head; without one hospital or round where it is named."""
+        used = [g for g in self.given if g.name != without]
+        total = np.zeros(self.size, dtype=object)  # Python's whole numbers: exact
+        for given in used:
+            total = total + given.numbers
+        return self._solved(total, used)
+
+    def _solved(self, total: np.ndarray, used: list[Given]) -> np.ndarray:
+        sums = total.astype(np.float64) * self.grid
+        variance = float(sum(g.variance for g in used) * Fraction(self.grid) ** 2)
+        return vector.solve(self.start.arrays, sums, variance, len(used))
+
+    @cached_property
+    def head(self) -> vector.Head:
+        """The head on standardised features."""
+        return vector.head(self.start.arrays, self.beta())
+
+    def odds(self, x: np.ndarray) -> np.ndarray:
+        """Log odds (n,) of features (n, p)."""
+        z = self.start.arrays.standardise(x)
+        return (z @ self.head.weight + self.head.bias) / self.temperature
+
+    def summary(self) -> str:
+        """What follows from the records, in a few words."""
+        moved = np.linalg.norm(self.beta())
+        return (
+            f"head computed anew from {len(self.given)} releases and sums, {moved:.4f} away from "
+            f"the public head; state {self.exchange.id[:16]}"
+        )
+
+    # -- checks ------------------------------------------------------------------------------------
+    def check(self) -> None:
+        """Start, budgets, noise and counts are what they claim to be."""
+        _ = self.start
+        for release, given in zip(self.exchange.of(Release), self.given, strict=True):
+            with at(f"the {release.title}"):
+                self.check_budget(release)
+                self.check_possible(given)
+
+    def check_budget(self, record: Release | Half) -> None:
+        """Raise `ExchangeError` unless noise, grid and budget fit each other and the policy."""
+        exact = record.mechanism == "none"
+        budget = Budget(None if exact else record.epsilon, record.delta)
+        if any(getattr(record, k) != v for k, v in budget.fields.items()):
+            raise ExchangeError("exact sums cannot have a budget.")
+        try:
+            self.exchange.root.policy.require_budget(budget.epsilon, budget.delta)
+            wanted = self.noise_units(budget)
+        except ConfigError as error:
+            raise ExchangeError(error.what) from error
+        stated = math.sqrt(Fraction(record.variance))
+        if record.grid != self.grid or abs(stated - wanted) > 1:
+            raise ExchangeError(
+                f"states noise of {stated:.6g} units of {record.grid:.4g} where epsilon "
+                f"{record.epsilon:g} asks for {wanted} of {self.grid:.4g}.",
+                do="Its budget is not what it says; ask the hospital for a new release.",
+            )
+
+    def check_possible(self, given: Given) -> None:
+        """Refuse sums that no group of people within the policy can give."""
+        policy = self.exchange.root.policy
+        people, uncertain = self.head_count(given)
+        noise = math.sqrt(given.variance) * self.grid
+        fewest = policy.fewest_people * len(given.sites)
+        most = policy.most_people * len(given.sites)
+        room = LUCK * uncertain + 1e-6
+        moved = math.hypot(*(given.numbers[:-1] * self.grid))
+        reach = (max(people, 0.0) + room) * self.start.arrays.clip
+        farthest = reach + LUCK * noise * math.sqrt(len(given.numbers))
+        if not fewest - room <= people <= most + room or moved > farthest:
+            raise ExchangeError(
+                f"its numbers are not of {fewest} to {most} people: about "
+                f"{people:.0f}, who moved the head by {moved:.4g} (at most {farthest:.4g}).",
+                do="It was not made by `fcforge learn`; ask the hospital for a new release.",
+            )
+
+    # -- a hospital's step -------------------------------------------------------------------------
+    def learn(
+        self,
+        people: Cohort,
+        private: "PrivateRecord",
+        asked: "LearnRequest",
+        key: "Ed25519PrivateKey | None",
+        say: Say,
+        tick: Tick,
+    ) -> Learned:
+        """The release of one site's people, or what it gives to a round of keepers."""
+        site = asked.site
+        policy = self.exchange.root.policy
+        budget = Budget.asked(asked)
+        x = self.own_features(people)
+        policy.require_people(len(people))
+        who = _known(people)
+        spent = private.require_room(
+            who,
+            budget.epsilon,
+            budget.delta,
+            policy,
+            again=asked.again,
+            void=rounds.never_added(self.exchange, private.receipts),
+        )
+        self.require_known(site, private)
+        before = self.odds(x)
+        with at(f"site '{site}'"):
+            require_labels(before, people.y, asked.accept_labels)
+        receipt = Receipt(
+            site=site,
+            number=1
+            + max((r.number for r in private.receipts if r.site == site), default=0),
+            people=who,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            round=asked.round,
+        )
+        found = quality(before, people.y)
+        if asked.round:
+            numbers = self.contributions(x, people.y).sum(0)
+            return self._to_keepers(numbers, receipt, spent, key, found)
+        joined, release = self._with_release(x, people.y, budget, receipt, spent, key)
+        receipt = receipt.having_seen(r.id for r in joined.everything)
+        after = Releases(joined)
+        times = after.times(who, [*private.receipts, receipt])
+        left_out = after.left_out_odds(x, people.y, times)
+        return Learned(
+            exchange=joined,
+            new=(release,),
+            receipt=receipt,
+            threshold=fit_threshold(left_out, people.y, joined.id, site),
+            before=found,
+            after=quality(left_out, people.y),
+        )
+
+    def _with_release(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        budget: Budget,
+        receipt: Receipt,
+        spent: "Spent",
+        key: "Ed25519PrivateKey | None",
+    ) -> tuple[Exchange, Release]:
+        data = self._released(x, y, budget)
+        release = records.make(
+            Release,
+            receipt.site,
+            receipt.number,
+            (self.exchange.root.id,),
+            key,
+            payload=schema.sha256(data),
+            spent_epsilon=spent.epsilon,
+            spent_delta=spent.delta,
+            grid=self.grid,
+            variance=str(self.noise_units(budget) ** 2),
+            commitment=receipt.commitment,
+            **budget.fields,
+        )
+        return self.exchange.joined([release], {release.payload: data}), release
+
+    def _to_keepers(
+        self,
+        numbers: np.ndarray,
+        receipt: Receipt,
+        spent: "Spent",
+        key: "Ed25519PrivateKey | None",
+        found: Mapping[str, float],
+    ) -> Learned:
+        """Two encrypted shares and a signed notice; the sum is known when the round is closed."""
+        gift = keepers.Gift(
+            site=receipt.site,
+            round=receipt.round,
+            number=receipt.number,
+            numbers=numbers,
+            epsilon=receipt.epsilon,
+            delta=receipt.delta,
+            spent=spent,
+            commitment=receipt.commitment,
+        )
+        notice, shares = keepers.give(self.exchange, gift, key)
+        joined = self.exchange.joined([notice])
+        seen = receipt.having_seen(r.id for r in joined.everything)
+        return Learned(joined, (notice,), seen, None, found, found, shares)
+
+    def _released(self, x: np.ndarray, y: np.ndarray, budget: Budget) -> bytes:
+        """Arrays of a release: the sum over people with secret noise."""
+        total = self.contributions(x, y).sum(0)
+        sigma = self.noise_units(budget)
+        if sigma:
+            total = total + discrete_gaussian(sigma, len(total))
+        return save_arrays({NUMBERS: total})
+
+    def own_features(self, people: Cohort) -> np.ndarray:
+        """Features (n, p) of people who fit this start; else `DataError`."""
+        require_valid(people, n_rois=self.n_rois)
+        with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
+            both = self.start.public_among(people.subject_id.tolist())
+            if both:
+                raise DataError(
+                    f"{len(both)} of its people are among the public ones by id (first: "
+                    f"{', '.join(both[:5])}).",
+                    do="Leave them out: a start that shares a person proves nothing. If they are "
+                    "other people, put the site before their ids.",
+                )
+            told = self.start.wrong_covariates(people.covariates, len(people))
+            wrong = [i for i, why in enumerate(told) if why]
+            if wrong:
+                raise DataError(
+                    f"covariates of {len(wrong)} people cannot be used (first: "
+                    f"{people.subject_id[wrong[0]]} {told[wrong[0]]}).",
+                    do="Add what is missing, check unit and coding (ABIDE: sex 1 male, 2 female; "
+                    "age in years; mean FD in mm), or leave these people out.",
+                )
+            x = self.start.features(people.fc, people.covariates)
+            self.start.require_alike(x)
+        return x
+
+    def require_known(self, site: str, private: "PrivateRecord") -> None:
+        """Refuse where the exchange holds something of the site that its private record lacks."""
+        known = {receipt.commitment for receipt in private.receipts}
+        mine = [r for r in self.exchange.records if r.site == site and r.committed]
+        lost = [r.title for r in mine if r.committed not in known]
+        if lost:
+            raise ConfigError(
+                f"the exchange holds the {lost[0]}, which {private.path} does not know, so nobody "
+                "can tell who has spent what.",
+                do="Name the private record of that release with --register.",
+            )
+
+    def times(self, who: People, receipts: list[Receipt]) -> np.ndarray:
+        """In how many things that were given each of these people is, (n,)."""
+        here = {release.commitment for release in self.exchange.of(Release)}
+        summed = {one for r in self.rounds if r.closed for one in r.notices}
+        for notice in self.exchange.of(Notice):
+            if notice.id in summed:
+                here.add(notice.commitment)
+        found = np.zeros(len(who))
+        for receipt in receipts:
+            if receipt.commitment in here:
+                found += same_people(who, receipt.people)
+        return found
+
+    def left_out_odds(
+        self, x: np.ndarray, y: np.ndarray, times: np.ndarray
+    ) -> np.ndarray:
+        """Log odds of each person by the head without that person's own contributions.
+
+        `times` (n,) says how often each is in the releases. Clipping and the noise stay.
+        """
+        arrays = self.start.arrays
+        z = arrays.standardise(x)
+        own = self.contributions(x, y) * times.astype(np.int64)[:, None]
+        used = list(self.given)
+        total = np.sum(
+            [g.numbers for g in used] or [np.zeros(self.size, np.int64)], axis=0
+        )
+        steps = np.stack([self._solved(total - one, used) for one in own])
+        moved = (coordinates(arrays, z) * steps).sum(1)
+        return (arrays.score(z) + moved) / self.temperature
+
+    def own_threshold(
+        self, people: Cohort, site: str, private: "PrivateRecord"
+    ) -> Threshold:
+        """The hospital's own threshold for this state; costs nothing, sends nothing.
+
+        Another hospital's private record is refused: it does not say which of these people are in
+        releases, and what that hospital reads by its own threshold would be this one's.
+        """
+        theirs = sorted({receipt.site for receipt in private.receipts})
+        if theirs and site not in theirs:
+            raise DataError(
+                f"the private record is of {', '.join(theirs)}, not of '{site}'.",
+                where=private.path,
+                do="Give the one that `fcforge learn` wrote for this site.",
+            )
+        x = self.own_features(people)
+        times = self.times(_known(people), list(private.receipts))
+        left_out = self.left_out_odds(x, people.y, times)
+        return fit_threshold(left_out, people.y, self.exchange.id, site)
+
+    # -- answers -----------------------------------------------------------------------------------
+    def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
+        """Log odds of scans (n, R, R), or why there are none.
+
+        It abstains from a scan that is unlike the public people's, and from one that lacks a
+        covariate which the start removes: a guess there would look like an answer.
+        """
+        n = len(fc)
+        why = self.start.wrong_covariates(covariates, n)
+        here = np.array([not reason for reason in why], dtype=bool)
+        odds = np.full(n, np.nan)
+        strange = np.full(n, np.nan)
+        if here.any():
+            x = self.start.features(
+                fc[here], {k: v[here] for k, v in covariates.items()}
+            )
+            apart = self.start.strangeness(x)
+            every = np.stack([*apart.values()])
+            strange[here] = every.max(0)
+            odds[here] = self.odds(x)
+            for i, which in zip(np.flatnonzero(here), every.argmax(0), strict=True):
+                if strange[i] > 1:
+                    why[i] = [*apart][which]
+                    odds[i] = np.nan
+        return Scores(odds, strange, tuple(why))
+
+    def baselines(self) -> Mapping[str, "Releases"]:
+        """The public head, beside which what hospitals gave must show its worth."""
+        if not self.given:
+            return {}
+        root = self.exchange.root
+        arrays = {root.payload: self.exchange.payloads[root.payload]}
+        return {"public head alone": Releases(Exchange(root, (), arrays))}
+
+    def reference(self) -> tuple[np.ndarray, str]:
+        """The scan (R, R) that others are explained against, and who it is."""
+        arrays = self.start.arrays
+        mean = from_log_features(arrays.mean[None], arrays.shrink)[0]
+        return mean, "the mean of the public people"
+
+    def influence(self) -> dict[str, float]:
+        r"""How far the head moves without each hospital or round: :math:`\sqrt{d^\top G d} / T`.
+
+        That is the standard deviation, over the public people, by which log odds change.
+        """
+        arrays = self.start.arrays
+        whole = self.beta()
+        found = {}
+        for name in {given.name for given in self.given}:
+            step = whole - self.beta(without=name)
+            found[name] = float(np.sqrt(step @ arrays.second @ step)) / self.temperature
+        return dict(sorted(found.items()))
+
+    def outliers(self) -> list[str]:
+        """Those that move the head far more than the others do; none of fewer than three."""
+        influence = self.influence()
+        found = []
+        for name, moved in influence.items():
+            others = [value for other, value in influence.items() if other != name]
+            if len(others) >= 2 and moved > OUTLIER * float(np.median(others)):
+                found.append(name)
+        return found
+
+    def attribution(self, covariates: Covariates) -> Explainable:
+        """The head on the matrix logarithm, and what removing the covariates adds."""
+        arrays = self.start.arrays
+        head = vector.on_features(arrays, self.head)
+        scale = self.temperature
+        scored = LogHead(head.weight / scale, head.bias / scale, arrays.shrink)
+        if self.start.confounds is None:
+            return Explainable(scored)
+        removed = self.start.confounds.effect(covariates)
+        return Explainable(scored, -(removed @ scored.weight))
+
+    def familiar(self, people: Cohort) -> tuple[str, ...]:
+        """People who are among the public ones."""
+        public = self.start.public_among(people.subject_id.tolist())
+        if not public:
+            return ()
+        said = f"{len(public)} of these people are among the public ones"
+        return (f"{said}: too good to be true.",)
+
+    def describe(self) -> Description:
+        """In plain values, for `inspect` and pages."""
+        return release_description.describe(self)
+
+
+def _known(people: Cohort) -> People:
+    return people_of(people.fc, people.subject_id.tolist(), people.y)
+
+
+def fit_threshold(
+    odds: np.ndarray, y: np.ndarray, exchange: str, site: str
+) -> Threshold:
+    """The hospital's own intercept and slope by penalised logistic regression.
+
+    The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few
+    people move them little.
+    """
+    design = np.stack([np.ones_like(odds), odds], 1)
+    prior = np.array([0.0, 1.0])
+    theta = prior
+    for _ in range(50):  # Newton; the penalised loss is strictly convex
+        p = probability(design @ theta)
+        gradient = design.T @ (p - y) + (theta - prior)
+        hessian = (design * (p * (1 - p))[:, None]).T @ design + np.eye(2)
+        theta = theta - np.linalg.solve(hessian, gradient)
+    intercept, slope = (round(float(value), 6) for value in theta)
+    return Threshold(
+        intercept=intercept, slope=slope, people=len(y), exchange=exchange, site=site
+    )

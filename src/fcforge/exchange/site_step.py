@@ -1,0 +1,206 @@
+"""What commands do with files: a start, one hospital's step in either model, its threshold."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fcforge.errors import ConfigError, ExchangeError, at
+from fcforge.exchange import archive, exchange, model, records
+from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.keys import Trust, read_private
+from fcforge.exchange.model import Learned, Say, Tick
+from fcforge.exchange.names import site_name
+from fcforge.exchange.policy import Policy
+from fcforge.exchange.private_record import PrivateRecord, default_place
+from fcforge.exchange.public_start import MAKER, make_public
+from fcforge.exchange.receipts import Threshold
+from fcforge.releases.start import StartSettings
+from fcforge.requests import LearnRequest
+from fcforge.runner.config_files import override
+from fcforge.settings import make
+from fcforge.sites import load_dataset, load_people
+from fcforge.sites.cohort import Cohort
+from fcforge.types import Component
+
+
+def start_file(
+    dataset: Mapping[str, Any],
+    sites: Sequence[str],
+    remove: Sequence[str],
+    out: Path,
+    settings: Sequence[str] = (),
+    *,
+    maker: str = MAKER,
+    sign: Path | None = None,
+    overwrite: bool = False,
+) -> Exchange:
+    """Make a start from public people and write it as an exchange without a hospital.
+
+    Parameters
+    ----------
+    dataset : mapping
+        Its name and settings, e.g. ``{"name": "folder", "path": "public.npz"}``.
+    sites : sequence of str
+        Public sites; may be empty for a user's own file, whose sites are then all public.
+    remove : sequence of str
+        Covariates to take out of every scan.
+    out : Path
+    settings : sequence of str
+        ``start.axes=8``, ``dataset.quality=all``, ``policy.max_epsilon=2``.
+    maker : str
+        Who makes it, and signs it where a key is named.
+    sign : Path, optional
+    overwrite : bool
+    """
+    archive.require_place(out, overwrite=overwrite)
+    key = read_private(sign) if sign is not None else None
+    given = override({"start": {}, "policy": {}, "dataset": dict(dataset)}, settings)
+    if set(given) != {"start", "policy", "dataset"}:
+        raise ConfigError(
+            f"--set {settings[0]}: only start.*, policy.* and dataset.* can be set."
+        )
+    name = given["dataset"].pop("name")
+    if not sites and name != "folder":
+        what = f"dataset '{name}' needs --sites: which of its sites are public?"
+        raise ConfigError(what, do="Name them, separated by commas.")
+    if sites:
+        given["dataset"]["sites"] = list(sites)
+    cohort = load_dataset(Component(name, given["dataset"]))
+    start = make(StartSettings, given["start"], "start")
+    policy = Policy.of(given["policy"])
+    made = make_public(cohort, sites, remove, start, policy, site_name(maker), key)
+    exchange.save(made, out, overwrite=overwrite)
+    return made
+
+
+def learn_site(
+    request: LearnRequest,
+    *,
+    agree: Callable[[Exchange], Any] = lambda found: None,
+    tell: Callable[[Learned], Any] = lambda done: None,
+    say: Say = lambda text: None,
+    tick: Tick = lambda done, total, what: None,
+) -> Learned:
+    """Learn one site, in either model, and write what leaves; what stays is on the disk before it.
+
+    Parameters
+    ----------
+    request : LearnRequest
+    agree : callable
+        Called with what is about to be continued; raises where it must not be.
+    tell : callable
+        Called with what was found and is about to be written.
+    say : callable
+        Told in words what is going on.
+    tick : callable
+        Called as the site is learned.
+    """
+    site = site_name(request.site)
+    archive.require_place(request.out, overwrite=request.overwrite)
+    trust = Trust.of(request.trust, request.require_signature or None)
+    key = read_private(request.sign) if request.sign is not None else None
+    if request.require_signature and key is None:
+        raise ConfigError(
+            "--require-signature was given, but your own part would not be signed.",
+            do="Add --sign KEY (`fcforge keys new KEY` makes one).",
+        )
+    before = None
+    if request.state is not None:
+        before = exchange.open_exchange(request.state, trust)
+    model.require_options(before, request)
+    people = load_people(request.data, [site], request.kind, request.positive)
+    if before is None:
+        before = model.begin(request, people, key)
+    else:
+        agree(before)
+    _require_fit(before, people, site)
+    before.require_same_signing(key is not None)
+    with PrivateRecord.open(private_place(request)) as private:
+        done = before.model.learn(people, private, request, key, say, tick)
+        tell(done)
+        files = {request.out: exchange.packed(done.exchange, request.out, done.new)}
+        for keeper, share in done.files.items():
+            place = share_place(request.out, keeper)
+            archive.require_place(place, overwrite=request.overwrite)
+            files[place] = share
+        private.publish(done.receipt, files)
+        if done.threshold is not None:
+            private.append(done.threshold)
+    return done
+
+
+def private_place(request: LearnRequest) -> Path:
+    """Where the private record of a hospital lies: beside its data, or where it says."""
+    return request.register or default_place(request.data)
+
+
+def share_place(out: Path, keeper: str) -> Path:
+    """Where a keeper's share is written: beside what else leaves."""
+    name = re.sub(r"[^\w.-]", "_", keeper)
+    return out.with_name(f"{out.stem}.{name}.share")
+
+
+def _require_fit(found: Exchange, people: Cohort, site: str) -> None:
+    """Raise for other ROIs, other diagnoses or another key than the exchange has."""
+    with at(f"site '{site}'"):
+        if wrong := wrong_rois(people.roi_names, found.model.roi_names):
+            do = "All hospitals use one atlas with its ROIs in one order."
+            raise ExchangeError(wrong, do=do)
+        found.root.policy.require_classes(people.classes)
+
+
+def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
+    """What is wrong with the ROI names of some data; empty where either side has none."""
+    if not names or not ours:
+        return ""
+    if len(names) != len(ours):
+        return f"it has {len(names)} ROI names, the exchange {len(ours)}."
+    for k, (mine, our) in enumerate(zip(names, ours, strict=True)):
+        if mine != our:
+            return f"ROI {k + 1} is '{mine}', the exchange has '{our}' there."
+    return ""
+
+
+def withdraw_file(
+    site: str,
+    state: Path,
+    out: Path,
+    sign: Path | None,
+    trust: Trust,
+    *,
+    overwrite: bool = False,
+) -> Exchange:
+    """Take back what a site gave; OUT is the exchange without it, or the withdrawal alone."""
+    archive.require_place(out, overwrite=overwrite)
+    key = read_private(sign) if sign is not None else None
+    name = site_name(site)
+    found = exchange.open_exchange(state, trust).withdrawn(name, key)
+    last = found.of(records.Withdrawal, name)[-1:]
+    exchange.save(found, out, last, overwrite=overwrite)
+    return found
+
+
+def merge_files(
+    paths: Sequence[Path], out: Path, trust: Trust, *, overwrite: bool = False
+) -> Exchange:
+    """Write the union of files: whole exchanges and single records, in any order."""
+    archive.require_place(out, overwrite=overwrite)
+    found = exchange.union_of(paths, trust)
+    exchange.save(found, out, overwrite=overwrite)
+    return found
+
+
+def refit_threshold(
+    state: Path, data: Path, site: str, register: Path, trust: Trust, kind: str = "auto"
+) -> Threshold:
+    """Fit a hospital's own threshold for a newer exchange; nothing leaves the hospital."""
+    found = exchange.open_exchange(state, trust)
+    name = site_name(site)
+    people = load_people(data, [name], kind)
+    _require_fit(found, people, name)
+    PrivateRecord.read(register)  # a new one would know nobody
+    with PrivateRecord.open(register) as private:
+        threshold = found.model.own_threshold(people, name, private)
+        private.append(threshold)
+    return threshold

@@ -1,0 +1,280 @@
+"""A hospital's step with files: checks before work, private record before file, refusals."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_exchange import data_file, people, request, sites, start
+
+from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.exchange.exchange import open_exchange, save
+from fcforge.exchange.keys import Trust, read_private, write_keys
+from fcforge.exchange.private_record import PrivateRecord
+from fcforge.exchange.public_start import make_public
+from fcforge.exchange.records import Release
+from fcforge.exchange.site_step import (
+    learn_site,
+    merge_files,
+    refit_threshold,
+    start_file,
+    withdraw_file,
+    wrong_rois,
+)
+from fcforge.releases.start import StartSettings
+
+SITE, OTHER = sites()[2:4]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Public start, signed and not; everybody's data; a key of each hospital."""
+    place = tmp_path_factory.mktemp("hospital")
+    data_file(place)
+    for name in ("maker", SITE, OTHER):
+        write_keys(place / f"{name}.pem")
+    save(start(), place / "start.fcx")
+    key = read_private(place / "maker.pem")
+    signed = make_public(people(), sites()[:2], settings=StartSettings(axes=4), key=key)
+    save(signed, place / "signed.fcx")
+    return place
+
+
+@pytest.fixture
+def asked(folder, tmp_path):
+    """A request of a site around the start, with a private record of its own."""
+
+    def ask(site=SITE, state="start.fcx", out="out.fcx", **more):
+        given = {
+            "data": folder / "people.npz",
+            "state": folder / state,
+            "out": tmp_path / out,
+            "register": tmp_path / f"{site}.private",
+            **more,
+        }
+        return request(site, **given)
+
+    return ask
+
+
+def test_a_step_leaves_one_file_and_one_private_record(asked, tmp_path):
+    told = []
+    done = learn_site(asked(), agree=lambda e: told.append(e.id), tell=told.append)
+    assert told == [start().id, done]
+    assert open_exchange(tmp_path / "out.fcx").id == done.exchange.id
+    private = PrivateRecord.read(tmp_path / f"{SITE}.private")
+    assert private.receipts == (done.receipt,)
+    assert private.threshold == done.threshold
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_single_records_are_merged_and_withdrawn(asked, folder, tmp_path):
+    for site in (SITE, OTHER):
+        learn_site(asked(site, out=f"{site}.record", sign=folder / f"{site}.pem"))
+    parts = [
+        tmp_path / f"{SITE}.record",
+        folder / "start.fcx",
+        tmp_path / f"{OTHER}.record",
+    ]
+    found = merge_files(parts, tmp_path / "all.fcx", Trust())
+    merge_files(parts[::-1], tmp_path / "again.fcx", Trust())
+    assert (tmp_path / "all.fcx").read_bytes() == (tmp_path / "again.fcx").read_bytes()
+    assert found.model.sites == tuple(sorted((SITE, OTHER)))
+    with pytest.raises(ExchangeError, match="no start"):
+        merge_files(parts[:1], tmp_path / "none.fcx", Trust())
+    with pytest.raises(ExchangeError, match="exists"):
+        merge_files(parts, tmp_path / "all.fcx", Trust())
+    gone = withdraw_file(
+        SITE,
+        tmp_path / "all.fcx",
+        tmp_path / "gone.record",
+        folder / f"{SITE}.pem",
+        Trust(),
+    )
+    assert [r.site for r in gone.of(Release)] == [OTHER]
+    left = merge_files(
+        [tmp_path / "all.fcx", tmp_path / "gone.record"], tmp_path / "left.fcx", Trust()
+    )
+    assert left.id == gone.id
+
+
+def test_required_signatures_are_required(asked, folder, tmp_path):
+    """`learn --require-signature` on an unsigned start exited with 0."""
+    sign = {"require_signature": True, "sign": folder / f"{SITE}.pem"}
+    with pytest.raises(ExchangeError, match="not signed"):
+        learn_site(asked(**sign))
+    with pytest.raises(ConfigError, match="your own part"):
+        learn_site(asked(state="signed.fcx", require_signature=True))
+    assert list(tmp_path.iterdir()) == []
+    learn_site(asked(state="signed.fcx", **sign))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"accept_scans": True},
+        {"method": "ewc"},
+        {"allow_real_subjects": True},
+        {"seed": 1},
+    ],
+    ids=str,
+)
+def test_what_a_start_does_not_honour_is_refused_by_name(asked, tmp_path, more):
+    """`--accept-scans` was ignored there."""
+    (name,) = more
+    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} is for a chain"):
+        learn_site(asked(**more))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_place_is_checked_before_any_work(asked, folder, tmp_path):
+    (tmp_path / "out.fcx").write_bytes(b"mine")
+    with pytest.raises(ExchangeError, match="exists"):
+        learn_site(asked(data=folder / "nothing.npz"))
+    learn_site(asked(overwrite=True))
+    assert (tmp_path / "out.fcx").read_bytes() != b"mine"
+
+
+def test_new_records_are_signed_as_the_others_are(asked, folder, tmp_path):
+    learn_site(asked(sign=folder / f"{SITE}.pem"))
+    with pytest.raises(ExchangeError, match="--sign"):
+        learn_site(asked(OTHER, state=tmp_path / "out.fcx", out="b.fcx"))
+    assert not (tmp_path / f"{OTHER}.private").exists()
+
+
+def test_nobody_is_charged_where_it_is_not_agreed(asked, tmp_path):
+    def no(found):
+        raise ConfigError("not this one.")
+
+    with pytest.raises(ConfigError, match="not this one"):
+        learn_site(asked(), agree=no)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_private_record_is_beside_the_data(folder, tmp_path):
+    data = tmp_path / "house" / "people.npz"
+    data.parent.mkdir()
+    data.write_bytes((folder / "people.npz").read_bytes())
+    given = {"data": data, "state": folder / "start.fcx"}
+    learn_site(request(SITE, out=tmp_path / "one.record", **given))
+    assert (data.parent / "fcforge.private").exists()
+    with pytest.raises(ConfigError, match="--again"):
+        learn_site(request(SITE, out=tmp_path / "two.record", **given))
+
+
+def test_other_diagnoses_and_rois_are_refused(asked, folder, tmp_path):
+    named = replace(people(), classes=("TC", "ASD"))
+    save(make_public(named, sites()[:2]), tmp_path / "asd.fcx")
+    rows, columns = np.triu_indices(10, 1)
+    mine = people().select_sites([SITE])
+    about = {
+        "fc_upper": mine.fc[:, rows, columns],
+        "site": mine.site,
+        "subject_id": mine.subject_id,
+    }
+    np.savez(tmp_path / "mdd.npz", label=np.where(mine.y == 1, "MDD", "HC"), **about)
+    with pytest.raises(DataError, match="'MDD'"):
+        learn_site(
+            asked(state=tmp_path / "asd.fcx", data=tmp_path / "mdd.npz", positive="MDD")
+        )
+    names = np.array(people().roi_names[::-1])
+    np.savez(tmp_path / "turned.npz", label=mine.y, roi_names=names, **about)
+    with pytest.raises(ExchangeError, match="ROI 1 is 'ROI 9'"):
+        learn_site(asked(data=tmp_path / "turned.npz"))
+
+
+def test_roi_names_by_hand():
+    assert (
+        wrong_rois((), ("a",))
+        == wrong_rois(("a",), ())
+        == wrong_rois(("a",), ("a",))
+        == ""
+    )
+    assert "2 ROI names" in wrong_rois(("a", "b"), ("a",))
+    assert "ROI 2 is 'c'" in wrong_rois(("a", "c"), ("a", "b"))
+
+
+def test_a_threshold_is_fitted_again_at_home(asked, folder, tmp_path):
+    done = learn_site(asked())
+    place = tmp_path / f"{SITE}.private"
+    again = refit_threshold(
+        tmp_path / "out.fcx", folder / "people.npz", SITE, place, Trust()
+    )
+    assert again == done.threshold
+    with pytest.raises(DataError):
+        refit_threshold(
+            tmp_path / "out.fcx",
+            folder / "people.npz",
+            SITE,
+            tmp_path / "none",
+            Trust(),
+        )
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"remove": ["weight"]}, "weight"),
+        ({"sites": ["Nowhere"]}, "Nowhere"),
+        ({"settings": ["start.axis=3"]}, "axes"),
+        ({"settings": ["starts.axes=3"]}, "can be set"),
+        ({"settings": ["start.axes=300"]}, "300"),
+        ({"settings": ["policy.max_epsilon=lots"]}, "lots"),
+        ({"dataset": {"name": "simulated"}}, "--sites"),
+    ],
+    ids=str,
+)
+def test_a_start_that_cannot_be_meant(folder, tmp_path, more, says):
+    given = {
+        "dataset": {"name": "folder", "path": str(folder / "people.npz")},
+        "sites": sites()[:2],
+        "remove": [],
+        "out": tmp_path / "x.fcx",
+        **more,
+    }
+    if "dataset" in more:
+        given["sites"] = []
+    with pytest.raises((ConfigError, DataError), match=says):
+        start_file(**given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_is_written_with_its_policy(folder, tmp_path):
+    data = {"name": "folder", "path": str(folder / "people.npz")}
+    said = ["start.axes=4", "policy.disorder=autism", "policy.max_epsilon=2.0"]
+    made = start_file(
+        data, sites()[:2], ["age"], tmp_path / "x.fcx", said, sign=folder / "maker.pem"
+    )
+    assert open_exchange(tmp_path / "x.fcx", Trust(required=True)).id == made.id
+    assert made.root.policy.disorder == "autism"
+    assert made.root.policy.max_epsilon == 2.0
+
+
+NO_TORCH = """
+import sys
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("torch was imported")
+sys.meta_path.insert(0, NoTorch())
+from pathlib import Path
+from fcforge.exchange import prediction, site_step
+from fcforge.requests import LearnRequest
+folder, out = Path(sys.argv[1]), Path(sys.argv[2])
+asked = dict(data=folder / "people.npz", state=folder / "start.fcx", register=out / "p")
+site_step.learn_site(LearnRequest(site=sys.argv[3], out=out / "a.fcx", **asked))
+from fcforge.exchange.exchange import open_exchange, verify
+from fcforge.exchange.keys import Trust
+found = open_exchange(out / "a.fcx")
+assert all(check.ok for check in verify(out / "a.fcx", Trust()))
+prediction.predict(found, folder / "people.npz")
+found.model.describe()
+"""
+
+
+def test_a_hospital_needs_no_torch(folder, tmp_path):
+    command = [sys.executable, "-c", NO_TORCH, folder, tmp_path, SITE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
