@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fake_runs import run
-from fcforge.report.contents import curves, since_learned
+from fcforge.report.contents import BASELINE, contents, curves, since_learned
 
 
 def test_accuracy_since_a_site_was_learned():
@@ -17,10 +17,28 @@ def test_accuracy_since_a_site_was_learned():
         order=("B", "A"),
     )
     found = since_learned([first, turned])
-    assert found["A"] == pytest.approx(
-        [0.0, 1.0, 0.5]
-    )  # before, when learned, after one more
-    assert found["B"] == pytest.approx([0.0, 1.0, 0.5])
+    # before, when learned, after one more
+    assert found["A"].mean == pytest.approx([0.0, 1.0, 0.5])
+    assert found["B"].mean == pytest.approx([0.0, 1.0, 0.5])
+    assert (found["A"].low <= found["A"].mean).all()
+    assert (found["A"].mean <= found["A"].high).all()
+
+
+def test_the_baseline_is_the_harder_one():
+    """A site with two thirds of patients among others without any: naming patients gets 2/3."""
+    y = {"A": [1, 1, 0], "B": [0, 0, 0]}
+    train = {"A": 2 / 3, "B": 0.0}
+    stuck = [0.9, 0.9, 0.9]  # calls everybody a patient
+    one = run({"A": [stuck, stuck], "B": [stuck, stuck]}, y, train_positive=train)
+    found = contents([one], keeps={}, expected=1, n_draws=20)
+    assert found.sites[BASELINE]["A"].value == pytest.approx(2 / 3)
+    assert found.sites[BASELINE]["B"].value == pytest.approx(1.0)
+    (difference,) = found.forests["baseline"]
+    assert difference.reference == BASELINE
+    assert difference.found.difference < 0
+    assert found.ahead == []
+    (text,) = [f.text for f in found.findings if "commonest" in f.text]
+    assert text.startswith("is below always naming each site's")
 
 
 def test_curves_by_hand():

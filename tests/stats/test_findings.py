@@ -44,9 +44,11 @@ def test_diverged_runs_are_counted_and_left_out():
 
 def test_worse_than_majority_is_said():
     runs = fake_learner("weak", skill=0.1)
-    majority = stats.group(stats.with_majority(runs))["majority class"]
+    majority = stats.group(stats.with_majority(runs, own=True))[
+        "majority class of each site"
+    ]
     c = stats.compare(runs, majority, n_draws=200)
-    assert "weak: is below always naming the commonest class" in texts(
+    assert "weak: is below always naming each site's commonest class" in texts(
         runs, against_majority={"weak": c}
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,18 +14,23 @@ from fcforge.metrics import (
     forgetting_curve,
     score_matrix,
 )
+from fcforge.metrics.runs import OWN_MAJORITY
 from fcforge.report.figures import span
 from fcforge.stats import Comparison, Estimate, Finding, Row
-from fcforge.stats.resampling import interval
+from fcforge.stats.resampling import interval, subject_weights
 from fcforge.types import RunResult
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
 MORE = ("aaa", "acc", "fm")
+SINCE_DRAWS = 200  # of the bands of each site over time
+BASELINE = OWN_MAJORITY.title
+"""What a learner must beat: always naming each site's own commonest class."""
+
 Groups = Mapping[str, list[RunResult]]
 
 
 class Curve(NamedTuple):
-    """A learner's mean over the stages with its band; each of shape (T,)."""
+    """A mean over stages with its band; each of shape (T,)."""
 
     mean: np.ndarray
     low: np.ndarray
@@ -40,49 +45,114 @@ class Matrices(NamedTuple):
     by_last_site: np.ndarray
 
 
+class Difference(NamedTuple):
+    """A learner minus a reference, paired over orders, seeds and subjects."""
+
+    learner: str
+    reference: str
+    found: Comparison
+
+
 @dataclass(frozen=True)
 class Contents:
-    """All that the page shows, in plain data; learners by falling AAA."""
+    """All that the page shows, in plain data; learners by falling AAA.
+
+    `forests` holds differences from the baseline, from fine-tuning, and from the best.
+    """
 
     rows: list[Row]
     findings: list[Finding]
     leaks: dict[str, tuple[str, ...]]
-    forests: dict[str, list[tuple[str, str, Comparison]]]
+    forests: dict[str, list[Difference]]
     accuracy: dict[str, Curve]
     forgetting: dict[str, Curve]
-    since: dict[str, dict[str, np.ndarray]]
+    since: dict[str, dict[str, Curve]]
     matrices: list[Matrices]
     sites: dict[str, dict[str, Estimate]]
     more: dict[str, dict[str, dict[str, float]]]
 
     @property
-    def majority(self) -> str:
-        """Title of the majority class."""
-        return next(
-            r.learner for r in self.rows if r.is_majority and r.learner in self.sites
-        )
+    def against_baseline(self) -> dict[str, Comparison]:
+        """Difference of every learner from `BASELINE`."""
+        return {d.learner: d.found for d in self.forests.get("baseline", ())}
 
     @property
-    def against_majority(self) -> dict[str, Comparison]:
-        """Difference of every learner from the majority class."""
-        return {k: c for k, _, c in self.forests.get("majority", ())}
+    def levels(self) -> dict[str, str]:
+        """The worst level of the warnings about each learner."""
+        return {found.learner: found.level for found in reversed(self.findings)}
+
+    @property
+    def honest(self) -> list[Row]:
+        """Learners with usable scores, obtained without test data, by falling AAA."""
+        return [
+            row
+            for row in self.rows
+            if row.n_runs and not row.is_majority and row.learner not in self.leaks
+        ]
+
+    @property
+    def ahead(self) -> list[str]:
+        """Honest learners whose whole interval lies above the baseline, none of them flawed."""
+        differences = self.against_baseline
+        return [
+            row.learner
+            for row in self.honest
+            if row.learner in differences
+            and differences[row.learner].low > 0
+            and self.levels.get(row.learner) != "serious"
+        ]
 
     def limits(self, against: str) -> tuple[float, float]:
         """Common axis of all differences from one reference, zero on it."""
-        return span(
-            [np.array([c.low, c.high, 0.0]) for _, _, c in self.forests[against]]
-        )
+        found = [d.found for d in self.forests[against]]
+        return span([np.array([c.low, c.high, 0.0]) for c in found])
 
     @property
     def heat_limits(self) -> tuple[float, float]:
         """Common colour scale of the matrices."""
-        return span(
-            [x for m in self.matrices for x in (m.by_position, m.by_last_site)]
-            or [_NONE]
-        )
+        found = [np.array([])]
+        for m in self.matrices:
+            found += [m.by_position, m.by_last_site]
+        return span(found)
 
 
-_NONE = np.array([])
+def contents(
+    results: Sequence[RunResult],
+    *,
+    keeps: Mapping[str, str],
+    expected: int | None,
+    n_draws: int,
+) -> Contents:
+    """Everything the page shows about `results`."""
+    everything = stats.with_majority(results, own=True)
+    ranking = stats.rows(everything, keeps=keeps, n_draws=n_draws)
+    ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].value, nan=-1.0))
+    groups: dict[str, list[RunResult]] = {}
+    for row in ranking:
+        usable = [r for r in stats.group(everything)[row.learner] if finite(r)]
+        if usable:
+            groups[row.learner] = usable
+    references = {row.learner for row in ranking if row.is_majority}
+    learners = [title for title in groups if title not in references]
+    forests = _forests(groups, learners, n_draws)
+    against = {d.learner: d.found for d in forests.get("baseline", ())}
+    found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
+    return Contents(
+        rows=ranking,
+        findings=stats.findings(results, expected=expected, against_majority=against),
+        leaks=stats.leaks_on(results),
+        forests=forests,
+        accuracy={k: c[0] for k, c in found.items()},
+        forgetting={k: c[1] for k, c in found.items()},
+        since={k: since_learned(groups[k]) for k in learners},
+        matrices=[_matrices(k, stats.longest(groups[k])) for k in learners],
+        sites={k: stats.per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
+        more={k: _more(runs) for k, runs in groups.items()},
+    )
+
+
+def _more(runs: Sequence[RunResult]) -> dict[str, dict[str, float]]:
+    return {metric: stats.means(runs, metric, MORE) for metric in MORE_METRICS}
 
 
 def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:
@@ -99,21 +169,36 @@ def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:
     return Curve(mean[:n], low[:n], high[:n]), Curve(mean[n:], low[n:], high[n:])
 
 
-def since_learned(runs: Sequence[RunResult]) -> dict[str, np.ndarray]:
+def since_learned(
+    runs: Sequence[RunResult], n_draws: int = SINCE_DRAWS
+) -> dict[str, Curve]:
     """Accuracy at every site k sites after it was learned, k = 1 - T .. T - 1, mean over runs.
 
-    Negative k: not learned yet. Shape (2 T - 1,), NaN where no run has it.
+    Negative k: not learned yet. Shape (2 T - 1,), NaN where no run has it. Bands are 95 %
+    intervals over the site's test subjects.
     """
     most = max(len(run.spec.order) for run in runs)
-    sums = {site: np.zeros((2, 2 * most - 1)) for site in runs[0].sites}
+    # row 0 holds the means, the other rows the draws
+    sums = {s: np.zeros((n_draws + 1, 2 * most - 1)) for s in runs[0].sites}
+    counts = {s: np.zeros(2 * most - 1) for s in runs[0].sites}
     for run in runs:
-        for at, site in enumerate(run.spec.order):
-            values = cell_values(run.scores[site], run.y[site], "accuracy")  # (T,)
-            place = np.arange(len(values)) - at + most - 1
-            sums[site][0, place] += values
-            sums[site][1, place] += 1
+        for position, site in enumerate(run.spec.order):
+            scores = run.scores[site]
+            y = run.y[site]
+            weights = subject_weights(site, run.subject_ids[site], y, n_draws)
+            drawn = cell_values(scores, y, "accuracy", weights)  # (T, n_draws)
+            place = np.arange(len(scores)) - position + most - 1
+            sums[site][0, place] += cell_values(scores, y, "accuracy")
+            sums[site][1:, place] += drawn.T
+            counts[site][place] += 1
+    return {s: _banded(sums[s], counts[s]) for s in sums if counts[s].any()}
+
+
+def _banded(sums: np.ndarray, counts: np.ndarray) -> Curve:
     with np.errstate(invalid="ignore", divide="ignore"):
-        return {site: s[0] / s[1] for site, s in sums.items() if s[1].any()}
+        values = sums / counts
+    low, high = interval(values[0], values[1:])
+    return Curve(values[0], low, high)
 
 
 def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
@@ -121,8 +206,10 @@ def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
     sites = [s for s in runs[0].sites if any(s in r.spec.order for r in runs)]
     by_last = np.full((len(sites), len(sites)), np.nan)
     for j, last in enumerate(sites):
-        ends = [(m[-1], r.spec.order) for m, r in zip(found, runs, strict=True)]
-        ends = [(row, order) for row, order in ends if order[-1] == last]
+        ends = []
+        for matrix, run in zip(found, runs, strict=True):
+            if run.spec.order[-1] == last:
+                ends.append((matrix[-1], run.spec.order))
         for i, site in enumerate(sites):
             values = [row[order.index(site)] for row, order in ends if site in order]
             if values:
@@ -131,75 +218,41 @@ def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
 
 
 def _forests(
-    groups: Groups, learners: Sequence[str], majority: str, n_draws: int
-) -> dict[str, list[tuple[str, str, Comparison]]]:
-    """Learner, partner and difference against the majority class, fine-tuning, and the best."""
-    comparer, forests = stats.Comparer(n_draws=n_draws), {}
-    # fine-tuning on a learner's own model, else the first there is
-    specs = {k: runs[0].spec.learner for k, runs in groups.items()}
-    tuned = {
-        s.model.name: k
-        for k, s in reversed(specs.items())
-        if s.method.name == "finetune"
-    }
-    first = next((k for k, s in specs.items() if s.method.name == "finetune"), "")
-    others = [
-        k
-        for k in learners
-        if tuned and specs[k].method.name not in ("finetune", "majority")
-    ]
+    groups: Groups, learners: Sequence[str], n_draws: int
+) -> dict[str, list[Difference]]:
+    """Differences against the baseline, fine-tuning, and the best."""
+    comparer = stats.Comparer(n_draws=n_draws)
     partners = {
-        "majority": dict.fromkeys(learners, majority),
-        "finetune": {k: tuned.get(specs[k].model.name, first) for k in others},
+        "baseline": dict.fromkeys(learners, BASELINE),
+        "finetune": _fine_tuned(groups, learners),
         "best": dict.fromkeys(learners[1:], *learners[:1]),
     }
+    forests = {}
     for against, asked in partners.items():
-        pairs = [
-            p for p in asked.items() if _pairs(groups[p[0]]) & _pairs(groups[p[1]])
-        ]
+        pairs = []
+        for one, other in asked.items():
+            if _pairs(groups[one]) & _pairs(groups[other]):
+                pairs.append((one, other))
         found = stats.holm([comparer.compare(groups[a], groups[b]) for a, b in pairs])
         if pairs:
-            forests[against] = [
-                (*pair, c) for pair, c in zip(pairs, found, strict=True)
-            ]
+            both = zip(pairs, found, strict=True)
+            forests[against] = [Difference(*pair, c) for pair, c in both]
     return forests
+
+
+def _fine_tuned(groups: Groups, learners: Sequence[str]) -> dict[str, str]:
+    """Fine-tuning on each learner's own model, else the first there is; empty without any."""
+    specs = {k: runs[0].spec.learner for k, runs in groups.items()}
+    tuned: dict[str, str] = {}
+    for title, spec in specs.items():
+        if spec.method.name == "finetune":
+            tuned.setdefault(spec.model.name, title)
+    if not tuned:
+        return {}
+    first = next(iter(tuned.values()))
+    others = [k for k in learners if specs[k].method.name != "finetune"]
+    return {k: tuned.get(specs[k].model.name, first) for k in others}
 
 
 def _pairs(runs: Sequence[RunResult]) -> set[tuple[int, tuple[str, ...]]]:
     return {(r.spec.seed, r.spec.order) for r in runs}
-
-
-def contents(
-    results: Sequence[RunResult],
-    *,
-    keeps: Mapping[str, str],
-    expected: int | None,
-    n_draws: int,
-) -> Contents:
-    """Everything the page shows about `results`."""
-    everything = stats.with_majority(results)
-    ranking = stats.rows(everything, keeps=keeps, n_draws=n_draws)
-    ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].value, nan=-1.0))
-    usable = {
-        k: [r for r in v if finite(r)] for k, v in stats.group(everything).items()
-    }
-    groups = {r.learner: usable[r.learner] for r in ranking if usable.get(r.learner)}
-    majority = next(r.learner for r in ranking if r.is_majority and r.learner in groups)
-    learners = [k for k in groups if k != majority]
-    forests = _forests(groups, learners, majority, n_draws)
-    against = {k: c for k, _, c in forests.get("majority", ())}
-    found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
-    more = {
-        k: {m: stats.means(v, m, MORE) for m in MORE_METRICS} for k, v in groups.items()
-    }
-    shared: dict[str, Any] = {"rows": ranking, "forests": forests, "more": more}
-    return Contents(
-        **shared,
-        findings=stats.findings(results, expected=expected, against_majority=against),
-        leaks=stats.leaks_on(results),
-        accuracy={k: c[0] for k, c in found.items()},
-        forgetting={k: c[1] for k, c in found.items()},
-        since={k: since_learned(groups[k]) for k in learners},
-        matrices=[_matrices(k, stats.longest(groups[k])) for k in learners],
-        sites={k: stats.per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
-    )

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -12,14 +12,24 @@ from markupsafe import Markup
 from fcforge.errors import DataError
 from fcforge.metrics import METRICS
 from fcforge.report import figures
-from fcforge.report.contents import MORE_METRICS, Contents, Curve, contents
-from fcforge.report.rendering import Section, picture, render
+from fcforge.report.contents import (
+    BASELINE,
+    MORE_METRICS,
+    Contents,
+    Curve,
+    Difference,
+    contents,
+)
+from fcforge.report.paper_methods import methods_paragraphs
+from fcforge.report.rendering import Section, listed, picture, render
 from fcforge.report.results import EVERYTHING, as_csv, name_cell, results_table
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.stats.resampling import N_DRAWS
-from fcforge.text import number
-from fcforge.types import RunResult
+from fcforge.text import bracket, counted, number, with_interval
+from fcforge.types import Estimate, RunResult
 from fcforge.writing import write_text
+
+COMMONEST = "always naming each site's commonest class"
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ def write_report(
 ) -> Path:
     """Write the page of some runs, whole or not at all; returns the file written.
 
-    The majority row is added when no majority learner is among the results.
+    The majority rows are added where no majority learner is among the results.
     """
     out = Path(out_html)
     about = about or About()
@@ -78,29 +88,178 @@ def numbers_of(results: Sequence[RunResult], about: About) -> Contents:
 
 def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
     """The page as text."""
-    levels = {f.learner: f.level for f in reversed(c.findings)}
-    known = any(np.isfinite(r.intransigence) for r in c.rows)
-    shown = (*EVERYTHING, *(["intransigence"] if known else []))
-    first, sites = results[0], []
-    for s in first.sites:
-        tested = {i for r in results for i in r.subject_ids[s]}
-        sites.append((s, len(first.y[s]), len(tested), float(first.y[s].mean())))
+    levels = c.levels
+    known = any(np.isfinite(row.intransigence) for row in c.rows)
+    columns = (*EVERYTHING, *(["intransigence"] if known else []))
+    sites = [_site(results, c, name) for name in results[0].sites]
+    leaks = [switch for active in c.leaks.values() for switch in active]
     return render(
         "run.html.j2",
         about=about,
-        c=c,
-        results=results,
+        leaks={learner: ", ".join(active) for learner, active in c.leaks.items()},
+        lead=headline(c),
+        tested=_tested(results, sites),
+        facts=_facts(results, about),
+        contents=_table_of_contents(c, about),
+        findings=c.findings,
         levels=levels,
-        shown=results_table(c.rows, shown, levels=levels),
+        shown=results_table(c.rows, columns, levels=levels),
         more=_more_table(c, levels),
-        accuracy=_curve_panels(c.accuracy, c.majority, "accuracy"),
-        forgetting=_curve_panels(c.forgetting, c.majority, "forgetting"),
-        since=_since_panels(c.since),
-        sites=sites,
-        learned=[s for s in first.sites if any(s in r.spec.order for r in results)],
-        settings=about.settings or _settings_of(results),
         csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
+        forests=[_forest(c, against) for against in c.forests],
+        accuracy=_curve_panels(c.accuracy, c, "accuracy"),
+        forgetting=_curve_panels(c.forgetting, c, "forgetting"),
+        since=_since_panels(c.since),
+        heat_limits=c.heat_limits,
+        matrices=c.matrices,
+        learned=[s.name for s in sites if any(s.name in r.spec.order for r in results)],
+        sites=sites,
+        settings=about.settings or _settings_of(results),
+        environment=about.environment or results[0].environment,
+        methods=methods_paragraphs(results, leaks, about.n_draws),
     )
+
+
+# -- the head --------------------------------------------------------------------------------------
+def headline(c: Contents) -> str:
+    """Who is best, how many beat the baseline, and who forgets most."""
+    if not c.honest:
+        return "No learner has usable scores obtained without test data."
+    best = c.honest[0]
+    text = (
+        f"Highest accuracy along the way: {best.learner}, AAA "
+        f"{_interval(best.estimates['aaa'])}"
+    )
+    against = c.against_baseline.get(best.learner)
+    if against is not None:
+        gap = number(against.difference, sign=True)
+        between = bracket(against.low, against.high, sign=True)
+        text += f", which is {gap} {between} against {COMMONEST}"
+    text += (
+        f". {len(c.ahead)} of {counted(len(c.honest), 'learner')} beat that baseline with an "
+        "interval above zero and no serious warning."
+    )
+    worst = max(c.honest, key=lambda row: np.nan_to_num(row.estimates["fm"].value))
+    if worst.estimates["fm"].value > 0:
+        forgotten = _interval(worst.estimates["fm"])
+        text += f" Most is forgotten by {worst.learner}: FM {forgotten}."
+    return text
+
+
+def _interval(e: Estimate) -> str:
+    return with_interval(e.value, e.low, e.high)
+
+
+def _facts(results: Sequence[RunResult], about: About) -> list[tuple[str, Any, str]]:
+    specs = [r.spec for r in results]
+    asked = max(about.expected or 0, len(results))
+    return [
+        ("runs finished", len(results), f"of {asked}"),
+        ("learners", len({s.learner.title for s in specs}), ""),
+        ("sites", len(results[0].sites), ""),
+        ("site orders", len({s.order for s in specs}), ""),
+        ("seeds", len({s.seed for s in specs}), ""),
+        ("protocol", listed(sorted({s.protocol for s in specs})), ""),
+    ]
+
+
+def _table_of_contents(c: Contents, about: About) -> list[tuple[str, str]]:
+    """Anchor and title of every section that is there."""
+    found = [("warnings", "Warnings"), ("results", "Results")]
+    if c.forests:
+        found.append(("differences", "Differences"))
+    if c.matrices:
+        found += [
+            ("stages", "Over the stages"),
+            ("since", "Each site over time"),
+            ("matrices", "Matrices"),
+        ]
+    found.append(("sites", "Sites"))
+    for k, section in enumerate(about.sections, start=1):
+        found.append((f"extra-{k}", section.title))
+    return [*found, ("settings", "Settings"), ("methods", "Methods"), ("cite", "Cite")]
+
+
+# -- tables ----------------------------------------------------------------------------------------
+class SiteRow(NamedTuple):
+    """A learner at one site; `line` is what always naming its commonest class scores."""
+
+    learner: str
+    found: Estimate
+    is_majority: bool
+    line: float
+
+
+class SiteCard(NamedTuple):
+    """One site: its name, who was tested, and every learner's final accuracy there."""
+
+    name: str
+    n_test: int
+    about: str
+    rows: list[SiteRow]
+
+
+def _site(results: Sequence[RunResult], c: Contents, name: str) -> SiteCard:
+    tested = {i for r in results for i in r.subject_ids[name]}
+    y = results[0].y[name]
+    about = (
+        f"{len(y)} test subjects per seed, {len(tested)} over all seeds, "
+        f"{100 * float(y.mean()):.0f} % patients"
+    )
+    line = c.sites[BASELINE][name].value
+    rows = []
+    for row in c.rows:
+        if row.learner in c.sites:
+            found = c.sites[row.learner][name]
+            rows.append(SiteRow(row.learner, found, row.is_majority, line))
+    return SiteCard(name, len(y), about, rows)
+
+
+def _tested(results: Sequence[RunResult], sites: Sequence[SiteCard]) -> str:
+    datasets = dict.fromkeys(r.spec.dataset.name for r in results)
+    each = [f"{site.name} ({site.n_test} test subjects)" for site in sites]
+    return f"{listed([*datasets])}: {', '.join(each)}"
+
+
+class Forest(NamedTuple):
+    """Differences from one reference on a common axis."""
+
+    title: str
+    note: str
+    low: float
+    high: float
+    with_p: bool
+    rows: list[tuple[Difference, str, str]]  # difference, small print, look
+
+
+def _forest(c: Contents, against: str) -> Forest:
+    differences = c.forests[against]
+    titles = {
+        "baseline": (
+            "Against the commonest class of each site",
+            "Is a learner better than a hospital that names its own commonest class?",
+        ),
+        "finetune": (
+            "Against fine-tuning",
+            "What does a method add to plain fine-tuning of the same model (where it was run)?",
+        ),
+        "best": (
+            f"Against the highest AAA, {differences[0].reference}",
+            "The best of many looks better than it is; read the intervals.",
+        ),
+    }
+    rows = []
+    for d in differences:
+        small = f"vs {d.reference}" if against == "finetune" else ""
+        look = "unclear"
+        if d.found.low > 0:
+            look = "clear-up"
+        elif d.found.high < 0:
+            look = "clear-down"
+        rows.append((d, small, look))
+    # the permutation test is conservative against a constant, see fcforge.stats.compare
+    with_p = against != "baseline"
+    return Forest(*titles[against], *c.limits(against), with_p, rows)
 
 
 def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
@@ -109,15 +268,16 @@ def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
         low = METRICS[name].lower_is_better
         way = "low is good" if low else "high is good"
         heads.append(Heading(METRICS[name].title, below=way, falling=not low))
-    shown = [r for r in c.rows if r.learner in c.more]
+    shown = [row for row in c.rows if row.learner in c.more]
     rows = []
-    for r in shown:
-        cells = [name_cell(r.learner, levels)]
-        for m in (c.more[r.learner][k] for k in MORE_METRICS):
-            below = f"final {number(m['acc'])}", f"FM {number(m['fm'])}"
-            cells.append(Cell(number(m["aaa"]), below, m["aaa"]))
+    for row in shown:
+        cells = [name_cell(row.learner, levels)]
+        for metric in MORE_METRICS:
+            found = c.more[row.learner][metric]
+            below = (f"final {number(found['acc'])}", f"FM {number(found['fm'])}")
+            cells.append(Cell(number(found["aaa"]), below, found["aaa"]))
         rows.append(tuple(cells))
-    quiet = frozenset(k for k, r in enumerate(shown) if r.is_majority)
+    quiet = frozenset(k for k, row in enumerate(shown) if row.is_majority)
     return Table(tuple(heads), tuple(rows), quiet=quiet, sortable=True)
 
 
@@ -134,32 +294,29 @@ def _settings_of(results: Sequence[RunResult]) -> dict[str, Any]:
         "folds",
     )
     learners = {r.spec.learner.title: asdict(r.spec.learner) for r in results}
-    return {**{k: spec[k] for k in shared}, "learners": learners}
+    return {**{key: spec[key] for key in shared}, "learners": learners}
 
 
+# -- pictures --------------------------------------------------------------------------------------
 Panels = list[tuple[str, Markup]]
 
 
-def _curve_panels(found: Mapping[str, Curve], majority: str, what: str) -> Panels:
-    """A learner with its band, the others faint behind it, the majority class dashed."""
-    limits = figures.span([x for c in found.values() for x in c])
+def _curve_panels(found: Mapping[str, Curve], c: Contents, what: str) -> Panels:
+    """A learner with its band, the others faint behind it, the baseline dashed."""
+    references = {row.learner for row in c.rows if row.is_majority}
+    limits = figures.span([x for curve in found.values() for x in curve])
     panels = []
     for title, own in found.items():
-        if title == majority:
+        if title in references:
             continue
         stages = [str(t + 1) for t in range(len(own.mean))]
-        same = {
-            k: c.mean
-            for k, c in found.items()
-            if k != title and len(c.mean) == len(stages)
-        }
-        lines = [
-            figures.StageLine(v, figures.FAINT, thin=True)
-            for k, v in same.items()
-            if k != majority
-        ]
-        if majority in same:
-            lines.append(figures.StageLine(same[majority], figures.MUTED, dashed=True))
+        lines = []
+        for other, curve in found.items():
+            same = len(curve.mean) == len(stages)
+            if same and other not in (title, *references):
+                lines.append(figures.StageLine(curve.mean, figures.FAINT, thin=True))
+            if same and other == BASELINE:
+                lines.append(figures.StageLine(curve.mean, figures.MUTED, dashed=True))
         lines.append(figures.StageLine(own.mean, band=(own.low, own.high)))
         figure = figures.stage_lines(lines, stages, "sites learned", limits)
         alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"
@@ -167,17 +324,21 @@ def _curve_panels(found: Mapping[str, Curve], majority: str, what: str) -> Panel
     return panels
 
 
-def _since_panels(found: Mapping[str, Mapping[str, np.ndarray]]) -> Panels:
+def _since_panels(found: Mapping[str, Mapping[str, Curve]]) -> Panels:
     """One panel per learner: each site before and after it was learned, all on one axis."""
-    limits = figures.span(
-        [v for sites in found.values() for v in sites.values()] or [np.array([])]
-    )
+    every = [x for sites in found.values() for curve in sites.values() for x in curve]
+    limits = figures.span(every or [np.array([])])
     panels = []
     for title, sites in found.items():
-        half = len(next(iter(sites.values()))) // 2
+        half = len(next(iter(sites.values())).mean) // 2
         stages = [number(k, 0, sign=True) for k in range(-half, half + 1)]
-        about = stages, "sites learned since this one", limits, half
-        figure = figures.stage_lines(figures.named_lines(sites), *about)
+        lines = []
+        for k, (site, curve) in enumerate(sites.items()):
+            colour = figures.SERIES[k % len(figures.SERIES)]
+            band = (curve.low, curve.high)
+            lines.append(figures.StageLine(curve.mean, colour, band, site))
+        x_title = "sites learned since this one"
+        figure = figures.stage_lines(lines, stages, x_title, limits, half)
         alt = f"{title}: accuracy at each site before and after it was learned"
         panels.append((title, picture(figure, alt)))
     return panels

@@ -106,7 +106,7 @@ def findings(
     expected : int, optional
         Number of runs that were asked for.
     against_majority : mapping of learner title to Comparison, optional
-        AAA of each learner minus the majority class's.
+        AAA of each learner minus that of the majority class of each site.
     """
     found = [Finding("serious", *said) for said in _serious(results, expected)]
     for title, c in (against_majority or {}).items():
@@ -115,7 +115,7 @@ def findings(
             gap = (
                 f"{number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
             )
-            text = f"is {word} always naming the commonest class: AAA {gap}."
+            text = f"is {word} always naming each site's commonest class: AAA {gap}."
             found.append(Finding("caution", title, text))
     seeds = len({r.spec.seed for r in results})
     if seeds < FEW_SEEDS:
