@@ -185,6 +185,9 @@ class AuditRequest(Request):
     local: Path | None = option(
         None, "Capsule: the receipt, or the home file of the site."
     )
+    register: Path | None = option(
+        None, "Exchange: the private record of the site [fcforge.private by DATA]."
+    )
     positive: str | None = option(None, POSITIVE)
     record: Path | None = option(
         None, "Capsule: seal it again here, with the audit inside."

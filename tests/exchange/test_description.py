@@ -6,8 +6,7 @@ import pytest
 
 from fcforge.exchange import description
 from fcforge.exchange.description import Bar
-from fcforge.studies.audit_result import Audit, AuditRow
-from fcforge.types import Estimate
+from fcforge.exchange.records import AttackRow
 
 
 class Signed(NamedTuple):
@@ -78,16 +77,22 @@ def test_a_start_is_held_against_the_commonest_class():
     assert works(None, None, 4).say.startswith("Not known")
 
 
-def audit(auc, low, high) -> Audit:
-    half = Estimate(0.5, 0.4, 0.6)
-    return Audit(
-        (AuditRow("network", "loss", Estimate(auc, low, high), half, None, half),)
+def attack(auc: float, beats_chance: bool) -> AttackRow:
+    return AttackRow(
+        release="network",
+        attack="loss",
+        auc=auc,
+        tpr_at_1pct_fpr=0.0,
+        identified=None,
+        control_auc=0.5,
+        beats_chance=beats_chance,
+        reference=False,
     )
 
 
 def test_the_strongest_attack_decides():
-    weak = audit(0.55, 0.45, 0.65)
-    strong = audit(0.9, 0.8, 1.0)
+    weak = attack(0.95, False)
+    strong = attack(0.9, True)
     answer = description.strongest_attack([weak, strong], ["UM"])
     assert answer.kind == "alarm"
     assert (answer.bars[0].value, answer.bars[0].kind) == (0.9, "leak")

@@ -18,10 +18,17 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
-from fcforge.exchange import explanation, records, scan_checks, schema
+from fcforge.exchange import (
+    chain_description,
+    explanation,
+    records,
+    scan_checks,
+    schema,
+)
 from fcforge.exchange.chain_arrays import State, empty_state, read_state
 from fcforge.exchange.chain_settings import ChainSettings, first_settings
 from fcforge.exchange.chain_step import FEWEST, SiteStep, Tick, log_odds
+from fcforge.exchange.description import Description
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Attribution, Explainable
 from fcforge.exchange.model import Covariates, Learned, Model, Say, Scores
@@ -40,7 +47,10 @@ from fcforge.types import Site
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from fcforge.exchange.audit import Attacked
     from fcforge.exchange.private_record import PrivateRecord
+    from fcforge.exchange.receipts import Threshold
+    from fcforge.studies.audit_result import Audit
 
 REAL_FLAG = "allow_real_subjects"
 ACCEPT_LABELS = "accept_labels"
@@ -458,6 +468,36 @@ class Chain:
         learner = self.settings.build()
         scorer = learners.scorer_of(learner, self.state.lane, self.temperature)
         return Explainable(LaneScore(scorer))
+
+    def own_threshold(
+        self, people: Cohort, site: str, private: "PrivateRecord"
+    ) -> "Threshold":
+        """None: the hospitals' own people were learned, so that they cannot tell."""
+        raise ConfigError(
+            "a chain has no threshold of a hospital's own.",
+            do="Calibrate it when it begins: --calibrate.",
+        )
+
+    def familiar(self, people: Cohort) -> tuple[str, ...]:
+        """Sentences about people of sites that it has learned."""
+        here = [site for site in self.sites if site in set(people.site.tolist())]
+        if not here:
+            return ()
+        n = int(np.isin(people.site, here).sum())
+        return (
+            f"{n} of these people are of {' and '.join(here)}, where it learned: too good to be "
+            "true if they are those it learned. --register FILE tells.",
+        )
+
+    def attack(self, asked: "Attacked") -> "Audit":
+        """An audit of all that the chain hands on, by one of its hospitals."""
+        from fcforge.exchange.chain_audit import audit_chain
+
+        return audit_chain(self, asked)
+
+    def describe(self) -> Description:
+        """In plain values, for `inspect` and pages."""
+        return chain_description.describe(self)
 
 
 def require_allowed(settings: ChainSettings, allowed: bool) -> None:

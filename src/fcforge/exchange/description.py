@@ -8,10 +8,13 @@ attacker tell who took part.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from fcforge.studies.audit_result import Audit
-from fcforge.text import counted, percent
+from fcforge.exchange.records import AttackRow
+from fcforge.text import counted, memory, percent
+
+if TYPE_CHECKING:
+    from fcforge.exchange.exchange import Exchange
 
 Level = Literal["good", "warn", "alarm", ""]  # "" where nothing follows
 
@@ -279,29 +282,33 @@ def works_at_unseen_sites(
     return Answer(WORKS, "good" if bar.beyond else "warn", say, (more,), (bar,))
 
 
-def strongest_attack(audits: Sequence[Audit], missing: Sequence[str]) -> Answer:
+def strongest_attack(attacks: Sequence[AttackRow], missing: Sequence[str]) -> Answer:
     """The strongest of all attacks that hospitals recorded; `missing` recorded none."""
-    found = [attack for audit in audits if (attack := audit.strongest()) is not None]
-    if not found:
+    rows = [row for row in attacks if not row.reference]
+    if not rows:
         how = "Each hospital can, on its own data: `fcforge audit`."
         say = "Not measured: no audit is recorded in this file."
         return Answer(ATTACKED, "warn", say, (how,))
-    worst = max(found, key=lambda a: (a.beats_chance, a.row.auc.value))
-    more = [worst.full]
+    worst = max(rows, key=lambda row: (row.beats_chance, row.auc))
+    more = [
+        "Shown one person who took part and one who did not, the strongest attack picks the right "
+        f"one {100 * worst.auc:.0f} times in 100; guessing gets 50."
+    ]
     if missing:
         more.append(f"Not audited as it travels now: {', '.join(missing)}.")
-    level: Level = "alarm" if worst.beats_chance else "good"
-    auc = worst.row.auc
+    say = "No attack tried told who took part."
+    level: Level = "good"
+    if worst.beats_chance:
+        say = "An attacker can tell who took part."
+        level = "alarm"
     bar = Bar(
-        f"{worst.row.attack}, on {worst.row.release}",
-        auc.value,
-        auc.low,
-        auc.high,
+        f"{worst.attack}, on {worst.release}",
+        worst.auc,
         line=0.5,
         line_is="guessing",
         kind="leak" if worst.beats_chance else "",
     )
-    return Answer(ATTACKED, level, worst.short, tuple(more), (bar,))
+    return Answer(ATTACKED, level, say, tuple(more), (bar,))
 
 
 def nobody_took_part() -> Answer:
@@ -341,3 +348,29 @@ def promised_privacy(
     bar = Bar(f"bound for epsilon {epsilon:g}", bound, line=0.5, line_is="guessing")
     level: Level = "good" if epsilon <= 1 else "warn"
     return Answer(ATTACKED, level, say, (more, *audits), (bar,))
+
+
+# -- tables of any exchange ------------------------------------------------------------------------
+def parts_table(exchange: "Exchange") -> PlainTable:
+    """Bytes and numbers of each author's part, counted from the file."""
+    rows = []
+    for site in sorted({record.site for record in exchange.everything}):
+        mine = [record for record in exchange.everything if record.site == site]
+        size = sum(len(record.line) for record in mine)
+        numbers = 0
+        for record in mine:
+            if record.payload in exchange.payloads:
+                size += len(exchange.payloads[record.payload])
+                numbers += sum(array.size for array in exchange.arrays(record).values())
+        rows.append((site, str(len(mine)), memory(size), str(numbers)))
+    columns = ("author", "records", "size", "numbers in arrays")
+    return PlainTable("What the file holds of whom", columns, tuple(rows))
+
+
+def records_table(exchange: "Exchange") -> PlainTable:
+    """Who wrote what, when, and signed by which key."""
+    rows = []
+    for record in exchange.everything:
+        signed = f"key {record.key[:16]}" if record.key else "not signed"
+        rows.append((record.title, record.time, signed, record.id[:12]))
+    return PlainTable("Records", ("record", "time", "signature", "id"), tuple(rows))

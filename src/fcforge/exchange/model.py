@@ -17,6 +17,7 @@ from fcforge.exchange.records import Record
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from fcforge.exchange.audit import Attacked
     from fcforge.exchange.description import Description
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.explanation import Explainable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fcforge.exchange.receipts import Receipt, Threshold
     from fcforge.requests import LearnRequest
     from fcforge.sites.cohort import Cohort
+    from fcforge.studies.audit_result import Audit
 
 Say = Callable[[str], Any]
 Tick = Callable[[int, int, str], Any]  # done, in all, what is going on
@@ -131,8 +133,8 @@ class Model(Protocol):
     def attribution(self, covariates: Covariates) -> "Explainable":
         """The score of some people's scans, to be explained, and what their covariates add."""
 
-    def attack(self, people: "Cohort", private: "PrivateRecord", plan: Any) -> Any:
-        """An audit of what the people's site gave."""
+    def attack(self, asked: "Attacked") -> "Audit":
+        """An audit of what a site gave, by that site."""
 
     def own_threshold(
         self, people: "Cohort", site: str, private: "PrivateRecord"

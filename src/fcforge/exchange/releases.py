@@ -43,8 +43,10 @@ from fcforge.sites.cohort import Cohort
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from fcforge.exchange.audit import Attacked
     from fcforge.exchange.private_record import PrivateRecord, Spent
     from fcforge.requests import LearnRequest
+    from fcforge.studies.audit_result import Audit
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
 OUTLIER = 4.0  # times the others' median that a hospital moves the head
@@ -570,6 +572,12 @@ class Releases:
             return ()
         said = f"{len(public)} of these people are among the public ones"
         return (f"{said}: too good to be true.",)
+
+    def attack(self, asked: "Attacked") -> "Audit":
+        """An audit of what a site gave last, by that site."""
+        from fcforge.exchange.release_audit import audit_release  # needs torch
+
+        return audit_release(self, asked)
 
     def describe(self) -> Description:
         """In plain values, for `inspect` and pages."""

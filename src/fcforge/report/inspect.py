@@ -23,6 +23,7 @@ from fcforge.capsule.ledger import SMALL_CELL, Entry, canonical, learned, sha256
 from fcforge.capsule.sealing import STEPS, Check, Trust, open_capsule, verify
 from fcforge.consortium.predicting import explain_model
 from fcforge.exchange import description
+from fcforge.exchange.audit import attack_rows
 from fcforge.exchange.description import Answer, Bar
 from fcforge.methods import METHODS
 from fcforge.report import figures
@@ -123,7 +124,8 @@ def _attacked(capsule: Capsule) -> Answer:
     """The strongest attack of all audits of what travels now."""
     last = max(entry["number"] for entry in learned(capsule.entries))
     found = [audit for number, _, _, audit in audits_of(capsule) if number > last]
-    return description.strongest_attack(found, _not_audited(capsule))
+    rows = [row for audit in found for row in attack_rows(audit)]
+    return description.strongest_attack(rows, _not_audited(capsule))
 
 
 def inspect_words(capsule: Capsule) -> list[str]:

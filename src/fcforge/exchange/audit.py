@@ -1,0 +1,184 @@
+"""Audits: a hospital attacks what it gave, in either model, and may put on record what it found.
+
+Attacks are the model's own (`Model.attack`). An audit that took members for outsiders would find
+nothing and look reassuring: the private record must prove that these are the people.
+
+What is put on record gives away nothing about how many people there were: rates in steps of 0.05,
+areas in steps of 0.01, no interval, no count. (The lower limit of a rate that is 1 for n people is
+:math:`0.025^{1/n}`, which is n.)
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.exchange import archive, exchange, model, records
+from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.keys import Trust, read_private
+from fcforge.exchange.names import site_name
+from fcforge.exchange.private_record import PrivateRecord, default_place
+from fcforge.exchange.records import AttackRow
+from fcforge.requests import AuditRequest
+from fcforge.studies.audit_inputs import audit_site, load_sites, read_halves
+from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fcforge.sites.cohort import Cohort
+
+AREAS = 0.01  # steps of recorded areas under a curve
+RATES = 0.05  # of recorded rates: every number of people from 20 on gives every step
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What a hospital attacks, and what the attacker holds.
+
+    Attributes
+    ----------
+    site : str
+    people : Cohort
+        The hospital's own data.
+    private : PrivateRecord
+        Its receipts prove that they are the people who were learned.
+    plan : AuditPlan
+    reference : Cohort, optional
+        People of a similar population who are not among them.
+    other : mapping of subject id to FC (R, R), optional
+        Another scan of each of them, for fingerprinting.
+    """
+
+    site: str
+    people: "Cohort"
+    private: PrivateRecord
+    plan: AuditPlan
+    reference: "Cohort | None" = None
+    other: Mapping[str, Any] | None = None
+
+
+def attack_rows(found: Audit) -> tuple[AttackRow, ...]:
+    """An audit's rows as they are put on record."""
+    return tuple(_row(found, row) for row in found.rows)
+
+
+def _row(found: Audit, row: AuditRow) -> AttackRow:
+    identified = row.identified
+    return AttackRow(
+        release=row.release,
+        attack=row.attack,
+        auc=_step(row.auc.value, AREAS),
+        tpr_at_1pct_fpr=_step(row.tpr.value, RATES),
+        identified=None if identified is None else _step(identified.value, RATES),
+        control_auc=_step(row.control.value, AREAS),
+        beats_chance=found.beats_chance(row),
+        reference=row.is_reference,
+    )
+
+
+def _step(value: float, step: float) -> float:
+    return round(round(value / step) * step, 2)
+
+
+def on_record(
+    before: Exchange, found: Audit, site: str, key: "Ed25519PrivateKey | None"
+) -> tuple[Exchange, records.Audit]:
+    """The exchange with an audit by one of its hospitals, and the record of it.
+
+    ``found.about["parents"]`` are the ids of what was attacked, the hospital's own first.
+    """
+    before.require_author(site, key, "audit")
+    record = records.make(
+        records.Audit,
+        site,
+        before.next_number(records.Audit, site),
+        found.about["parents"],
+        key,
+        what=found.about["what"],
+        seed=found.about["plan"]["seed"],
+        not_attacked=tuple(found.about.get("not_attacked", ())),
+        rows=attack_rows(found),
+    )
+    return before.joined([record]), record
+
+
+# -- as ``fcforge audit`` asks: of generators on a site, or of what a site gave ------------------
+def audit_as_asked(
+    request: AuditRequest, say: Callable[[str], Any] = lambda text: None
+) -> Audit:
+    """The audit; where `request.record` says so, the exchange is written with it inside."""
+    _check(request)
+    if request.capsule is not None:
+        return _audit_file(request, request.capsule)
+    plan = AuditPlan(
+        worlds=request.worlds, multiple=request.multiple, seed=request.seed
+    )
+    mine = load_sites(request.data, request.site, request.kind, request.positive)
+    return audit_site(
+        mine,
+        request.generator,
+        plan,
+        halves=request.halves,
+        device=request.device,
+        say=say,
+    )
+
+
+def _audit_file(request: AuditRequest, path: Path) -> Audit:
+    trust = Trust.of(request.trust, request.require_signature or None)
+    opened = exchange.open_exchange(path, trust)
+    model.require_options(opened, request)
+    site = site_name(request.site[0])
+    key = read_private(request.sign) if request.sign is not None else None
+    if request.record is not None:  # before minutes of attacks
+        opened.require_author(site, key, "audit")
+    people = load_sites(request.data, [site], request.kind, request.positive)
+    opened.root.policy.require_classes(people.classes)
+    others = None
+    if request.reference is not None:
+        others = load_sites(request.reference, (), request.kind)
+    attacked = Attacked(
+        site=site,
+        people=people,
+        private=PrivateRecord.read(request.register or default_place(request.data)),
+        plan=AuditPlan(
+            worlds=request.worlds, multiple=request.multiple, seed=request.seed
+        ),
+        reference=others,
+        other=read_halves(request.halves)[0] if request.halves else None,
+    )
+    found = opened.model.attack(attacked)
+    if request.record is not None:
+        made, record = on_record(opened, found, site, key)
+        exchange.save(made, request.record, [record])
+    return found
+
+
+def _check(request: AuditRequest) -> None:
+    """Raise before minutes of attacks, not after them, where something is missing."""
+    if bool(request.generator) == (request.capsule is not None):
+        do = "Give --generator NAME (may be repeated) or an exchange file."
+        raise ConfigError("say what to audit.", do=do)
+    if not request.site or (request.capsule is not None and len(request.site) != 1):
+        do = "Give --site NAME; one site for an exchange file."
+        raise ConfigError("name the site.", do=do)
+    if request.capsule is None:
+        for name in ("record", "reference", "register", "sign"):
+            if getattr(request, name) is not None:
+                what = f"--{name} was given without an exchange file."
+                raise ConfigError(what, do="Name the file, or leave it out.")
+    if request.record is not None:
+        archive.require_place(request.record)
+    if request.out is not None:
+        request.out.mkdir(parents=True, exist_ok=True)
+
+
+def require_given(model_sites: tuple[str, ...], site: str) -> None:
+    """Raise `DataError` where a site gave nothing that could be attacked."""
+    if site not in model_sites:
+        known = ", ".join(model_sites) or "none"
+        raise DataError(
+            f"site '{site}' gave nothing to this exchange.", do=f"Sites: {known}."
+        )
