@@ -21,7 +21,8 @@ from fcforge.exchange.names import site_name
 from fcforge.exchange.private_record import PrivateRecord, default_place
 from fcforge.exchange.records import AttackRow
 from fcforge.requests import AuditRequest
-from fcforge.studies.audit_inputs import audit_site, load_sites, read_halves
+from fcforge.sites import load_people
+from fcforge.studies.audit_inputs import audit_site, read_halves
 from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
 
 if TYPE_CHECKING:
@@ -60,8 +61,10 @@ class Attacked:
 
 
 def attack_rows(found: Audit) -> tuple[AttackRow, ...]:
-    """An audit's rows as they are put on record."""
-    return tuple(_row(found, row) for row in found.rows)
+    """An audit's rows as they are put on record: the references, and what was really given."""
+    given = found.about.get("released")
+    rows = [r for r in found.rows if r.is_reference or given in (None, r.release)]
+    return tuple(_row(found, row) for row in rows)
 
 
 def _row(found: Audit, row: AuditRow) -> AttackRow:
@@ -115,7 +118,7 @@ def audit_as_asked(
     plan = AuditPlan(
         worlds=request.worlds, multiple=request.multiple, seed=request.seed
     )
-    mine = load_sites(request.data, request.site, request.kind, request.positive)
+    mine = load_people(request.data, request.site, request.kind, request.positive)
     return audit_site(
         mine,
         request.generator,
@@ -134,11 +137,11 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
     key = read_private(request.sign) if request.sign is not None else None
     if request.record is not None:  # before minutes of attacks
         opened.require_author(site, key, "audit")
-    people = load_sites(request.data, [site], request.kind, request.positive)
+    people = load_people(request.data, [site], request.kind, request.positive)
     opened.root.policy.require_classes(people.classes)
     others = None
     if request.reference is not None:
-        others = load_sites(request.reference, (), request.kind)
+        others = load_people(request.reference, (), request.kind)
     attacked = Attacked(
         site=site,
         people=people,

@@ -268,12 +268,12 @@ def given_people(
     model: "Releases", asked: Attacked
 ) -> tuple[Release | Notice, np.ndarray, np.ndarray]:
     """The last record whose people are all here; they in its order: features (n, p), diagnoses."""
-    given = [
+    given: list[Release | Notice] = [
         *model.exchange.of(Release, asked.site),
         *model.exchange.of(Notice, asked.site),
     ]
     require_given(tuple({record.site for record in given}), asked.site)
-    given.sort(key=lambda record: record.time, reverse=True)
+    given.sort(key=lambda record: record.number, reverse=True)
     mine = asked.people.select_sites([asked.site])
     here = people_of(mine.fc, mine.subject_id.tolist(), mine.y)
     known = {person.id for person in here}

@@ -6,7 +6,6 @@ from fcforge.exchange import description
 from fcforge.exchange.description import Answer, Description, Passage, PlainTable
 from fcforge.exchange.records import Audit, Notice, Record, Release, Withdrawal
 from fcforge.privacy.accounting import ceiling_of
-from fcforge.text import memory
 
 if TYPE_CHECKING:
     from fcforge.exchange.releases import Releases
@@ -31,7 +30,11 @@ def describe(model: "Releases") -> Description:
             "public people": f"{root.people} ({root.patients} patients)",
             "removed from every scan": ", ".join(root.removes) or "nothing",
         },
-        tables=(_hospitals(model), _held(model), _records(model)),
+        tables=(
+            _hospitals(model),
+            description.parts_table(model.exchange),
+            _records(model),
+        ),
         passages=tuple(_numbers(model)),
         settings={"start": root.settings, "policy": policy.model_dump()},
     )
@@ -104,23 +107,6 @@ def _hospitals(model: "Releases") -> PlainTable:
         "People are counted with noise; how far log odds move without a hospital is a standard "
         "deviation over the public people.",
     )
-
-
-def _held(model: "Releases") -> PlainTable:
-    """Bytes and numbers of each author's part, counted from the file."""
-    exchange = model.exchange
-    rows = []
-    for site in sorted({record.site for record in exchange.everything}):
-        mine = [record for record in exchange.everything if record.site == site]
-        size = sum(len(record.line) for record in mine)
-        numbers = 0
-        for record in mine:
-            size += len(exchange.payloads.get(record.payload, b""))
-            if record.payload:
-                numbers += sum(array.size for array in exchange.arrays(record).values())
-        rows.append((site, str(len(mine)), memory(size), str(numbers)))
-    columns = ("author", "records", "bytes", "numbers")
-    return PlainTable("What the file holds of whom", columns, tuple(rows))
 
 
 def _records(model: "Releases") -> PlainTable:
