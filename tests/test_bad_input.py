@@ -42,20 +42,24 @@ def one_error(answer: Answer) -> None:
     assert sum(line.startswith("error: ") for line in answer.err.splitlines()) == 1
 
 
-def refused(path: Path, *says: str, code: int = 1) -> None:
+def refused(
+    path: Path, *says: str, code: int = 1, data_code: int | None = None
+) -> None:
     """`check` and `run` both refuse `path`, say why, and leave no run folder.
 
     A dataset that can be read is judged by `check` (exit code 1); one that cannot is an error (2).
+    `data_code` is that of the data without a config, where it differs.
     """
-    for target in (path, config_for(path)):
+    of_data = code if data_code is None else data_code
+    for target, expected in ((path, of_data), (config_for(path), code)):
         answer = fcforge("check", target)
-        assert answer.code == code, answer
-        said = answer.out if code == 1 else answer.err
+        assert answer.code == expected, answer
+        said = answer.err if code == 2 else answer.out
         for words in says:
             assert words in said, said
         if code == 2:
             one_error(answer)
-        else:
+        elif expected == 1:
             assert "nothing would be trained" in said
     out = path.parent / "run"
     answer = fcforge(
@@ -135,11 +139,11 @@ BAD: list[tuple[Callable[[Arrays], None], tuple[str, ...]]] = [
     (beyond_one, ("subject 's03'", "|r| = 1.4, beyond 1", "tanh")),
     (diagonal, ("subject 's03'", "the diagonal is not 1", "ROI 5")),
     (non_square, (f"{R}, {R - 1})", "one square matrix per subject")),
-    (one_class, ("site 'B'", "has patients only", "both classes")),
+    (one_class, ("site 'B'", "has patients only", "merge it")),
     (tiny_site, ("site 'C'", "is too small (2 patients, 1 controls", "Merge it")),
     (duplicate_subject, ("subject 's04'", "appears 2 times")),
     (duplicate_scan, ("exactly the FC of subject 's03'", "subject 's04'")),
-    (unknown_label, ("subject 's03'", "unknown label 7")),
+    (unknown_label, ("subject 's03'", "unknown diagnosis '7'")),
     (unknown_word, ("subject 's03'", "maybe")),
 ]
 
@@ -150,7 +154,9 @@ BAD: list[tuple[Callable[[Arrays], None], tuple[str, ...]]] = [
 def test_bad_data_in_one_file(spoil, says, tmp_path):
     arrays = good()
     spoil(arrays)
-    refused(write(tmp_path, arrays), *says)
+    code = 2 if spoil is non_square else 1  # FC that is no FC stops the loading
+    unsplit = spoil in (one_class, tiny_site)  # may be meant for a public start
+    refused(write(tmp_path, arrays), *says, code=code, data_code=0 if unsplit else code)
 
 
 def test_findings_are_machine_readable(tmp_path):
@@ -175,7 +181,7 @@ def test_a_flat_roi_is_named_and_does_not_stop_a_run(tmp_path):
     arrays["fc"][3, 2, 2] = 1.0
     answer = fcforge("check", write(tmp_path, arrays))
     assert answer.code == 0
-    assert "warning: site 'A' subject 's03': 1 ROI without signal (ROI 3)" in answer.out
+    assert "warning: site 'A' subject 's03': ROI 3 without signal" in answer.out
     assert answer.out.splitlines()[-1] == "ok, 1 warning"
 
 
@@ -233,11 +239,17 @@ def test_no_such_file(tmp_path):
 def test_another_roi_count_than_asked_for(tmp_path):
     path = write(tmp_path, good())
     asked = ("--set", "dataset.n_rois=116")
-    for command in (("check",), ("run", "--out", tmp_path / "run", "--jobs", 1)):
-        answer = fcforge(command[0], config_for(path), *command[1:], *asked)
-        assert answer.code == 2
-        assert f"FC has {R} ROIs, 116 were expected" in answer.err
-        one_error(answer)
+    checked = fcforge("check", config_for(path), *asked)
+    assert checked.code == 1
+    assert (
+        f"33 subjects (s00, s01, s02, s03, s04 and 28 more): has {R} ROIs, 116 were"
+        in checked.out
+    )
+    answer = fcforge(
+        "run", config_for(path), "--out", tmp_path / "run", "--jobs", 1, *asked
+    )
+    assert answer.code == 2
+    one_error(answer)
     assert not (tmp_path / "run").exists()
 
 

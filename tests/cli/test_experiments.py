@@ -166,6 +166,29 @@ def test_a_config_may_point_at_such_a_file(shared_layout, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_check_says_which_groups_and_columns(tmp_path):
+    cohort = simulate(n_rois=9, n_sites=2, scale=0.1, seed=1)
+    words = np.where(cohort.y == 1, "ASD", "HC").astype("U4")
+    words[:3] = ("ADHD", "", "ADHD")
+    arrays = {"dx": words, "scanner": cohort.site, "subject_id": cohort.subject_id}
+    np.savez(tmp_path / "three.npz", fc_upper=upper_from_fc(cohort.fc), **arrays)
+    named = ("check", tmp_path / "three.npz", "--columns", "site=scanner,label=dx")
+    several = fcforge(*named)
+    assert several.code == 2
+    assert "ADHD (2)" in several.err
+    groups = ("--positive", "ASD", "--negative", "HC")
+    unlabelled = fcforge(*named, *groups)
+    assert unlabelled.code == 1
+    assert "has no diagnosis" in unlabelled.out
+    fine = fcforge(*named, *groups, "--drop-unlabelled")
+    assert fine.code == 0, fine.out
+    assert "3 subjects left out (ADHD: 2, no diagnosis: 1)" in fine.out
+    config = fcforge("check", small_config(), "--positive", "ASD")
+    assert config.code == 2
+    assert "dataset.positive" in config.err
+    assert fcforge(*named, "--set", "training.epochs=5").code == 2
+
+
 def test_check_of_the_real_data(shared_data):
     answer = fcforge("check", shared_data / "abide1_aal116.npz", "--json")
     found = json.loads(answer.out)

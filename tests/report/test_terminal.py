@@ -1,5 +1,6 @@
 """What commands print, word by word; no foreign name adds a line or an escape."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -37,11 +38,12 @@ def test_check_without_findings():
 def test_check_counts_what_it_found():
     error = Fault("error", "FC holds NaN.", subject="s1")
     warning = Fault("warning", "FC is odd.", subject="s2")
-    found = verdict(error, warning, warning)
+    found = verdict(error, warning, replace(warning, subject="s3"))
     assert not found.ok
     lines = check_lines(found)
-    assert lines[-1] == ("1 error, 2 warnings: nothing would be trained", "red")
-    assert [style for _, style in lines[-4:-1]] == ["red", "yellow", "yellow"]
+    assert lines[-1] == ("1 error, 1 warning: nothing would be trained", "red")
+    assert [style for _, style in lines[-3:-1]] == ["red", "yellow"]
+    assert lines[-2][0].startswith("warning: 2 subjects (s2, s3): FC is odd.")
     assert (check_lines(verdict(warning)))[-1] == ("ok, 1 warning", "green")
 
 

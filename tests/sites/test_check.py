@@ -57,7 +57,7 @@ def test_flat_roi_is_a_warning(constant):
     cohort = with_fc(small(), 3, change)
     found = only(check_cohort(cohort))
     assert (found.severity, found.subject) == ("warning", "s03")
-    assert "1 ROI without signal (ROI 3)" in found.what
+    assert "ROI 3 without signal" in found.what
     require_valid(cohort)
 
 
@@ -123,6 +123,16 @@ def test_one_class_site():
     assert "controls only (10 subjects)" in found.what
 
 
+def test_a_site_that_is_not_to_be_split_may_have_one_class():
+    cohort = replace(small(), y=np.where(small().site == "A", 0, small().y))
+    assert [f.site for f in check_cohort(cohort) if f.severity == "error"] == ["A"]
+    (found,) = check_cohort(cohort, to_split=False)
+    assert (found.severity, found.site) == ("warning", "A")
+    require_valid(cohort, to_split=False)
+    with pytest.raises(DataError, match="site 'A'"):
+        require_valid(cohort)
+
+
 def test_tiny_site():
     cohort = small()
     few = cohort.select(np.flatnonzero((cohort.site == "A") | (np.arange(20) < 12)))
@@ -185,15 +195,26 @@ def test_findings_of_the_loader_are_reported_and_errors_come_first():
     )
 
 
-def test_require_valid_lists_the_first_errors():
+def test_require_valid_says_the_same_complaint_once():
     cohort = small()
     fc = cohort.fc.copy()
     fc[:7, 0, 1] = np.nan
     with pytest.raises(DataError) as caught:
         require_valid(replace(cohort, fc=fc))
     text = str(caught.value)
+    assert "'small' has 1 error" in text
+    assert "7 subjects (s00, s01, s02, s03, s04 and 2 more)" in text
+
+
+def test_require_valid_lists_the_first_errors():
+    cohort = small()
+    fc = cohort.fc.copy()
+    fc[:7, 0, 1] += np.linspace(0.1, 0.2, 7)  # each differs in its own way
+    with pytest.raises(DataError) as caught:
+        require_valid(replace(cohort, fc=fc))
+    text = str(caught.value)
     assert "'small' has 7 errors" in text
-    assert text.count("NaN") == 5
+    assert text.count("\n  - ") == 5
     assert "and 2 more" in text
 
 
@@ -277,6 +298,8 @@ def test_settings_of_every_dataset():
     assert len(less) == len(whole) - 2
     assert not set(gone) & set(less.subject_id.tolist())
     assert less.provenance["content_sha256"] != whole.provenance["content_sha256"]
+    apart = load_dataset(Component("simulated", {**plain, "leave_twins_out": True}))
+    assert apart.provenance["twins_left_out"] == ""  # there are none
     allowed = load_dataset(Component("simulated", {**plain, "allow_duplicates": True}))
     assert allowed.allow_duplicates
     assert allowed.provenance["content_sha256"] == whole.provenance["content_sha256"]
@@ -294,6 +317,10 @@ def test_the_three_pairs_of_abide(shared_data):
     pairs = {frozenset(pair[:2]) for pair in near_duplicates(cohort)}
     known = {("50279", "50286"), ("50578", "50602"), ("50805", "50808")}
     assert pairs == {frozenset(pair) for pair in known}
+    path = str(shared_data / "abide1_aal116_dparsf.npz")
+    less = load_dataset(Component("folder", {"path": path, "leave_twins_out": True}))
+    assert less.provenance["twins_left_out"] == "50286,50602,50808"
+    assert len(less) == len(cohort) - 3
     checked = load_folder(shared_data / "abide1_aal116.npz")
     assert {frozenset(p[:2]) for p in near_duplicates(checked)} == {
         frozenset(("50578", "50602"))

@@ -59,16 +59,36 @@ def init(
 
 
 def check(
-    target: Annotated[Path, Argument(help="Config, .npz file or data folder.")],
+    target: Annotated[
+        Path, Argument(help="Config, .npz file, table of edges or data folder.")
+    ],
     overrides: given.Overrides = None,
+    positive: given.Positive = None,
+    negative: Annotated[
+        str | None, Option(help="Diagnosis that means control; others are left out.")
+    ] = None,
+    columns: Annotated[
+        str, Option(help="Columns of a table, e.g. site=scanner_site,label=dx.")
+    ] = "",
+    drop_unlabelled: Annotated[
+        bool, Option("--drop-unlabelled", help="Leave people without diagnosis out.")
+    ] = False,
     as_json: given.AsJson = False,
 ) -> None:
     """Check a config or a dataset, subject by subject, before anything runs."""
     from fcforge.report.terminal import check_lines
+    from fcforge.sites.participants import columns_of
     from fcforge.studies.check import check_target
 
+    asked = {
+        "positive": positive,
+        "negative": negative,
+        "columns": columns_of(columns),
+        "drop_unlabelled": drop_unlabelled,
+    }
+    loading = {name: value for name, value in asked.items() if value}
     with at_work("checking"):
-        verdict = check_target(target, overrides or [])
+        verdict = check_target(target, overrides or [], loading)
     if as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:

@@ -169,7 +169,7 @@ def make_public(
     settings : StartSettings
     """
     cohort = cohort.select_sites(sites) if sites else cohort
-    require_valid(cohort)
+    require_valid(cohort, to_split=False)
     order = np.lexsort(
         (cohort.subject_id, cohort.site)
     )  # rows in any order: the same start

@@ -66,12 +66,12 @@ def check_lines(verdict: Verdict) -> list[tuple[str, str]]:
     plain += [f"  {note}" for note in verdict.notes]
     lines = [(line, "") for line in plain]
     n_errors = 0
-    for finding in verdict.findings:
+    for finding in verdict.complaints:
         is_error = finding.severity == "error"
         n_errors += is_error
         colour = "red" if is_error else "yellow"
         lines.append((f"{finding.severity}: {finding}", colour))
-    n_warnings = len(verdict.findings) - n_errors
+    n_warnings = len(verdict.complaints) - n_errors
     warnings = counted(n_warnings, "warning")
     if not verdict.ok:
         last = f"{counted(n_errors, 'error')}, {warnings}: nothing would be trained"

@@ -67,7 +67,7 @@ def resolve_public(wanted: Component, dataset: Component, tested: Cohort) -> Pub
 @lru_cache(maxsize=2)
 def _load(name: str, params: str) -> Cohort:
     people = load_dataset(Component(name, json.loads(params)))
-    require_valid(people)
+    require_valid(people, to_split=False)
     return without_twins(people)[0]
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError
 from fcforge.settings import checked
-from fcforge.sites.check import check_cohort, require_valid
+from fcforge.sites.check import check_cohort, require_valid, without_twins
 from fcforge.sites.cohort import Cohort, Fault
 from fcforge.sites.splits import make_sites, split_site
 from fcforge.types import Component
@@ -56,7 +56,10 @@ class Dataset(NamedTuple):
 
 
 def _common(
-    cohort: Cohort, leave_out: tuple[str, ...] = (), allow_duplicates: bool = False
+    cohort: Cohort,
+    leave_out: tuple[str, ...] = (),
+    leave_twins_out: bool = False,
+    allow_duplicates: bool = False,
 ) -> Cohort:
     """Settings that every dataset has.
 
@@ -65,6 +68,8 @@ def _common(
     cohort : Cohort
     leave_out : tuple of str
         Ids of subjects that are left out.
+    leave_twins_out : bool
+        Leave the second of any two scans out that look like one person.
     allow_duplicates : bool
         Let a pair that looks like one scan under two ids be in training and in test.
     """
@@ -72,6 +77,9 @@ def _common(
         check_names("subject to leave out", leave_out, cohort.subject_id.tolist())
         cohort = cohort.select(~np.isin(cohort.subject_id, leave_out))
         cohort = cohort.stamped(leave_out=",".join(leave_out))
+    if leave_twins_out:
+        cohort, twins = without_twins(cohort)
+        cohort = cohort.stamped(twins_left_out=",".join(twins))
     return replace(cohort, allow_duplicates=True) if allow_duplicates else cohort
 
 

@@ -6,27 +6,28 @@ Also scans that look like one person: two ids with nearly the same FC, within or
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.sites.cohort import Cohort, Fault, upper_from_fc
-from fcforge.text import counted
+from fcforge.sites.cohort import Cohort, Fault, grouped, upper_from_fc
+from fcforge.sites.diagnoses import NAME_THEM
+from fcforge.text import counted, some
 
-MIN_PER_SITE = 8
-MIN_PER_CLASS = 4  # below these a site cannot be split in three
+MIN_PER_SITE = 8  # below these a site cannot be split in three
+MIN_PER_CLASS = 4
 TOLERANCE = 1e-4
 SHOWN = 5
-ALIKE = (
-    0.9  # edge correlation; two people are below it, two halves of one scan often above
-)
-ALIKE_FEW = 0.98
-FEW = 1_000  # with fewer edges strangers are alike
+ALIKE = 0.9  # edge correlation; of two people it is lower, of one scan's halves often higher
+ALIKE_FEW = 0.98  # with fewer than FEW edges strangers are alike
+FEW = 1_000
 MIN_ROIS = 10
 
 
-def check_cohort(cohort: Cohort, *, n_rois: int | None = None) -> list[Fault]:
+def check_cohort(
+    cohort: Cohort, *, n_rois: int | None = None, to_split: bool = True
+) -> list[Fault]:
     """Everything wrong with a cohort: loader's findings, shapes, matrices, ids, sites.
 
     Parameters
@@ -34,6 +35,9 @@ def check_cohort(cohort: Cohort, *, n_rois: int | None = None) -> list[Fault]:
     cohort : Cohort
     n_rois : int, optional
         ROI count that is expected, e.g. 116.
+    to_split : bool
+        Every site is to be split into training and test: one class or too few people are errors
+        then, and else warnings (people of a public start are not split).
 
     Returns
     -------
@@ -46,17 +50,19 @@ def check_cohort(cohort: Cohort, *, n_rois: int | None = None) -> list[Fault]:
     if not any(f.severity == "error" and not f.subject for f in found):
         same = list(_subjects(cohort))
         found += [*_matrices(cohort), *same, *_twins(cohort, {f.subject for f in same})]
-        found += _sites(cohort)
+        found += _sites(cohort, "error" if to_split else "warning")
     return sorted(found, key=lambda f: f.severity != "error")
 
 
-def require_valid(cohort: Cohort, *, n_rois: int | None = None) -> None:
+def require_valid(
+    cohort: Cohort, *, n_rois: int | None = None, to_split: bool = True
+) -> None:
     """Raise one `DataError` with the first errors of `check_cohort`, if there are any."""
-    key = f"errors, {n_rois} ROIs"
+    key = f"errors, {n_rois} ROIs, {to_split}"
     if key not in cohort.known:  # a run asks at every seed
-        found = check_cohort(cohort, n_rois=n_rois)
+        found = check_cohort(cohort, n_rois=n_rois, to_split=to_split)
         cohort.known[key] = [f for f in found if f.severity == "error"]
-    errors = cohort.known[key]
+    errors = grouped(cohort.known[key])
     if errors:
         lines = "".join(f"\n  - {f}" for f in errors[:SHOWN])
         more = f"\n  ... and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
@@ -67,51 +73,51 @@ def require_valid(cohort: Cohort, *, n_rois: int | None = None) -> None:
 
 def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
     fc = cohort.fc
-    n = len(cohort)
-    if n == 0:
-        yield Fault(
-            "error", "no subject could be loaded.", "Check the path and the site names."
-        )
+    if len(cohort) == 0:
+        do = "Check the path and the site names."
+        yield Fault("error", "no subject could be loaded.", do)
         return
     if fc.ndim != 3 or fc.shape[1] != fc.shape[2]:
         what = f"FC has shape {fc.shape}, not (subjects, ROIs, ROIs)."
         yield Fault("error", what, "Give one square matrix per subject.")
         return
-    fields = {
-        "fc": fc,
-        "site": cohort.site,
-        "subject_id": cohort.subject_id,
-        **cohort.covariates,
-    }
-    for name, values in fields.items():
-        if len(values) != n:
-            what = f"'{name}' has {len(values)} rows, but there are {n} labels."
+    rows = {"fc": fc, "site": cohort.site, "subject_id": cohort.subject_id}
+    for name, values in {**rows, **cohort.covariates}.items():
+        if len(values) != len(cohort):
+            what = (
+                f"'{name}' has {len(values)} rows, but there are {len(cohort)} labels."
+            )
             yield Fault("error", what, "Every array needs one row per subject.")
     if n_rois is not None and fc.shape[1] != n_rois:
         what = f"FC has {fc.shape[1]} ROIs, {n_rois} were expected."
-        yield Fault(
-            "error", what, "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs)."
-        )
+        do = "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs)."
+        yield Fault("error", what, do)
     if fc.shape[1] < 2:
         yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")
 
 
 def _matrices(cohort: Cohort) -> Iterator[Fault]:
-    eye = np.eye(cohort.n_rois, dtype=bool)
-    for fc, *who in zip(
+    names = cohort.roi_names or tuple(map(str, range(1, cohort.n_rois + 1)))
+    people = zip(
         cohort.fc, cohort.subject_id.tolist(), cohort.site.tolist(), strict=True
-    ):
+    )
+    for fc, *who in people:
         for what, do in not_correlations(fc):
             yield Fault("error", what, do, *who)
-        # ROIs whose FC with all others is one and the same number
-        low = np.where(eye, np.inf, fc).min(axis=1)
-        flat = np.flatnonzero(low == np.where(eye, -np.inf, fc).max(axis=1))
-        if flat.size and len(fc) > 2 and np.isfinite(fc).all():
-            what = (
-                f"{flat.size} ROI without signal ({_rois(flat)}); their FC is constant."
-            )
-            do = "Kept as it is; leave the subject out if there are many."
+        for roi in _flat_rois(fc):
+            what = f"ROI {names[roi]} without signal: its FC is constant."
+            do = "Kept as it is; leave subjects with many such ROIs out."
             yield Fault("warning", what, do, *who)
+
+
+def _flat_rois(fc: np.ndarray) -> list[int]:
+    """ROIs whose FC with all others is one and the same number."""
+    if len(fc) < 3 or not np.isfinite(fc).all():
+        return []
+    eye = np.eye(len(fc), dtype=bool)
+    lowest = np.where(eye, np.inf, fc).min(axis=1)
+    highest = np.where(eye, -np.inf, fc).max(axis=1)
+    return np.flatnonzero(lowest == highest).tolist()
 
 
 def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
@@ -141,67 +147,63 @@ def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
 
 
 def _rois(index: np.ndarray) -> str:
-    """``ROI 3, 7, 9, ...`` counted from 1."""
-    shown = ", ".join(str(i + 1) for i in index[:4].tolist())
-    return f"ROI {shown}{', ...' if len(index) > 4 else ''}"
+    """``ROI 3, 7, 9`` counted from 1."""
+    return f"ROI {some((index + 1).tolist(), 4)}"
 
 
 def _subjects(cohort: Cohort) -> Iterator[Fault]:
-    count = Counter(cohort.subject_id.tolist())
-    seen = dict[bytes, str]()
-    for i, (subject, site) in enumerate(
-        zip(cohort.subject_id, cohort.site, strict=True)
-    ):
-        who = subject, _ = str(subject), str(site)
-        if (times := count.pop(subject, 1)) > 1:  # told once
+    times = Counter(cohort.subject_id.tolist())
+    seen: dict[bytes, str] = {}
+    people = zip(cohort.subject_id.tolist(), cohort.site.tolist(), strict=True)
+    for i, (subject, site) in enumerate(people):
+        n = times.pop(subject, 1)  # told once
+        if n > 1:
+            what = f"subject id appears {n} times."
             do = "Give every subject one row; add the site to the id if two sites share ids."
-            yield Fault("error", f"subject id appears {times} times.", do, *who)
+            yield Fault("error", what, do, subject, site)
         if cohort.y[i] not in (0, 1):
             what = f"unknown label {cohort.y[i]} (0 is control, 1 is patient)."
-            yield Fault(
-                "error", what, "Say which value means patient: --positive VALUE.", *who
-            )
-        digest = hashlib.blake2b(
-            np.ascontiguousarray(cohort.fc[i]).data, digest_size=16
-        ).digest()
+            yield Fault("error", what, NAME_THEM, subject, site)
+        content = np.ascontiguousarray(cohort.fc[i]).data
+        digest = hashlib.blake2b(content, digest_size=16).digest()
         twin = seen.setdefault(digest, subject)
         if twin != subject:
+            what = f"has exactly the FC of subject '{twin}'."
             do = "The same scan under two ids would leak from train to test; drop one."
-            yield Fault("error", f"has exactly the FC of subject '{twin}'.", do, *who)
+            yield Fault("error", what, do, subject, site)
 
 
 def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
+    if not np.isfinite(cohort.fc).all():
+        return
     site = dict(zip(cohort.subject_id.tolist(), cohort.site.tolist(), strict=True))
-    for one, other, r in (
-        near_duplicates(cohort) if np.isfinite(cohort.fc).all() else ()
-    ):
+    for one, other, r in near_duplicates(cohort):
         if other not in told:  # an exact copy is an error of its own
             what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})."
             do = f"A run refuses them in training and test: leave_out = ['{other}'] in [dataset]."
             yield Fault("warning", what, do, other, site[other])
 
 
-def _sites(cohort: Cohort) -> Iterator[Fault]:
+def _sites(cohort: Cohort, severity: Literal["error", "warning"]) -> Iterator[Fault]:
+    least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed"
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
         patients = int((labels == 1).sum())
         controls = int((labels == 0).sum())
         if not site:
-            yield Fault(
-                "error", f"{len(labels)} subjects have no site.", "Name their site."
-            )
+            what = f"{len(labels)} subjects have no site."
+            yield Fault("error", what, "Name their site.")
         elif patients == 0 or controls == 0:
             have = "controls" if patients == 0 else "patients"
-            do = "A site needs both classes; merge it with another or leave it out."
-            yield Fault(
-                "error", f"has {have} only ({len(labels)} subjects).", do, site=site
+            what = f"has {have} only ({len(labels)} subjects)."
+            do = (
+                "Only a public start can use it; merge it with another or leave it out."
             )
+            yield Fault(severity, what, do, site=site)
         elif len(labels) < MIN_PER_SITE or min(patients, controls) < MIN_PER_CLASS:
-            least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed"
             what = f"is too small ({patients} patients, {controls} controls; at least {least})."
-            yield Fault(
-                "error", what, "Merge it with another site or leave it out.", site=site
-            )
+            do = "Merge it with another site or leave it out."
+            yield Fault(severity, what, do, site=site)
 
 
 class Twins(NamedTuple):

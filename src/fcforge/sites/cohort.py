@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError, DataError
+from fcforge.text import some
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Fault:
     do: str = ""
     subject: str = ""
     site: str = ""
+    count: int = 1
+    """Subjects it is wrong with, where it is more than one (`grouped`)."""
 
     @classmethod
     def of(cls, error: DataError, subject: str, site: str) -> Fault:
@@ -33,8 +36,22 @@ class Fault:
     def __str__(self) -> str:
         places = (("site", self.site), ("subject", self.subject))
         where = " ".join(f"{kind} '{name}'" for kind, name in places if name)
+        if self.count > 1:
+            where = f"{self.count} subjects ({self.subject})"
         text = f"{where}: {self.what}" if where else self.what
         return f"{text} {self.do}" if self.do else text
+
+
+def grouped(faults: Iterable[Fault]) -> list[Fault]:
+    """The same complaint about several subjects as one, in the order of the first."""
+    alike: dict[tuple[str, ...], list[Fault]] = {}
+    for fault in faults:
+        place = "" if fault.subject else fault.site
+        alike.setdefault((fault.what, fault.do, place), []).append(fault)
+    return [
+        replace(own[0], subject=some(f.subject for f in own), count=len(own))
+        for own in alike.values()
+    ]
 
 
 NUMBERED = ("0", "1")  # classes without words: 1 is the patients

@@ -253,7 +253,7 @@ def columns_of(text: str) -> dict[str, str]:
     >>> columns_of("site=scanner_site, label=dx")
     {'site': 'scanner_site', 'label': 'dx'}
     """
-    pairs = [part.partition("=") for part in text.split(",")]
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     return {role.strip(): column.strip() for role, _, column in pairs}
 
 

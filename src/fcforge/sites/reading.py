@@ -302,6 +302,10 @@ def npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
         )
         raise DataError(what, where=path, do=do)
     if name == "fc":
+        if values.shape[1] != values.shape[2]:
+            what = f"'fc' has shape {values.shape}, not (subjects, ROIs, ROIs)."
+            do = "Give one square matrix per subject."
+            raise DataError(what, where=path, do=do)
         return values.astype(np.float32)
     return fc_from_upper(values, str(path))
 

@@ -1,13 +1,14 @@
 """`fcforge check`: what is wrong with a config or a dataset, before anything runs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import DataError
+from fcforge.errors import ConfigError, DataError
 from fcforge.sites import Cohort, Fault, check_cohort, load_dataset
+from fcforge.sites.cohort import grouped
 from fcforge.text import counted
 from fcforge.types import Component
 
@@ -35,25 +36,47 @@ class Verdict:
             for s in self.cohort.site_names
         }
 
+    @property
+    def complaints(self) -> list[Fault]:
+        """Findings with the same words about several subjects as one."""
+        return grouped(self.findings)
+
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """For `--json`: every subject by itself."""
         about = {"what": self.what, "ok": self.ok, "n_rois": self.cohort.n_rois}
         found = {"findings": [asdict(f) for f in self.findings], "notes": self.notes}
         return {**about, "sites": self.sites(), **found}
 
 
-def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:
+def check_target(
+    target: Path, settings: Sequence[str] = (), loading: Mapping[str, Any] | None = None
+) -> Verdict:
     """Check a config, a data file or a data folder.
 
-    A config is checked whole: its dataset, and that every learner can be built. Anything else is
-    loaded as dataset ``folder``.
+    Parameters
+    ----------
+    target : Path
+        A config (.toml) is checked whole: its dataset, and that every learner can be built.
+        Anything else is loaded as dataset ``folder``; a site that cannot be split is a warning
+        there, since the people may be meant for a public start.
+    settings : sequence of str
+        Changes to a config, ``a.b=c``.
+    loading : mapping, optional
+        Settings of `fcforge.sites.folder.load_folder` for data that no config describes.
     """
     if target.suffix == ".toml":
+        if loading:
+            given = ", ".join(f"--set dataset.{name}=..." for name in loading)
+            raise ConfigError("a config says itself how its data are read.", do=given)
         return _check_config(target, settings)
+    if settings:
+        do = "Data have no config."
+        raise ConfigError(f"--set {settings[0]} changes a config.", where=target, do=do)
     if not target.exists():
         raise DataError("no such file or folder.", where=str(target))
-    cohort = load_dataset(Component("folder", {"path": str(target)}))
-    return Verdict(str(target), cohort, check_cohort(cohort), [])
+    params = {"path": str(target), **(loading or {})}
+    cohort = load_dataset(Component("folder", params))
+    return Verdict(str(target), cohort, check_cohort(cohort, to_split=False), [])
 
 
 def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
