@@ -31,6 +31,8 @@ SPANNING = {  # test files of no single module, and why
 TESTED_BY = {  # modules whose tests stand under another name
     "capsule/lines.py": "capsule/test_forgeries.py",
     "exchange/release_description.py": "exchange/test_releases.py",
+    "exchange/release_step.py": "exchange/test_releases.py",
+    "exchange/rules.py": "exchange/test_exchange.py",
     "models/fused_kernels.py": "models/test_fused.py",
     "studies/check.py": "cli/test_experiments.py",
 }

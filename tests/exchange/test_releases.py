@@ -17,7 +17,7 @@ from fcforge.exchange import schema
 from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Release
-from fcforge.exchange.releases import Budget, fit_threshold
+from fcforge.exchange.release_step import Budget, fit_threshold
 from fcforge.releases import vector
 
 HOSPITALS = sites()[2:]

@@ -5,7 +5,7 @@ is a record that takes others away. Whatever does not fit is refused by name, an
 used.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from fcforge.errors import ExchangeError, at
-from fcforge.exchange import archive, model, schema
+from fcforge.exchange import archive, model, rules, schema
 from fcforge.exchange.archive import Contents
 from fcforge.exchange.keys import Trust, public_hex
-from fcforge.exchange.names import require_distinct
 from fcforge.exchange.payload import load_arrays
 from fcforge.exchange.records import (
-    Audit,
     Record,
     Rotation,
     Taken,
@@ -83,7 +81,7 @@ class Exchange:
     @cached_property
     def key_lines(self) -> dict[str, tuple[str, ...]]:
         """Keys that each author has signed with, first to last; ("",) where it signs nothing."""
-        return key_lines(self.everything)
+        return rules.key_lines(self.everything)
 
     def next_number(self, kind: type[Record], site: str) -> int:
         """Number of the next record of this kind that an author makes."""
@@ -104,10 +102,10 @@ class Exchange:
                 )
             every[record.id] = record
         every.pop(self.root.id, None)
-        key_lines([self.root, *every.values()])  # of what is withdrawn, too
-        kept = archive.in_order(_without_taken(every))
+        rules.key_lines([self.root, *every.values()])  # of what is withdrawn, too
+        kept = archive.in_order(rules.without_taken(every))
         arrays = {**self.payloads, **(payloads or {})}
-        carried = _carried((self.root, *kept))
+        carried = rules.carried((self.root, *kept))
         made = type(self)(
             self.root, kept, {k: v for k, v in arrays.items() if k in carried}
         )
@@ -136,7 +134,7 @@ class Exchange:
         takes = tuple(
             Taken(kind=r.kind, number=r.number, commitment=r.committed) for r in mine
         )
-        lost = _taken(self.records, {(site, t.kind, t.commitment) for t in takes})
+        lost = rules.taken(self.records, {(site, t.kind, t.commitment) for t in takes})
         number = self.next_number(Withdrawal, site)
         said = {"takes": takes, "gone": tuple(sorted(lost))}
         return self.joined(
@@ -192,10 +190,10 @@ class Exchange:
 
     def check(self) -> None:
         """Hold the records against one another, then against what the model says of them."""
-        _check_places(self)
-        _check_audits(self)
-        _check_vouched(self)
-        _check_arrays(self)
+        rules.check_places(self.everything)
+        rules.check_audits(self.everything)
+        rules.check_vouched(self.everything)
+        rules.check_arrays(self.everything, self.payloads)
         _ = self.model
 
     def require_trusted(self, trust: Trust) -> None:
@@ -204,144 +202,8 @@ class Exchange:
         An unsigned root passes unless signatures are required: the records name it by its id.
         """
         for record in self.everything:
-            _require_signer(record, self.key_lines[record.site], trust)
-        _require_signed(self.everything, trust)
-
-
-def _without_taken(every: Mapping[str, Record]) -> list[Record]:
-    """Records but those that their own authors took back, and what builds on those."""
-    named = set[tuple[str, str, int | str]]()
-    for record in every.values():
-        for one in record.taken:
-            named.add((record.site, one.kind, one.number))
-            named.add((record.site, one.kind, one.commitment))
-    gone = _taken(every.values(), named)
-    return [record for record in every.values() if record.id not in gone]
-
-
-def _taken(
-    records: Iterable[Record], named: Set[tuple[str, str, int | str]]
-) -> set[str]:
-    """Ids of the records of these authors, kinds and numbers (or commitments), and what follows."""
-    gone = set[str]()
-    for record in archive.in_order(records):
-        by_number = (record.site, record.kind, record.number)
-        by_content = (record.site, record.kind, record.committed)
-        follows = not gone.isdisjoint(record.builds_on)
-        if follows or by_number in named or by_content in named:
-            gone.add(record.id)
-    return gone
-
-
-def _carried(records: Sequence[Record]) -> set[str]:
-    """Arrays that travel: those of all records but the ones whose arrays were handed on."""
-    handed = {
-        (parent, record.kind) for record in records for parent in record.builds_on
-    }
-    return {
-        record.payload
-        for record in records
-        if record.payload
-        and not (record.passes_on and (record.id, record.kind) in handed)
-    }
-
-
-def _check_places(exchange: Exchange) -> None:
-    """One root, every parent present, nothing twice."""
-    here = {record.id: record for record in exchange.everything}
-    numbers: dict[tuple[str, str, int], str] = {}
-    commitments: dict[str, str] = {}
-    for record in exchange.everything:
-        with at(record.title):
-            lost = [parent for parent in record.builds_on if parent not in here]
-            if lost:
-                raise ExchangeError(
-                    f"builds on record {lost[0][:12]}, which is not here or was withdrawn.",
-                    do="Merge the file that holds it, too.",
-                )
-            place = (record.site, record.kind, record.number)
-            if numbers.setdefault(place, record.id) != record.id:
-                raise ExchangeError(
-                    "there are two different ones with this number.",
-                    do="One of them is not the hospital's; ask it.",
-                )
-            first = commitments.setdefault(record.committed or record.id, record.title)
-            if first != record.title:
-                raise ExchangeError(
-                    f"has the same people and salt as the {first}: one is a copy.",
-                    do="Ask both hospitals; nothing was changed.",
-                )
-
-
-def _check_audits(exchange: Exchange) -> None:
-    """An audit is by who gave what it attacks."""
-    here = {record.id: record for record in exchange.everything}
-    for audit in exchange.of(Audit):
-        giver = here[audit.parents[0]].site
-        if giver != audit.site:
-            raise ExchangeError(
-                f"the {audit.title} is of something that '{giver}' gave.",
-                do="A hospital audits what it has given itself.",
-            )
-
-
-def _check_arrays(exchange: Exchange) -> None:
-    """Every array that should travel is here, and no other."""
-    odd = _carried(exchange.everything) ^ set(exchange.payloads)
-    if odd:
-        raise ExchangeError(f"the arrays {min(odd)[:12]} are missing or too many.")
-
-
-def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
-    """Keys of every author, first to last; `ExchangeError` for two voices or lookalike names."""
-    own: dict[str, list[Record]] = {}
-    for record in records:
-        own.setdefault(record.site, []).append(record)
-    require_distinct(own)
-    return {site: _line(mine) for site, mine in own.items()}
-
-
-def _line(mine: Sequence[Record]) -> tuple[str, ...]:
-    """Keys of one author's records, as its rotations order them."""
-    rotations = [record for record in mine if isinstance(record, Rotation)]
-    new = {rotation.key: rotation.new_key for rotation in rotations}
-    used = {record.key for record in mine}
-    first = (used | set(new)) - set(new.values())
-    line = [*first][:1]
-    while line and line[-1] in new and len(line) <= len(new):
-        line.append(new[line[-1]])
-    if len(first) != 1 or len(new) < len(rotations) or not used <= set(line):
-        raise ExchangeError(
-            f"records of '{mine[0].site}' are signed by different keys.",
-            do="An author speaks with one key, or rotates it (`fcforge keys rotate`); ask which "
-            "records are its own.",
-        )
-    return tuple(line)
-
-
-def _check_vouched(exchange: Exchange) -> None:
-    """Refuse what an old key signed and the rotation away from it does not vouch for."""
-    for rotation in exchange.of(Rotation):
-        stands = {rotation.id, *rotation.vouches}
-        for record in exchange.everything:
-            mine = (record.site, record.key) == (rotation.site, rotation.key)
-            if mine and record.id not in stands:
-                raise ExchangeError(
-                    f"the {record.title} is signed by an old key of '{record.site}', and its new "
-                    "key does not vouch for it.",
-                    do="Ask that hospital whether it is its own; if so, it signs it anew.",
-                )
-
-
-def _require_signer(record: Record, line: tuple[str, ...], trust: Trust) -> None:
-    if record.is_root and not record.key:
-        return
-    trust.require(record.key, f"the {record.title}", record.site, line)
-
-
-def _require_signed(records: Sequence[Record], trust: Trust) -> None:
-    asked = [r for r in records if trust.required or not r.is_root]
-    trust.require_signed([(f"the {record.title}", record.key) for record in asked])
+            rules.require_signer(record, self.key_lines[record.site], trust)
+        rules.require_signed(self.everything, trust)
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -349,9 +211,9 @@ def read_parcel(path: str | Path, trust: Trust = Trust()) -> Contents:  # noqa: 
     """Records of a file by themselves, with or without a root."""
     found = archive.read(path)
     with at(path):
-        lines = key_lines(found.records)
+        lines = rules.key_lines(found.records)
         for record in found.records:
-            _require_signer(record, lines[record.site], trust)
+            rules.require_signer(record, lines[record.site], trust)
     return found
 
 
@@ -443,7 +305,9 @@ def verify(
         checks = [Check("file", True, f"{len(contents.records)} records, unchanged")]
         if not any(record.is_root for record in contents.records):
             said = "single records without a root: merge them with the exchange's file"
-            signers = _signers(contents.records, key_lines(contents.records), trust)
+            signers = _signers(
+                contents.records, rules.key_lines(contents.records), trust
+            )
             return [*checks, *signers, Check("parcel", True, said)]
         found = _opened(contents)
     except ExchangeError as error:
@@ -466,12 +330,12 @@ def _signers(
         if not record.key:
             said = "not signed: anybody can have made it"
         try:
-            _require_signer(record, lines[record.site], trust)
+            rules.require_signer(record, lines[record.site], trust)
             checks.append(Check(record.title, True, said))
         except ExchangeError as error:
             checks.append(Check(record.title, False, error.what))
     try:
-        _require_signed(records, trust)
+        rules.require_signed(records, trust)
     except ExchangeError as error:
         checks.append(Check("signatures", False, error.what))
     return checks

@@ -18,6 +18,7 @@ from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked, require_given
 from fcforge.exchange.receipts import people_of
 from fcforge.exchange.records import Notice, Release
+from fcforge.exchange.release_step import own_features
 from fcforge.privacy import accounting, attacks, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
@@ -284,7 +285,7 @@ def given_people(
             chosen = record
     receipt = asked.private.receipt_for(chosen.commitment, f"the {chosen.title}")
     places = receipt.places(here)
-    features = model.own_features(mine)
+    features = own_features(model, mine)
     return chosen, features[places], mine.y[places]
 
 

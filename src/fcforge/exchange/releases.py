@@ -6,45 +6,33 @@ whole numbers are exact, and any order of hospitals and any tree of merges ends 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, ExchangeError, at
-from fcforge.exchange import (
-    keepers,
-    public_start,
-    records,
-    release_description,
-    rounds,
-    schema,
-)
+from fcforge.errors import ConfigError, ExchangeError, at
+from fcforge.exchange import public_start, release_description, release_step, rounds
 from fcforge.exchange.description import Description
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explainable, LogHead
 from fcforge.exchange.model import Covariates, Learned, Say, Scores, Tick
-from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.public_start import PublicStart
-from fcforge.exchange.receipts import People, Receipt, Threshold, people_of, same_people
-from fcforge.exchange.records import Half, Notice, Release
+from fcforge.exchange.receipts import Threshold
+from fcforge.exchange.records import Half, Release
+from fcforge.exchange.release_step import Budget
 from fcforge.exchange.rounds import NUMBERS
-from fcforge.exchange.scan_checks import probability, quality, require_labels
-from fcforge.privacy.accounting import DELTA, EPSILON
-from fcforge.privacy.noise import discrete_gaussian
 from fcforge.releases import vector
 from fcforge.releases.features import from_log_features
 from fcforge.releases.start import coordinates
-from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from fcforge.exchange.audit import Attacked
-    from fcforge.exchange.private_record import PrivateRecord, Spent
+    from fcforge.exchange.private_record import PrivateRecord
     from fcforge.requests import LearnRequest
     from fcforge.studies.audit_result import Audit
 
@@ -70,34 +58,6 @@ class Given(NamedTuple):
     sites: tuple[str, ...]
     numbers: np.ndarray
     variance: Fraction
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a hospital is ready to spend on each of its people; epsilon None: exact sums."""
-
-    epsilon: float | None = EPSILON
-    delta: float = DELTA
-
-    @classmethod
-    def asked(cls, request: "LearnRequest") -> "Budget":
-        """As a request says; `ConfigError` where it contradicts itself."""
-        if request.mechanism == "none":
-            if request.epsilon is not None or request.delta is not None:
-                raise ConfigError(
-                    "--mechanism none (exact sums) has no epsilon or delta.",
-                    do="Leave --epsilon and --delta out, or use the gaussian mechanism.",
-                )
-            return cls(None, 0.0)
-        epsilon = EPSILON if request.epsilon is None else request.epsilon
-        return cls(epsilon, DELTA if request.delta is None else request.delta)
-
-    @property
-    def fields(self) -> dict[str, str | float]:
-        """As a record says them."""
-        if self.epsilon is None:
-            return {"mechanism": "none", "epsilon": 0.0, "delta": 0.0}
-        return {"mechanism": "gaussian", "epsilon": self.epsilon, "delta": self.delta}
 
 
 class Releases:
@@ -225,6 +185,16 @@ class Releases:
         variance = float(sum(g.variance for g in used) * Fraction(self.grid) ** 2)
         return vector.solve(self.start.arrays, sums, variance, len(used))
 
+    def odds_without(self, x: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Log odds (n,) of features (n, p), each without `own` (n, m) of the numbers given."""
+        arrays = self.start.arrays
+        z = arrays.standardise(x)
+        used = list(self.given)
+        total = sum((g.numbers for g in used), np.zeros(self.size, np.int64))
+        steps = np.stack([self._solved(total - one, used) for one in own])
+        moved = (coordinates(arrays, z) * steps).sum(1)
+        return (arrays.score(z) + moved) / self.temperature
+
     @cached_property
     def head(self) -> vector.Head:
         """The head on standardised features."""
@@ -300,196 +270,13 @@ class Releases:
         tick: Tick,
     ) -> Learned:
         """The release of one site's people, or what it gives to a round of keepers."""
-        site = asked.site
-        policy = self.exchange.root.policy
-        budget = Budget.asked(asked)
-        x = self.own_features(people)
-        policy.require_people(len(people))
-        who = _known(people)
-        spent = private.require_room(
-            who,
-            budget.epsilon,
-            budget.delta,
-            policy,
-            again=asked.again,
-            void=rounds.never_added(self.exchange, private.receipts),
-        )
-        self.require_known(site, private)
-        before = self.odds(x)
-        with at(f"site '{site}'"):
-            require_labels(before, people.y, asked.accept_labels)
-        receipt = Receipt(
-            site=site,
-            number=1
-            + max((r.number for r in private.receipts if r.site == site), default=0),
-            people=who,
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            round=asked.round,
-        )
-        found = quality(before, people.y)
-        if asked.round:
-            numbers = self.contributions(x, people.y).sum(0)
-            return self._to_keepers(numbers, receipt, spent, key, found)
-        joined, release = self._with_release(x, people.y, budget, receipt, spent, key)
-        receipt = receipt.having_seen(r.id for r in joined.everything)
-        after = Releases(joined)
-        times = after.times(who, [*private.receipts, receipt])
-        left_out = after.left_out_odds(x, people.y, times)
-        return Learned(
-            exchange=joined,
-            new=(release,),
-            receipt=receipt,
-            threshold=fit_threshold(left_out, people.y, joined.id, site),
-            before=found,
-            after=quality(left_out, people.y),
-        )
-
-    def _with_release(
-        self,
-        x: np.ndarray,
-        y: np.ndarray,
-        budget: Budget,
-        receipt: Receipt,
-        spent: "Spent",
-        key: "Ed25519PrivateKey | None",
-    ) -> tuple[Exchange, Release]:
-        data = self._released(x, y, budget)
-        release = records.make(
-            Release,
-            receipt.site,
-            receipt.number,
-            (self.exchange.root.id,),
-            key,
-            payload=schema.sha256(data),
-            spent_epsilon=spent.epsilon,
-            spent_delta=spent.delta,
-            grid=self.grid,
-            variance=str(self.noise_units(budget) ** 2),
-            commitment=receipt.commitment,
-            **budget.fields,
-        )
-        return self.exchange.joined([release], {release.payload: data}), release
-
-    def _to_keepers(
-        self,
-        numbers: np.ndarray,
-        receipt: Receipt,
-        spent: "Spent",
-        key: "Ed25519PrivateKey | None",
-        found: Mapping[str, float],
-    ) -> Learned:
-        """Two encrypted shares and a signed notice; the sum is known when the round is closed."""
-        gift = keepers.Gift(
-            site=receipt.site,
-            round=receipt.round,
-            number=receipt.number,
-            numbers=numbers,
-            epsilon=receipt.epsilon,
-            delta=receipt.delta,
-            spent=spent,
-            commitment=receipt.commitment,
-        )
-        notice, shares = keepers.give(self.exchange, gift, key)
-        joined = self.exchange.joined([notice])
-        seen = receipt.having_seen(r.id for r in joined.everything)
-        return Learned(joined, (notice,), seen, None, found, found, shares)
-
-    def _released(self, x: np.ndarray, y: np.ndarray, budget: Budget) -> bytes:
-        """Arrays of a release: the sum over people with secret noise."""
-        total = self.contributions(x, y).sum(0)
-        sigma = self.noise_units(budget)
-        if sigma:
-            total = total + discrete_gaussian(sigma, len(total))
-        return save_arrays({NUMBERS: total})
-
-    def own_features(self, people: Cohort) -> np.ndarray:
-        """Features (n, p) of people who fit this start; else `DataError`."""
-        require_valid(people, n_rois=self.n_rois)
-        with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
-            both = self.start.public_among(people.subject_id.tolist())
-            if both:
-                raise DataError(
-                    f"{len(both)} of its people are among the public ones by id (first: "
-                    f"{', '.join(both[:5])}).",
-                    do="Leave them out: a start that shares a person proves nothing. If they are "
-                    "other people, put the site before their ids.",
-                )
-            told = self.start.wrong_covariates(people.covariates, len(people))
-            wrong = [i for i, why in enumerate(told) if why]
-            if wrong:
-                raise DataError(
-                    f"covariates of {len(wrong)} people cannot be used (first: "
-                    f"{people.subject_id[wrong[0]]} {told[wrong[0]]}).",
-                    do="Add what is missing, check unit and coding (ABIDE: sex 1 male, 2 female; "
-                    "age in years; mean FD in mm), or leave these people out.",
-                )
-            x = self.start.features(people.fc, people.covariates)
-            self.start.require_alike(x)
-        return x
-
-    def require_known(self, site: str, private: "PrivateRecord") -> None:
-        """Refuse where the exchange holds something of the site that its private record lacks."""
-        known = {receipt.commitment for receipt in private.receipts}
-        mine = [r for r in self.exchange.records if r.site == site and r.committed]
-        lost = [r.title for r in mine if r.committed not in known]
-        if lost:
-            raise ConfigError(
-                f"the exchange holds the {lost[0]}, which {private.path} does not know, so nobody "
-                "can tell who has spent what.",
-                do="Name the private record of that release with --register.",
-            )
-
-    def times(self, who: People, receipts: list[Receipt]) -> np.ndarray:
-        """In how many things that were given each of these people is, (n,)."""
-        here = {release.commitment for release in self.exchange.of(Release)}
-        summed = {one for r in self.rounds if r.closed for one in r.notices}
-        for notice in self.exchange.of(Notice):
-            if notice.id in summed:
-                here.add(notice.commitment)
-        found = np.zeros(len(who))
-        for receipt in receipts:
-            if receipt.commitment in here:
-                found += same_people(who, receipt.people)
-        return found
-
-    def left_out_odds(
-        self, x: np.ndarray, y: np.ndarray, times: np.ndarray
-    ) -> np.ndarray:
-        """Log odds of each person by the head without that person's own contributions.
-
-        `times` (n,) says how often each is in the releases. Clipping and the noise stay.
-        """
-        arrays = self.start.arrays
-        z = arrays.standardise(x)
-        own = self.contributions(x, y) * times.astype(np.int64)[:, None]
-        used = list(self.given)
-        total = np.sum(
-            [g.numbers for g in used] or [np.zeros(self.size, np.int64)], axis=0
-        )
-        steps = np.stack([self._solved(total - one, used) for one in own])
-        moved = (coordinates(arrays, z) * steps).sum(1)
-        return (arrays.score(z) + moved) / self.temperature
+        return release_step.learn(self, people, private, asked, key)
 
     def own_threshold(
         self, people: Cohort, site: str, private: "PrivateRecord"
     ) -> Threshold:
-        """The hospital's own threshold for this state; costs nothing, sends nothing.
-
-        Another hospital's private record is refused: it does not say which of these people are in
-        releases, and what that hospital reads by its own threshold would be this one's.
-        """
-        theirs = sorted({receipt.site for receipt in private.receipts})
-        if theirs and site not in theirs:
-            raise DataError(
-                f"the private record is of {', '.join(theirs)}, not of '{site}'.",
-                where=private.path,
-                do="Give the one that `fcforge learn` wrote for this site.",
-            )
-        x = self.own_features(people)
-        times = self.times(_known(people), list(private.receipts))
-        left_out = self.left_out_odds(x, people.y, times)
-        return fit_threshold(left_out, people.y, self.exchange.id, site)
+        """The hospital's own threshold for this state; costs nothing, sends nothing."""
+        return release_step.own_threshold(self, people, site, private)
 
     # -- answers -----------------------------------------------------------------------------------
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
@@ -582,29 +369,3 @@ class Releases:
     def describe(self) -> Description:
         """In plain values, for `inspect` and pages."""
         return release_description.describe(self)
-
-
-def _known(people: Cohort) -> People:
-    return people_of(people.fc, people.subject_id.tolist(), people.y)
-
-
-def fit_threshold(
-    odds: np.ndarray, y: np.ndarray, exchange: str, site: str
-) -> Threshold:
-    """The hospital's own intercept and slope by penalised logistic regression.
-
-    The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few
-    people move them little.
-    """
-    design = np.stack([np.ones_like(odds), odds], 1)
-    prior = np.array([0.0, 1.0])
-    theta = prior
-    for _ in range(50):  # Newton; the penalised loss is strictly convex
-        p = probability(design @ theta)
-        gradient = design.T @ (p - y) + (theta - prior)
-        hessian = (design * (p * (1 - p))[:, None]).T @ design + np.eye(2)
-        theta = theta - np.linalg.solve(hessian, gradient)
-    intercept, slope = (round(float(value), 6) for value in theta)
-    return Threshold(
-        intercept=intercept, slope=slope, people=len(y), exchange=exchange, site=site
-    )
