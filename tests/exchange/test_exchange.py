@@ -1,4 +1,5 @@
 import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -50,6 +51,7 @@ START = record(records.Start, site="maker")
 ROOT = Exchange(START, (), {START.payload: ARRAYS})
 
 
+@cache
 def release(site="NYU", number=1, signer="", people=None, **changes):
     """A release of a site with arrays of its own, and the arrays."""
     content = [site, number, people]

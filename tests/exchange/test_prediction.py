@@ -126,7 +126,8 @@ def test_evaluation_beside_the_majority_and_the_public_head(exchange):
     assert value.low < value.value < value.high
     assert set(found.rows) == {"exchange", "public head alone"}
     assert set(evaluate(start(), NEW).rows) == {"exchange"}
-    assert json.dumps(found.to_json())
+    said = found.to_json()["rows"]["exchange"]["accuracy"]
+    assert json.loads(json.dumps(said)) == [value.value, value.low, value.high]
 
 
 def test_people_who_were_seen_are_told_of(exchange):

@@ -198,7 +198,8 @@ class Evaluation:
         rows: dict[str, dict[str, list[float]]] = {}
         for title, row in self.rows.items():
             rows[title] = {
-                name: [*asdict(found).values()] for name, found in row.items()
+                name: [found.value, found.low, found.high]
+                for name, found in row.items()
             }
         return {**self.__dict__, "rows": rows, "notes": list(self.notes)}
 
