@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test tables rounding lint docs wheel setup clean
+.PHONY: demo test tables rounding lint docs wheel setup clean sbom lock reproducible
 .DEFAULT_GOAL := help
 
 help:
@@ -12,13 +12,20 @@ help:
 	@echo "make tables make every published table and figure again from results/"
 	@echo "make docs   set up, build the documentation into docs/_build"
 	@echo "make wheel  build the wheel and run the demo from it, without the repository"
+	@echo "make sbom   write build/fcforge.cdx.json, what fcforge is made of (CycloneDX)"
 
-$(VENV)/.core: pyproject.toml constraints.txt
+# Files are compared with the hashes of the lock before anything of them runs. torch alone is not
+# in it: its CPU build comes from an index of its own.
+VERIFIED := -m pip install -q --require-hashes --no-deps -r
+
+$(VENV)/.core: pyproject.toml constraints.txt supply/core.lock
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(VERIFIED) supply/core.lock
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[train]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+$(VENV)/.dev: $(VENV)/.core supply/dev.lock
+	$(BIN)/python $(VERIFIED) supply/dev.lock
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[train,dev,imaging,cluster,docs]'
 	@touch $@
 
@@ -53,6 +60,22 @@ wheel: $(VENV)/.core
 	$(BIN)/python -m pip wheel -q --no-deps -w dist .
 	build/user/bin/python -m pip install -q -c constraints.txt "$$(ls dist/*.whl)[train]"
 	cd build/user && bin/fcforge --version && bin/fcforge demo
+
+# What fcforge is made of, for whoever has to know.
+sbom: $(VENV)/.core
+	$(BIN)/python supply/sbom.py build/fcforge.cdx.json
+
+# After a change of constraints.txt.
+lock: $(VENV)/.dev
+	$(BIN)/python supply/lock.py
+
+# The same source gives the same wheel, byte by byte, wherever and whenever it is built.
+reproducible:
+	rm -rf build/wheel && mkdir -p build/wheel/copy
+	cp -r src pyproject.toml README.md LICENSE build/wheel/copy
+	$(PYTHON) -m pip wheel -q --no-deps -w build/wheel/one .
+	cd build/wheel/copy && $(PYTHON) -m pip wheel -q --no-deps -w ../two .
+	cmp build/wheel/one/*.whl build/wheel/two/*.whl && sha256sum build/wheel/one/*.whl
 
 docs: $(VENV)/.dev
 	rm -rf docs/api  # stubs of names that are gone would be warnings

@@ -26,6 +26,7 @@ SPANNING = {  # test files of no single module, and why
     "test_house.py": "this file",
     "test_memory_flat.py": "memory of whole commands",
     "test_security.py": "the page of promises",
+    "test_supply.py": "what is installed, and from what",
     "test_without_torch.py": "what a hospital runs, without torch",
 }
 TESTED_BY = {  # modules whose tests stand under another name
