@@ -20,6 +20,7 @@ from fcforge.exchange.release_audit import (
     halves,
     require_numbers,
 )
+from fcforge.exchange.release_step import own_features
 from fcforge.privacy.accounting import ceiling_of
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.releases import vector
@@ -47,7 +48,7 @@ def attacked(done, **change):
 @cache
 def everybody() -> Contributors:
     model = start().model
-    return Contributors.of(model.start.arrays, model.own_features(mine()), mine().y)
+    return Contributors.of(model.start.arrays, own_features(model, mine()), mine().y)
 
 
 @cache
@@ -122,7 +123,7 @@ def test_the_receipt_proves_the_people_in_any_order_and_among_others():
     record, features, y = given_people(done.exchange.model, asked(done, shuffled))
     assert record == done.new[0]
     np.testing.assert_array_equal(y, mine().y)
-    np.testing.assert_allclose(features, done.exchange.model.own_features(mine()))
+    np.testing.assert_allclose(features, own_features(done.exchange.model, mine()))
 
 
 def test_other_people_are_refused_by_name():
