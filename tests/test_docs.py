@@ -15,6 +15,7 @@ from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.sites import DATASETS
+from tracing import from_run_to_report
 
 ROOT = Path(__file__).parents[1]
 DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("plot_*.py"))
@@ -170,6 +171,12 @@ def test_one_fc_is_followed_in_files_that_exist():
         bodies = {f.name: len(f.body) for f in tree if isinstance(f, ast.FunctionDef)}
         for name in re.findall(r"\w+", names):
             assert bodies.get(name, 0) > 1, (file, name)
+
+
+def test_a_traced_run_enters_as_many_files_as_the_page_says(tmp_path):
+    text = (DOCS / "architecture.md").read_text()
+    told = int(re.search(r"(\d+) Python files", text)[1])
+    assert told - 5 <= len(from_run_to_report(tmp_path).files) <= told
 
 
 def test_every_term_is_defined_once_and_every_link_to_one_leads_there():

@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,19 +79,31 @@ def nodes_of(method: str, params=None, model=None, sites: int = 3, **spec):
     return plan_of(run_spec(learner_spec(method, params, model), sites, **spec))
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Folder and trainer of a method's three sites, which several tests look at."""
+
+    @cache
+    def once(method: str, model: str) -> tuple[Path, Trainer]:
+        folder = tmp_path_factory.mktemp(method)
+        return folder, run_plan(nodes_of(method, model=model), folder)
+
+    return lambda method, model=None: once(method, model or default_model(method))
+
+
 @every_method
-def test_runs_is_finite_and_repeats(method, tmp_path):
+def test_runs_is_finite_and_repeats(method, trained, tmp_path):
     plan = nodes_of(method)
-    run_plan(plan, tmp_path / "a")
-    run_plan(plan, tmp_path / "b")
-    first, again = (stored_lanes(plan, tmp_path / x) for x in "ab")
+    folder, _ = trained(method)
+    run_plan(plan, tmp_path)
+    first, again = (stored_lanes(plan, x) for x in (folder, tmp_path))
     assert first
     for key, tensors in first.items():
         assert_same(tensors, again[key])
         for name, value in tensors.items():
             if isinstance(value, torch.Tensor):
                 assert torch.isfinite(value).all(), name
-        scores = Store(tmp_path / "a").read_scores(key)
+        scores = Store(folder).read_scores(key)
         assert all(((s >= 0) & (s <= 1)).all() for s in scores.values())
 
 
@@ -133,7 +146,7 @@ def assert_close(a: Lane, b: Lane) -> None:
             torch.testing.assert_close(y[k], v, rtol=tolerance, atol=tolerance, msg=k)
 
 
-def test_the_workshop_trains_lanes_of_one_shape_together(tmp_path, monkeypatch):
+def test_lanes_of_one_shape_are_trained_together(tmp_path, monkeypatch):
     together = []
     learn = trainer_module.learn_site
     monkeypatch.setattr(
@@ -201,11 +214,10 @@ def test_the_scanner_finds_a_subject_it_is_given():
 
 
 @every_method
-def test_keeps_is_true(method, tmp_path):
+def test_keeps_is_true(method, trained):
     keeps, row_keys = METHODS[method].keeps, METHODS[method].row_keys
-    plan = nodes_of(method)
-    trainer = run_plan(plan, tmp_path)
-    last = list(plan.nodes.values())[-1]
+    _, trainer = trained(method)
+    last = list(nodes_of(method).nodes.values())[-1]
     lane = trainer.load_lane(replace(last, parent=last.key))
     if keeps == "nothing":
         assert not lane.state
@@ -240,10 +252,10 @@ def test_memory_stays_within_its_budget(method):
 
 
 @pytest.mark.parametrize("method", KEEPS_NOBODY)
-def test_a_sealed_site_is_never_touched_again(method, tmp_path, monkeypatch):
+def test_a_sealed_site_is_never_touched_again(method, trained, tmp_path, monkeypatch):
     """Methods that keep no real subject do not change when past sites are destroyed."""
     plan = nodes_of(method)
-    run_plan(plan, tmp_path / "clean")
+    untouched, _ = trained(method)
     views = []
     learn = trainer_module.learn_site
 
@@ -255,8 +267,8 @@ def test_a_sealed_site_is_never_touched_again(method, tmp_path, monkeypatch):
         return lanes
 
     monkeypatch.setattr(trainer_module, "learn_site", learn_and_burn)
-    run_plan(plan, tmp_path / "burnt")
-    clean, burnt = (stored_lanes(plan, tmp_path / x) for x in ("clean", "burnt"))
+    run_plan(plan, tmp_path)
+    clean, burnt = (stored_lanes(plan, x) for x in (untouched, tmp_path))
     for key in clean:
         assert_same(clean[key], burnt[key])
     for view in views:
@@ -290,20 +302,18 @@ def test_every_sequential_method_says_where_it_is_fine_tuning():
     ("method", "model"),
     [(m, k) for m, k in PAIRS if m in ZERO and k in (default_model(m), "mlp")],
 )
-def test_zero_strength_is_fine_tuning_bitwise(method, model, tmp_path):
-    zero, base = (
-        nodes_of(method, ZERO[method], model),
-        nodes_of("finetune", model=model),
-    )
+def test_zero_strength_is_fine_tuning_bitwise(method, model, trained, tmp_path):
+    zero = nodes_of(method, ZERO[method], model)
+    base = nodes_of("finetune", model=model)
     full = nodes_of(method, None, model)
-    for name, plan in (("zero", zero), ("base", base), ("full", full)):
-        run_plan(plan, tmp_path / name)
+    run_plan(zero, tmp_path)
+    folders = (tmp_path, trained("finetune", model)[0], trained(method, model)[0])
     stages = [
         [
             {k: v for k, v in lane.items() if not k.startswith("state/")}
-            for lane in stored_lanes(plan, tmp_path / name).values()
+            for lane in stored_lanes(plan, folder).values()
         ]
-        for name, plan in (("zero", zero), ("base", base), ("full", full))
+        for plan, folder in zip((zero, base, full), folders, strict=True)
     ]
     for a, b in zip(stages[0], stages[1], strict=True):
         assert_same(a, b)

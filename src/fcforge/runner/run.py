@@ -56,12 +56,10 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
             build_learner(
                 learner, cohort.n_rois, has_start=experiment.start is not None
             )
-    require_covariates(
-        cohort.covariates,
-        experiment.confounds,
-        cohort.subject_id.tolist(),
-        "[confounds]",
-    )
+    if experiment.confounds:
+        ids = cohort.subject_id.tolist()
+        where = "[confounds]"
+        require_covariates(cohort.covariates, experiment.confounds, ids, where)
     if experiment.start is not None:
         found = resolve_public(experiment.start.dataset, experiment.dataset, cohort)
         experiment = replace(experiment, start=found)
