@@ -1,7 +1,9 @@
 import pytest
+from exchange_records import key_of
 from pydantic import ValidationError
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.exchange.keepers import card_of
 from fcforge.exchange.policy import Policy
 
 POLICY = Policy(disorder="autism", control="TC", patient="ASD")
@@ -46,3 +48,20 @@ def test_a_keeper_is_known_by_name():
 def test_a_policy_has_bounds(wrong):
     with pytest.raises(ValidationError):
         Policy(**wrong)
+
+
+def test_two_keepers_who_are_not_one():
+    names = ("University", "Ministry", "Third")
+    cards = [card_of(name, key_of(name)) for name in names]
+    policy = Policy()
+    assert policy.with_keepers([]) == policy
+    assert policy.with_keepers(cards[:2]).keepers == tuple(cards[:2])
+    wrong = {
+        "1 are named": cards[:1],
+        "3 are named": cards,
+        "one and the same": [cards[0], card_of("Ministry", key_of("University"))],
+        "'university' are one": [cards[0], card_of("university", key_of("Ministry"))],
+    }
+    for why, named in wrong.items():
+        with pytest.raises(ConfigError, match=why):
+            policy.with_keepers(named)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fcforge.cli import capsules, experiments, imaging, keys
+from fcforge.cli import capsules, experiments, imaging, keepers, keys
 from fcforge.errors import FCForgeError, needs
 from fcforge.progress import say
 
@@ -20,10 +20,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Continual learning for fMRI diagnosis across hospitals. Start with `fcforge init`.",
 )
-for room in (experiments, capsules, keys, imaging):
+for room in (experiments, capsules, keepers, keys, imaging):
     for command in room.COMMANDS:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own
         app.command(name, rich_help_panel=room.PANEL)(command)
+app.add_typer(keepers.keepers, name="keepers", rich_help_panel=keepers.PANEL)
 app.add_typer(keys.keys, name="keys", rich_help_panel=keys.PANEL)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.exchange.names import lookalike
 from fcforge.exchange.schema import (
     Budget,
     Closed,
@@ -129,6 +130,23 @@ class Policy(Closed):
                 f"{self.max_epsilon:g} and {self.max_delta:g} per person.",
                 do="Choose less; what a person spends adds up over releases.",
             )
+
+    def with_keepers(self, keepers: Sequence[Keeper]) -> Self:
+        """The policy with two keepers, or none; else `ConfigError`."""
+        if not keepers:
+            return self
+        first, *others = keepers
+        for other in others:
+            same = {first.key, first.encryption_key} & {other.key, other.encryption_key}
+            if same or lookalike(first.name, other.name):
+                raise ConfigError(
+                    f"the keepers '{first.name}' and '{other.name}' are one and the same.",
+                    do="Two keepers who would not talk to each other are what keeps a sum safe.",
+                )
+        if len(keepers) != 2:
+            what = f"a round has two keepers, {len(keepers)} are named."
+            raise ConfigError(what, do="Name the .keeper files of both.")
+        return self.model_copy(update={"keepers": tuple(keepers)})
 
     def keeper(self, name: str) -> Keeper:
         """The keeper so called; else `ExchangeError`."""

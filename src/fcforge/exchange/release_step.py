@@ -9,6 +9,7 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.exchange import keepers, records, rounds, schema
 from fcforge.exchange.model import Learned
+from fcforge.exchange.names import site_name
 from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.receipts import People, Receipt, Threshold, people_of, same_people
 from fcforge.exchange.records import Notice, Release
@@ -121,7 +122,7 @@ def _charged(
         people=who,
         epsilon=budget.epsilon,
         delta=budget.delta,
-        round=asked.round,
+        round=site_name(asked.round) if asked.round else "",
     )
     return receipt, spent
 

@@ -8,6 +8,7 @@ from typing import Any
 from fcforge.errors import ConfigError, ExchangeError, at
 from fcforge.exchange import archive, exchange, model, records
 from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.keepers import read_card
 from fcforge.exchange.keys import Trust, read_private
 from fcforge.exchange.model import Learned, Say, Tick
 from fcforge.exchange.names import site_name
@@ -33,6 +34,7 @@ def start_file(
     *,
     maker: str = MAKER,
     sign: Path | None = None,
+    keepers: Sequence[Path] = (),
     overwrite: bool = False,
 ) -> Exchange:
     """Make a start from public people and write it as an exchange without a hospital.
@@ -51,6 +53,8 @@ def start_file(
     maker : str
         Who makes it, and signs it where a key is named.
     sign : Path, optional
+    keepers : sequence of Path
+        Cards of the two keepers of its rounds (`fcforge keepers new`).
     overwrite : bool
     """
     archive.require_place(out, overwrite=overwrite)
@@ -68,7 +72,7 @@ def start_file(
         given["dataset"]["sites"] = list(sites)
     cohort = load_dataset(Component(name, given["dataset"]))
     start = make(StartSettings, given["start"], "start")
-    policy = Policy.of(given["policy"])
+    policy = Policy.of(given["policy"]).with_keepers([read_card(k) for k in keepers])
     made = make_public(cohort, sites, remove, start, policy, site_name(maker), key)
     exchange.save(made, out, overwrite=overwrite)
     return made
