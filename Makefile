@@ -41,7 +41,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal  # neighbours share what they set up
 	$(MAKE) --no-print-directory rounding
 
 # Every published table and figure, from the scores in results/.

@@ -105,7 +105,7 @@ def from_run_to_report(folder: Path) -> Way:
     (folder / "run.toml").write_text(RUN)
     words = ["run", str(folder / "run.toml"), "--out", str(folder / "out")]
     with (
-        mock.patch("fcforge.runner.execute._workers", lambda n: Here()),
+        mock.patch("fcforge.runner.execute._workers", return_value=Here()),
         mock.patch.object(sys, "argv", ["fcforge", *words, "--device", "cpu"]),
         traced() as way,
     ):
