@@ -107,7 +107,7 @@ def test_clone_keeps_settings_and_nothing_learned(subjects) -> None:
     )
     copy = clone(model)
     assert copy.get_params() == model.get_params()
-    assert not hasattr(copy, "capsule_")
+    assert not hasattr(copy, "model_")
 
 
 def test_replay_with_a_generator_and_calibration(subjects) -> None:
@@ -122,9 +122,9 @@ def test_replay_with_a_generator_and_calibration(subjects) -> None:
     )
     for name, fc, y in split(subjects):
         model.partial_fit(fc, y, site=name)
-    assert len(model.capsule_.remembered) > 0
-    assert not bool(model.capsule_.remembered.real.any())
-    assert model.capsule_.temperature != 1.0
+    assert len(model.model_.state.remembered) > 0
+    assert not bool(model.model_.state.remembered.real.any())
+    assert model.model_.temperature != 1.0
 
 
 def test_unusable_settings(subjects) -> None:

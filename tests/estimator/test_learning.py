@@ -2,17 +2,20 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
-from small_consortium import empty, people, sites, start
+from small_exchange import learned, people, sites, start
 
-from fcforge.capsule import open_capsule
-from fcforge.capsule.prediction import judge
-from fcforge.consortium import Home, read_consortium, write_consortium
-from fcforge.consortium.learning import Budget, learn
-from fcforge.errors import CapsuleError, ConfigError
+from fcforge.errors import ConfigError, ExchangeError
 from fcforge.estimator import ForgeClassifier, InputError
+from fcforge.exchange.chain import empty_chain
+from fcforge.exchange.chain_settings import settings_for
+from fcforge.exchange.exchange import open_exchange, save
+from fcforge.exchange.private_record import PrivateRecord
+from fcforge.exchange.records import Release
+from fcforge.exchange.scan_checks import probability
+from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
+from fcforge.types import Component, LearnerSpec, Training
 
 
 def split(subjects):
@@ -21,25 +24,22 @@ def split(subjects):
     return [(name, fc[site == name], y[site == name]) for name in names]
 
 
-def test_site_by_site_and_its_capsule(subjects, tmp_path) -> None:
+def test_site_by_site_and_its_file(subjects, tmp_path) -> None:
     (a, fa, ya), (b, fb, yb) = split(subjects)
     model = ForgeClassifier("finetune", "linear", epochs=3, held_out=8, seed=4)
     model.partial_fit(fa, ya, site=a).partial_fit(fb, yb, site=b)
     assert model.sites_ == (a, b)
-    model.to_capsule(tmp_path / "x.capsule")
-    again = ForgeClassifier.from_capsule(tmp_path / "x.capsule")
+    model.save(tmp_path / "x.exchange")
+    again = ForgeClassifier.load(tmp_path / "x.exchange")
     assert np.array_equal(again.decision_function(fb), model.decision_function(fb))
     assert again.get_params()["seed"] == 4
     assert again.classes_.tolist() == [0, 1]
     # handed over between the two sites: bitwise the same network
     ForgeClassifier("finetune", "linear", epochs=3, held_out=8, seed=4).partial_fit(
         fa, ya, site=a
-    ).to_capsule(tmp_path / "a.capsule")
-    other = ForgeClassifier.from_capsule(tmp_path / "a.capsule").partial_fit(
-        fb, yb, site=b
-    )
-    for key, value in model.capsule_.lane.params.items():
-        assert torch.equal(value, other.capsule_.lane.params[key])
+    ).save(tmp_path / "a.exchange")
+    other = ForgeClassifier.load(tmp_path / "a.exchange").partial_fit(fb, yb, site=b)
+    assert model.model_.state.to_bytes() == other.model_.state.to_bytes()
     with pytest.raises(ValueError, match="learned already"):
         model.partial_fit(fa, ya, site=a)
     fresh = model.fit(fa, ya)
@@ -50,42 +50,55 @@ def test_words_as_classes_travel(subjects, tmp_path) -> None:
     fc, y, _ = subjects
     words = np.where(y == 1, "ASD", "TD")
     model = ForgeClassifier().fit(fc, words)
-    model.to_capsule(tmp_path / "x.capsule")
-    again = ForgeClassifier.from_capsule(tmp_path / "x.capsule")
+    model.save(tmp_path / "x.exchange")
+    again = ForgeClassifier.load(tmp_path / "x.exchange")
     assert np.array_equal(again.predict(fc), model.predict(fc))
-    assert open_capsule(tmp_path / "x.capsule").settings.classes == ("TD", "ASD")
+    policy = open_exchange(tmp_path / "x.exchange").root.policy
+    assert policy.classes == ("TD", "ASD")
 
 
-def test_bitwise_the_capsule_of_the_command_line(subjects, tmp_path) -> None:
+def test_bitwise_the_chain_of_the_command_line():
     """The estimator on a site's learning part is what `fcforge learn` (and so the run) makes."""
-    from fcforge.capsule import learn, settings_for
-    from fcforge.sites import split_site
-    from fcforge.types import Component, LearnerSpec, Training
-
     cohort = simulate(n_rois=10, scale=0.4, n_sites=2, preset="easy")
     name = cohort.site_names[0]
     learner = LearnerSpec(Component("finetune"), Component("gcn", {"hidden": 16}))
     settings = settings_for(
         learner, 10, training=Training(epochs=2), held_out=0, calibrate="none"
     )
-    capsule = learn(None, name, cohort, tmp_path / "a.capsule", settings=settings)
-    part = split_site(cohort, name, 0).learning(with_val=True)
+    site = split_site(cohort, name, 0)
+    chain, _ = empty_chain(settings, ("0", "1"), name).model.after(site)
+    part = site.learning(with_val=True)
     model = ForgeClassifier("finetune", "gcn", epochs=2, model_params={"hidden": 16})
     model.partial_fit(part.fc.numpy(), part.y.numpy(), site=name)
-    for key, value in capsule.lane.params.items():
-        assert torch.equal(value, model.capsule_.lane.params[key]), key
+    assert chain.state.to_bytes() == model.model_.state.to_bytes()
+
+
+def test_who_was_learned_stays_at_home(subjects, tmp_path):
+    (a, fa, ya), (b, fb, yb) = split(subjects)
+    model = ForgeClassifier().partial_fit(fa, ya, site=a).partial_fit(fb, yb, site=b)
+    model.save(tmp_path / "x.exchange")
+    private = PrivateRecord.read(tmp_path / "fcforge.private")
+    assert [receipt.site for receipt in private.receipts] == [a, b]
+    said = open_exchange(tmp_path / "x.exchange").model.steps
+    assert [step.commitment for step in said] == [
+        receipt.commitment for receipt in private.receipts
+    ]
+    model.save(tmp_path / "y.exchange")  # nobody twice
+    again = PrivateRecord.read(tmp_path / "fcforge.private")
+    assert len(again.receipts) == 2
+    model.save(tmp_path / "z.exchange", register=tmp_path / "elsewhere")
+    assert len(PrivateRecord.read(tmp_path / "elsewhere").receipts) == 2
 
 
 def test_real_subjects_need_the_flag(subjects, tmp_path) -> None:
     fc, y, _ = subjects
     model = ForgeClassifier("cumulative", "linear", epochs=1).fit(fc, y)
-    with pytest.raises(CapsuleError, match="real subjects"):
-        model.to_capsule(tmp_path / "x.capsule")
+    with pytest.raises(ExchangeError, match="real subjects"):
+        model.save(tmp_path / "x.exchange")
     assert not list(tmp_path.iterdir())
-    model.to_capsule(tmp_path / "x.capsule", allow_real_subjects=True)
-    assert open_capsule(tmp_path / "x.capsule").entries[-1]["flags"] == [
-        "allow_real_subjects"
-    ]
+    model.save(tmp_path / "x.exchange", allow_real_subjects=True)
+    (step,) = open_exchange(tmp_path / "x.exchange").model.steps
+    assert step.flags == ("allow_real_subjects",)
 
 
 # -- which class is the patients ---------------------------------------------------------------
@@ -116,13 +129,13 @@ def test_python_and_the_command_line_mean_the_same_people(
     assert (model.predict(mine.fc) == y).mean() == (
         plain.predict(mine.fc) == mine.y
     ).mean()
-    model.to_capsule(tmp_path / "a.capsule")
-    capsule = open_capsule(tmp_path / "a.capsule")
-    assert [str(c) for c in capsule.settings.classes] == [str(control), str(patient)]
-    assert judge(capsule, mine.fc).probability == pytest.approx(
+    model.save(tmp_path / "a.exchange")
+    found = open_exchange(tmp_path / "a.exchange")
+    assert found.root.policy.classes == (str(control), str(patient))
+    assert probability(found.model.score(mine.fc, {}).odds) == pytest.approx(
         plain.predict_proba(mine.fc)[:, 1], abs=1e-5
     )
-    again = ForgeClassifier.from_capsule(tmp_path / "a.capsule")
+    again = ForgeClassifier.load(tmp_path / "a.exchange")
     np.testing.assert_array_equal(again.predict(mine.fc), model.predict(mine.fc))
     theirs = cohort.select_sites([two])
     again.partial_fit(theirs.fc, np.where(theirs.y == 1, patient, control), site=two)
@@ -134,13 +147,13 @@ def test_python_and_the_command_line_mean_the_same_people(
 
 
 @pytest.mark.parametrize("classes", [("a", "b"), (1, 2)])
-def test_a_capsule_is_refused_until_the_patients_are_named(classes, tmp_path):
+def test_saving_is_refused_until_the_patients_are_named(classes, tmp_path):
     cohort = simulate("easy", n_rois=12, n_sites=1, scale=0.3, seed=2)
     y = np.where(cohort.y == 1, *classes)
     model = ForgeClassifier().fit(cohort.fc, y)
     with pytest.raises(ValueError, match=r"which means patient.*positive="):
-        model.to_capsule(tmp_path / "a.capsule")
-    assert not (tmp_path / "a.capsule").exists()
+        model.save(tmp_path / "a.exchange")
+    assert not (tmp_path / "a.exchange").exists()
     with pytest.raises(ValueError, match="positive='c' is neither of"):
         ForgeClassifier(positive="c").fit(cohort.fc, y)
 
@@ -154,21 +167,25 @@ def of(site):
     return found.fc, np.where(found.y == 1, "patient", "control"), found.covariates
 
 
+def begin(removed=()):
+    return start(removed, exact_allowed=True)
+
+
 def model(**more) -> ForgeClassifier:
-    given = {"start": start(), "method_params": EXACT, **more}
+    given = {"start": begin(), "method_params": EXACT, **more}
     return ForgeClassifier("forge_release", **given)
 
 
-def test_sites_one_by_one_are_the_consortium():
+def test_sites_one_by_one_are_the_exchange():
     made = model()
     for site in (B, A):
         fc, y, _ = of(site)
         made.partial_fit(fc, y, site=site)
-    group = empty()
+    found = begin()
     for site in (A, B):
-        group = learn(group, people(), site, Home(), Budget("none")).group
-    assert made.sites_ == group.sites
-    np.testing.assert_allclose(made.capsule_.beta, group.beta)
+        found = learned(found, site, mechanism="none").exchange
+    assert made.sites_ == found.model.sites
+    np.testing.assert_allclose(made.model_.beta(), found.model.beta())
     fc, y, _ = of(NEW)
     p = made.predict_proba(fc)
     np.testing.assert_allclose(p.sum(1), 1)
@@ -181,22 +198,23 @@ def test_sites_one_by_one_are_the_consortium():
 
 def test_noise_is_the_default_and_the_same_people_are_told():
     made = ForgeClassifier("forge_release", start=start()).fit(*of(A)[:2], site=A)
-    assert made.capsule_.releases[0].epsilon == 1.0
-    with pytest.raises(InputError, match="earlier release"):
+    (release,) = made.model_.exchange.of(Release)
+    assert release.epsilon == 1.0
+    with pytest.raises(InputError, match="given before"):
         made.partial_fit(*of(A)[:2], site=A)
 
 
-def test_a_capsule_goes_round(tmp_path):
+def test_releases_go_round(tmp_path):
     made = model().fit(*of(A)[:2], site=A)
-    digest = made.to_capsule(tmp_path / "a.capsule")
-    assert read_consortium(tmp_path / "a.capsule").digest == digest
-    back = ForgeClassifier.from_capsule(tmp_path / "a.capsule")
+    found = made.save(tmp_path / "a.exchange")
+    assert open_exchange(tmp_path / "a.exchange").id == found
+    back = ForgeClassifier.load(tmp_path / "a.exchange")
     fc = of(NEW)[0]
     np.testing.assert_allclose(back.decision_function(fc), made.decision_function(fc))
     assert back.classes_.tolist() == [0, 1]
     with pytest.raises(ConfigError, match="signed when it is made"):
-        made.to_capsule(tmp_path / "b.capsule", key=object())
-    path = write_consortium(empty(), tmp_path / "start.capsule")
+        made.save(tmp_path / "b.exchange", key=object())
+    path = save(begin(), tmp_path / "start.exchange")
     np.testing.assert_allclose(
         model(start=path).fit(*of(A)[:2], site=A).decision_function(fc),
         made.decision_function(fc),
@@ -205,12 +223,12 @@ def test_a_capsule_goes_round(tmp_path):
 
 def test_confounds_are_asked_for():
     removed = ("age", "sex")
-    made = model(start=start(removed))
+    made = model(start=begin(removed))
     fc, y, covariates = of(A)
-    with pytest.raises(InputError, match="has no age or sex"):
+    with pytest.raises(InputError, match=r"has no .*sex"):
         made.fit(fc, y, site=A)
     made.fit(fc, y, site=A, covariates=covariates)
-    with pytest.raises(InputError, match=r"has no age or sex.*covariates="):
+    with pytest.raises(InputError, match=r"has no .*sex.*covariates="):
         made.predict(fc)
     assert made.predict_proba(fc, covariates).shape == (len(fc), 2)
 

@@ -44,6 +44,5 @@ def test_a_search_over_a_setting(subjects) -> None:
     )
     best = search.best_params_["method__penalty"]
     assert (
-        search.best_estimator_.capsule_.settings.learner.method.params["penalty"]
-        == best
+        search.best_estimator_.model_.settings.learner.method.params["penalty"] == best
     )

@@ -88,12 +88,12 @@ def test_a_weight_of_two_is_the_subject_twice(subjects) -> None:
     assert (half.predict(fc) == 1).mean() > (
         ForgeClassifier().fit(fc, y).predict(fc) == 1
     ).mean()
-    assert weighted.capsule_.entries[-1]["flags"] == ["weighted subjects"]
+    assert weighted.model_.steps[-1].flags == ("weighted subjects",)
     # with a validation part cut out, weights follow their subjects
     cut = ForgeClassifier(calibrate="inner_val").fit(fc, y, sample_weight=count)
     plain = ForgeClassifier().fit(fc, y, sample_weight=count)
     np.testing.assert_allclose(
-        cut.decision_function(fc) * cut.capsule_.temperature,
+        cut.decision_function(fc) * cut.model_.temperature,
         plain.decision_function(fc),
         rtol=1e-3,
         atol=1e-3,

@@ -14,19 +14,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fcforge.capsule.judging import scores
 from fcforge.estimator import people
 from fcforge.estimator.explaining import Explains, head_of
 from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
-from fcforge.estimator.learning import Learns, log_odds
-from fcforge.estimator.parts import RELEASES
+from fcforge.estimator.learning import Learns
 from fcforge.exchange.scan_checks import probability
-from fcforge.runner.learners import build_learner
-from fcforge.speed import one_thread
 
 
 class ForgeClassifier(ClassifierMixin, Learns, Explains):
@@ -56,26 +51,26 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         Further settings of each (`training` as in `fcforge.types.Training`).
     features : {"fc", "any"}
         "any": columns are arbitrary numbers (selected edges, say), only for edge models
-        (linear, mlp); nothing is known about ROIs, so such a model cannot become a capsule.
+        (linear, mlp); nothing is known about ROIs, so such a model cannot be saved.
     edges : {"nilearn", "upper"}
         Order of vectorised edges: lower triangle row by row, as nilearn's ConnectivityMeasure
         (its diagonal is recognised), or upper triangle row by row, as ``np.triu_indices``.
     kind : {"auto", "fc", "timeseries"}
         What matrices are; "auto" looks at symmetry and diagonal.
     held_out : int
-        Synthetic held-out subjects per site, for capsules that can judge themselves.
+        Synthetic held-out subjects per site, by which a saved model knows strange scans.
     calibrate : {"none", "inner_val", "synthetic"}
         How the temperature of probabilities is found.
     val_fraction : float
         Share of a site's subjects for inner validation, where that is used.
-    start : path, PublicStart or Consortium, optional
+    start : path or Exchange, optional
         Public start of method ``forge_release``: every site adds a release around it
         (`method_params`: mechanism, epsilon, delta), and `covariates` of the subjects are given
         wherever the start removes some.
     positive : optional
         Which of the two classes of y is the patients, e.g. ``"ASD"``. Of 0 and 1 it is 1, of
         words that say it (ASD and TC) the patients'; of others the second in sorted order, but
-        then a capsule is refused until it is said.
+        then `save` is refused until it is said.
     site_order : sequence, optional
         Order in which the sites of `site` are learned, all of them named; by default that of
         their appearance. Sites that are not among the subjects (left out by a fold) are passed
@@ -89,14 +84,14 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
-    capsule_ : Capsule or Consortium
-        All that was learnt.
-    home_ : Home
-        Of ``forge_release``: who was in each release. It stays at home.
+    model_ : Model
+        All that was learnt: a chain, or releases around a start.
+    receipts_ : tuple of Receipt
+        Who was learned. They stay at home; `save` keeps them beside the file.
     sites_ : tuple of str
     n_rois_ : int
     mean_fc_ : ndarray of shape (R, R)
-        Mean FC of the people learned from; not part of a capsule, nor are the hashes of scans by
+        Mean FC of the people learned from; not part of a saved file, nor are the hashes of scans by
         which one person at two sites is found.
     n_features_in_ : int
     coef_ : ndarray of shape (1, edges)
@@ -158,7 +153,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         classes : sequence of two, optional
             All classes, where the first site may lack one; by default those of `y`.
         """
-        first = not hasattr(self, "capsule_")
+        first = not hasattr(self, "model_")
         return self._learn(X, y, classes, site, covariates, sample_weight, first=first)
 
     def _learn(
@@ -180,33 +175,43 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         known = np.unique(labels if classes is None else np.asarray(classes))
         known = people.two_classes(labels, known if first else self.classes_)
         weight = people.weights_of(X, labels, weight, self.class_weight, self.method)
-        n_sites = 0 if first else len(self.capsule_.sites)
+        n_sites = 0 if first else len(self.sites_)
         names = people.site_names(site, len(X), f"site-{n_sites + 1}")
-        order = tuple(people.in_order(names, self.site_order))
-        columns = people.columns_of(covariates, len(X))
         fc, layout = self._as_fc(X, None if first else self._layout)
         patient = people.positive_class(known, self.positive)
-        code = (labels == patient).astype(np.int64)
-        subjects = people.OwnPeople(fc, code, names, order, weight, columns)
+        subjects = people.OwnPeople(
+            fc=fc,
+            code=(labels == patient).astype(np.int64),
+            site=names,
+            order=tuple(people.in_order(names, self.site_order)),
+            weight=weight,
+            columns=people.columns_of(covariates, len(X)),
+        )
         scans = {} if first else self._scan_sites
         if self.features == "fc":
             scans = people.told_apart(subjects, scans, named=site is not None)
+        control = known[0] if patient == known[1] else known[1]
         with as_input_error():
-            self._learn_sites(subjects, known, patient, first)
-        self.classes_, self._layout, self._scan_sites = known, layout, scans
+            self._learn_sites(subjects, (control, patient), first)
+        self.classes_ = known
+        self.sites_ = tuple(self.model_.sites)
+        self.n_rois_ = fc.shape[1]
+        self._layout = layout
+        self._scan_sites = scans
         self._second_is_patient = bool(patient == known[1])
-        self.sites_, self.n_rois_ = tuple(self.capsule_.sites), fc.shape[1]
         self._look_back(subjects, 0 if first else self._n_seen)
         return self
 
     def _look_back(self, subjects: people.OwnPeople, seen: int) -> None:
         """Mean of all that were learned; warn where those of this call are called the same."""
         fc = subjects.fc
+        before = seen * self.mean_fc_ if seen else 0.0
         self._n_seen = seen + len(fc)
-        total = fc.sum(0, dtype=np.float64) + (seen * self.mean_fc_ if seen else 0.0)
-        self.mean_fc_ = total / self._n_seen
-        called = self._odds(fc, subjects.columns, len(fc)) > 0
-        if len(np.unique(subjects.code)) == 2 and len(np.unique(called)) == 1:
+        self.mean_fc_ = (fc.sum(0, dtype=np.float64) + before) / self._n_seen
+        if len(np.unique(subjects.code)) < 2:
+            return
+        called = self._odds(fc, subjects.columns) > 0
+        if len(np.unique(called)) == 1:
             named = self.classes_.tolist()[int(called[0])]
             what = f"ForgeClassifier({self.method!r}) calls all {len(fc)} people it has just"
             why = f"learned {named!r}: it has found nothing that tells them apart;"
@@ -217,26 +222,16 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Calibrated log odds of ``classes_[1]``, (n,); arguments as in `fit`."""
         fc = self._scans(X)
-        # one by one: a subject's score must not depend on who else is asked about
-        return self._odds(fc, people.columns_of(covariates, len(fc)), 1)
+        return self._odds(fc, people.columns_of(covariates, len(fc)))
 
-    def _odds(
-        self, fc: np.ndarray, columns: Mapping[str, np.ndarray], size: int
-    ) -> np.ndarray:
-        """Log odds of ``classes_[1]`` of FC (n, R, R), so many scans at a time."""
-        capsule: Any = self.capsule_
-        if self.method == RELEASES:
-            return self._of_second(log_odds(capsule, fc, columns))
-        learner = build_learner(capsule.settings.learner, self.n_rois_)
-        with one_thread():
-            parts = torch.from_numpy(np.ascontiguousarray(fc)).split(size)
-            u = torch.cat([scores(learner, capsule.lane, x) for x in parts])
-        u = u.double() / capsule.temperature
-        return self._of_second((u[:, 1] - u[:, 0]).numpy())
+    def _odds(self, fc: np.ndarray, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Log odds of ``classes_[1]`` of FC (n, R, R)."""
+        with as_input_error():
+            return self._of_second(self.model_.calibrated(fc, columns))
 
     def _scans(self, X: Any) -> np.ndarray:
         """FC (n, R, R) of new scans, with the model's ROIs."""
-        check_is_fitted(self, "capsule_")
+        check_is_fitted(self, "model_")
         numbers, _ = self._validate(X, reset=False)
         fc, _ = self._as_fc(numbers, self._layout)
         if fc.shape[1] != self.n_rois_:
@@ -258,17 +253,16 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         return self._linear()[1]
 
     def _linear(self) -> tuple[np.ndarray, np.ndarray]:
-        check_is_fitted(self, "capsule_")
-        weight, bias = head_of(self.capsule_, in_z=self.features == "fc")
+        """Weights (1, columns of X) and bias (1,) of the log odds of ``classes_[1]``."""
+        check_is_fitted(self, "model_")
+        weight, bias = head_of(self.model_, in_z=self.features == "fc")
+        layout = self._layout or Layout(self.n_rois_, self.edges, False)
+        rows, columns = layout.indices()
         if self.features == "any":
-            layout, p = any_layout(self.n_features_in_), self.n_features_in_
-        else:
-            layout = self._layout or Layout(self.n_rois_, self.edges, False)
-            p = len(layout.indices()[0])
-        rows, cols = (index[:p] for index in layout.indices())
-        return self._of_second(weight[rows, cols][None]), self._of_second(
-            np.array([bias])
-        )
+            p = self.n_features_in_
+            rows, columns = (index[:p] for index in any_layout(p).indices())
+        weights = weight[rows, columns][None]
+        return self._of_second(weights), self._of_second(np.array([bias]))
 
     def predict_proba(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Calibrated probabilities of `classes_`, (n, 2); arguments of `decision_function`."""

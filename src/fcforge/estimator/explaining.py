@@ -11,18 +11,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from fcforge.consortium import Consortium, predicting
-from fcforge.estimator.inputs import InputError
-from fcforge.estimator.learning import log_odds
+from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.parts import Parameters
 from fcforge.estimator.people import columns_of
-from fcforge.exchange.explanation import Explanation, Stability
-from fcforge.graphs import EDGE_SCALE, centre_edges, from_edges
+from fcforge.exchange.explanation import Explanation, Stability, explain_model, matrices
+from fcforge.exchange.model import Model
+from fcforge.graphs import EDGE_SCALE
 from fcforge.imaging.atlas import Atlas
-from fcforge.methods.base import Method
-from fcforge.models.edge import Linear
-from fcforge.runner.learners import build_learner
-from fcforge.speed import one_thread
 
 if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier
@@ -55,26 +50,28 @@ class Explains(Parameters, ABC):
         X, covariates
             As in `decision_function`.
         reference : ndarray of shape (R, R) or (n, R, R), optional
-            Scan to compare with; by default the mean of the people it learned from (of a
-            capsule: of its synthetic or public people).
+            Scan to compare with; by default the mean of the people it learned from (of a loaded
+            file: of its synthetic or public people).
         atlas : Atlas, optional
             Names, networks and places of the ROIs; AAL is known by its names.
         stability : Stability, optional
             Of `edge_stability`; says which edges are to be believed.
         """
         fc = self._scans(X)
-        positive = self.classes_[int(self._second_is_patient)]
-        columns: dict[str, np.ndarray] = {}
         self._require_edges(stability)
-        made: Any = self.capsule_
+        columns = columns_of(covariates, len(fc))
         given = _given(reference, self.n_rois_)
-        ref = (given, "the reference that was given") if given is not None else None
-        if isinstance(made, Consortium):
-            columns = columns_of(covariates, len(fc))
-            log_odds(made, fc, columns)  # says which covariate is missing
-        elif ref is None and hasattr(self, "mean_fc_"):
-            ref = self.mean_fc_, "the mean of the people it learned from"
-        found = predicting.explain_model(made, fc, columns, atlas=atlas, reference=ref)
+        against = None
+        if given is not None:
+            against = (given, "the reference that was given")
+        elif hasattr(self, "mean_fc_"):
+            against = (self.mean_fc_, "the mean of the people it learned from")
+        with as_input_error():
+            self.model_.calibrated(fc, columns)  # says which covariate is missing
+            found = explain_model(
+                self.model_, fc, columns, atlas=atlas, reference=against
+            )
+        positive = self.classes_[int(self._second_is_patient)]
         return replace(found, stability=stability, positive=str(positive))
 
     def _require_edges(self, stability: Stability | None) -> None:
@@ -151,17 +148,16 @@ def _part(value: Any, rows: np.ndarray, n: int) -> Any:
 
 def _weights(model: ForgeClassifier) -> np.ndarray:
     """Gradient (E,) of the patients' log odds by each edge's Fisher z at the mean scan."""
-    made: Any = model.capsule_
-    with one_thread():
-        return predicting.scorer_of(made).slope(model.mean_fc_)
+    scored = model.model_.attribution({}).scored
+    return scored.slope(model.mean_fc_)
 
 
-def head_of(capsule: Any, *, in_z: bool) -> tuple[np.ndarray, float]:
+def head_of(model: Model, *, in_z: bool) -> tuple[np.ndarray, float]:
     """Weight of every edge (R, R), zero on the diagonal, and bias of the patients' log odds.
 
     Parameters
     ----------
-    capsule : Capsule
+    model : Model
     in_z : bool
         Per Fisher z; else per what the model sees, z / 0.2.
 
@@ -170,26 +166,10 @@ def head_of(capsule: Any, *, in_z: bool) -> tuple[np.ndarray, float]:
     AttributeError
         Where the log odds are not linear in Fisher-z edges.
     """
-    settings = getattr(capsule, "settings", None)  # a consortium has none
-    learner = (
-        build_learner(settings.learner, settings.n_rois, False) if settings else None
-    )
-    seen = getattr(learner.model, "features", "") if learner else ""
-    linear = (
-        learner is not None
-        and type(learner.model) is Linear
-        and seen in ("z", "centred")
-    )
-    if (
-        learner is None
-        or not linear
-        or type(learner.method).logits is not Method.logits
-    ):
+    scored = None if model.needs else model.attribution({}).scored
+    if scored is None or not scored.exact:
         what = "only a linear model of Fisher-z edges has coef_ and intercept_; this one does not"
         raise AttributeError(f"{what} score edges linearly.")
-    params = capsule.lane.params
-    weight = (params["head.0.weight"][1] - params["head.0.weight"][0]).double()[None]
-    weight = centre_edges(weight) if seen == "centred" else weight
-    bias = params["head.0.bias"][1] - params["head.0.bias"][0]
-    scale = capsule.temperature * (EDGE_SCALE if in_z else 1.0)
-    return from_edges(weight / scale, 0.0)[0].numpy(), float(bias) / capsule.temperature
+    nothing = np.eye(model.n_rois)
+    weight = scored.slope(nothing) * (1.0 if in_z else EDGE_SCALE)
+    return matrices(weight[None], 0.0)[0], float(scored.score(nothing[None])[0])

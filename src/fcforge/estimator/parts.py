@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from fcforge.capsule.chain import ChainSettings, settings_for
-from fcforge.capsule.contents import Capsule
 from fcforge.components import check_names
-from fcforge.consortium import Consortium, Home
-from fcforge.consortium.learning import Budget
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import Layout, ReadsFC, as_input_error
+from fcforge.exchange.chain_settings import ChainSettings, settings_for
+from fcforge.exchange.model import Model
+from fcforge.exchange.receipts import Receipt
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
+from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.settings import make
 from fcforge.types import Component, Conditions, LearnerSpec, Training
 
 RELEASES = "forge_release"
 # settings of a part are in this parameter of the estimator
-HELD_IN = {part: f"{part}_params" for part in ("method", "model", "generator")}
-HELD_IN |= {"training": "training"}
-SETTINGS = {**asdict(Budget()), "accept_labels": False}  # of method forge_release, here
+HELD_IN = {
+    "method": "method_params",
+    "model": "model_params",
+    "generator": "generator_params",
+    "training": "training",
+}
+# of method forge_release, here
+SETTINGS = {
+    "mechanism": "gaussian",
+    "epsilon": EPSILON,
+    "delta": DELTA,
+    "accept_labels": False,
+}
 TABLES: Mapping[str, Any] = {
     "method": METHODS,
     "model": MODELS,
@@ -38,8 +48,8 @@ OWN = ("epochs", "batch_size", "lr")  # of Training: parameters of the estimator
 class Fitted(ReadsFC):
     """What `fit` sets."""
 
-    capsule_: Capsule | Consortium
-    home_: Home
+    model_: Model
+    receipts_: tuple[Receipt, ...]
     classes_: np.ndarray
     sites_: tuple[str, ...]
     n_rois_: int
@@ -87,12 +97,12 @@ class Parameters(Fitted):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, and settings of the parts by ``part__name``."""
-        inner = {
-            k: v
-            for k, v in params.items()
-            if k.partition("__")[0] in HELD_IN and "__" in k
-        }
-        super().set_params(**{k: v for k, v in params.items() if k not in inner})
+        outer: dict[str, Any] = {}
+        inner: dict[str, Any] = {}
+        for key, value in params.items():
+            of_part = "__" in key and key.partition("__")[0] in HELD_IN
+            (inner if of_part else outer)[key] = value
+        super().set_params(**outer)
         for key, value in inner.items():
             part, _, name = key.partition("__")
             with as_input_error():
@@ -112,47 +122,34 @@ class Parameters(Fitted):
         name = str(self._model_name() if part == "model" else getattr(self, part))
         if name == RELEASES:
             return dict(SETTINGS)
-        cls = Training if part == "training" else TABLES[part].get(name)
-        known = [f for f in fields(cls) if f.name not in OWN] if cls is not None else []
-        made = {
-            f.name: f.default_factory for f in known if f.default_factory is not MISSING
-        }
-        found = {f.name: f.default for f in known if f.default is not MISSING}
-        return found | {name: make() for name, make in made.items()}
+        kind = Training if part == "training" else TABLES[part].get(name)
+        found = {}
+        for field in fields(kind) if kind is not None else ():
+            if field.name in OWN:
+                continue
+            if field.default_factory is not MISSING:
+                found[field.name] = field.default_factory()
+            elif field.default is not MISSING:
+                found[field.name] = field.default
+        return found
 
     def _given(self, held: str) -> dict[str, Any]:
         """Settings in a parameter; what is not a mapping is refused when it is used, not here."""
         value = getattr(self, held)
         return dict(value) if isinstance(value, Mapping) else {}
 
-    def _chain(self, n_rois: int, classes: np.ndarray) -> ChainSettings:
-        """Settings of the chain that the estimator begins; `classes` are control and patient."""
+    def _chain(self, n_rois: int) -> ChainSettings:
+        """Settings of the chain that the estimator begins."""
         model = self._model_name()
         if self.features == "any" and model not in ("linear", "mlp"):
             raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
+        names = {"method": self.method, "model": model, "generator": self.generator}
+        parts: dict[str, Any] = {}
+        for part, name in names.items():
+            if name:
+                given = getattr(self, HELD_IN[part]) or {}
+                parts[part] = Component(name, dict(given))
         own = {name: getattr(self, name) for name in OWN}
         training = make(Training, {**own, **(self.training or {})}, "training")
-        names = {"method": self.method, "model": model, "generator": self.generator}
-        given = {part: dict(getattr(self, HELD_IN[part]) or {}) for part in names}
-        parts: Any = {
-            part: Component(name, given[part]) for part, name in names.items() if name
-        }
         same = {name: getattr(self, name) for name in SAME}
-        said = {"training": training, "classes": tuple(classes.tolist()), **same}
-        return settings_for(LearnerSpec(**parts), n_rois, **said)
-
-
-def from_settings(settings: ChainSettings) -> dict[str, Any]:
-    """Parameters of the estimator that continues a chain: the inverse of `Parameters._chain`."""
-    learner, training = settings.learner, asdict(settings.training)
-    parts = {
-        "method": learner.method,
-        "model": learner.model,
-        "generator": learner.generator,
-    }
-    found: dict[str, Any] = {name: training.pop(name) for name in OWN}
-    for name, part in parts.items():
-        found[name] = part.name if part else None
-        found[HELD_IN[name]] = dict(part.params) if part else None
-    found |= {name: getattr(settings, name) for name in SAME}
-    return found | {"training": training, "positive": settings.classes[1]}
+        return settings_for(LearnerSpec(**parts), n_rois, training=training, **same)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +12,6 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import _check_sample_weight
 
-from fcforge.capsule.home import fingerprints
 from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
 from fcforge.methods import METHODS
@@ -19,6 +19,7 @@ from fcforge.sites.check import MIN_ROIS, twins_within
 from fcforge.sites.diagnoses import label_of
 
 NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
+DROP = "The same scan would be learned as two people; drop one."
 
 
 class OwnPeople(NamedTuple):
@@ -78,9 +79,8 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
 def _name(value: Any, where: str) -> str:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)  # pandas turns numbers into floats where one is missing
-    whole = isinstance(value, (int, np.integer)) and not isinstance(
-        value, (bool, np.bool_)
-    )
+    truth = isinstance(value, (bool, np.bool_))
+    whole = isinstance(value, (int, np.integer)) and not truth
     if not (whole or (isinstance(value, str) and value.strip())):
         raise InputError(f"{value!r} is not the name of a site.", where=where, do=NAMES)
     return str(value).strip()
@@ -108,6 +108,12 @@ def in_order(names: np.ndarray, site_order: Sequence[Any] | None) -> list[str]:
     return [name for name in order if name in there]
 
 
+def scan_hashes(fc: np.ndarray) -> list[str]:
+    """SHA-256 of every scan of (n, R, R)."""
+    scans = np.ascontiguousarray(fc, dtype="<f4")
+    return [hashlib.sha256(scan).hexdigest() for scan in scans]
+
+
 def told_apart(
     subjects: OwnPeople, before: Mapping[str, str], named: bool
 ) -> dict[str, str]:
@@ -123,22 +129,32 @@ def told_apart(
         Of the scans learned before.
     named : bool
     """
-    seen, (fc, code, site) = dict(before), subjects[:3]
-    do = "The same scan would be learned as two people; drop one."
-    for i, (_, scan, _) in enumerate(fingerprints(fc, site.tolist(), code)):
-        if (twin := seen.setdefault(scan, site[i])) != site[i]:
-            what = f"X[{i}] of site '{site[i]}' has exactly the FC of a subject of site '{twin}'."
+    seen = dict(before)
+    for i, digest in enumerate(scan_hashes(subjects.fc)):
+        site = subjects.site[i]
+        twin = seen.setdefault(digest, site)
+        if twin != site:
+            what = f"X[{i}] of site '{site}' has exactly the FC of a subject of site '{twin}'."
             if named:
-                raise InputError(what, do=do)
-            warnings.warn(f"{what} {do}", stacklevel=4)
+                raise InputError(what, do=DROP)
+            warnings.warn(f"{what} {DROP}", stacklevel=4)
             break
-    if fc.shape[1] >= MIN_ROIS and len(subjects.order) > 1:
-        for one, other, r in twins_within(fc, np.arange(len(fc))):
-            a, b = site[int(one)], site[int(other)]
-            if a != b:
-                what = f"X[{other}] of site '{b}' looks like the scan of X[{one}] of site '{a}'"
-                warnings.warn(f"{what} (edges correlate {r:.3f}). {do}", stacklevel=4)
+    _warn_of_likeness(subjects)
     return seen
+
+
+def _warn_of_likeness(subjects: OwnPeople) -> None:
+    """Warn of people at two sites whose scans look like one person's."""
+    fc = subjects.fc
+    if fc.shape[1] < MIN_ROIS or len(subjects.order) < 2:
+        return
+    for one, other, r in twins_within(fc, np.arange(len(fc))):
+        first = subjects.site[int(one)]
+        second = subjects.site[int(other)]
+        if first != second:
+            twin = f"X[{one}] of site '{first}' (edges correlate {r:.3f})"
+            what = f"X[{other}] of site '{second}' looks like the scan of {twin}."
+            warnings.warn(f"{what} {DROP}", stacklevel=5)
 
 
 # -- weights and covariates ------------------------------------------------------------------------
@@ -171,14 +187,12 @@ def weights_of(
 
 def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
     """Covariates by name, (n,) each, from a mapping or a data frame; None has none."""
-    if not (covariates is None or hasattr(covariates, "keys")):
-        raise InputError(
-            "covariates have no names.", do="Give a data frame, or {'age': array}."
-        )
-    found = {
-        str(k): np.asarray(covariates[k])
-        for k in (() if covariates is None else covariates)
-    }
+    if covariates is None:
+        return {}
+    if not hasattr(covariates, "keys"):
+        do = "Give a data frame, or {'age': array}."
+        raise InputError("covariates have no names.", do=do)
+    found = {str(name): np.asarray(covariates[name]) for name in covariates}
     for name, values in found.items():
         if values.shape != (n,):
             what = (
@@ -206,30 +220,35 @@ def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     return known
 
 
-def _words(known: np.ndarray) -> Mapping[int, Any]:
-    """Control (0) and patient (1) among two classes that say it by themselves, else nothing."""
-    values = known.tolist()
-    if all(isinstance(v, (bool, int, float)) for v in values):
-        return dict(enumerate(values)) if values in ([0, 1], [-1, 1]) else {}
+def obvious_patient(known: Any) -> Any:
+    """Of two classes the patients', where they say it by themselves; None where they do not.
+
+    0 and 1, -1 and 1, False and True, and words that are known (ASD and TC) do; 1 and 2 do not.
+    """
+    values = np.asarray(known).tolist()
+    if all(isinstance(value, (bool, int, float)) for value in values):
+        return max(values) if sorted(values) in ([0, 1], [-1, 1]) else None
     try:
-        found = {label_of(str(v)): v for v in values}
+        means = {label_of(str(value)): value for value in values}
     except FCForgeError:
-        return {}
-    return found if len(found) == 2 else {}
+        return None
+    return means[1] if len(means) == 2 else None
 
 
 def positive_class(known: np.ndarray, positive: Any) -> Any:
-    """The patients' class: the one that is named, or says it by itself, or the second sorted."""
+    """The patients' class: the one that is named, or obvious, or the second in sorted order."""
     if positive is None:
-        return _words(known).get(1, known[1])
+        patient = obvious_patient(known)
+        return known[1] if patient is None else patient
     if positive not in known.tolist():
         raise InputError(f"positive={positive!r} is neither of {known.tolist()}.")
     return positive
 
 
-def require_stated(known: np.ndarray, positive: Any) -> None:
+def require_stated(known: Any, positive: Any) -> None:
     """Raise `InputError` where nobody said which class is the patients, before it leaves."""
-    if positive is None and not _words(known):
-        do = f"Say it: ForgeClassifier(positive={known.tolist()[1]!r})."
-        what = f"of the classes {known.tolist()} it is not known which means patient."
+    if positive is None and obvious_patient(known) is None:
+        values = np.asarray(known).tolist()
+        what = f"of the classes {values} it is not known which means patient."
+        do = "Say which: ForgeClassifier(positive=...)."
         raise InputError(what, do=do)

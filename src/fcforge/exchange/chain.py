@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fcforge.engine import Learner
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange import (
     chain_description,
@@ -37,12 +38,13 @@ from fcforge.exchange.receipts import People, Receipt, people_of
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
 from fcforge.models.attribution import Scorer, attribute, slope_at
+from fcforge.randomness import numpy_rng
 from fcforge.requests import LearnRequest
 from fcforge.runner import config, environment, learners
 from fcforge.sites import Cohort, split_site
 from fcforge.sites.cohort import NUMBERED
 from fcforge.speed import one_thread
-from fcforge.types import Site
+from fcforge.types import FCBatch, Site
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -119,6 +121,11 @@ class Chain:
     def settings(self) -> ChainSettings:
         """What all its hospitals share."""
         return ChainSettings.from_json(self.exchange.root.settings)
+
+    @cached_property
+    def learner(self) -> Learner:
+        """Method and model."""
+        return self.settings.build()
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -215,7 +222,7 @@ class Chain:
 
     def require_next(self, site: str, n_rois: int) -> None:
         """Raise when this site cannot be learned next."""
-        if self.settings.build().method.depends_on == "all":
+        if self.learner.method.depends_on == "all":
             title = self.settings.learner.title
             what = f"learner '{title}' needs all sites at once: nothing to hand over."
             do = "Choose a continual method; see `fcforge list methods`."
@@ -377,6 +384,18 @@ class Chain:
         grown = Exchange(self.exchange.root, (*self.exchange.records, record))
         return type(self)(grown, state), receipt
 
+    def added(
+        self,
+        people: Cohort,
+        weight: np.ndarray | None,
+        given: Mapping[str, Any],
+        private: "PrivateRecord",
+        tick: Tick,
+    ) -> tuple[Self, Receipt]:
+        """The chain after everybody of one more site; only the first one's `given` counts."""
+        site, weights = whole_site(people, self.settings, weight)
+        return self.after(site, weight=weights, tick=tick)
+
     def on_record(
         self,
         key: "Ed25519PrivateKey | None" = None,
@@ -424,7 +443,7 @@ class Chain:
     def log_odds(self, fc: Tensor) -> np.ndarray:
         """Log odds (n,) that are not calibrated, of FC (n, R, R)."""
         with one_thread():
-            return log_odds(self.settings.build(), self.state.lane, fc)
+            return log_odds(self.learner, self.state.lane, fc)
 
     @cached_property
     def known(self) -> list[Known]:
@@ -437,6 +456,14 @@ class Chain:
                 limits = step.reference.model_dump()
                 found.append(Known(step.site, reference, limits))
         return found
+
+    def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
+        """Log odds (n,) of whatever scan, each by itself: nobody's depend on who else is asked."""
+        scans = torch.from_numpy(np.array(fc, dtype=np.float32))
+        lane = self.state.lane
+        with one_thread():
+            each = [log_odds(self.learner, lane, scan) for scan in scans.split(1)]
+        return np.concatenate([*each, np.zeros(0)]) / self.temperature
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
         """Log odds of scans (n, R, R), or why there are none."""
@@ -465,8 +492,7 @@ class Chain:
 
     def attribution(self, covariates: Covariates) -> Explainable:
         """Calibrated log odds, to be explained; covariates add nothing."""
-        learner = self.settings.build()
-        scorer = learners.scorer_of(learner, self.state.lane, self.temperature)
+        scorer = learners.scorer_of(self.learner, self.state.lane, self.temperature)
         return Explainable(LaneScore(scorer))
 
     def own_threshold(
@@ -489,6 +515,10 @@ class Chain:
             "true if they are those it learned. --register FILE tells.",
         )
 
+    def parameters(self) -> Mapping[str, Any]:
+        """How a `ForgeClassifier` is called that goes on from it."""
+        return self.settings.parameters()
+
     def attack(self, asked: "Attacked") -> "Audit":
         """An audit of all that the chain hands on, by one of its hospitals."""
         from fcforge.exchange.chain_audit import audit_chain
@@ -508,6 +538,34 @@ def require_allowed(settings: ChainSettings, allowed: bool) -> None:
             do="Choose a method that keeps none, or give --allow-real-subjects (recorded in the "
             "step).",
         )
+
+
+def whole_site(
+    people: Cohort, settings: ChainSettings, weight: np.ndarray | None
+) -> tuple[Site, Tensor | None]:
+    """A site that is all training, and what those learned count, in the order learned.
+
+    A validation part is cut only where one is used; nobody's id is kept.
+    """
+    (name,) = people.site_names
+    val = np.zeros(len(people), dtype=bool)
+    if not settings.learns_val or settings.calibrate == "inner_val":
+        rng = numpy_rng(settings.seed, "split", name)
+        for label in (0, 1):
+            members = rng.permutation(np.flatnonzero(people.y == label))
+            n = max(1, round(settings.val_fraction * len(members)))
+            val[members[:n]] = True
+    everybody = FCBatch.from_numpy(people.fc, people.y)
+    train = everybody.select(torch.from_numpy(~val))
+    kept = everybody.select(torch.from_numpy(val))
+    nobody = kept.select(slice(0, 0))
+    site = Site(name, train, kept, nobody, {"train": (), "val": (), "test": ()})
+    if weight is None:
+        return site, None
+    learned = [weight[~val]]
+    if settings.learns_val:
+        learned.append(weight[val])
+    return site, torch.from_numpy(np.concatenate(learned))
 
 
 def people_learned(settings: ChainSettings, site: Site) -> People:

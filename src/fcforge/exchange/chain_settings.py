@@ -107,6 +107,20 @@ class ChainSettings(Checked):
         made_by = [GENERATORS[g.name].releases for g in self.generators]
         return "real subjects" in (self.keeps, *made_by)
 
+    def parameters(self) -> dict[str, Any]:
+        """These settings as parameters of `fcforge.estimator.ForgeClassifier`."""
+        training = asdict(self.training)
+        found: dict[str, Any] = {
+            name: training.pop(name) for name in ("epochs", "batch_size", "lr")
+        }
+        for name in ("method", "model", "generator"):
+            part = getattr(self.learner, name)
+            found[name] = part.name if part else None
+            found[f"{name}_params"] = dict(part.params) if part else None
+        for name in ("seed", "held_out", "calibrate", "val_fraction"):
+            found[name] = getattr(self, name)
+        return {**found, "training": training}
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; anything that it would not write raises `ExchangeError`."""
@@ -147,7 +161,7 @@ class ChainSettings(Checked):
 
 def _require_small(value: Any, where: str) -> None:
     """Raise `ExchangeError` for a setting that nobody can have meant."""
-    size = 0.0
+    size = 0
     most = MAX_NUMBER
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
@@ -159,18 +173,19 @@ def _require_small(value: Any, where: str) -> None:
     elif isinstance(value, str):
         size = len(value)
         most = MAX_NAME
-    elif isinstance(value, (int, float)):
+    elif isinstance(value, int):
         size = abs(value)
-    if not size <= most:
+    if size > most:
         raise ExchangeError(f"the chain's setting {where!r:.40} is too large ({size}).")
 
 
 def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSettings:
     """Settings whose held-out sets come from the learner's own generator, if it has one."""
     if learner.generator is not None:
-        look_up("generator", learner.generator.name, GENERATORS)
         rest = {"held_out_generator": learner.generator, **rest}
-    return ChainSettings(learner=learner, n_rois=n_rois, **rest)
+    settings = ChainSettings(learner=learner, n_rois=n_rois, **rest)
+    settings.build()  # a wrong name or setting shows before anything is learned
+    return settings
 
 
 def first_settings(

@@ -121,8 +121,36 @@ class Model(Protocol):
     ) -> Learned:
         """What the people of one site add; nothing is written."""
 
+    def added(
+        self,
+        people: "Cohort",
+        weight: np.ndarray | None,
+        given: Mapping[str, Any],
+        private: "PrivateRecord",
+        tick: Callable[[], Any],
+    ) -> tuple["Model", "Receipt"]:
+        """The model after everybody of one more site, in memory; `given` are a step's settings.
+
+        `weight` (n,) is what each person counts, None where all count alike; `tick` is called
+        after every epoch.
+        """
+
+    def on_record(
+        self,
+        key: "Ed25519PrivateKey | None" = None,
+        *,
+        allow_real_subjects: bool = False,
+    ) -> "Exchange":
+        """The exchange with all that was added in memory, signed and checked."""
+
+    def parameters(self) -> Mapping[str, Any]:
+        """How a `ForgeClassifier` is called that goes on from it."""
+
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
         """Log odds of scans (n, R, R), or why there are none."""
+
+    def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
+        """Log odds (n,) of whatever scan; `DataError` where a covariate is missing."""
 
     def baselines(self) -> Mapping[str, "Model"]:
         """Models to evaluate beside this one, by title."""

@@ -5,14 +5,15 @@ whole numbers are exact, and any order of hospitals and any tree of merges ends 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ConfigError, ExchangeError, at
+from fcforge.errors import ConfigError, DataError, ExchangeError, at
 from fcforge.exchange import public_start, release_description, release_step, rounds
 from fcforge.exchange.description import Description
 from fcforge.exchange.exchange import Exchange
@@ -26,6 +27,7 @@ from fcforge.exchange.rounds import NUMBERS
 from fcforge.releases import vector
 from fcforge.releases.features import from_log_features
 from fcforge.releases.start import coordinates
+from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from fcforge.exchange.audit import Attacked
     from fcforge.exchange.private_record import PrivateRecord
-    from fcforge.requests import LearnRequest
+    from fcforge.exchange.receipts import Receipt
     from fcforge.studies.audit_result import Audit
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
@@ -266,7 +268,7 @@ class Releases:
         self,
         people: Cohort,
         private: "PrivateRecord",
-        asked: "LearnRequest",
+        asked: LearnRequest,
         key: "Ed25519PrivateKey | None",
         say: Say,
         tick: Tick,
@@ -280,7 +282,45 @@ class Releases:
         """The hospital's own threshold for this state; costs nothing, sends nothing."""
         return release_step.own_threshold(self, people, site, private)
 
+    def added(
+        self,
+        people: Cohort,
+        weight: np.ndarray | None,
+        given: Mapping[str, Any],
+        private: "PrivateRecord",
+        tick: Callable[[], Any],
+    ) -> tuple["Releases", "Receipt"]:
+        """The model after the release of one more site; releases weigh everybody alike."""
+        (site,) = people.site_names
+        asked = LearnRequest(site=site, data=Path(), out=Path(), **given)
+        done = release_step.learn(self, people, private, asked, None)
+        return Releases(done.exchange), done.receipt
+
+    def on_record(
+        self,
+        key: "Ed25519PrivateKey | None" = None,
+        *,
+        allow_real_subjects: bool = False,
+    ) -> Exchange:
+        """The exchange: a release is on record as soon as it is made."""
+        if key is not None:
+            what = "a release is signed when it is made."
+            raise ConfigError(what, do="Use `fcforge learn --sign`.")
+        return self.exchange
+
+    def parameters(self) -> Mapping[str, Any]:
+        """How a `ForgeClassifier` is called that goes on from it."""
+        return {"method": "forge_release", "start": self.exchange}
+
     # -- answers -----------------------------------------------------------------------------------
+    def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
+        """Log odds (n,) of whatever scan; `DataError` where a covariate is missing."""
+        for k, why in enumerate(self.start.wrong_covariates(covariates, len(fc))):
+            if why:
+                do = f"Give covariates={{'{self.needs[0]}': ...}}, one number per subject."
+                raise DataError(f"subject {k + 1} {why}.", do=do)
+        return self.odds(self.start.features(fc, covariates))
+
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
         """Log odds of scans (n, R, R), or why there are none.
 
