@@ -32,6 +32,8 @@ SPANNING = {  # test files of no single module, and why
 }
 TESTED_BY = {  # modules whose tests stand under another name
     "capsule/lines.py": "capsule/test_forgeries.py",
+    "consortium/few_start.py": "consortium/test_public.py",
+    "consortium/few_vector.py": "consortium/test_members.py",
     "exchange/release_description.py": "exchange/test_releases.py",
     "exchange/release_step.py": "exchange/test_releases.py",
     "exchange/rules.py": "exchange/test_exchange.py",

@@ -19,12 +19,12 @@ from fcforge.capsule.judging import (
     side_fit,
 )
 from fcforge.consortium import Consortium, Home, make_public
+from fcforge.consortium.few_start import StartSettings
 from fcforge.consortium.learning import Budget
 from fcforge.consortium.learning import learn as release
 from fcforge.consortium.predicting import judge
 from fcforge.errors import DataError
 from fcforge.graphs import edges
-from fcforge.releases.start import StartSettings
 from fcforge.sites.cohort import Cohort
 from fcforge.types import Component, LearnerSpec
 

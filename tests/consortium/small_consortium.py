@@ -5,8 +5,8 @@ from functools import cache
 import numpy as np
 
 from fcforge.consortium import Consortium, Home, make_public
+from fcforge.consortium.few_start import StartSettings
 from fcforge.consortium.learning import Budget, learn
-from fcforge.releases.start import StartSettings
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.simulated import simulate
 

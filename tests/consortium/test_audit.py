@@ -10,6 +10,7 @@ from small_consortium import empty, people, sites
 
 from fcforge.capsule.keys import read_private, write_keys
 from fcforge.consortium import Home, read_consortium, write_consortium, write_own
+from fcforge.consortium import few_vector as vector
 from fcforge.consortium.audit import (
     Contributors,
     audit_people,
@@ -23,7 +24,6 @@ from fcforge.consortium.learning import Budget, learn
 from fcforge.errors import CapsuleError, DataError
 from fcforge.privacy.accounting import ceiling_of
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
-from fcforge.releases import vector
 from fcforge.report import audits
 from fcforge.report.consortium import audit_words
 from fcforge.studies.audit_result import AuditPlan

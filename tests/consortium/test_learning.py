@@ -41,7 +41,7 @@ def test_a_turn_adds_one_release_and_keeps_the_rest_at_home(tmp_path):
 
 
 def test_exact_releases_are_the_sums():
-    from fcforge.releases import vector
+    from fcforge.consortium import few_vector as vector
 
     done = learn(empty(), people(), SITE, Home(), Budget("none"))
     x = empty().start.features(mine().fc, {})

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from small_consortium import empty, people, release_of, sites, start
 
 from fcforge.consortium import Consortium, Home
+from fcforge.consortium import few_vector as vector
 from fcforge.consortium.learning import Budget, learn
 from fcforge.errors import CapsuleError
-from fcforge.releases import vector
 
 HOSPITALS = sites()[2:]
 

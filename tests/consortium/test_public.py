@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from small_consortium import people, sites, start
 
+from fcforge.consortium.few_start import StartSettings
 from fcforge.consortium.public import from_parts, likeness, make_public
-from fcforge.releases.start import StartSettings
 
 
 def test_likeness_by_hand():

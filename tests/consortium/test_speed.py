@@ -17,9 +17,9 @@ from fcforge.consortium import (
     write_consortium,
     write_release,
 )
+from fcforge.consortium import few_vector as vector
 from fcforge.consortium.files import verify
 from fcforge.consortium.learning import Budget, learn
-from fcforge.releases import vector
 from fcforge.sites.simulated import simulate
 
 

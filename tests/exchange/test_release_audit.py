@@ -70,15 +70,12 @@ def test_halves_are_halves_and_differ():
 
 
 def test_contributions_are_those_of_a_release():
-    model = start().model
     largest = np.linalg.norm(everybody().rows, axis=1).max()
-    assert largest == pytest.approx(vector.sensitivity(model.start.arrays))
+    assert largest == pytest.approx(vector.SENSITIVITY, rel=1e-4)
     exact = start(exact_allowed=True)
     done = learned(exact, SITE, mechanism="none")
-    numbers = done.exchange.model.given[0].numbers * done.exchange.model.grid
-    np.testing.assert_allclose(
-        numbers, everybody().rows.sum(0), atol=1e-3 * model.start.arrays.clip
-    )
+    numbers = done.exchange.model.given[0].numbers
+    assert np.array_equal(numbers, everybody().rows.sum(0))
 
 
 def test_references_hide_nobody_and_strangers_everybody():
@@ -156,7 +153,7 @@ def test_numbers_must_be_those_of_these_people():
     model = done.exchange.model
     require_numbers(model, done.new[0], everybody().rows)
     with pytest.raises(DataError, match="add up to"):
-        require_numbers(model, done.new[0], everybody().rows + 10.0)
+        require_numbers(model, done.new[0], everybody().rows + vector.UNIT)
 
 
 def test_a_later_release_is_audited_where_its_people_are_there():

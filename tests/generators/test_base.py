@@ -34,9 +34,7 @@ def quick(name: str):
 def public_start() -> Start:
     people = simulate(40, seed=77)
     settings = StartSettings(axes=4)
-    return make_start(
-        log_features(people.fc.numpy()), people.y.numpy(), ["A"] * 40, settings
-    )
+    return make_start(log_features(people.fc.numpy()), people.y.numpy(), settings)
 
 
 @pytest.fixture(params=sorted(GENERATORS))

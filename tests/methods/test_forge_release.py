@@ -9,8 +9,13 @@ from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
+from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.types import Component
 from small_world import World, order
+
+
+def made(**settings):
+    return make_method(Component("forge_release", settings))
 
 
 def taught(names, **settings):
@@ -36,52 +41,74 @@ def test_before_the_first_site_it_is_the_public_head():
     torch.testing.assert_close(odds, wanted, atol=1e-3, rtol=1e-3)
 
 
-def test_exact_releases_are_the_closed_form():
-    world = taught(order(), mechanism="none")
-    start, total = world.public().start, 0.0
-    for name in order():
+def exact_total(world, names):
+    start = world.public().start
+    found = 0
+    for name in names:
         view = world.view(name)
         x = log_features(view.fc.numpy(), start.shrink)
-        total = total + vector.contributions(start, x, view.y.numpy()).sum(0)
-    np.testing.assert_array_equal(world.lane.state["release.sum"].numpy(), total)
-    beta = vector.solve(start, total, 0.0, len(order()))
+        found = found + vector.contributions(start, x, view.y.numpy()).sum(0)
+    return found
+
+
+@pytest.mark.parametrize("form", ["sum", "local"])
+def test_exact_sums_are_the_closed_form_to_the_last_bit(form):
+    """What the command line adds up is what an experiment adds up."""
+    world = taught(order(), mechanism="none", form=form)
+    start = world.public().start
+    total = exact_total(world, order())
+    assert np.array_equal(world.lane.state["release.sum"].numpy(), total)
+    beta = vector.solve(start, total.astype(float), 0.0, len(order()))
     head = vector.on_features(start, vector.head(start, beta))
     weight = world.lane.params["head.0.weight"][1] * 2 * start.temperature
     np.testing.assert_allclose(weight.numpy(), head.weight, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("form", ["sum", "local"])
 @pytest.mark.parametrize("mechanism", ["gaussian", "none"])
-def test_any_order_ends_in_the_same_head(mechanism):
-    settings = {"mechanism": mechanism, "noise": "seeded"}
+def test_any_order_ends_in_the_same_head(mechanism, form):
+    settings = {"mechanism": mechanism, "form": form, "noise": "seeded"}
     one, two = taught(order(), **settings), taught(order()[::-1], **settings)
-    torch.testing.assert_close(
-        one.lane.state["release.sum"], two.lane.state["release.sum"]
-    )
+    for key, value in one.lane.params.items():
+        torch.testing.assert_close(value, two.lane.params[key])
     assert float(one.lane.state["release.count"]) == 3
 
 
-def test_noise_depends_on_seed_and_site_alone_or_on_nothing():
-    alone = taught(order()[1:2], noise="seeded").lane.state["release.sum"]
-    both = taught(order()[:2], noise="seeded").lane.state["release.sum"]
-    first = taught(order()[:1], noise="seeded").lane.state["release.sum"]
-    torch.testing.assert_close(both - first, alone)
+def test_local_noise_depends_on_seed_and_site_alone_or_on_nothing():
+    settings = {"form": "local", "noise": "seeded"}
+    alone = taught(order()[1:2], **settings).lane.state["release.sum"]
+    both = taught(order()[:2], **settings).lane.state["release.sum"]
+    first = taught(order()[:1], **settings).lane.state["release.sum"]
+    assert torch.equal(both - first, alone)
     secret = [
-        taught(order()[:1], noise="secret").lane.state["release.sum"] for _ in range(2)
+        taught(order()[:1], form="local", noise="secret").lane.state["release.sum"]
+        for _ in range(2)
     ]
     assert not torch.equal(*secret)
 
 
-def test_more_noise_for_less_epsilon():
-    loud = taught(order()[:1], epsilon=0.1, noise="seeded").lane.state[
-        "release.variance"
-    ]
-    quiet = taught(order()[:1], epsilon=8.0, noise="seeded").lane.state[
-        "release.variance"
-    ]
-    assert float(loud) > 100 * float(quiet) > 0
-    assert (
-        float(taught(order()[:1], mechanism="none").lane.state["release.variance"]) == 0
-    )
+def test_keepers_add_noise_to_the_head_and_never_to_the_sum():
+    """Two doses once over all sites: the exact sum goes on to the next round's count."""
+    world = taught(order()[:2], form="sum", noise="seeded")
+    total = exact_total(world, order()[:2])
+    assert np.array_equal(world.lane.state["release.sum"].numpy(), total)
+    method = world.learner.method
+    start = world.public().start
+    drawn = method.drawn(start, 2, 0, "round", 2)
+    units = vector.noise_units(1.0)
+    assert 0.8 < drawn.std() / (units * 2**0.5) < 1.2
+    beta = vector.solve(start, total + drawn, 2.0 * units**2, 2)
+    head = vector.on_features(start, vector.head(start, beta))
+    weight = world.lane.params["head.0.weight"][1] * 2 * start.temperature
+    np.testing.assert_allclose(weight.numpy(), head.weight, rtol=1e-3, atol=1e-6)
+
+
+def test_the_start_is_made_for_the_planned_noise():
+    """Few people at epsilon 1 speak of few directions, many of all; so do exact sums."""
+    few = made(people=200, form="local", hospitals=4)
+    assert few.start_settings == planned_settings(noise_per_person(200, 1.0, 4))
+    assert few.start_settings.gamma < made(people=10_000).start_settings.gamma
+    assert made(mechanism="none").start_settings == planned_settings(0.0)
 
 
 @pytest.mark.parametrize("name", ["forge_release", "public_head"])

@@ -51,76 +51,88 @@ def test_temperature_is_the_logistic_optimum():
     assert abs(float(slope)) < 1e-6
 
 
-def test_axes_are_half_whitened_with_median_norm_one():
-    x, y, site = people()
-    made = make_start(x, y, site, StartSettings(axes=4))
-    z = made.standardise(x) @ made.axes
-    middle = np.quantile(np.linalg.norm(z, axis=1), 0.5, method="lower")
-    assert middle == pytest.approx(1.0, abs=1e-3)
-    cov = z.T @ z / len(z)
-    np.testing.assert_allclose(cov, np.diag(cov.diagonal()), atol=1e-3)
-    # spread s of a principal axis becomes sqrt(s): ratios of variances are square roots
-    x0 = made.standardise(x)
-    value = np.linalg.eigvalsh(x0.T @ x0 / len(x0))[::-1][:4]
-    np.testing.assert_allclose(
-        cov.diagonal() / cov[0, 0], (value / value[0]) ** 0.5, atol=2e-3
-    )
+def test_principal_axes_by_scikit():
+    from sklearn.decomposition import PCA
 
-
-def test_second_moments_clip_and_spreads():
-    x, y, site = people()
-    made = make_start(x, y, site, StartSettings(axes=3))
-    u = module.coordinates(made, made.standardise(x))
-    np.testing.assert_allclose(made.second, u.T @ u / len(u), rtol=1e-3, atol=1e-6)
-    assert np.array_equal(u[:, -1], np.full(60, 0.5))
-    assert 0 < float(made.clip) < 2 * np.linalg.norm(u, axis=1).max()
-    wider = make_start(x, y, site, StartSettings(axes=3, clip=0.9))
-    assert float(wider.clip) > float(made.clip)
-
-
-def test_spreads_of_one_way_random_effects_by_hand():
-    z = np.array([[0.0], [2.0], [10.0], [12.0]])
-    persons, sites = module.between(z, ["a", "a", "b", "b"])
-    assert float(persons[0]) == pytest.approx(2.0**0.5)  # pooled variance 2
-    assert float(sites[0]) == pytest.approx(
-        ((100.0 - 2.0) / 2) ** 0.5
-    )  # (MSB - MSW) / n0
-    alone = module.between(z, ["a"] * 4)[1]
-    assert float(alone[0]) == 0.0
-
-
-def test_pls_axes_are_orthonormal_and_begin_with_the_covariance():
-    x, y, _ = people(40, 8)
+    x, _, _ = people(30, 8)
     x = x - x.mean(0)
-    t = 2.0 * y - 1
-    axes = module.pls_axes(x, t, 3)
-    np.testing.assert_allclose(axes.T @ axes, np.eye(3), atol=1e-10)
-    first = x.T @ (t - t.mean())
-    assert abs(float(first @ axes[:, 0] / np.linalg.norm(first))) == pytest.approx(1.0)
+    axes, variance = module.principal_axes(x, 3)
+    fitted = PCA(3).fit(x)
+    np.testing.assert_allclose(np.abs(axes.T), np.abs(fitted.components_), atol=1e-3)
+    whole = (x**2).sum() / 30 / 8
+    wanted = (x @ axes).var(0) / 8
+    np.testing.assert_allclose(variance[:-1], wanted, rtol=1e-3)
+    assert variance[-1] == pytest.approx((whole - wanted.sum()) / 5, rel=1e-2)
+    lead = np.abs(axes).argmax(0)
+    assert (axes[lead, np.arange(3)] > 0).all()
+    assert module.principal_axes(x, 100)[0].shape == (8, 8)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25, 1.0])
+def test_coordinates_by_hand(gamma):
+    """Half whitened with shrunk variances; the weight of all but the first directions is gamma."""
+    x, y, _ = people()
+    settings = StartSettings(axes=2, gamma=gamma, directions=4, even=0.5)
+    made = make_start(x, y, settings)
+    p = 45
+    z = made.standardise(x)
+    h = 0.5 * made.variance + 0.5 / p
+    weight = np.array([1.0, 1.0, gamma, gamma, gamma])
+    scale = weight / h**0.25 / made.size / p**0.5
+    along = (z @ made.axes) * scale[:-1]
+    off = (z - (z @ made.axes) @ made.axes.T) * scale[-1]
+    u = module.coordinates(made, z)
+    assert np.array_equal(u[:, -1], np.full(60, 0.5))
+    if gamma:
+        wanted = along @ made.axes.T + off
+        np.testing.assert_allclose(u[:, :-1], wanted, atol=1e-12)
+        assert made.n_numbers == p + 2
+    else:
+        np.testing.assert_allclose(u[:, :-1], along[:, :2], atol=1e-12)
+        assert made.n_numbers == 4
+    middle = np.median(np.linalg.norm(u[:, :-1], axis=1))
+    assert middle == pytest.approx(1.0, abs=1e-3)
+
+
+def test_second_moments_are_those_of_the_shrunk_variances():
+    x, y, _ = people()
+    made = make_start(x, y, StartSettings(axes=2, directions=4, even=1e-9))
+    u = module.coordinates(made, made.standardise(x))[:, :-1]
+    along = ((u @ made.axes) ** 2).mean(0)
+    np.testing.assert_allclose(made.second[:-1], along, rtol=2e-2)
+
+
+def test_clip_is_a_quantile_of_what_public_people_would_give():
+    x, y, _ = people()
+    made = make_start(x, y)
+    u = module.coordinates(made, made.standardise(x))
+    assert 0 < made.clip < 2 * np.linalg.norm(u, axis=1).max()
+    assert make_start(x, y, StartSettings(clip=0.9)).clip > made.clip
+    assert made.grid * 2**20 == made.clip
 
 
 def test_same_people_same_start_in_any_order_and_with_rounding_noise():
-    x, y, site = people()
-    made = make_start(x, y, site)
-    assert make_start(x, y, site).digest == made.digest
-    assert make_start(x * (1 + 1e-13), y, site).digest == made.digest
+    x, y, _ = people()
+    made = make_start(x, y)
+    assert make_start(x, y).digest == made.digest
+    assert make_start(x * (1 + 1e-13), y).digest == made.digest
     other = x.copy()
     other[0, 0] += 0.5
-    assert make_start(other, y, site).digest != made.digest
+    assert make_start(other, y).digest != made.digest
 
 
 def test_a_flat_feature_weighs_nothing():
-    x, y, site = people()
+    x, y, _ = people()
     x[:, 7] = 3.0
-    made = make_start(x, y, site, StartSettings(axes=4))
+    made = make_start(x, y, StartSettings(axes=4))
     assert abs(float(made.weight[7])) < 1e-9
     assert np.abs(made.axes[7]).max() < 1e-9
 
 
 @pytest.mark.parametrize(("n", "ones"), [(10, 5), (30, 2)])
 def test_too_few_people_are_refused(n, ones):
-    x, _, site = people(n)
+    x, _, _ = people(n)
     y = np.zeros(n, dtype=int)
     y[:ones] = 1
-    with pytest.raises(DataError, match=r"public people .* are too few for 16 axes"):
-        make_start(x, y, site)
+    with pytest.raises(DataError, match=r"public people .* are too few for 8 axes"):
+        make_start(x, y)

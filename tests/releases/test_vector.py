@@ -9,13 +9,19 @@ from hypothesis import strategies as st
 from public_people import people
 
 from fcforge.privacy.accounting import sigma_for
+from fcforge.privacy.noise import discrete_gaussian
 from fcforge.releases import vector
-from fcforge.releases.start import StartSettings, make_start
+from fcforge.releases.start import StartSettings, coordinates, make_start
 
 
-@pytest.fixture(scope="module")
-def start():
-    return make_start(*people(), StartSettings(axes=4))
+def made(gamma=0.25):
+    x, y, _ = people()
+    return make_start(x, y, StartSettings(axes=4, gamma=gamma, directions=12))
+
+
+@pytest.fixture(scope="module", params=[0.0, 0.25])
+def start(request):
+    return made(request.param)
 
 
 def hospital(seed, n=30):
@@ -23,29 +29,36 @@ def hospital(seed, n=30):
     return x + 0.1, y
 
 
-def exact(start, x, y):
-    return vector.release_vector(start, x, y, None, 1e-3, np.zeros(6))
+def total(start, x, y):
+    return vector.contributions(start, x, y).sum(0)
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 999), size=st.floats(0, 1e6), label=st.integers(0, 1))
+@given(seed=st.integers(0, 999), size=st.floats(0, 1e9), label=st.integers(0, 1))
 def test_one_person_never_moves_a_release_by_more_than_the_sensitivity(
     start, seed, size, label
 ):
-    """Neighbouring data sets: with and without one person, however extreme."""
-    x, y = hospital(seed)
-    stranger = np.random.default_rng(seed).normal(size=(1, x.shape[1])) * size
-    without = exact(start, x, y)
-    with_one = exact(start, np.concatenate([x, stranger]), np.append(y, label))
-    moved = np.linalg.norm(with_one - without)
-    assert moved <= vector.sensitivity(start) * (1 + 1e-9)
+    """In whole numbers, so exactly: with and without one person, however extreme."""
+    stranger = np.random.default_rng(seed).normal(size=(1, 45)) * size
+    row = vector.contributions(start, stranger, np.array([label]))[0].astype(object)
+    assert sum(v * v for v in row[:-1]) <= vector.UNIT**2
+    assert sum(v * v for v in row) <= vector.UNIT**2 + vector.COUNT**2
+    assert pytest.approx(2**18 * 17**0.5) == vector.SENSITIVITY
 
 
 def test_the_bound_is_reached(start):
-    """A far-away person moves it by exactly S: the sensitivity is not overstated either."""
-    far = np.full((1, 45), 1e4)
-    moved = vector.contributions(start, far, np.array([1]))
-    assert np.linalg.norm(moved) == pytest.approx(vector.sensitivity(start))
+    """A far-away person moves it by S: the sensitivity is not overstated either."""
+    one = vector.contributions(start, np.full((1, 45), 1e4), np.array([1]))
+    assert np.linalg.norm(one) == pytest.approx(vector.SENSITIVITY, rel=1e-4)
+
+
+def test_a_turned_diagnosis_turns_the_contribution():
+    start = made(1.0)
+    x = start.mean[None] + 9 * start.scale * start.axes[:, 0]
+    u = coordinates(start, start.standardise(x))
+    both = [vector.whole_rows(start, u, np.array([r])) for r in (-1.5, 1.5)]
+    moved = np.linalg.norm(both[1] - both[0])
+    assert moved == pytest.approx(vector.REPLACED, rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
@@ -59,90 +72,139 @@ def test_empirical_epsilon_stays_below_the_claimed_one(start, epsilon):
 
     n, delta = 200_000, 1e-3
     worst = vector.contributions(start, np.full((1, 45), 1e4), np.array([1]))[0]
-    sd = vector.noise_sd(start, epsilon, delta)
-    direction = worst / np.linalg.norm(worst)
-    noise = np.random.default_rng(0).normal(size=(2, n)) * sd
-    without, with_one = noise[0], noise[1] + worst @ direction
+    units = vector.noise_units(epsilon, delta)
+    without = discrete_gaussian(units, n)
+    with_one = discrete_gaussian(units, n) + np.linalg.norm(worst)
     best = 0.0
-    for cut in np.linspace(0.2, 2.2, 12) * np.linalg.norm(worst) * max(1.0, sd):
+    for cut in np.linspace(0.2, 2.2, 12) * max(np.linalg.norm(worst), units):
         false, true = int((without > cut).sum()), int((with_one > cut).sum())
         if min(false, true) < 20:
             continue
         most = beta.ppf(0.999, false + 1, n - false)
         least = beta.ppf(0.001, true, n - true + 1)
         best = max(best, math.log(max(least - delta, 1e-12) / most))
-    assert 0.5 * epsilon < best <= epsilon
-    weaker = vector.noise_sd(start, 4 * epsilon, delta)
-    assert weaker < sd
+    assert 0.4 * epsilon < best <= epsilon
 
 
-def test_noise_is_calibrated_to_the_whole_vector(start):
-    assert vector.noise_sd(start, None, 1e-3) == 0.0
-    expected = sigma_for(1.0, 1e-3) * float(start.clip) * math.sqrt(1 + 1 / 16)
-    assert vector.noise_sd(start, 1.0, 1e-3) == pytest.approx(expected)
-    x, y = hospital(3)
-    normal = np.arange(6.0)
-    noisy = vector.release_vector(start, x, y, 1.0, 1e-3, vector.UNIT * normal)
-    np.testing.assert_allclose(noisy - exact(start, x, y), expected * normal)
+def test_noise_is_calibrated_to_the_whole_vector():
+    assert vector.noise_units(None) == 0
+    wanted = sigma_for(1.0, 1e-3) * vector.UNIT * math.sqrt(1 + 1 / 16)
+    assert vector.noise_units(1.0, 1e-3) == math.ceil(wanted)
+    told = vector.promises(vector.noise_units(1.0))
+    add, replaced = told["add or remove one person"], told["replace one person"]
+    assert add.epsilon == pytest.approx(1.0, rel=1e-5)
+    assert 2.0 < replaced.epsilon < 2.1
+    assert 0.5 < add.ceiling < replaced.ceiling < 0.63
 
 
 def test_the_last_number_counts_people(start):
     x, y = hospital(2)
-    given_ = exact(start, x, y)
-    assert float(given_[-1]) == pytest.approx(vector.COUNT * float(start.clip) * 30)
+    given_ = total(start, x, y)
+    assert given_.dtype == np.int64
+    assert vector.people(given_[-1]) == 30.0
 
 
 def test_a_contribution_by_hand(start):
     x, y = hospital(4, 2)
-    z = start.standardise(x) @ start.axes
-    r = np.clip(2.0 * y - 1 - start.score(start.standardise(x)), -2, 2)
-    u = np.concatenate([z, np.full((2, 1), 0.5)], 1) * r[:, None]
+    z = start.standardise(x)
+    r = np.clip(2.0 * y - 1 - start.score(z), -2, 2)
+    u = coordinates(start, z) * r[:, None]
     shrink = np.minimum(start.clip / np.linalg.norm(u, axis=1, keepdims=True), 1)
-    np.testing.assert_allclose(vector.contributions(start, x, y)[:, :-1], u * shrink)
+    wanted = u * shrink / start.clip * 2**20
+    found = vector.contributions(start, x, y)[:, :-1]
+    assert (np.abs(found) <= np.abs(wanted) + 1e-6).all()  # cut toward zero
+    np.testing.assert_allclose(found, wanted, atol=1.001)
 
 
-def test_exact_releases_give_one_ridge_step_with_public_moments(start):
+def test_whole_rows_by_hand(start):
+    """Clipping of the residual at 2, of the whole at C; a quarter of C counts the person."""
+    u = np.zeros((3, start.n_numbers - 1))
+    u[:, 0] = [0.25 * start.clip, 0.25 * start.clip, 10.0]
+    found = vector.whole_rows(start, u, np.array([1.0, -5.0, 1.0]))
+    wanted = [2**18, -(2**19), 2**20]
+    np.testing.assert_allclose(found[:, 0], wanted, atol=1)
+    assert found[:, -1].tolist() == [2**18] * 3
+    assert np.abs(found[:, 1:-1]).max() == 0
+
+
+def test_sums_are_exact_in_any_order_and_modulo_a_word(start):
+    rows = vector.contributions(start, *hospital(9))
+    words = rows.astype(np.uint64)
+    mask = np.frombuffer(np.random.default_rng(0).bytes(8 * rows.size), np.uint64)
+    mask = mask.reshape(rows.shape)
+    back = (words - mask).sum(0, dtype=np.uint64) + mask.sum(0, dtype=np.uint64)
+    assert np.array_equal(back.view(np.int64), rows[::-1].sum(0))
+
+
+def test_exact_sums_give_one_ridge_step_with_public_moments(start):
+    """The closed form solves (n G + hold) beta = c, with G diagonal in the axes."""
     x, y = hospital(5)
-    total = exact(start, x, y)
-    beta = vector.solve(start, total, 0.0, 1)
-    left = (30 * start.second + start.pull * np.eye(5)) @ beta
-    np.testing.assert_allclose(left, total[:-1])
+    c = total(start, x, y)
+    beta = vector.solve(start, c, 0.0)
+    moved = c[:-1] * start.grid
+    assert beta[-1] * (30 / 4 + start.hold) == pytest.approx(moved[-1])
+    wanted = 30 * start.second + start.hold * start.share**2
+    if start.gamma:
+        along = start.axes.T @ beta[:-1]
+        np.testing.assert_allclose(
+            wanted[:-1] * along, start.axes.T @ moved[:-1], atol=0.02
+        )
+        off = beta[:-1] - start.axes @ along
+        rest = moved[:-1] - start.axes @ (start.axes.T @ moved[:-1])
+        np.testing.assert_allclose(wanted[-1] * off, rest, atol=0.02)
+    else:
+        np.testing.assert_allclose(wanted[:4] * beta[:-1], moved[:-1])
 
 
 def test_no_release_is_the_public_head(start):
-    beta = vector.solve(start, np.zeros(6), 0.0, 0)
+    beta = vector.solve(start, np.zeros(start.n_numbers), 0.0, 0)
     solution = vector.head(start, beta)
     assert np.array_equal(solution.weight, start.weight)
     assert solution.bias == start.bias
 
 
+def test_many_sums_are_solved_at_once(start):
+    several = np.stack([total(start, *hospital(k)) for k in range(3)])
+    each = np.stack([vector.solve(start, one, 5.0) for one in several])
+    np.testing.assert_allclose(vector.solve(start, several, 5.0), each)
+
+
+def test_the_score_of_a_scan_moves_by_its_coordinates_along_beta(start):
+    x, y = hospital(8)
+    beta = vector.solve(start, total(start, x, y), 0.0)
+    z = start.standardise(x)
+    solution = vector.head(start, beta)
+    moved = z @ solution.weight + solution.bias - start.score(z)
+    np.testing.assert_allclose(moved, coordinates(start, z) @ beta, atol=1e-9)
+
+
 def test_noise_pulls_toward_the_public_head_and_many_people_away_from_it(start):
-    x, y = hospital(6)
-    total = exact(start, x, y)
-    sizes = [
-        np.linalg.norm(vector.solve(start, total, v, 1)) for v in (0.0, 1.0, 100.0, 1e6)
-    ]
+    c = total(start, *hospital(6))
+    sizes = []
+    for noise in (0.0, 1.0, 10.0, 1e3):
+        beta = vector.solve(start, c, (noise * vector.UNIT) ** 2)
+        sizes.append(np.linalg.norm(beta))
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 0.01 * sizes[0]
-    # a thousand hospitals like this one, each with noise of variance one
-    many = vector.solve(start, 1000 * total, 1000.0, 1000)
-    limit = np.linalg.solve(start.second, total[:-1]) / 30
-    np.testing.assert_allclose(many, limit, rtol=0.1, atol=0.01)
+    # a million hospitals like this one, each with noise of the unit
+    many = vector.solve(start, 10**6 * c, 10**6 * float(vector.UNIT) ** 2, 10**6)
+    assert many[-1] == pytest.approx(c[-2] * start.grid / (30 / 4), rel=0.01)
 
 
 def test_the_posterior_mean_is_the_best_guess():
-    """Simulated truth: the noise-aware solve has the least squared error among pulls."""
-    start = make_start(*people(), StartSettings(axes=4))
+    """Simulated truth: the noise-aware solve has the least squared error."""
+    start = made(0.0)
     rng = np.random.default_rng(1)
-    n, noise = 40, 8.0
-    root = np.linalg.cholesky(n * start.second + noise**2 * np.eye(5))
+    n, noise = 40, 20.0
+    second = np.append(start.second[:4], 0.25)
     errors = {"aware": 0.0, "plain": 0.0}
     for _ in range(300):
-        beta = rng.normal(size=5) / start.pull**0.5
-        c = n * start.second @ beta + root @ rng.normal(size=5)
-        total = np.append(c, vector.COUNT * start.clip * n)
-        for name, variance in (("aware", noise**2), ("plain", 0.0)):
-            off = vector.solve(start, total, variance, 1) - beta
+        beta = rng.normal(size=5) / start.hold**0.5
+        spread = np.sqrt(n * second + noise**2)
+        c = n * second * beta + spread * rng.normal(size=5)
+        sums = np.append(c / start.grid, vector.COUNT * n)
+        for name, variance in (("aware", (noise / start.grid) ** 2), ("plain", 0.0)):
+            off = vector.solve(start, sums, variance) - beta
             errors[name] += float(off @ off)
     assert errors["aware"] < 0.8 * errors["plain"]
 
@@ -154,14 +216,3 @@ def test_folding_the_standardisation_in_changes_no_score(start):
     np.testing.assert_allclose(
         x @ raw.weight + raw.bias, start.score(start.standardise(x))
     )
-
-
-def test_contributions_from_coordinates_by_hand(start):
-    """Clipping of the residual at 2, of the whole at C; a quarter of C counts the person."""
-    clip = float(start.clip)
-    u = np.zeros((3, 5))
-    u[:, 0] = [0.25 * clip, 0.25 * clip, 10.0]
-    found = vector.contributions_on_axes(start, u, np.array([1.0, -5.0, 1.0]))
-    np.testing.assert_allclose(found[:, 0], [0.25 * clip, -0.5 * clip, clip])
-    np.testing.assert_allclose(found[:, -1], np.full(3, 0.25 * clip))
-    assert np.abs(found[:, 1:-1]).max() == 0.0

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fcforge.capsule.home import Home
+from fcforge.consortium import few_vector as vector
+from fcforge.consortium.few_start import Start, coordinates
 from fcforge.consortium.learning import own_people, people_of
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.records import Release, limit_of
@@ -22,8 +24,6 @@ from fcforge.privacy import accounting, attacks, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.randomness import numpy_rng
-from fcforge.releases import vector
-from fcforge.releases.start import Start, coordinates
 from fcforge.sites.cohort import Cohort
 from fcforge.studies.audit import Evidence, stratified, summarise
 from fcforge.studies.audit_result import (

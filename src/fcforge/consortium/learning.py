@@ -11,14 +11,14 @@ from fcforge.capsule.contents import require_fit
 from fcforge.capsule.home import Home, People, Receipt, Threshold, fingerprints
 from fcforge.capsule.judging import probability, quality, require_labels
 from fcforge.capsule.ledger import PrivateKey
+from fcforge.consortium import few_vector as vector
+from fcforge.consortium.few_start import coordinates
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import PublicStart, likeness
 from fcforge.consortium.records import Release, limit_of
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
 from fcforge.privacy.noise import discrete_gaussian
-from fcforge.releases import vector
-from fcforge.releases.start import coordinates
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 

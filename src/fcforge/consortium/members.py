@@ -11,6 +11,7 @@ import numpy as np
 from fcforge import __version__
 from fcforge.capsule import ledger
 from fcforge.capsule.ledger import PrivateKey
+from fcforge.consortium import few_vector as vector
 from fcforge.consortium.public import PublicStart
 from fcforge.consortium.records import (
     AuditRecord,
@@ -20,7 +21,6 @@ from fcforge.consortium.records import (
     limit_of,
 )
 from fcforge.errors import CapsuleError, at
-from fcforge.releases import vector
 from fcforge.studies.audit_result import Audit
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds

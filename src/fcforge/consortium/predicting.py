@@ -17,6 +17,7 @@ from fcforge.capsule.contents import Capsule, Sites, require_fit
 from fcforge.capsule.home import Home, Threshold
 from fcforge.capsule.judging import probability
 from fcforge.capsule.prediction import Judged, Prediction, Predictor
+from fcforge.consortium import few_vector as vector
 from fcforge.consortium import files, learning
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import Covariates
@@ -25,7 +26,6 @@ from fcforge.exchange import explanation
 from fcforge.exchange.explanation import Attribution, LogHead, Scored
 from fcforge.imaging.atlas import Atlas
 from fcforge.models.attribution import Scorer, attribute, slope_at
-from fcforge.releases import vector
 from fcforge.releases.features import from_log_features
 from fcforge.runner import learners
 from fcforge.sites.check import require_valid

@@ -11,15 +11,15 @@ import torch
 
 from fcforge import __version__
 from fcforge.capsule import judging, ledger
-from fcforge.errors import CapsuleError, ConfigError
-from fcforge.releases.features import log_features, n_rois_of_features
-from fcforge.releases.start import (
+from fcforge.consortium.few_start import (
     Start,
     StartSettings,
     make_start,
     rounded,
     rounded_number,
 )
+from fcforge.errors import CapsuleError, ConfigError
+from fcforge.releases.features import log_features, n_rois_of_features
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort

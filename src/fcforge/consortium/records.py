@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 from fcforge.capsule import ledger, lines
 from fcforge.capsule.lines import MaybeSha256, Number, Sha256, Text, Time
+from fcforge.consortium.few_start import StartSettings
 from fcforge.errors import CapsuleError, at
 from fcforge.privacy.accounting import DELTA, EPSILON
-from fcforge.releases.start import StartSettings
 from fcforge.settings import Bound, Count, NotNegative, Share, read_json
 from fcforge.studies.audit_result import Audit
 

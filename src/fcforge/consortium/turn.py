@@ -12,12 +12,12 @@ from fcforge.capsule.contents import Capsule
 from fcforge.capsule.home import Home, Threshold, read_home, receipt_of, write_own
 from fcforge.consortium import files, predicting
 from fcforge.consortium.audit import PLAN, audit_release
+from fcforge.consortium.few_start import StartSettings
 from fcforge.consortium.learning import Budget, Learned, learn
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import PublicStart, make_public
 from fcforge.errors import ConfigError
 from fcforge.progress import at_work
-from fcforge.releases.start import StartSettings
 from fcforge.requests import AuditRequest, LearnRequest
 from fcforge.runner.config_files import override
 from fcforge.settings import make

@@ -41,7 +41,6 @@ SITES_APART = 4.0  # a site's mean may differ so much more than a public site's
 ALIKE_SITES = 0.8
 BEYOND = 0.5  # a covariate may lie so much of the public range outside of it
 STRANGE = 0.2  # share of a site's scans that may lie outside what was seen
-STIFF = 1e8  # condition number of second moments that can still be solved
 CENTRE = "confounds.centre"
 COEFFICIENTS = "confounds.coefficients"
 
@@ -173,7 +172,7 @@ def make_public(
     order = np.lexsort((cohort.subject_id, cohort.site))  # rows in any order
     cohort, twice = without_twins(cohort.select(order))
     confounds, features = _without_confounds(cohort, tuple(remove), settings.shrink)
-    start = make_start(features, cohort.y, cohort.site.tolist(), settings)
+    start = make_start(features, cohort.y, settings)
     data = save_arrays(_stored(start, confounds))
     record = records.make(
         records.Start,
@@ -260,8 +259,7 @@ def _expected(
         here = cohort.site == name
         fewest = min(int((y[~here] == c).sum()) for c in (0, 1))
         if fewest >= 5 and int((~here).sum()) >= settings.axes + 4:
-            sites = cohort.site[~here].tolist()
-            left = make_start(features[~here], y[~here], sites, settings)
+            left = make_start(features[~here], y[~here], settings)
             score = left.score(left.standardise(features[here]))
             odds[here] = score / left.temperature
     known = np.isfinite(odds)
@@ -339,16 +337,13 @@ def _read_arrays(stored: Mapping[str, np.ndarray]) -> Start:
 
 def _check_shapes(start: Start, record: records.Start) -> None:
     p = record.n_rois * (record.n_rois + 1) // 2
-    q = int(np.shape(start.axes)[-1]) if np.ndim(start.axes) == 2 else 0
+    k = int(np.shape(start.axes)[-1]) if np.ndim(start.axes) == 2 else 0
     wanted = {
         "mean": (p,),
         "scale": (p,),
         "weight": (p,),
-        "axes": (p, q),
-        "second": (q + 1, q + 1),
-        "persons": (q,),
-        "sites": (q,),
-        "factors": (np.shape(start.factors)[0] if np.ndim(start.factors) else 0, p),
+        "axes": (p, k),
+        "variance": (k + 1,),
     }
     for name, array in start.arrays().items():
         if array.shape != wanted.get(name, ()):
@@ -361,45 +356,41 @@ def _check_settings(start: Start, record: records.Start) -> None:
         settings = make(StartSettings, record.settings, "start")
     except ConfigError as error:
         raise ExchangeError(f"its settings cannot be used: {error.what}") from error
-    said = [settings.axes, settings.shrink, settings.pull]
-    made = [start.n_axes, start.shrink, start.pull]
+    names = ("gamma", "even", "shrink", "pull")
+    said = [settings.axes, *(getattr(settings, name) for name in names)]
+    made = [start.full, *(getattr(start, name) for name in names)]
     if asdict(settings) != record.settings or not np.allclose(said, made, rtol=1e-6):
         raise ExchangeError("its settings are not those its arrays were made with.")
 
 
 def _check_numbers(start: Start, record: records.Start) -> None:
-    r"""No axis is dead, and clip and moments can be of the same people.
+    r"""Axes are axes, variances add up, and size and clip can be of the same people.
 
-    With :math:`E\|u\|^2 = \mathrm{tr}\,G` and residuals of at most 2, the quantile c of
-    :math:`\|u r\|` is at most :math:`2\sqrt{\mathrm{tr}\,G / (1 - c)}` (Markov). The last
-    coordinate of u is one half; what persons differ by within sites is part of G.
+    Features are standardised, so that the variances of :math:`x / \sqrt p` add up to the share of
+    features that vary. With :math:`E\|z\|^2` known from them, no quantile c of :math:`\|z\|` is
+    above :math:`\sqrt{E\|z\|^2 / (1 - c)}` (Markov); residuals are at most 2.
     """
-    second = start.second
-    own = np.diagonal(second)
-    axes = np.linalg.svd(start.axes, compute_uv=False)
-    share = (record.people - len(record.sites)) / record.people
-    quantile = float(record.settings.get("clip", 0.5))
-    most = 2 * np.sqrt(max(own.sum(), 0.0) / (1 - quantile))
-    wrong = {
-        "a clip, scale, pull or temperature that is not positive": min(
-            start.clip, start.temperature, start.pull, float(start.scale.min())
+    p, k = start.axes.shape
+    positive = [start.clip, start.size, start.temperature, start.pull, start.full]
+    if min(*positive, float(start.scale.min())) <= 0 or start.scale.max() > FLAT:
+        raise ExchangeError(
+            "holds a scale, clip, size, pull or temperature below zero."
         )
-        <= 0
-        or start.scale.max() > FLAT,
-        "an axis that says nothing": axes[-1] < 1e-6 * axes[0]
-        or min(own.min(), float(start.persons.min())) < 1e-9,
-        "second moments that cannot be": not np.allclose(second, second.T, rtol=1e-3)
-        or np.linalg.cond(second) > STIFF
-        or np.linalg.eigvalsh(second)[0] <= 0
-        or not np.isclose(own[-1], 0.25, rtol=1e-2),
-        "persons who differ more than the moments say": bool(
-            (share * start.persons**2 > 1.01 * own[:-1]).any()
-        ),
-        "a clip beyond what its moments allow": not 1e-6 < start.clip <= 1.01 * most,
-    }
-    found = [what for what, is_so in wrong.items() if is_so]
-    if found:
-        raise ExchangeError(f"holds {found[0]}.")
+    apart = np.abs(start.axes.T @ start.axes - np.eye(k)).max() if k else np.inf
+    if apart > 0.01 or not start.full <= k < record.people:
+        raise ExchangeError("holds axes that are not principal axes of its people.")
+    others = np.append(np.ones(k), p - k)
+    vary = float((start.scale < FLAT).mean())
+    if start.variance.min() < 0 or not np.isclose(
+        start.variance @ others, vary, rtol=0.01
+    ):
+        raise ExchangeError("holds variances that do not add up.")
+    spoken = others if start.gamma else others * (np.arange(k + 1) < start.full)
+    square = float(p * (start.gain**2 * start.variance) @ spoken)
+    quantile = float(record.settings.get("clip", 0.5))
+    most = 2 * np.sqrt((square + 0.25) / (1 - quantile))
+    if 1.01 * np.sqrt(2 * square) < 1 or not 1e-6 < start.clip <= 1.01 * most:
+        raise ExchangeError("holds a size or clip that its variances do not allow.")
 
 
 def _read_confounds(

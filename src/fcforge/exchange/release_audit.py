@@ -1,4 +1,4 @@
-"""The audit of a release: what q + 2 numbers tell about who was among the people.
+"""The audit of a release: what its numbers tell about who was among the people.
 
 A quarter of a site's people is the attacker's reference; random halves of the others each make a
 release (with noise of its own), so that who was in it is known, and every attack of
@@ -49,9 +49,9 @@ class Contributors(NamedTuple):
 
     Attributes
     ----------
-    rows : ndarray of shape (n, q + 2)
-        What each adds to a release.
-    coordinates : ndarray of shape (n, q + 1)
+    rows : ndarray of shape (n, d + 2)
+        What each adds to a release, in units.
+    coordinates : ndarray of shape (n, d + 1)
     residual : ndarray of shape (n,)
         Of the public head.
     moments : ndarray of shape (n, p + 2)
@@ -72,7 +72,7 @@ class Contributors(NamedTuple):
         t = 2.0 * y - 1.0
         ends = np.stack([np.ones_like(t), t], 1)
         return cls(
-            rows=vector.contributions(start, features, y),
+            rows=vector.contributions(start, features, y).astype(np.float64),
             coordinates=coordinates(start, x),
             residual=t - start.score(x),
             moments=np.concatenate([x, ends], 1),
@@ -85,7 +85,7 @@ class Contributors(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """K releases that are attacked: their numbers (K, q + 2), members each (K,) and noise."""
+    """K releases that are attacked: their numbers (K, d + 2), members each (K,) and noise."""
 
     totals: np.ndarray
     members: np.ndarray
@@ -100,10 +100,10 @@ def attack_totals(
     The attacker knows how many people a release has, and so looks at the other numbers alone.
     """
     totals, members, noise = released
-    sums = totals[:, :-1]
-    rows = who.rows[:, :-1]
-    ref = reference.rows[:, :-1]
-    step = np.stack([vector.solve(start, total, noise**2, 1) for total in totals])
+    sums, rows, ref = release_attacks.within_span(
+        totals[:, :-1], who.rows[:, :-1], reference.rows[:, :-1]
+    )
+    step = vector.solve(start, totals, noise**2)
     sampled = release_attacks.from_reference(ref, members, noise)
     known = release_attacks.from_everybody(rows, members, noise)
     seen = (who.residual, who.coordinates, step)
@@ -220,7 +220,7 @@ def _at_each(
     sizes = inside.sum(1)
     found = {}
     for epsilon in epsilons:
-        noise = vector.noise_sd(start, epsilon, delta)
+        noise = float(vector.noise_units(epsilon, delta))
         rng = numpy_rng(seed, "audit noise", str(epsilon))
         totals = sums + noise * rng.standard_normal(sums.shape)
         released = Sums(totals, sizes, noise)
@@ -297,13 +297,13 @@ def require_numbers(model: "Releases", release: Release, rows: np.ndarray) -> No
     """
     from scipy.stats import chi2  # slow to import
 
-    apart = model.read_numbers(release) * model.grid - rows.sum(0)
-    variance = float(Fraction(release.variance)) * model.grid**2
+    apart = model.read_numbers(release) - rows.sum(0)
+    variance = float(Fraction(release.variance))
     if variance:
         far = float((apart**2).sum()) / variance
         fits = chi2.sf(far, len(apart)) > UNLIKELY
-    else:  # each person's numbers were cut to the grid
-        fits = bool(np.abs(apart).max() <= 2 * model.grid * len(rows))
+    else:  # another machine may cut a number to the next unit
+        fits = bool(np.abs(apart).max() <= 2 * len(rows))
     if not fits:
         raise DataError(
             f"the numbers of the {release.title} are not what these people add up to.",

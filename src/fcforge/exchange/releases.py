@@ -138,23 +138,20 @@ class Releases:
     @property
     def size(self) -> int:
         """Numbers of a release."""
-        return self.start.arrays.n_axes + 2
+        return self.start.arrays.n_numbers
 
-    @cached_property
+    @property
     def grid(self) -> float:
-        """What one unit is worth: a power of two, a millionth of the clip."""
-        return 2.0 ** (math.floor(math.log2(self.start.arrays.clip)) - 20)
+        """What one unit is worth: a millionth of the clip."""
+        return self.start.arrays.grid
 
     def noise_units(self, budget: Budget) -> int:
         """Standard deviation of the noise in units of the grid; 0 for exact sums."""
-        arrays = self.start.arrays
-        noise = vector.noise_sd(arrays, budget.epsilon, budget.delta)
-        return math.ceil(noise / self.grid)
+        return vector.noise_units(budget.epsilon, budget.delta)
 
     def contributions(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """What each person adds, (n, m), in whole units: cut toward zero, so never more."""
-        exact = vector.contributions(self.start.arrays, x, y)
-        return np.trunc(exact / self.grid).astype(np.int64)
+        """What each person adds, (n, m), in whole units."""
+        return vector.contributions(self.start.arrays, x, y)
 
     def read_numbers(self, release: Release) -> np.ndarray:
         """The numbers (m,) of a release; `ExchangeError` for other arrays."""
@@ -169,9 +166,8 @@ class Releases:
 
     def head_count(self, given: Given) -> tuple[float, float]:
         """About how many people something is of, and the standard deviation of that."""
-        arrays = self.start.arrays
-        one = vector.people(arrays, self.grid)
-        return int(given.numbers[-1]) * one, math.sqrt(given.variance) * one
+        uncertain = vector.people(math.sqrt(given.variance))
+        return vector.people(int(given.numbers[-1])), uncertain
 
     # -- the head ----------------------------------------------------------------------------------
     def beta(self, without: str = "") -> np.ndarray:
@@ -183,8 +179,8 @@ class Releases:
         return self._solved(total, used)
 
     def _solved(self, total: np.ndarray, used: list[Given]) -> np.ndarray:
-        sums = total.astype(np.float64) * self.grid
-        variance = float(sum(g.variance for g in used) * Fraction(self.grid) ** 2)
+        variance = float(sum(g.variance for g in used))
+        sums = total.astype(np.float64)
         return vector.solve(self.start.arrays, sums, variance, len(used))
 
     def odds_without(self, x: np.ndarray, own: np.ndarray) -> np.ndarray:
@@ -193,8 +189,7 @@ class Releases:
         z = arrays.standardise(x)
         used = list(self.given)
         total = sum((g.numbers for g in used), np.zeros(self.size, np.int64))
-        steps = np.stack([self._solved(total - one, used) for one in own])
-        moved = (coordinates(arrays, z) * steps).sum(1)
+        moved = (coordinates(arrays, z) * self._solved(total - own, used)).sum(1)
         return (arrays.score(z) + moved) / self.temperature
 
     @cached_property
@@ -370,7 +365,7 @@ class Releases:
         found = {}
         for name in {given.name for given in self.given}:
             step = whole - self.beta(without=name)
-            found[name] = float(np.sqrt(step @ arrays.second @ step)) / self.temperature
+            found[name] = vector.moved(arrays, step) / self.temperature
         return dict(sorted(found.items()))
 
     def outliers(self) -> list[str]:

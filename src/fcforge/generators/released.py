@@ -2,8 +2,8 @@ r"""released: synthetic subjects from a public start and one hospital's release.
 
 They are drawn where they are used. Standardised features are as the public people have them,
 
-.. math:: x = \sum_k z_k \frac{a_k}{\|a_k\|^2} + F^\top \epsilon, \qquad z \sim N(0, G_{1..q}), \;
-          \epsilon \sim N(0, I),
+.. math:: x = \sqrt p\, \Bigl(\sum_k \sqrt{g_k}\, b_k b_k^\top + \sqrt{g_0}\,
+          \bigl(I - \sum_k b_k b_k^\top\bigr)\Bigr) \epsilon, \qquad \epsilon \sim N(0, I),
 
 and get a diagnosis :math:`t = \pm1` with :math:`P(t = 1 \mid x) = (1 + s(x)) / 2`, where s is the
 head's score. Then :math:`E[t \mid x] = s(x)`: least squares on infinitely many of them gives the
@@ -36,7 +36,7 @@ CERTAIN = 0.98  # scores are clipped there: every subject can have either diagno
 class Released(Generator):
     """Subjects as the public people have them, with diagnoses as the site's release says.
 
-    The state is the release itself: q + 2 numbers. See `fcforge.releases.vector`.
+    The state is the release itself, with noise of its own. See `fcforge.releases.vector`.
 
     Parameters
     ----------
@@ -65,10 +65,11 @@ class Released(Generator):
         features = log_features(batch.fc.cpu().numpy(), start.shrink)
         seed = int(torch.randint(2**63 - 1, (), generator=rng))
         own = np.random.default_rng(seed)
-        drawn = experiment_noise(self.noise, vector.UNIT, start.n_axes + 2, own)
-        given = vector.release_vector(
-            start, features, batch.y.cpu().numpy(), self.limit, self.delta, drawn
-        )
+        rows = vector.contributions(start, features, batch.y.cpu().numpy())
+        given = rows.sum(0)
+        units = vector.noise_units(self.limit, self.delta)
+        if units:
+            given = given + experiment_noise(self.noise, units, len(given), own)
         counts = torch.ones(N_CLASSES, dtype=torch.int64)
         return {"release": torch.from_numpy(given), "counts": counts}
 
@@ -90,8 +91,8 @@ class Released(Generator):
 
     def head(self, state: GeneratorState) -> vector.Head:
         """The head that this one release gives."""
-        variance = vector.noise_sd(self.public, self.limit, self.delta) ** 2
-        beta = vector.solve(self.public, state["release"].cpu().numpy(), variance, 1)
+        variance = float(vector.noise_units(self.limit, self.delta) ** 2)
+        beta = vector.solve(self.public, state["release"].cpu().numpy(), variance)
         return vector.head(self.public, beta)
 
     def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
@@ -105,17 +106,13 @@ class Released(Generator):
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """People in the release, as released."""
-        return {"people": vector.people(self.public, float(state["release"][-1]))}
+        return {"people": vector.people(float(state["release"][-1]))}
 
 
 def draw_features(start: Start, n: int, rng: RNG) -> np.ndarray:
     """Standardised features (n, p) as the public people have them."""
-    q = start.n_axes
-    root = np.linalg.cholesky(start.second[:q, :q] + 1e-12 * np.eye(q))
-    normal = torch.randn(n, q, generator=rng, dtype=torch.float64).numpy()
-    z = normal @ root.T
-    off = torch.randn(n, len(start.factors), generator=rng, dtype=torch.float64).numpy()
-    return z @ (start.axes / (start.axes**2).sum(0)).T + off @ start.factors
+    normal = torch.randn(n, start.n_features, generator=rng, dtype=torch.float64)
+    return start.scaled(normal.numpy(), np.sqrt(start.n_features * start.variance))
 
 
 def patient_share(head: vector.Head, x: np.ndarray) -> np.ndarray:

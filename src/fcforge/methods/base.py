@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params
+from fcforge.releases.start import StartSettings
 from fcforge.replay.bank import PublicView, SiteView
 from fcforge.replay.memory import Declared, Replay, alike, recall
 from fcforge.settings import Checked
@@ -149,6 +150,11 @@ class Method(Checked):
     def asks_for(self) -> int:
         """Synthetic subjects that it has its generator make of every site, if any."""
         return 0
+
+    @property
+    def start_settings(self) -> StartSettings:
+        """What a run's public start is made with for it."""
+        return StartSettings()
 
     def apart(self) -> tuple["Method", State]:
         """What lanes that train together must agree in, and what each may have of its own.

@@ -1,10 +1,10 @@
-r"""FORGE from releases: each hospital gives q + 2 noisy numbers around a public start.
+r"""FORGE from releases: each hospital gives one noisy sum around a public start.
 
-The consortium begins with the public head. A site adds its release (`fcforge.releases.vector`) to
-the sum and the head is solved anew:
-
-.. math:: c \leftarrow c + \sum_{i \in site} \mathrm{clip}(u_i r_i) + noise, \qquad
-          w = w_0 + A\,\bigl(n G + \lambda I + \tfrac{\lambda V}{n} G^{-1}\bigr)^{-1} c.
+The consortium begins with the public head. A site adds the contributions of its people
+(`fcforge.releases.vector`) to the sum, and the head is solved anew from the sum with its noise.
+Who adds the noise is a matter of trust: every site by itself (``form = "local"``), or two keepers
+once over all sites (``form = "sum"``), neither of whom sees a site's numbers; each of the two adds
+a full dose, so that one honest keeper is enough.
 
 Any order of the sites ends in the same head. No subject, real or synthetic, is kept; synthetic
 subjects for any other model are drawn from the same numbers by the generator ``released``. The
@@ -14,8 +14,8 @@ public head alone says what the hospitals added.
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Lane, Method, Model, Params, PublicView, SiteView
@@ -25,17 +25,18 @@ from fcforge.privacy.seeded_noise import Noise, experiment_noise
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
-from fcforge.releases.start import Start
-from fcforge.settings import Fraction, Positive
+from fcforge.releases.plan import noise_per_person, planned_settings
+from fcforge.releases.start import Start, StartSettings
+from fcforge.settings import Fraction, Positive, Size
 
 
-def head_params(start: Start, beta: Tensor) -> Params:
+def head_params(start: Start, beta: np.ndarray, device: torch.device) -> Params:
     """Linear model on raw features whose two logits differ by the calibrated log odds."""
-    solution = vector.on_features(start, vector.head(start, beta.cpu().numpy()))
+    solution = vector.on_features(start, vector.head(start, beta))
     half = 0.5 / start.temperature
     weight = torch.from_numpy(half * solution.weight)
     found = linear_head(weight, weight.new_tensor(half * solution.bias))
-    return {name: value.to(beta.device) for name, value in found.items()}
+    return {name: value.to(device) for name, value in found.items()}
 
 
 @dataclass(frozen=True)
@@ -63,16 +64,21 @@ class PublicHead(Method):
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Take the head of the start."""
         like = lane.params["head.0.weight"]
-        nothing = like.new_zeros(public.start.n_axes + 1, dtype=torch.float64)
-        return lane._replace(params=head_params(public.start, nothing))
+        nothing = np.zeros(public.start.n_numbers - 1)
+        params = head_params(public.start, nothing, like.device)
+        return lane._replace(params=params)
 
 
 @dataclass(frozen=True)
 class ForgeRelease(PublicHead):
-    """The head of a consortium from a public start and one short release per site.
+    """The head of a consortium from a public start and the sum of what its sites give.
 
     Parameters
     ----------
+    people, hospitals : int
+        Planned in all: the louder the noise per person, the fewer directions are spoken of.
+    form : {"sum", "local"}
+        Noise by two keepers once over all sites so far, or by every site itself.
     mechanism : {"gaussian", "none"}
         Noise for (epsilon, delta), or the exact sums.
     epsilon, delta : float
@@ -82,6 +88,9 @@ class ForgeRelease(PublicHead):
         subtracts the noise.
     """
 
+    people: Size = 600
+    hospitals: Size = 10
+    form: Literal["sum", "local"] = "sum"
     mechanism: Literal["gaussian", "none"] = "gaussian"
     epsilon: Positive = EPSILON
     delta: Fraction = DELTA
@@ -89,41 +98,66 @@ class ForgeRelease(PublicHead):
 
     name = "forge_release"
     title = "FORGE from releases"
-    source = "a public start and the Gaussian mechanism"
+    source = "a public start and the discrete Gaussian mechanism"
     keeps = "statistics"
     from_public = "head and axes"
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """No release yet: the public head."""
-        total = lane.params["head.0.weight"].new_zeros(
-            public.start.n_axes + 2, dtype=torch.float64
-        )
-        zero = total.new_zeros(())
-        state = {"release.sum": total, "release.variance": zero, "release.count": zero}
+        like = lane.params["head.0.weight"]
+        total = like.new_zeros(public.start.n_numbers, dtype=torch.float64)
+        state = {"release.sum": total, "release.count": total.new_zeros(())}
         return super().learn_public(model, lane._replace(state=state), public)
 
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
-        """Add the site's release and solve again."""
+        """Add what the site's people contribute and solve again.
+
+        Sums are whole numbers far below 2^53: float64 holds them exactly.
+        """
         start = site.start
-        epsilon = self.epsilon if self.mechanism == "gaussian" else None
         features = log_features(site.fc.cpu().numpy(), start.shrink)
-        own = numpy_rng(site.seed, "release", site.name)
-        drawn = experiment_noise(self.noise, vector.UNIT, start.n_axes + 2, own)
-        given = vector.release_vector(
-            start, features, site.y.cpu().numpy(), epsilon, self.delta, drawn
+        rows = vector.contributions(start, features, site.y.cpu().numpy())
+        given = rows.sum(0)
+        if self.form == "local":
+            given = given + self.drawn(start, 1, site.seed, "release", site.name)
+        total = lane.state["release.sum"] + torch.from_numpy(given).to(
+            lane.state["release.sum"]
         )
-        was = lane.state
-        total = was["release.sum"] + torch.from_numpy(given).to(was["release.sum"])
-        noise = vector.noise_sd(start, epsilon, self.delta) ** 2
-        variance = was["release.variance"] + noise
-        count = was["release.count"] + 1.0
-        beta = vector.solve(start, total.cpu().numpy(), float(variance), float(count))
+        count = int(lane.state["release.count"]) + 1
         state = {
             "release.sum": total,
-            "release.variance": variance,
-            "release.count": count,
+            "release.count": lane.state["release.count"] + 1.0,
         }
-        step = torch.from_numpy(beta).to(total)
-        return Lane(head_params(start, step), lane.stats, state)
+        noisy = total.cpu().numpy()
+        doses = count
+        if self.form == "sum":
+            doses = vector.DOSES
+            noisy = noisy + self.drawn(start, doses, site.seed, "round", count)
+        variance = doses * vector.noise_units(self.limit, self.delta) ** 2
+        beta = vector.solve(start, noisy, float(variance), count)
+        return Lane(head_params(start, beta, total.device), lane.stats, state)
+
+    @property
+    def start_settings(self) -> StartSettings:
+        """For the noise per person that is planned."""
+        doses = vector.DOSES if self.form == "sum" else self.hospitals
+        noise = noise_per_person(self.people, self.limit, doses, self.delta)
+        return planned_settings(noise)
+
+    @property
+    def limit(self) -> float | None:
+        """Epsilon, or None for exact sums."""
+        return self.epsilon if self.mechanism == "gaussian" else None
+
+    def drawn(
+        self, start: Start, doses: int, seed: int, *purpose: str | int
+    ) -> np.ndarray:
+        """So many doses of noise on every number, whole units."""
+        found = np.zeros(start.n_numbers, dtype=np.int64)
+        units = vector.noise_units(self.limit, self.delta)
+        rng = numpy_rng(seed, *purpose)
+        for _ in range(doses if units else 0):
+            found = found + experiment_noise(self.noise, units, len(found), rng)
+        return found

@@ -17,6 +17,18 @@ SAMPLE = "likelihood ratio, reference sample"
 KNOWN = "likelihood ratio, site known"
 
 
+def within_span(totals: Array, rows: Array, reference: Array) -> tuple[Array, ...]:
+    """All three in coordinates of the people's span, where there are fewer people than numbers.
+
+    What lies off the span is noise that no row touches: every inner product with a person stays.
+    """
+    people = np.concatenate([rows, reference])
+    if people.shape[1] <= len(people):
+        return totals, rows, reference
+    basis = np.linalg.qr(people.T)[0]
+    return totals @ basis, rows @ basis, reference @ basis
+
+
 @dataclass(frozen=True)
 class Expectation:
     """What an attacker expects of a release before looking at anybody.

@@ -5,68 +5,86 @@ confounds removed) and diagnosis :math:`t = \pm 1`, let :math:`x = (\phi - m) / 
 by the public people. The start holds
 
 - the *public head* :math:`w_0, b_0`: ridge of t on x with penalty :math:`\alpha p`;
-- q *axes* A: principal axes V of x, each divided by the square root of its spread (half
-  whitened), and all by the median norm, so that :math:`z = A^\top x` has median norm one;
-- the second moments G of :math:`u = (z, \tfrac12)` per person;
+- *axes* B: the first K principal directions of :math:`x / \sqrt p`, and the variance
+  :math:`g_k` of the public people along each; one common variance for all other directions;
+- the *size* c: the median norm of the coordinates below, before they are divided by it;
 - the *clip* C: the median of :math:`\|u\,r\|` with r the leave-one-out residual of the head;
-- spreads of z between persons and between sites; the *temperature* that calibrates the head;
-- *factors*: a sketch of what the axes do not say, from which synthetic subjects are drawn.
+- the *temperature* that calibrates the head.
+
+**Coordinates.** What tells patients apart is spread over hundreds of directions, most of them off
+the span of the public people. So a release speaks of all p of them, each scaled by what is known:
+
+.. math:: z = W \frac{x}{\sqrt p}, \qquad W = \sum_k s_k b_k b_k^\top
+          + s_0 \bigl(I - \sum_k b_k b_k^\top\bigr), \qquad s_k = \frac{\gamma_k}{c\, h_k^{1/4}}
+
+with :math:`h_k = (1 - a) g_k + a / p` (variances of few people say little: they are shrunk towards
+equal ones) and :math:`\gamma_k = 1` for the first q axes, :math:`\gamma` for all others. Dividing
+by :math:`h^{1/4}` whitens half: between few strong directions and many weak ones. With
+:math:`\gamma = 0` a release is q numbers along the axes, and nothing else.
+:math:`u = (z, \tfrac12)`; its second moments are diagonal in the axes,
+:math:`G_k = \gamma_k^2 \sqrt{h_k} / c^2`.
 
 Numbers are rounded to 12 significant bits, far below what matters and far above what two machines
 differ by, so that the same files give the same start, bit by bit, on every machine.
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.settings import Checked, Fraction, Positive, Size
+from fcforge.settings import Checked, Fraction, Positive, Share, Size
 from fcforge.types import SHRINK
 
 Array = np.ndarray
 BITS = 12
-FACTORS = 64  # rows of the sketch of residuals
 FLAT = 2.0**40  # scale of a feature that is the same in everybody: it weighs nothing
 MIN_PUBLIC = 20  # people of a start
+RESIDUAL = 2.0  # residuals of labels at -1 and +1 are clipped there
 
 
 @dataclass(frozen=True)
 class StartSettings(Checked):
-    """What a start is made with. Chosen on public people alone (docs/consortium.md).
+    """What a start is made with. Chosen on public people alone (benchmarks/choose_sums.py).
 
     Parameters
     ----------
     axes : int
-        q, directions a release speaks about.
-    directions : {"pca", "pls"}
-        Principal axes, or partial least squares on the public diagnoses.
+        q, directions that a release speaks about in full.
+    gamma : float
+        Weight of all other directions; 0: nothing is said about them.
+    directions : int
+        K, principal directions that are told apart.
+    even : float
+        a, how far their variances are shrunk towards equal ones.
     shrink : float
         Of the FC toward the identity, before the matrix logarithm.
     penalty : float
         Ridge penalty of the public head per feature.
     pull : float
-        How strongly the consortium's head is held at the public one (lambda of the solve).
+        How strongly the consortium's head is held at the public one (lambda of the solve), per
+        feature: 1 holds as the ridge penalty of 1 per feature does.
     clip : float
         Quantile of public contributions at which a person's contribution is clipped.
     """
 
     kind: ClassVar[str] = "start"
-    axes: Size = 16
-    directions: Literal["pca", "pls"] = "pca"
+    axes: Size = 8
+    gamma: Share = 0.5
+    directions: Size = 128
+    even: Fraction = 0.95
     shrink: Fraction = SHRINK
     penalty: Positive = 1.0
-    pull: Positive = 10.0
-    clip: Fraction = 0.5
+    pull: Positive = 0.45
+    clip: Fraction = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    r"""Arrays of a start; p features, q axes, k confound terms (float64, 12 bits each).
+    r"""Arrays of a start; p features, K axes (float64, 12 bits each).
 
     Attributes
     ----------
@@ -74,20 +92,18 @@ class Start:
     weight : ndarray of shape (p,)
         :math:`w_0`, on standardised features.
     bias : float
-    axes : ndarray of shape (p, q)
-        A: standardised features to coordinates of median norm one.
-    second : ndarray of shape (q + 1, q + 1)
-        G.
+    axes : ndarray of shape (p, K)
+        B, orthonormal columns.
+    variance : ndarray of shape (K + 1,)
+        g of :math:`x / \sqrt p` along the axes, and (last) along every other direction.
+    size : float
+        c.
     clip : float
         C, the most that one person can move a release.
-    persons, sites : ndarray of shape (q,)
-        Standard deviation of coordinates between persons of a site, and between sites.
     temperature : float
         Log odds = score / temperature.
-    factors : ndarray of shape (FACTORS, p)
-        Sketch F of the residuals off the axes: :math:`F^\top F` is about their covariance.
-    shrink, pull : float
-        As in `StartSettings`.
+    full, gamma, even, shrink, pull : float
+        q and others of `StartSettings`.
     """
 
     mean: Array
@@ -95,12 +111,13 @@ class Start:
     weight: Array
     bias: float
     axes: Array
-    second: Array
+    variance: Array
+    size: float
     clip: float
-    persons: Array
-    sites: Array
     temperature: float
-    factors: Array
+    full: float
+    gamma: float
+    even: float
     shrink: float
     pull: float
 
@@ -118,9 +135,47 @@ class Start:
         return hashed.hexdigest()
 
     @property
-    def n_axes(self) -> int:
-        """Q."""
-        return int(self.axes.shape[1])
+    def n_features(self) -> int:
+        """P."""
+        return len(self.mean)
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers of a release: coordinates, the intercept's, and the count."""
+        return 2 + (self.n_features if self.gamma else int(self.full))
+
+    @property
+    def grid(self) -> float:
+        """What one unit of a release's whole numbers is worth."""
+        return self.clip / 2.0**20
+
+    @cached_property
+    def share(self) -> Array:
+        """Gamma (K + 1,) of every axis, and (last) of all other directions."""
+        place = np.arange(len(self.variance))
+        place[-1] = self.n_features
+        return np.where(place < self.full, 1.0, self.gamma)
+
+    @cached_property
+    def smooth(self) -> Array:
+        """H (K + 1,): variances shrunk towards equal ones."""
+        return (1 - self.even) * self.variance + self.even / self.n_features
+
+    @cached_property
+    def gain(self) -> Array:
+        """How x along each axis (K + 1,) is scaled, the division by the root of p included."""
+        return self.share / (self.size * (self.n_features**2 * self.smooth) ** 0.25)
+
+    @cached_property
+    def second(self) -> Array:
+        """G (K + 1,)."""
+        return self.share**2 * np.sqrt(self.smooth) / self.size**2
+
+    @cached_property
+    def hold(self) -> float:
+        """Lambda in units of the coordinates: `pull` times p times the mean root of H."""
+        root = float(np.sqrt(self.smooth[:-1]).mean())
+        return self.pull * self.n_features * root / self.size**2
 
     def standardise(self, features: Array) -> Array:
         """Features (n, p) -> x (n, p)."""
@@ -129,6 +184,11 @@ class Start:
     def score(self, x: Array) -> Array:
         """Public score (n,) of standardised features."""
         return x @ self.weight + self.bias
+
+    def scaled(self, rows: Array, along: Array) -> Array:
+        """Rows (..., p) multiplied by `along` (K + 1,): by direction, the last one off the axes."""
+        inside = (rows @ self.axes) * (along[:-1] - along[-1])
+        return along[-1] * rows + inside @ self.axes.T
 
 
 def rounded(values: Array, bits: int = BITS) -> Array:
@@ -187,71 +247,26 @@ def fit_temperature(score: Array, t: Array) -> float:
     return 2.0 ** -((low + high) / 2)
 
 
-def principal_axes(x: Array, q: int) -> Array:
-    """First q principal axes (p, q) of centred rows (n, p), the largest entry of each positive."""
-    vectors = np.linalg.eigh(x @ x.T)[1]
-    top = x.T @ vectors[:, : -q - 1 : -1]
-    return _signed(top / np.linalg.norm(top, axis=0))
-
-
-def pls_axes(x: Array, t: Array, q: int) -> Array:
-    """Q directions (p, q) of partial least squares of t on centred rows, orthonormal."""
-    axes: list[Array] = []
-    left = t - t.mean()
-    for _ in range(q):
-        direction = x.T @ left
-        for axis in axes:
-            direction = direction - axis * (axis @ direction)
-        axes.append(direction / np.linalg.norm(direction))
-        along = x @ axes[-1]
-        left = left - along * (along @ left) / (along @ along)
-    return _signed(np.stack(axes, 1))
-
-
-def _signed(axes: Array) -> Array:
-    lead = np.abs(axes).argmax(0)
-    return axes * np.sign(axes[lead, np.arange(axes.shape[1])])
-
-
 def coordinates(start: Start, x: Array) -> Array:
-    """U (n, q + 1) of standardised features: coordinates on the axes, and one half."""
-    return _with_half(x @ start.axes)
+    """U (n, d + 1) of standardised features: coordinates and one half; d is p, or q at gamma 0."""
+    if start.gamma:
+        return _with_half(start.scaled(x, start.gain))
+    q = int(start.full)
+    return _with_half((x @ start.axes[:, :q]) * start.gain[:q])
 
 
 def _with_half(z: Array) -> Array:
     return np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
 
 
-def between(z: Array, site: Sequence[str]) -> tuple[Array, Array]:
-    """Standard deviations (q,) of coordinates between persons of a site, and between sites.
-
-    The between-site variance is that of site means less what persons alone would give
-    (one-way random effects, never below zero).
-    """
-    names = np.asarray(site)
-    groups = [z[names == s] for s in dict.fromkeys(names.tolist())]
-    n = len(z)
-    k = len(groups)
-    inside = sum(((g - g.mean(0)) ** 2).sum(0) for g in groups) / max(n - k, 1)
-    if k < 2:
-        return np.sqrt(inside), np.zeros_like(inside)
-    sizes = np.array([float(len(g)) for g in groups])
-    means = np.stack([g.mean(0) for g in groups])
-    spread = (sizes[:, None] * (means - z.mean(0)) ** 2).sum(0) / (k - 1)
-    size = (n - (sizes**2).sum() / n) / (k - 1)
-    return np.sqrt(inside), np.sqrt(np.maximum((spread - inside) / size, 0.0))
-
-
 def make_start(
     features: Array,
     y: Array,
-    site: Sequence[str],
     settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
 ) -> Start:
-    """Start from the features (n, p) of public people, their diagnoses (n,) and sites (n,).
+    """Start from the features (n, p) of public people and their diagnoses (n,).
 
-    Confounds are removed before, by whoever calls. Deterministic: no random number but a fixed
-    sketch.
+    Confounds are removed before, by whoever calls. Deterministic.
     """
     check_public(len(features), y, settings.axes)
     t = 2.0 * y - 1.0
@@ -261,17 +276,29 @@ def make_start(
     x = (features - mean) / scale
     x0 = x - x.mean(0)  # rounding has moved the mean by a hair
     head, left_out = _public_head(x, x0, t, settings.penalty)
-    pca = settings.directions == "pca"
-    raw = principal_axes(x0, settings.axes) if pca else pls_axes(x0, t, settings.axes)
-    return Start(
+    axes, variance = principal_axes(x0, settings.directions)
+    made = Start(
         mean=mean,
         scale=scale,
-        factors=_sketch(x0 - (x0 @ raw) @ raw.T, y),
+        axes=axes,
+        variance=variance,
+        size=1.0,
+        clip=1.0,
+        full=float(settings.axes),
+        gamma=rounded_number(settings.gamma, 24),
+        even=rounded_number(settings.even, 24),
         shrink=rounded_number(settings.shrink, 24),
         pull=rounded_number(settings.pull, 24),
         **head,
-        **_along(x, raw, t - left_out, site, settings.clip),
     )
+    made = replace(made, size=_middle(coordinates(made, x)[:, :-1], 0.5))
+    moved = coordinates(made, x) * np.clip(t - left_out, -RESIDUAL, RESIDUAL)[:, None]
+    return replace(made, clip=_middle(moved, settings.clip))
+
+
+def _middle(rows: Array, quantile: float) -> float:
+    """Quantile of the norms of rows (n, d)."""
+    return rounded_number(float(np.quantile(np.linalg.norm(rows, axis=1), quantile)))
 
 
 def _public_head(
@@ -285,42 +312,22 @@ def _public_head(
     return {"weight": weight, "bias": bias, "temperature": temperature}, left_out
 
 
-def _along(
-    x: Array, raw: Array, residual: Array, site: Sequence[str], clip: float
-) -> dict[str, Any]:
-    """Axes scaled so that a release needs little noise, and what the public people are on them."""
-    half = raw / np.sqrt((x @ raw).std(0))
-    norms = np.linalg.norm(x @ half, axis=1)
-    axes = rounded(half / np.quantile(norms, 0.5, method="lower"))
-    z = x @ axes
-    persons, sites = between(z, site)
-    u = _with_half(z)
-    size = np.linalg.norm(u * np.clip(residual, -2.0, 2.0)[:, None], axis=1)
-    return {
-        "axes": axes,
-        "second": rounded(u.T @ u / len(x)),
-        "clip": rounded_number(np.quantile(size, clip)),
-        "persons": rounded(persons),
-        "sites": rounded(sites),
-    }
+def principal_axes(x: Array, most: int) -> tuple[Array, Array]:
+    r"""Principal directions (p, K) of centred rows x (n, p), and variances (K + 1,).
 
-
-def _sketch(residual: Array, y: Array) -> Array:
-    """Fixed random combinations (FACTORS, p) of residuals (n, p), class means taken out."""
-    left = residual.copy()
-    for label in (0, 1):
-        left[y == label] -= residual[y == label].mean(0)
-    n = len(left)
-    return rounded(_signs(FACTORS, n) @ left / (FACTORS * n) ** 0.5)
-
-
-def _signs(rows: int, columns: int) -> Array:
-    """A fixed table of -1 and 1: bits of SHAKE-256, so that no generator is in reach here."""
-    size = -(-rows * columns // 8)
-    text = f"start sketch {rows} {columns}".encode()
-    stream = np.frombuffer(hashlib.shake_256(text).digest(size), dtype=np.uint8)
-    bits = np.unpackbits(stream)[: rows * columns]
-    return 2.0 * bits.reshape(rows, columns) - 1.0
+    K is `most`, or one less than there are people. The largest entry of each direction is
+    positive. Variances are of :math:`x / \sqrt p`, the last one the mean over all other directions.
+    """
+    n, p = x.shape
+    k = min(most, n - 1, p)
+    value, vectors = np.linalg.eigh(x @ x.T)
+    axes = x.T @ vectors[:, : -k - 1 : -1]
+    axes = axes / np.linalg.norm(axes, axis=0)
+    lead = np.abs(axes).argmax(0)
+    axes = axes * np.sign(axes[lead, np.arange(k)])
+    along = value[: -k - 1 : -1] / (n * p)
+    left = max(value.sum() / (n * p) - along.sum(), 0.0) / max(p - k, 1)
+    return rounded(axes), rounded(np.append(along, left))
 
 
 def check_public(n: int, y: Array, axes: int) -> None:

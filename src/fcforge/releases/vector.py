@@ -1,29 +1,35 @@
 r"""A release: what one hospital gives, and the head that follows from the sum of all.
 
-For each training subject, :math:`u = (z, \tfrac12)` are its coordinates on the public axes and
-:math:`r = \mathrm{clip}(t - w_0^\top x - b_0)` what the public head does not explain of its
-diagnosis :math:`t = \pm1`. Released is
+For each training subject, :math:`u = (z, \tfrac12)` are its coordinates (`fcforge.releases.start`)
+and :math:`r = \mathrm{clip}(t - w_0^\top x - b_0)` what the public head does not explain of its
+diagnosis :math:`t = \pm1`. The subject's contribution is, in units of :math:`C / 2^{20}`,
 
-.. math:: \Bigl(\sum_i \mathrm{clip}_C(u_i r_i),\; \tfrac{C}{4}\, n\Bigr) + N(0, \sigma^2 S^2 I),
-          \qquad S = C \sqrt{1 + 1/16}.
+.. math:: v = \Bigl(\bigl\lfloor 2^{20}\, \mathrm{clip}_C(u r) / C \bigr\rfloor,\; 2^{18}\Bigr)
+          \in \mathbb Z^{d+2}
 
-**Sensitivity.** Adding or removing one person adds or removes one term of each sum: a vector
-:math:`(v, C/4)` with :math:`\|v\| \le C` by clipping. Its norm is at most
-:math:`\sqrt{C^2 + C^2 / 16} = S`, whatever the person's scan and diagnosis, because clip, axes and
-public head are fixed in advance. With the multiplier :math:`\sigma` of
-`fcforge.privacy.accounting.sigma_for` the release is (epsilon, delta)-private under
-add/remove of one person; the number of people is part of it, so nothing that leaves is outside
-the budget.
+(cut toward zero), and a release is the sum over its people plus discrete Gaussian noise. Whole
+numbers add up exactly, in any order, and modulo :math:`2^{64}`: shares of a sum hide it perfectly.
 
-**Head.** With :math:`c` the sum over hospitals of the first q + 1 numbers and n that of the last,
+**Sensitivity.** Adding or removing one person adds or removes one v, of norm at most
+:math:`S = \sqrt{2^{40} + 2^{36}} = 2^{18} \sqrt{17}`, whatever the person's scan and diagnosis and
+whatever the start says: clipping, then cutting toward zero, never exceeds :math:`2^{20}`. The
+number of people is part of it, so nothing that leaves is outside the budget. *Replacing* a person
+(a known member's diagnosis is turned, or another person stands in) leaves the count and changes
+the rest by the difference of two vectors of norm up to :math:`2^{20}`, at most :math:`2^{21}`. The
+bound is reached: u r and u r' of two diagnoses have opposite signs. Noise that is sigma of the
+first is :math:`\sigma S / 2^{21} = .515\,\sigma` of the second.
 
-.. math:: \beta = \Bigl(n G + \lambda I + \tfrac{\lambda V}{n} G^{-1}\Bigr)^{-1} c, \qquad
-          w = w_0 + A \beta_{1..q}, \qquad b = b_0 + \tfrac12 \beta_{q+1}
+**Head.** With :math:`c` the sum of the first d + 1 numbers, n that of the people, and V the summed
+variance of the noise, along every axis k (and along all other directions with one common G)
 
-with V the summed variance of the noise: the posterior mean of a step :math:`\beta` from the public
-head, given :math:`c = n G \beta + e` with :math:`e \sim N(0, n G + V I)` and the prior
-:math:`\beta \sim N(0, I / \lambda)`. Exact releases (V = 0) give one ridge step with public second
-moments; noisy ones of few people leave the public head as it is, those of many take over.
+.. math:: \beta_k = \frac{c_k}{n G_k + \lambda_k + \lambda_k V / (n G_k)}, \qquad
+          w = w_0 + W \beta / \sqrt p, \qquad b = b_0 + \tfrac12 \beta_{d+1}
+
+the posterior mean of a step :math:`\beta` from the public head, given
+:math:`c_k = n G_k \beta_k + e` with :math:`e \sim N(0, n G_k + V)` and the same prior in every
+half-whitened direction: :math:`\lambda_k = \lambda \gamma_k^2`. Exact sums (V = 0) give one ridge
+step with public second moments; directions in which noise is louder than people stay public by
+themselves.
 """
 
 import math
@@ -31,12 +37,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.privacy.accounting import sigma_for
-from fcforge.releases.start import Array, Start, coordinates
+from fcforge.privacy.accounting import DELTA, Promise, promise, sigma_for
+from fcforge.releases.start import RESIDUAL, Array, Start, coordinates
 
-COUNT = 0.25  # how much of the clip one more person adds to the last number
-UNIT = 2**20
-RESIDUAL = 2.0  # residuals of labels at -1 and +1 are clipped there
+UNIT = 2**20  # units of the clip
+COUNT = 2**18  # units that one more person adds to the last number
+SENSITIVITY = math.sqrt(UNIT**2 + COUNT**2)  # of adding or removing one person
+REPLACED = 2 * UNIT  # of replacing one
+DOSES = 2  # keepers who each add the noise of a whole round
 
 
 class Head(NamedTuple):
@@ -47,87 +55,97 @@ class Head(NamedTuple):
 
 
 def contributions(start: Start, features: Array, y: Array) -> Array:
-    """What each person adds to a release, (n, q + 2); norm at most `sensitivity`."""
+    """What each person adds to a release, (n, d + 2), int64; norm at most `SENSITIVITY`."""
     x = start.standardise(features)
     t = 2.0 * y - 1.0
-    return contributions_on_axes(start, coordinates(start, x), t - start.score(x))
+    return whole_rows(start, coordinates(start, x), t - start.score(x))
 
 
-def contributions_on_axes(start: Start, u: Array, residual: Array) -> Array:
-    """The same from coordinates (n, q + 1) and residuals (n,) of the public head."""
-    moved = u * np.clip(residual, -RESIDUAL, RESIDUAL)[:, None]
-    count = np.full((len(u), 1), COUNT * start.clip)
-    return np.concatenate([clip_rows(moved, start.clip), count], 1)
+def whole_rows(start: Start, u: Array, residual: Array) -> Array:
+    """The same from coordinates (n, d + 1) and residuals (n,) of the public head."""
+    moved = u * (np.clip(residual, -RESIDUAL, RESIDUAL) / start.grid)[:, None]
+    norm = np.linalg.norm(moved, axis=1, keepdims=True)
+    most = UNIT * (1 - 1e-9)  # rounding of floats must not lift a norm above the unit
+    cut = np.trunc(moved * np.minimum(most / np.maximum(norm, 1e-30), 1.0))
+    count = np.full((len(u), 1), COUNT)
+    return np.concatenate([cut.astype(np.int64), count], 1)
 
 
-def clip_rows(rows: Array, bound: float) -> Array:
-    """Rows (n, q) shortened to L2 norm at most `bound`; shorter ones are left as they are."""
-    norm = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows * np.minimum(bound / np.maximum(norm, 1e-30), 1.0)
-
-
-def sensitivity(start: Start) -> float:
-    """S: the most that adding or removing one person can change a release (L2)."""
-    return start.clip * math.sqrt(1.0 + COUNT**2)
-
-
-def noise_sd(start: Start, epsilon: float | None, delta: float) -> float:
-    """Standard deviation of the noise on each number; 0 where epsilon is None."""
+def noise_units(epsilon: float | None, delta: float = DELTA) -> int:
+    """Standard deviation of one dose of noise, a whole number of units; 0 where epsilon is None."""
     if epsilon is None:
-        return 0.0
-    return sigma_for(epsilon, delta) * sensitivity(start)
+        return 0
+    return math.ceil(sigma_for(epsilon, delta) * SENSITIVITY)
 
 
-def people(start: Start, last: float) -> float:
+def promises(units: int, delta: float = DELTA) -> dict[str, Promise]:
+    """What one dose of noise promises, by who counts as a neighbour."""
+    return {
+        "add or remove one person": promise(units / SENSITIVITY, delta),
+        "replace one person": promise(units / REPLACED, delta),
+    }
+
+
+def people(last: float) -> float:
     """How many people the last number of a release stands for; noise and all."""
-    return last / (COUNT * start.clip)
+    return float(last) / COUNT
 
 
-def release_vector(
-    start: Start,
-    features: Array,
-    y: Array,
-    epsilon: float | None,
-    delta: float,
-    drawn: Array,
-) -> Array:
-    """The q + 2 numbers of a release, float64.
+def solve(start: Start, total: Array, variance: float, releases: float = 1) -> Array:
+    """Beta (..., d + 1) from sums (..., d + 2) of so many releases.
+
+    Noise can make the number of people small or negative: it counts as at least one for each
+    release. Zero where there is no release.
 
     Parameters
     ----------
     start : Start
-    features : ndarray of shape (n, p)
-        `log_features` of the training subjects, confounds removed as the start says.
-    y : ndarray of shape (n,)
-    epsilon : float or None
-        None releases the exact sums.
-    delta : float
-    drawn : ndarray of shape (q + 2,)
-        Noise of standard deviation `UNIT`. Secret where the release is real.
+    total : ndarray of shape (..., d + 2)
+        In units.
+    variance : float
+        Of the noise on each of its numbers, in squared units.
+    releases : float
     """
-    total = contributions(start, features, y).sum(0)
-    return total + noise_sd(start, epsilon, delta) / UNIT * drawn
+    n = np.maximum(total[..., -1:] / COUNT, max(releases, 1))
+    moved = total[..., :-2] * start.grid
+    noise = variance * start.grid**2
+    hold = start.hold * start.share**2
+    if start.gamma:
+        factor = _held(n, start.second, hold, noise)
+        inside = (moved @ start.axes) * (factor[..., :-1] - factor[..., -1:])
+        along = factor[..., -1:] * moved + inside @ start.axes.T
+    else:
+        q = int(start.full)
+        along = moved * _held(n, start.second[:q], hold[:q], noise)
+    half = total[..., -2:-1] * start.grid * _held(n, 0.25, start.hold, noise)
+    return np.concatenate([along, half], -1)
 
 
-def solve(start: Start, total: Array, variance: float, releases: float) -> Array:
-    """Beta (q + 1,) from the sum (q + 2,) of so many releases and the variance of its noise.
-
-    Noise can make the number of people small or negative: it counts as at least one for each
-    release. Zero where there is no release.
-    """
-    n = max(people(start, float(total[-1])), releases, 1.0)
-    system = (
-        n * start.second
-        + start.pull * np.eye(start.n_axes + 1)
-        + start.pull * variance / n * np.linalg.inv(start.second)
-    )
-    return np.linalg.solve(system, total[:-1])
+def _held(n: Array, second: Array | float, hold: Array | float, noise: float) -> Array:
+    return 1.0 / (n * second + hold + hold * noise / (n * second))
 
 
 def head(start: Start, beta: Array) -> Head:
-    """The consortium's head from the public one and the correction."""
-    weight = start.weight + start.axes @ beta[:-1]
-    return Head(weight, start.bias + 0.5 * float(beta[-1]))
+    """The consortium's head from the public one and the correction (d + 1,)."""
+    if start.gamma:
+        step = start.scaled(beta[:-1], start.gain)
+    else:
+        q = int(start.full)
+        step = start.axes[:, :q] @ (start.gain[:q] * beta[:-1])
+    return Head(start.weight + step, start.bias + 0.5 * float(beta[-1]))
+
+
+def moved(start: Start, beta: Array) -> float:
+    r"""How far a correction (d + 1,) moves scores: :math:`\sqrt{\beta^\top G \beta}`.
+
+    Their standard deviation over people like the public ones.
+    """
+    inside = start.axes.T @ beta[:-1] if start.gamma else beta[:-1]
+    total = float(start.second[: len(inside)] @ inside**2) + 0.25 * float(beta[-1]) ** 2
+    if start.gamma:
+        off = max(float(beta[:-1] @ beta[:-1] - inside @ inside), 0.0)
+        total += float(start.second[-1]) * off
+    return math.sqrt(total)
 
 
 def on_features(start: Start, solution: Head) -> Head:

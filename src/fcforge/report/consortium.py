@@ -9,6 +9,7 @@ from typing import Any
 from fcforge.capsule.contents import Capsule, budget, summary
 from fcforge.capsule.keys import read_keyring
 from fcforge.consortium import Consortium, PublicStart, Release
+from fcforge.consortium import few_vector as vector
 from fcforge.consortium.files import signer
 from fcforge.consortium.learning import Budget, Learned
 from fcforge.consortium.predicting import Evaluation
@@ -18,7 +19,6 @@ from fcforge.exchange import description
 from fcforge.exchange.description import Answer
 from fcforge.metrics import METRICS
 from fcforge.privacy.accounting import ceiling_of
-from fcforge.releases import vector
 from fcforge.report.inspect import inspect_words
 from fcforge.report.rendering import render, spoken, text_lines
 from fcforge.report.table import Table

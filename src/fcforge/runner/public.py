@@ -97,14 +97,17 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
         )
 
 
-def make_run_start(spec: PublicSpec, remove: tuple[str, ...]) -> Public:
+def make_run_start(
+    spec: PublicSpec,
+    remove: tuple[str, ...],
+    settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
+) -> Public:
     """Start and confound step of a run, from everybody public."""
     people = load_public(spec)
-    settings = StartSettings()
     fc = people.fc
     confounds = fit_on_cohort(people, remove, settings.shrink) if remove else None
     if confounds is not None:
         fc = confounds.remove(fc, people.covariates)
     features = log_features(fc, settings.shrink)
-    start = make_start(features, people.y, people.site.tolist(), settings)
+    start = make_start(features, people.y, settings)
     return Public(FCBatch.from_numpy(fc, people.y), start, confounds)

@@ -92,11 +92,12 @@ class Trainer:
 
     def public(self, spec: RunSpec) -> Public:
         """Public people and start of a run."""
-        key = str((spec.start, spec.confounds))
+        settings = self.learner(spec).method.start_settings
+        key = str((spec.start, spec.confounds, settings))
         if key not in self._public:
             if spec.start is None:
                 raise FCForgeError("this run has no public start.")
-            self._public[key] = make_run_start(spec.start, spec.confounds)
+            self._public[key] = make_run_start(spec.start, spec.confounds, settings)
         return self._public[key]
 
     def first_lane(self, spec: RunSpec) -> Lane:

@@ -1,35 +1,139 @@
-r"""Sites dealt into public people and hospitals: releases and sums on one dealing, fast.
+r"""What would sums be worth? Told from the public people alone, before anybody gives anything.
 
-The same numbers as `fcforge.releases` (tests/benchmarks/test_partitions.py holds them together),
-in terms of inner products between people: with :math:`z = B^\top x` and the Gram matrix of x, the
-coordinates of a person along and off the axes are never formed, and hundreds of settings, budgets
-and draws of the noise cost milliseconds each. Noise is drawn once in all p directions and used for
-every setting, so that settings are compared on the same noise.
+Public sites are dealt at random into public people and hospitals, each cut into learning and tested
+people; noise is scaled to the planned number of people. Numbers are those of
+`fcforge.releases.vector` (tests hold them together), in terms of inner products between people:
+with :math:`z = B^\top x` and the Gram matrix of x, coordinates are never formed, and hundreds of
+settings, budgets and draws of the noise cost milliseconds each. Noise is drawn once in all p
+directions and used for every setting, so that all are compared on the same noise. It is seeded:
+nothing here leaves a hospital.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.privacy.accounting import sigma_for
+from fcforge.privacy.accounting import DELTA, ceiling_of
+from fcforge.randomness import numpy_rng
+from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import (
+    FLAT,
+    MIN_PUBLIC,
     RESIDUAL,
+    Array,
     Start,
     StartSettings,
     leave_one_out,
     principal_axes,
 )
-from fcforge.releases.vector import COUNT, SENSITIVITY, UNIT
+from fcforge.releases.vector import COUNT, DOSES, SENSITIVITY, UNIT
 
 TESTED = 0.3  # of every hospital's people
-DELTA = 1e-6
+PUBLIC = 0.5  # of the people are public in a dealing
+EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
+Rows = tuple[Array, Array, Array]
 
 
-def deal(
-    site: np.ndarray, y: np.ndarray, wanted: float, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+class Worth(NamedTuple):
+    """What one way of giving would add.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        Of every person; None: exact sums.
+    keepers : bool
+        Noise once by two keepers, or by every hospital itself.
+    gain, error : float
+        AUROC within hospitals above the public head, and its standard error over dealings.
+    ceiling : float
+        Largest AUC of any attack on one person.
+    """
+
+    epsilon: float | None
+    keepers: bool
+    gain: float
+    error: float
+    ceiling: float
+
+
+class WorthTable(NamedTuple):
+    """What is expected of a consortium.
+
+    Attributes
+    ----------
+    public : float
+        AUROC within hospitals of the public head.
+    pooled : float
+        What ridge on everybody's data in one place adds to it.
+    learned : float
+        Mean number of people that were learned from here; the plan's people decide the noise.
+    rows : tuple of Worth
+    """
+
+    public: float
+    pooled: float
+    learned: float
+    rows: tuple[Worth, ...]
+
+
+def worth(
+    features: Array,
+    y: Array,
+    site: Array,
+    people: int,
+    hospitals: int,
+    epsilons: Sequence[float | None] = EPSILONS,
+    delta: float = DELTA,
+    dealings: int = 12,
+) -> WorthTable:
+    """What sums of a planned consortium would add to the public head.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, p)
+        Of the public people, confounds removed.
+    y, site : ndarray of shape (n,)
+        At least two sites.
+    people, hospitals : int
+        Planned in all.
+    epsilons : sequence of float or None
+    delta : float
+    dealings : int
+        How often public sites are dealt into public people and hospitals.
+    """
+    plans = [(e, keepers) for keepers in (True, False) for e in epsilons]
+    gains = []
+    base = []
+    for k in range(dealings):
+        rng = numpy_rng(k, "worth of sums")
+        rows = deal(site, y, PUBLIC * len(y), rng)
+        if len(rows[0]) < MIN_PUBLIC:
+            continue
+        part = Partition(features, y, site, rows, rng)
+        score = float(part.auroc(part.score[rows[2]]))
+        base.append([score, float(part.auroc(part.ridge())) - score, len(rows[1])])
+        own = []
+        for epsilon, keepers in plans:
+            doses = DOSES if keepers else hospitals
+            level = noise_per_person(people, epsilon, doses, delta)
+            where = part.place(planned_settings(level))
+            scores = part.scores(where, level * len(rows[1]))
+            own.append(float(part.auroc(scores).mean()) - score)
+        gains.append(own)
+    found = np.array(gains)
+    error = found.std(0, ddof=1) / len(found) ** 0.5
+    told = [
+        Worth(*plan, float(gain), float(spread), ceiling_of(plan[0], delta))
+        for plan, gain, spread in zip(plans, found.mean(0), error, strict=True)
+    ]
+    public, pooled, learned = np.mean(base, axis=0).tolist()
+    return WorthTable(public, pooled, learned, tuple(told))
+
+
+def deal(site: Array, y: Array, wanted: float, rng: np.random.Generator) -> Rows:
     """Rows of public, learning and tested people.
 
     Sites at random are public until `wanted` people are; all others are hospitals, each cut 7:3
@@ -66,8 +170,8 @@ class Coordinates:
     """
 
     start: Start
-    learn: np.ndarray
-    test: np.ndarray
+    learn: Array
+    test: Array
 
 
 class Partition:
@@ -90,10 +194,10 @@ class Partition:
 
     def __init__(
         self,
-        features: np.ndarray,
-        y: np.ndarray,
-        site: np.ndarray,
-        rows: tuple[np.ndarray, ...],
+        features: Array,
+        y: Array,
+        site: Array,
+        rows: Rows,
         rng: np.random.Generator,
         draws: int = 4,
         penalty: float = 1.0,
@@ -101,7 +205,7 @@ class Partition:
     ) -> None:
         public, learn, test = rows
         spread = features[public].std(0)
-        scale = np.where(spread > 1e-9, spread, 2.0**40)
+        scale = np.where(spread > 1e-9, spread, FLAT)
         x = (features - features[public].mean(0)) / scale
         self.p = x.shape[1]
         self.penalty = penalty
@@ -122,15 +226,14 @@ class Partition:
         self.norms = (x**2).sum(1)
         people = np.concatenate([learn, test])
         self.gram = x[people] @ x[learn].T  # (n + m, n)
-        noise = rng.standard_normal((self.p, draws))
-        self.noise_axes = self.axes.T @ noise
-        self.noise_test = x[test] @ noise
-        self.noise_learn = x[learn] @ noise
+        self.noise = rng.standard_normal((self.p, draws))
+        self.noise_axes = self.axes.T @ self.noise
+        self.noise_test = x[test] @ self.noise
         self.noise_half = rng.standard_normal(draws)
         self.noise_count = rng.standard_normal(draws)
 
     @cached_property
-    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+    def pairs(self) -> tuple[Array, Array]:
         """Places of all patients and controls of one hospital among the tested, pair by pair."""
         found = []
         for name in np.unique(self.site_test):
@@ -141,7 +244,7 @@ class Partition:
         both = np.concatenate(found)
         return both[:, 0], both[:, 1]
 
-    def auroc(self, scores: np.ndarray) -> np.ndarray:
+    def auroc(self, scores: Array) -> Array:
         """AUROC within hospitals of scores (m, ...): share of pairs in the right order."""
         ill, well = self.pairs
         above = scores[ill] - scores[well]
@@ -179,13 +282,13 @@ class Partition:
             factors.append(left * np.minimum(clip / np.maximum(norm, 1e-30), 1.0))
         return Coordinates(start, *factors)
 
-    def _squares(self, gain: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def _squares(self, gain: Array, rows: Array) -> Array:
         """Squared norms (n,) of coordinates."""
         along = self.z[rows] ** 2
         off = np.maximum(self.norms[rows] - along.sum(1), 0.0)
         return along @ gain[:-1] ** 2 + off * gain[-1] ** 2
 
-    def scores(self, where: Coordinates, noise: float) -> np.ndarray:
+    def scores(self, where: Coordinates, noise: float) -> Array:
         """Scores (m, draws) of the tested people after the sum over all learning people.
 
         Parameters
@@ -216,7 +319,7 @@ class Partition:
         step = 0.5 * half * _held(n, 0.25, start.hold, loud**2)
         return self.score[test][:, None] + found + step
 
-    def ridge(self) -> np.ndarray:
+    def ridge(self) -> Array:
         """Scores (m,) of the tested people by ridge on the public and all learning people."""
         public, learn, test = self.rows
         both = np.concatenate([public, learn])
@@ -230,16 +333,7 @@ class Partition:
         return (self.x[test] - centre) @ weight + self.t[both].mean()
 
 
-def _held(n: np.ndarray, second, hold, variance: float) -> np.ndarray:
+def _held(
+    n: Array, second: Array | float, hold: Array | float, variance: float
+) -> Array:
     return 1.0 / (n * second + hold + hold * variance / (n * second))
-
-
-def total_noise(epsilon: float | None, doses: int, delta: float = DELTA) -> float:
-    """Standard deviation of all noise in a sum, in units of the sensitivity."""
-    return 0.0 if epsilon is None else sigma_for(epsilon, delta) * doses**0.5
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard error."""
-    found = np.asarray(values, dtype=float)
-    return float(found.mean()), float(found.std(ddof=1) / len(found) ** 0.5)

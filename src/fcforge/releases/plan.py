@@ -1,0 +1,54 @@
+r"""What a start is made for: the noise per person, and the settings that suit it.
+
+The *noise per person* is the standard deviation of all noise in a sum, in units of the
+sensitivity, divided by the people in it. It alone decides how many directions are worth speaking
+about, so that one table serves sums and local noise, any number of people and any epsilon: ten
+times the people at epsilon 1 are as good as 600 at epsilon 10. The table was chosen on public
+people alone, by a rule that was committed before the run (benchmarks/choose_sums.py,
+results/choose_sums.json).
+"""
+
+import math
+
+from fcforge.privacy.accounting import DELTA, sigma_for
+from fcforge.releases.start import StartSettings
+from fcforge.releases.vector import DOSES
+
+CHOSEN = {
+    0.0: StartSettings(axes=8, gamma=0.5, even=0.8, pull=0.45),
+    0.0005: StartSettings(axes=8, gamma=1.0, even=0.95, pull=0.45),
+    0.0015: StartSettings(axes=8, gamma=0.5, even=0.95, pull=0.45),
+    0.003: StartSettings(axes=8, gamma=0.5, even=0.95, pull=0.45),
+    0.005: StartSettings(axes=16, gamma=0.25, even=0.8, pull=0.15),
+    0.01: StartSettings(axes=8, gamma=0.25, even=0.95, pull=0.15),
+    0.03: StartSettings(axes=8, gamma=0.0, even=0.95, pull=0.15),
+}
+
+
+def noise_per_person(
+    people: int, epsilon: float | None, doses: int = DOSES, delta: float = DELTA
+) -> float:
+    """Of so many people in all; `doses` are the keepers, or the hospitals that add their own.
+
+    Examples
+    --------
+    >>> round(noise_per_person(600, 1.0), 3), noise_per_person(600, None)
+    (0.01, 0.0)
+    """
+    if epsilon is None:
+        return 0.0
+    return sigma_for(epsilon, delta) * math.sqrt(doses) / people
+
+
+def planned_settings(noise: float) -> StartSettings:
+    """Settings of a start for this noise per person: those of the nearest level, by its logarithm.
+
+    Examples
+    --------
+    >>> planned_settings(noise_per_person(600, 1.0)).gamma
+    0.25
+    """
+    levels = [level for level in CHOSEN if level > 0]
+    if noise < min(levels) / 2:
+        return CHOSEN[0.0]
+    return CHOSEN[min(levels, key=lambda level: abs(math.log(level / noise)))]
