@@ -173,10 +173,10 @@ def test_one_fc_is_followed_in_files_that_exist():
             assert bodies.get(name, 0) > 1, (file, name)
 
 
-def test_a_traced_run_enters_as_many_files_as_the_page_says(tmp_path):
+def test_a_traced_run_enters_about_as_many_files_as_the_page_says(tmp_path):
     text = (DOCS / "architecture.md").read_text()
     told = int(re.search(r"(\d+) Python files", text)[1])
-    assert told - 5 <= len(from_run_to_report(tmp_path).files) <= told
+    assert abs(len(from_run_to_report(tmp_path).files) - told) <= 5
 
 
 def test_every_term_is_defined_once_and_every_link_to_one_leads_there():
