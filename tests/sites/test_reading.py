@@ -224,3 +224,12 @@ def test_a_dataset_that_would_fill_the_memory_is_named_by_every_reader(
     assert "would take 20.5 MB" in scan.problem
     with pytest.raises(DataError, match="limit is 10 MB"):
         load_folder(path)
+
+
+def test_people_of_an_npz_are_fc_whatever_was_asked_for(tmp_path):
+    np.savez(tmp_path / "d.npz", fc=np.eye(4)[None].repeat(2, 0))
+    assert [scan.problem for scan in find_scans(tmp_path / "d.npz", "fc", 4)] == [
+        ""
+    ] * 2
+    (scan,) = find_scans(tmp_path / "d.npz", "timeseries", 4)
+    assert "'timeseries' (--kind)" in scan.problem

@@ -99,7 +99,7 @@ def load_folder(
     elif path.suffix.lower() in TEXT:
         found = _from_table(path, columns or {}, kind)
     else:
-        found = _from_npz(_archive(path), columns or {})
+        found = _from_npz(_archive(path), columns or {}, kind)
     said = [person.diagnosis for person in found.people]
     groups = Groups.of(said, positive, negative, found.label_column)
     people, faults = participants.labelled(found.people, groups, drop_unlabelled)
@@ -200,9 +200,9 @@ def _archive(path: Path) -> Path:
     return archives[0]
 
 
-def _from_npz(path: Path, named: Mapping[str, str]) -> _Found:
+def _from_npz(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
     arrays = read_npz(path)
-    fc = npz_fc(arrays, path)
+    fc = npz_fc(arrays, path, kind)
     own = {role: named.get(role, usual) for role, usual in ARRAYS.items()}
     for name in own.values():
         if name not in arrays:

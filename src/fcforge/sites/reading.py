@@ -192,7 +192,7 @@ def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
     found: list[Scan] = []
     for name, path, person in _files(where):
         try:
-            many = _dataset(path)
+            many = _dataset(path, kind)
             if many is None:
                 fc, _, names = read_fc(path, kind)
                 many = [Scan(name, fc, "", _numbers(person), names)]
@@ -280,14 +280,19 @@ def _numbers(person: Person) -> dict[str, float]:
     return found
 
 
-def npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
+def npz_fc(
+    arrays: Mapping[str, np.ndarray], path: Path, kind: Kind = "auto"
+) -> np.ndarray:
     """FC (n, R, R) in an .npz: ``fc``, or its upper triangles ``fc_upper``.
 
     Raises
     ------
     DataError
-        Neither is there, or it has another shape or type.
+        Neither is there, it has another shape or type, or something else was asked for.
     """
+    if kind not in ("auto", "fc"):
+        what = f"holds FC of many people, not '{kind}' (--kind)."
+        raise DataError(what, where=path, do="Leave --kind out.")
     name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
     if name not in arrays:
         do = (
@@ -310,13 +315,13 @@ def npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
     return fc_from_upper(values, str(path))
 
 
-def _dataset(path: Path) -> list[Scan] | None:
+def _dataset(path: Path, kind: Kind) -> list[Scan] | None:
     """Scans of an .npz dataset; None when the file is one scan."""
     arrays = read_npz(path) if path.suffix.lower() == ".npz" else {}
     several = "fc" in arrays and arrays["fc"].ndim == 3
     if not several and "fc_upper" not in arrays:
         return None
-    fc = npz_fc(arrays, path)
+    fc = npz_fc(arrays, path, kind)
     n = len(fc)
     ids = as_text(arrays.pop("subject_id", np.arange(n)))
     if len(ids) != n:
