@@ -1,12 +1,16 @@
 """Forged exchange files: every field of every record respelled, swapped, out of bounds, hidden in.
 
-A forger has the file and a key of its own, not those of the others. What it changes is packed as
-a whole file again, all hashes right, once with the old signature and once signed by its own key.
-A forged file may be refused, or say nothing of others that they did not say: `accepted` tells.
+The forger is one of the hospitals: it has the file and its own key, not those of the others. What
+it changes is packed as a whole file again, all hashes right, with the old signature, with its own,
+and with none. A forged file may be refused, or say nothing of others that they did not say:
+`accepted` tells.
 """
 
+import io
+import itertools
 import json
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +20,10 @@ from fcforge.errors import ExchangeError, FCForgeError
 from fcforge.exchange import archive, records, schema
 from fcforge.exchange.exchange import Exchange, open_exchange
 from fcforge.exchange.keys import Keyring, Trust, public_hex
+from fcforge.exchange.names import lookalike
 from fcforge.exchange.payload import load_arrays, save_arrays
 
-FORGER = "forger"
+SCANS = b"scan" * 1_000
 MOST_ITEMS = 2  # of a list whose entries are changed one by one
 
 
@@ -28,6 +33,7 @@ class Forgery(NamedTuple):
     what: str
     lines: tuple[bytes, ...]
     payloads: dict[str, bytes]
+    wrapped: Callable[[bytes], bytes] = bytes
 
     def packed(self) -> bytes:
         """The bytes of the file, as somebody packs it who checks nothing."""
@@ -36,19 +42,26 @@ class Forgery(NamedTuple):
             parts[f"{archive.FOLDER}{digest}{archive.SUFFIX}"] = data
         sums = {name: schema.sha256(data) for name, data in parts.items()}
         said = {"format": archive.FORMAT, "version": archive.VERSION, "parts": sums}
-        return archive._zipped({archive.MANIFEST: schema.canonical(said), **parts})
+        whole = archive._zipped({archive.MANIFEST: schema.canonical(said), **parts})
+        return self.wrapped(whole)
 
 
-def forgeries(exchange: Exchange) -> Iterator[Forgery]:
-    """Every forgery of a file."""
+def forgeries(exchange: Exchange, forger: str) -> Iterator[Forgery]:
+    """Every forgery of a file by one of its authors."""
     lines = tuple(r.line for r in archive.in_order(exchange.everything))
     payloads = dict(exchange.payloads)
     yield from _of_lines(lines, payloads)
-    for place, line in enumerate(lines):
-        for what, value in _changed(json.loads(line)):
-            for how, text in _signed(value):
+    yield from _of_zips(lines, payloads)
+    said = [json.loads(line) for line in lines]
+    for place, value in enumerate(said):
+        changes = [_changed(value), _swapped(value, said), _posing(value, forger)]
+        for what, other in itertools.chain(*changes):
+            for how, text in _signed(other, forger):
                 new = (*lines[:place], text, *lines[place + 1 :])
                 yield Forgery(f"line {place + 1}: {what}, {how}", new, payloads)
+                if what.startswith("as "):
+                    both = (*lines[: place + 1], text, *lines[place + 1 :])
+                    yield Forgery(f"line {place + 1} and {what}, {how}", both, payloads)
     for digest in payloads:
         yield from _of_arrays(lines, payloads, digest)
 
@@ -66,6 +79,55 @@ def _of_lines(
             f"line {place + 1} spaced", (*rest, b" " + lines[place]), payloads
         )
     yield Forgery("no line", (), payloads)
+
+
+def _of_zips(lines: tuple[bytes, ...], payloads: dict[str, bytes]) -> Iterator[Forgery]:
+    """Something beside the parts of the file."""
+    wraps = {
+        "tail": lambda data: data + SCANS,
+        "head": lambda data: SCANS + data,
+        "half": lambda data: data[: len(data) // 2],
+        "comment": lambda data: _added(data, comment=SCANS),
+        "part": lambda data: _added(data, "scans.npy"),
+        "path": lambda data: _added(data, "../../scans.npy"),
+        "folder": lambda data: _added(data, archive.FOLDER),
+        "arrays": lambda data: _added(data, f"{archive.FOLDER}{'ab' * 32}"),
+        "bomb": lambda data: _added(data, "bomb", bytes(50_000_000)),
+    }
+    for what, wrap in wraps.items():
+        yield Forgery(f"zip: {what}", lines, payloads, wrap)
+    for what, line in {"deep": b"[" * 50_000, "long": b"9" * 5_000_000}.items():
+        yield Forgery(f"line: {what}", (*lines, line), payloads)
+
+
+def _added(
+    data: bytes, name: str = "", content: bytes = SCANS, comment: bytes = b""
+) -> bytes:
+    out = io.BytesIO(data)
+    with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as more:
+        more.comment = comment
+        if name:
+            more.writestr(name, content)
+    return out.getvalue()
+
+
+def _swapped(value: Any, others: list[Any]) -> Iterator[tuple[str, Any]]:
+    """A record with one field of another."""
+    for other in others:
+        for name in sorted(value.keys() & other.keys()):
+            if value[name] != other[name]:
+                title = f"{name} of {other['kind']} of {other['site']}"
+                yield title, {**value, name: other[name]}
+
+
+def _posing(value: Any, forger: str) -> Iterator[tuple[str, Any]]:
+    """A record under the forger's own name, under another number, under a lookalike's name."""
+    yield "as mine", {**value, "site": forger}
+    yield "as one more", {**value, "number": 77}
+    for name in ("{}.", "{} ", "{}\u200b", "\u039d{}", "\u202e{}"):
+        posed = name.format(value["site"])
+        yield f"as {posed!a}", {**value, "site": posed}
+    yield "as a lookalike", {**value, "site": value["site"].swapcase()}
 
 
 def _changed(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -118,13 +180,13 @@ def _others(value: Any) -> list[Any]:
     return [0.5, "x", {}]
 
 
-def _signed(value: Any) -> Iterator[tuple[str, bytes]]:
+def _signed(value: Any, forger: str) -> Iterator[tuple[str, bytes]]:
     """The line as it is, and signed by the forger."""
     yield "signature left", _written(value)
     if isinstance(value, dict):
-        named = {**value, "key": public_hex(key_of(FORGER))}
+        named = {**value, "key": public_hex(key_of(forger))}
         named.pop("signature", None)
-        signature = key_of(FORGER).sign(records.CONTEXT + _written(named)).hex()
+        signature = key_of(forger).sign(records.CONTEXT + _written(named)).hex()
         yield "signed by the forger", _written({**named, "signature": signature})
         bare = {**value, "key": "", "signature": ""}
         yield "signature taken off", _written(bare)
@@ -177,7 +239,9 @@ def knowing(exchange: Exchange) -> Trust:
     return Trust(keyring=ring)
 
 
-def accepted(forgery: Forgery, exchange: Exchange, trust: Trust, place: Any) -> str:
+def accepted(
+    forgery: Forgery, exchange: Exchange, forger: str, trust: Trust, place: Any
+) -> str:
     """What a forged file says of others that they did not say; empty where it is refused.
 
     Whatever else it raises is a traceback that somebody would see.
@@ -191,11 +255,13 @@ def accepted(forgery: Forgery, exchange: Exchange, trust: Trust, place: Any) -> 
         found = open_exchange(place, trust)
     except FCForgeError:
         return ""
-    known = {record.id for record in exchange.everything}
-    others = (
-        exchange.key_lines
-    )  # under a name of its own the forger may say what it likes
+    found.model.describe()
+    known = {record.line for record in exchange.everything}
+    others = set(exchange.key_lines) - {forger}  # of itself it may say what it likes
     false = [
-        r.title for r in found.everything if r.id not in known and r.site in others
+        record.title
+        for record in found.everything
+        if record.line not in known
+        and any(lookalike(record.site, name) for name in others)
     ]
     return f"{forgery.what}: {', '.join(false)}" if false else ""
