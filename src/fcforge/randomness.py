@@ -87,7 +87,8 @@ def bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     n = math.prod(shape)  # numpy here would break torch.compile's graph
     if alone(key):  # its small operations cost a fifth
-        number, places = np.int32(int(key)), np.arange(n, dtype=np.int32)
+        number = np.int32(int(key))
+        places = np.arange(n, dtype=np.int32)
         hashed = (
             _mix(_mix(places * np.int32(-1640531535) + number) ^ number) & 0x7FFFFFFF
         )
@@ -105,7 +106,8 @@ def normal(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Standard normal numbers (Box-Muller), float32."""
     import torch
 
-    u, v = uniform(fold(key, 1), shape), uniform(fold(key, 2), shape)
+    u = uniform(fold(key, 1), shape)
+    v = uniform(fold(key, 2), shape)
     return torch.sqrt(-2.0 * torch.log(u)) * torch.cos(2.0 * torch.pi * v)
 
 

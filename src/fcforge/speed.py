@@ -51,7 +51,8 @@ class Graphed:
     """
 
     def __init__(self, fn: Callable[..., tuple[Any, ...]], carried: int) -> None:
-        self._fn, self._carried = fn, carried
+        self._fn = fn
+        self._carried = carried
         self._graph: torch.cuda.CUDAGraph | None = None
         self._static: tuple[Any, ...] = ()
 

@@ -85,9 +85,9 @@ def test_frozen_weights_really_would_have_moved():
 
 def test_pruned_weights_stay_zero_while_the_survivors_are_trained_on():
     method = make_method(Component("packnet", {"train_share": 0.5}))
-    assert [method.wakes(e, 4) for e in range(4)] == [False, False, True, False]
-    assert [method.wakes(e, 2) for e in range(2)] == [False, True]
-    assert not method.wakes(0, 1)  # pruned at the end of the site instead
+    assert [method.updates_at(e, 4) for e in range(4)] == [False, False, True, False]
+    assert [method.updates_at(e, 2) for e in range(2)] == [False, True]
+    assert not method.updates_at(0, 1)  # pruned at the end of the site instead
     one = World.of("packnet", training=Training(epochs=1, batch_size=8)).teach(
         order()[:1]
     )

@@ -21,7 +21,10 @@ from fcforge.replay.bank import Bank, SiteView
 from fcforge.types import Site, Training
 
 T = TypeVar("T")
-BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # of torch.optim.Adam
+# of torch.optim.Adam
+BETA1 = 0.9
+BETA2 = 0.999
+EPS = 1e-8
 
 
 @dataclass(frozen=True)
@@ -232,7 +235,8 @@ class Keeper:
             return
         value = self._quality(lane, *self._watched)
         if self._best is None:
-            self._best, self._value = clone(lane), value
+            self._best = clone(lane)
+            self._value = value
         better = value > self._value
         self._best = where_better(better, lane, self._best)
         self._value = torch.where(better, value, self._value)
@@ -269,7 +273,8 @@ class Evaluator:
 
     def scores(self, lane: Lane) -> dict[str, np.ndarray]:
         """P(patient) (n_test,) of every test subject of every site."""
-        method, model = self._learner.method, self._learner.model
+        method = self._learner.method
+        model = self._learner.model
         with torch.no_grad():
             return {
                 name: torch.softmax(method.site_logits(model, lane, inputs, name), -1)[

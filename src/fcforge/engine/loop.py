@@ -55,7 +55,8 @@ def start_lane(
 
     With `public` people a method begins from them; a network is `pretrained` on them.
     """
-    model, method = learner.model, learner.method
+    model = learner.model
+    method = learner.method
     lane = method.start(
         model, pretrained or untrained(model, seed, device), torch_rng(seed, "start")
     )
@@ -113,7 +114,8 @@ def make_step(
 
     A step that runs `alone` is never lifted.
     """
-    method, model = learner.method, learner.model
+    method = learner.method
+    model = learner.model
     lr = model.lr if training.lr is None else training.lr
     optimiser = {"lr": lr, "weight_decay": training.weight_decay, "clip": training.clip}
     low = training.precision == "bfloat16"
@@ -160,7 +162,8 @@ def learn_site(
     tick : callable
         Called after every epoch.
     """
-    method, model = learner.method, learner.model
+    method = learner.method
+    model = learner.model
     for job in jobs:
         job.site.wanted = fit
     begun = [method.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
@@ -191,21 +194,22 @@ def learn_lanes(
     graphed: bool,
 ) -> list[Lane]:
     """The epochs of one site for all jobs; on a GPU as a CUDA graph unless told otherwise."""
-    method, n, epochs = learner.method, len(jobs), training.epochs
+    method = learner.method
+    n = len(jobs)
+    epochs = training.epochs
     plan = _batches(method, jobs, training, bank)
     counter = torch.arange(
         epochs * (plan.shape[-2] + 1), dtype=torch.int32, device=bank.device
     )
     # ([lanes,] one per step and per epoch's begin)
     keys = fold(stack([j.key for j in jobs]).to(bank.device)[..., None], counter)
-    lane, opt = (
-        stack([j.lane for j in jobs]),
-        stack([Adam.start(j.lane.params) for j in jobs]),
-    )
+    lane = stack([j.lane for j in jobs])
+    opt = stack([Adam.start(j.lane.params) for j in jobs])
     begin_epoch, step = _lifted(learner, training, bank, jobs, graphed)
-    keeper, t = Keeper(learner, jobs, training, bank), 0
+    keeper = Keeper(learner, jobs, training, bank)
+    t = 0
     for epoch in range(epochs):
-        if method.wakes(epoch, epochs):
+        if method.updates_at(epoch, epochs):
             (lane,) = begin_epoch(lane, keys[..., t])
         factor = method.restart(epoch, epochs)
         opt = opt if factor is None else opt.restart(factor)
@@ -223,7 +227,8 @@ def _batches(
 ) -> Tensor:
     """Bank rows ([lanes,] epochs, steps, b) of every step."""
     rows = stack([method.rows(j.lane, j.site) for j in jobs])
-    size, epochs = training.batch_size, training.epochs
+    size = training.batch_size
+    epochs = training.epochs
     plans = [minibatches(rows.shape[-1], size, epochs, j.rng("batches")) for j in jobs]
     plan = stack(plans).to(bank.device)
     return torch.gather(rows, -1, plan.flatten(-3)).reshape(
@@ -235,7 +240,9 @@ def _lifted(
     learner: Learner, training: Training, bank: Bank, jobs: Sequence[Job], graphed: bool
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`begin_epoch` and the step of all lanes, as CUDA graphs where that pays."""
-    method, inputs, n = learner.method, bank.inputs(learner.model), len(jobs)
+    method = learner.method
+    inputs = bank.inputs(learner.model)
+    n = len(jobs)
     replaying = method.replay_size > 0 and jobs[0].site.position > 0
     captured = graphed and bank.device.type == "cuda"
     begin = lift(lambda la, k: (method.begin_epoch(learner.model, la, inputs, k),), n)
@@ -279,7 +286,8 @@ def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -
         learner.model, job.lane, job.site, job.rng("begin")
     )
     job = job._replace(lane=begun)
-    each, short = 1, replace(training, epochs=1)
+    each = 1
+    short = replace(training, epochs=1)
     for _ in range(
         2
     ):  # the first epoch also prepares the bank and the libraries' workspaces

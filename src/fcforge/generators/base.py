@@ -119,7 +119,8 @@ def check_site(batch: FCBatch, name: str, min_subjects: int = 4) -> Tensor:
             do="Flat ROIs must be stored as correlation 0; drop the subjects otherwise.",
         )
     if (largest := float(batch.fc.abs().max())) > 1.0 + 1e-3:
-        what, do = "", "Give Pearson correlations, not Fisher z."
+        what = ""
+        do = "Give Pearson correlations, not Fisher z."
         if float((batch.fc.diagonal(dim1=-2, dim2=-1) - 1.0).abs().max()) > 1e-3:
             what = " Nor is its diagonal 1: confounds fitted on few people leave such matrices."
             do = "Fit them on public people ([start]), remove fewer, or use another method."

@@ -94,7 +94,8 @@ def from_off_log(
     ----------
     Archakov & Hansen, A new parametrization of correlation matrices, Econometrica 2021.
     """
-    n, rois = coordinates.shape[0], n_rois_of(coordinates.shape[-1])
+    n = coordinates.shape[0]
+    rois = n_rois_of(coordinates.shape[-1])
     diagonal = coordinates.new_zeros((n, rois))
     if start is not None:
         diagonal += start

@@ -93,7 +93,8 @@ class CorrFlow(CorrGauss):
 
     def _train(self, scores: Tensor, y: Tensor, spread: Tensor, rng: RNG) -> Params:
         """Fit v to the straight paths from Gaussian draws to the (jittered) scores."""
-        k, device = scores.shape[1], scores.device
+        k = scores.shape[1]
+        device = scores.device
         params = nn.trainable(flow_init(k, self.hidden, rng, gain=0.1), device)
         optimiser = torch.optim.AdamW(
             list(params.values()), lr=self.lr, weight_decay=self.weight_decay

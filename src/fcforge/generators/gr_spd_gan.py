@@ -107,7 +107,8 @@ def tangent_space(fc: Tensor, alpha: float) -> tuple[Tensor, Params]:
     inverse = (vectors * (-0.5 * values).exp()) @ vectors.T
     whitened = inverse @ spd @ inverse
     tangent = to_vector(log_matrix(0.5 * (whitened + whitened.mT), 0.0))
-    centre, unit = tangent.mean(0), tangent.std().clamp_min(1e-6)
+    centre = tangent.mean(0)
+    unit = tangent.std().clamp_min(1e-6)
     return (tangent - centre) / unit, {"root": root, "centre": centre, "unit": unit}
 
 
@@ -149,7 +150,8 @@ class GRSPDGAN(WGAN):
 
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
         """Two multi-layer perceptrons, mirror images of each other."""
-        w, size = self.width, batch.n_rois * (batch.n_rois + 1) // 2
+        w = self.width
+        size = batch.n_rois * (batch.n_rois + 1) // 2
         gen = _mlp_init([self.noise, w // 4, w // 2, w, size], True, rng)
         return gen, _mlp_init([size, w, w // 2, w // 4, 1], False, rng)
 

@@ -50,10 +50,8 @@ def linear(params: Params, name: str, x: Tensor) -> Tensor:
 
 def norm_init(params: Params, name: str, size: int) -> None:
     """Put layer-norm gain and bias of ``name``."""
-    params[f"{name}.weight"], params[f"{name}.bias"] = (
-        torch.ones(size),
-        torch.zeros(size),
-    )
+    params[f"{name}.weight"] = torch.ones(size)
+    params[f"{name}.bias"] = torch.zeros(size)
 
 
 def norm(params: Params, name: str, x: Tensor) -> Tensor:

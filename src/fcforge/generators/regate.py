@@ -115,7 +115,8 @@ class ReGATE(Generator):
 
     def _init(self, rois: int, rng: RNG) -> Params:
         p: Params = {}
-        d_z, n_edges = self.d_z or rois, rois * (rois - 1) // 2
+        d_z = self.d_z or rois
+        n_edges = rois * (rois - 1) // 2
         nn.linear_init(p, "encoder", n_edges, self.hidden, rng)
         nn.linear_init(p, "mu", self.hidden, d_z, rng)
         nn.linear_init(p, "log_var", self.hidden, d_z, rng)
@@ -123,7 +124,8 @@ class ReGATE(Generator):
         p["neighbours"] = torch.randn(self.rank, rois, rois, generator=rng) / rois**0.5
         p["neighbours_bias"] = torch.zeros(self.rank, rois)
         p["factor"] = torch.randn(self.rank, generator=rng)
-        p["offset"], p["edge_bias"] = torch.zeros(n_edges), torch.zeros(n_edges)
+        p["offset"] = torch.zeros(n_edges)
+        p["edge_bias"] = torch.zeros(n_edges)
         p["edge_scale"] = torch.ones(n_edges)
         nn.linear_init(p, "head", d_z, 1, rng)
         return p

@@ -116,9 +116,11 @@ class WGAN(Generator):
         rngs: Sequence[RNG],
     ) -> tuple[Params, Tensor]:
         """Stacked generators, and the critics' Wasserstein distances (lanes, steps)."""
-        n, device = len(real), real[0].device
+        n = len(real)
+        device = real[0].device
         lift = (lambda f: f) if n == 1 else torch.func.vmap
-        make, score = lift(self.make), lift(self.score)
+        make = lift(self.make)
+        score = lift(self.score)
         gen, critic = (
             nn.trainable(nn.stacked(part), device) for part in zip(*starts, strict=True)
         )
@@ -162,7 +164,9 @@ def _drawer(
     rngs: Sequence[RNG],
 ) -> Callable[[bool], Drawn]:
     """Function that draws subjects, diagnoses, noise and (where asked) the place between them."""
-    bank, bank_y, device = torch.cat(list(real)), torch.cat(list(y)), real[0].device
+    bank = torch.cat(list(real))
+    bank_y = torch.cat(list(y))
+    device = real[0].device
     rngs = [nn.device_rng(rng, device) if len(rngs) == 1 else rng for rng in rngs]
     starts = [sum(map(len, y[:i])) for i in range(len(y))]
 
@@ -182,7 +186,9 @@ def _drawer(
             torch.stack(part).to(device) for part in zip(*lanes, strict=True)
         )
         if len(lanes) == 1:
-            rows, noise, t = rows[0], noise[0], t[0]
+            rows = rows[0]
+            noise = noise[0]
+            t = t[0]
         return bank[rows], bank_y[rows], noise, t
 
     return drawn

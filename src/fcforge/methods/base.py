@@ -98,7 +98,7 @@ class Method(Checked):
         What the model after some sites depends on: their "order", only their "set" (trained
         from scratch on the union), only the last "site", or nothing but "all" sites of the
         dataset. The runner shares work accordingly.
-    anew
+    from_scratch
         Whether every site is learned from the untrained network, so that of the sites before it
         only who was there matters: the runner then shows them without training.
     fits
@@ -130,7 +130,7 @@ class Method(Checked):
     source: ClassVar[str] = ""
     keeps: ClassVar[Keeps] = "nothing"
     depends_on: ClassVar[DependsOn] = "order"
-    anew: ClassVar[bool] = False
+    from_scratch: ClassVar[bool] = False
     fits: ClassVar[bool] = True
     needs_generator: ClassVar[bool] = False
     from_public: ClassVar[str] = "pretraining"
@@ -209,7 +209,7 @@ class Method(Checked):
         """Rows (n, q) whose second moments the method keeps, for audits; None without any."""
         return None
 
-    def wakes(self, epoch: int, epochs: int) -> bool:
+    def updates_at(self, epoch: int, epochs: int) -> bool:
         """Whether `begin_epoch` has work to do before epoch `epoch` of `epochs`."""
         return type(self).begin_epoch is not Method.begin_epoch
 

@@ -22,7 +22,7 @@ class Cumulative(Method):
     source = "upper reference"
     keeps = "real subjects"
     depends_on: ClassVar[DependsOn] = "set"
-    anew = True
+    from_scratch = True
     row_keys = (ROWS,)
     transient = ("fresh.",)
 

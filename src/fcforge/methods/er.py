@@ -125,7 +125,8 @@ class DERPP(DER):
 
     def replayed(self, z: Tensor, replay: Replay) -> Tensor:
         """Labels on the first draw, logits on the second."""
-        n, terms = self.replay, []
+        n = self.replay
+        terms = []
         if self.beta > 0:
             terms.append(self.beta * cross_entropy(z[:n], replay.y[:n]))
         if self.alpha > 0:

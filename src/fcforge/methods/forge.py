@@ -108,7 +108,7 @@ class Forge(SyntheticMemory):
         state = without(lane.state, "weights", *TEACHER)
         return super().end_site(model, lane._replace(state=state), site, rng)
 
-    def wakes(self, epoch: int, epochs: int) -> bool:
+    def updates_at(self, epoch: int, epochs: int) -> bool:
         """Choose anew every `refresh` epochs, first before the first step at a site."""
         return self.chooses and epoch % self.refresh == 0
 
@@ -142,7 +142,8 @@ class Forge(SyntheticMemory):
     def remembered(self, out: Output, replay: Replay, weights: Weights) -> Tensor:
         """What replayed subjects add to the loss, sites averaged."""
         l1, l2, l3 = weights
-        logits, embedding = out.logits, out.embedding
+        logits = out.logits
+        embedding = out.embedding
         total = l1 * cross_entropy(logits, replay.y, replay.weight)
         terms = [(l2, logits, replay.logits)]
         if replay.embedding.shape[-1]:  # else readouts never change: the term is zero

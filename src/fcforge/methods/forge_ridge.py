@@ -143,28 +143,26 @@ class ForgeRidge(SyntheticMemory):
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
         """Mean of the solutions for each choice; scores in between follow from the products."""
-        seen, edges = (
-            self._products(model, lane, site),
-            site.bank.inputs(model)["edges"],
-        )
+        seen = self._products(model, lane, site)
+        edges = site.bank.inputs(model)["edges"]
         keys = torch.randint(
             2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32
         )
-        weight, bias = lane.params["head.0.weight"][1], lane.params["head.0.bias"][1]
+        weight = lane.params["head.0.weight"][1]
+        bias = lane.params["head.0.bias"][1]
         score = (
             torch.cat([edges[rows] @ weight for rows in seen.rows.split(CHUNK)]) + bias
         )
         rounds = self.rounds if len(lane.state[ROWS]) and self.chooses else 1
-        total, level = seen.gram.new_zeros(len(seen.gram)), seen.gram.new_zeros(())
+        total = seen.gram.new_zeros(len(seen.gram))
+        level = seen.gram.new_zeros(())
         for done in range(1, rounds + 1):
             if self.chooses:
                 key = keys[done - 1].to(score.device)
                 lane = self.choose(partial(_looked_up, seen.place, score), lane, key)
             where, dual = self._ridge(seen, lane.state, edges.shape[1])
-            total, level = (
-                total.index_add(0, where, dual.coefficient),
-                level + dual.bias,
-            )
+            total = total.index_add(0, where, dual.coefficient)
+            level = level + dual.bias
             score = seen.public + (seen.gram @ total + level) / done
         parts = zip(seen.rows.split(CHUNK), total.split(CHUNK), strict=True)
         head = sum(c @ edges[rows].double() for rows, c in parts) / rounds
@@ -175,10 +173,8 @@ class ForgeRidge(SyntheticMemory):
 
     def _products(self, model: Model, lane: Lane, site: SiteView) -> Seen:
         """The open site, and the candidates and held-out subjects of the past ones."""
-        edges, held = (
-            site.bank.inputs(model)["edges"],
-            [lane.state[k] for k in self.row_keys],
-        )
+        edges = site.bank.inputs(model)["edges"]
+        held = [lane.state[k] for k in self.row_keys]
         rows = torch.cat([site.rows, *held]).unique()
         rows = rows[rows >= 0]
         place = torch.zeros(len(edges), dtype=torch.int64, device=rows.device)
@@ -202,10 +198,8 @@ class ForgeRidge(SyntheticMemory):
         target = (
             torch.cat([seen.t, asked.target]) - seen.public[where]
         )  # what the public leave
-        mass, gram = (
-            torch.cat([seen.mass, asked.mass]),
-            seen.gram[where[:, None], where],
-        )
+        mass = torch.cat([seen.mass, asked.mass])
+        gram = seen.gram[where[:, None], where]
         return where, dual_ridge(gram, target, mass, self.penalty * n_features)
 
     def targets(self, state: State, n: int) -> Recall:
@@ -217,10 +211,12 @@ class ForgeRidge(SyntheticMemory):
         l1, l2, _ = self.weights
         if self.loss_form == "sum":
             l2 = 2.0 * l2  # |h - u|^2 is twice (s - u)^2
-        slot, quota = state["replay.active"], state["replay.quota"]
+        slot = state["replay.active"]
+        quota = state["replay.quota"]
         if l1 + l2 == 0:
             slot = slot[:0]
-        y, site = state["memory.y"][slot], state["memory.site"][slot]
+        y = state["memory.y"][slot]
+        site = state["memory.site"][slot]
         if self.site_weight == "equal":
             mass = 1.0 / (quota[site].double() * max(len(quota), 1))
         elif self.site_weight == "quota":

@@ -15,10 +15,8 @@ from fcforge.settings import NotNegative, Positive
 
 def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:
     """KL(softmax(old / T) || softmax(new / T)) of logits (n, 2), mean over subjects."""
-    target, log_new = (
-        F.log_softmax(old / temperature, -1),
-        F.log_softmax(new / temperature, -1),
-    )
+    target = F.log_softmax(old / temperature, -1)
+    log_new = F.log_softmax(new / temperature, -1)
     return (target.exp() * (target - log_new)).sum(-1).mean()
 
 

@@ -131,18 +131,19 @@ class PackNet(Method):
             state={**state, "pruned": torch.zeros_like(state["pruned"])}
         )
 
-    def wakes(self, epoch: int, epochs: int) -> bool:
+    def updates_at(self, epoch: int, epochs: int) -> bool:
         """Prune once, before the epochs that re-train."""
         return epoch == max(1, round(epochs * self.train_share)) and epoch < epochs
 
     def restart(self, epoch: int, epochs: int) -> float | None:
         """Re-train with a fresh optimiser at a lower rate."""
-        return self.retrain_rate if self.wakes(epoch, epochs) else None
+        return self.retrain_rate if self.updates_at(epoch, epochs) else None
 
     def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
         """Prune: the smallest free weights become zero and stay free, the rest are owned."""
         t = lane.state["sites"].shape[0]
-        params, owner = dict(lane.params), part(lane.state, "owner")
+        params = dict(lane.params)
+        owner = part(lane.state, "owner")
         share = torch.full_like(lane.state["pruned"], 1.0, dtype=torch.float64)
         share = share * (self.prune_first if t == 1 else self.prune_later)
         for k, own in owner.items():
@@ -158,7 +159,8 @@ class PackNet(Method):
 
     def _trained(self, lane: Lane) -> Params:
         """Which parameters may move now: bool masks (scalars for biases and norms)."""
-        t, pruned = lane.state["sites"].shape[0], lane.state["pruned"] > 0
+        t = lane.state["sites"].shape[0]
+        pruned = lane.state["pruned"] > 0
         shared = torch.full_like(pruned, t == 1 or self.norm == "per_site")
         owner = part(lane.state, "owner")
         return {
@@ -213,7 +215,8 @@ class PackNet(Method):
         """Parameters and statistics of the network of the `site`-th site (from 1)."""
         if site == lane.state["sites"].shape[0]:
             return lane.params, lane.stats
-        owner, own = part(lane.state, "owner"), part(lane.state, f"own{site}")
+        owner = part(lane.state, "owner")
+        own = part(lane.state, f"own{site}")
         params = {
             k: torch.where((owner[k] > 0) & (owner[k] <= site), p, 0.0)
             if k in owner

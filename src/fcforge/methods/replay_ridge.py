@@ -74,13 +74,15 @@ class ReplayRidge(Rehearsal):
         x = site.bank.inputs(model)["edges"][rows].double()
         t = 2.0 * site.y.double() - 1.0
         target, mass = self.asked(lane.state, slot, len(t))
-        target, mass = torch.cat([t, target]), torch.cat([torch.ones_like(t), mass])
+        target = torch.cat([t, target])
+        mass = torch.cat([torch.ones_like(t), mass])
         dual = dual_ridge(x @ x.T, target, mass, self.penalty * x.shape[1])
         return lane._replace(params=linear_head(dual.coefficient @ x, dual.bias))
 
     def asked(self, state: State, slot: Tensor, n: int) -> tuple[Tensor, Tensor]:
         """Targets and masses (k,) of remembered subjects, at a site of `n` subjects."""
-        y, logits = state["memory.y"][slot], state["memory.logits"][slot].double()
+        y = state["memory.y"][slot]
+        logits = state["memory.logits"][slot].double()
         mass = torch.full(
             y.shape, self.l1 + self.l2, dtype=torch.float64, device=y.device
         )

@@ -64,10 +64,8 @@ class SI(penalty.Anchored):
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
         """Omega from the path integral; the anchor moves to this network."""
-        path, origin = (
-            penalty.part(lane.state, "path"),
-            penalty.part(lane.state, "origin"),
-        )
+        path = penalty.part(lane.state, "path")
+        origin = penalty.part(lane.state, "origin")
         omega = penalty.part(lane.state, "importance")
         for k, p in lane.params.items():
             gained = path[k].clamp_min(0.0) / ((p - origin[k]).square() + self.damping)

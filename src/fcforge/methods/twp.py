@@ -59,11 +59,13 @@ def squared_energy(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
 
 def topology_importance(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
     r"""Squared gradient of :math:`\|e\|_2` over all edges of all graphs, like `weight`."""
-    total, slope = torch.zeros_like(weight[0, 0]), torch.zeros_like(weight)
+    total = torch.zeros_like(weight[0, 0])
+    slope = torch.zeros_like(weight)
     each = torch.func.grad_and_value(squared_energy)
     for i in range(0, len(x), CHUNK):
         grad, value = each(weight, x[i : i + CHUNK], near[i : i + CHUNK])
-        total, slope = total + value, slope + grad
+        total = total + value
+        slope = slope + grad
     return (slope / (2.0 * total.clamp(min=1e-30).sqrt())).square()
 
 

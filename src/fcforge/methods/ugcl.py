@@ -57,7 +57,8 @@ def local_structure(nodes: Tensor, near: Tensor, tau: float) -> Tensor:
 
 def local_divergence(old: Tensor, new: Tensor, near: Tensor, tau: float) -> Tensor:
     """Mean KL over ROIs that have a neighbour between old and new local structure."""
-    p, q = local_structure(old, near, tau), local_structure(new, near, tau)
+    p = local_structure(old, near, tau)
+    q = local_structure(new, near, tau)
     kl = torch.where(near, p.exp() * (p - q), 0.0).sum(-1)
     return kl.sum() / near.any(-1).sum().clamp(min=1)
 
@@ -123,7 +124,8 @@ class UGCL(Taught, Rehearsal):
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
         """Current and remembered subjects as one batch, the teacher on the remembered ones."""
-        old, replay = teacher(lane), batch.replay
+        old = teacher(lane)
+        replay = batch.replay
         if replay is None or old is None:
             return super().loss(model, params, lane, batch, key)
         n = batch.y.shape[0]

@@ -31,7 +31,9 @@ from fcforge.models.base import Model
 from fcforge.models.edge import Linear
 
 Score = Callable[[Tensor], Tensor]  # FC (m, R, R), float64 -> scores (m,)
-SMOOTH, KINKED = 16, 64  # gradients on the way: of matrix-log features; of networks
+# gradients on the way: of matrix-log features; of networks
+SMOOTH = 16
+KINKED = 64
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Scorer:
         settings: Any = model
         if not hasattr(model, "tau"):
             return cls(score, KINKED)
-        absolute, tau = settings.edges == "absolute", settings.tau
+        absolute = settings.edges == "absolute"
+        tau = settings.tau
         return cls(score, KINKED, lambda r: (r.abs() if absolute else r) >= tau)
 
 
@@ -91,7 +94,8 @@ class Attribution(NamedTuple):
 
 def attribute(scorer: Scorer, fc: Tensor, reference: Tensor) -> Attribution:
     """Contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
-    fc, reference = fc.double(), reference.double()
+    fc = fc.double()
+    reference = reference.double()
     begin = fisher_z(edges(reference))
     way = fisher_z(edges(fc)) - begin
     along = _with_jumps if scorer.kept is not None else _smooth

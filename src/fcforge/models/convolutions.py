@@ -72,7 +72,8 @@ def reconstruction_loss(z: Tensor, adj: Tensor) -> Tensor:
     """
     logits = decode(z)
     absent = graphs.without_diagonal(1.0 - adj)
-    log_edge, log_none = F.logsigmoid(logits), F.logsigmoid(-logits)
+    log_edge = F.logsigmoid(logits)
+    log_none = F.logsigmoid(-logits)
     edge = (log_edge * adj).sum() / adj.sum().clamp_min(1.0)
     none = (log_none * absent).sum() / absent.sum().clamp_min(1.0)
     return -0.5 * (edge + none)
@@ -207,7 +208,8 @@ class SAGE(ConvolutionModel):
 
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
         """``M h W_l^T + h W_r^T``."""
-        weight, root = params[f"conv{layer}.weight"], params[f"conv{layer}.root"]
+        weight = params[f"conv{layer}.weight"]
+        root = params[f"conv{layer}.root"]
         if layer == 0:  # [M x, x] come side by side
             return layers.linear(h, torch.cat([weight, root], dim=-1))
         return torch.baddbmm(

@@ -43,8 +43,10 @@ def _kept(position, quarter, key, dropped):
 @triton.jit(do_not_specialize=["n"])
 def _moments(h, mean, m2, n, F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
     """Mean and sum of squared deviations of a block of rows, (lanes, chunks, F)."""
-    chunk, lane = tl.program_id(0), tl.program_id(1)
-    row, col = chunk * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    chunk = tl.program_id(0)
+    lane = tl.program_id(1)
+    row = chunk * ROWS + tl.arange(0, ROWS)
+    col = tl.arange(0, BLOCK)
     there = (row[:, None] < n) & (col[None, :] < F)
     base = lane.to(tl.int64) * n * F
     x = tl.load(h + base + row[:, None] * F + col[None, :], mask=there, other=0.0)
@@ -71,7 +73,8 @@ def _combine(
     TILE: tl.constexpr,
 ):
     """Chan's rule: moments of all rows of a lane from those of its blocks."""
-    lane, col = tl.program_id(0), tl.arange(0, BLOCK)
+    lane = tl.program_id(0)
+    col = tl.arange(0, BLOCK)
     total = tl.zeros([TILE, BLOCK], tl.float32)
     for first in range(0, chunks, TILE):
         chunk = first + tl.arange(0, TILE)
@@ -119,13 +122,16 @@ def _block(
     (lanes, F)) and which of them exist, x-hat, the norm's output, its slope in x, and whether a
     place passes ReLU and dropout.
     """
-    chunk, lane = tl.program_id(0), tl.program_id(1)
-    row, col = chunk * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    chunk = tl.program_id(0)
+    lane = tl.program_id(1)
+    row = chunk * ROWS + tl.arange(0, ROWS)
+    col = tl.arange(0, BLOCK)
     there = (row[:, None] < n) & (col[None, :] < F)
     position = row[:, None] * F + col[None, :]
     base = lane.to(tl.int64) * n * F
     x = tl.load(h + base + position, mask=there, other=0.0)
-    at, inside = lane * F + col, col < F
+    at = lane * F + col
+    inside = col < F
     m = tl.load(mean + at, mask=inside, other=0.0)[None, :]
     r = tl.load(inverse_sd + at, mask=inside, other=0.0)[None, :]
     w = tl.load(weight + at, mask=inside, other=0.0)[None, :]
@@ -238,7 +244,8 @@ def _dropout(x, out, key, n, quarter, dropped, scale, BLOCK: tl.constexpr):
 def dropout(x: Tensor, key: Tensor, dropped: int) -> Tensor:
     """Dropout of x (lanes, n); see `fused.dropout`."""
     lanes, n = x.shape
-    out, block = torch.empty_like(x), 1024
+    out = torch.empty_like(x)
+    block = 1024
     numbers = n, triton.cdiv(n, 4), dropped, 256.0 / (256 - dropped)
     _dropout[(triton.cdiv(n, block), lanes)](
         x, out, key.contiguous(), *numbers, BLOCK=block
@@ -251,11 +258,10 @@ def _mean_max(
     h, out, where, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
 ):
     """Mean, maximum and its place over the ROIs of one graph."""
-    graph, col = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
-    total, top = (
-        tl.zeros([BLOCK], tl.float32),
-        tl.full([BLOCK], float("-inf"), tl.float32),
-    )
+    graph = tl.program_id(0).to(tl.int64)
+    col = tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    top = tl.full([BLOCK], float("-inf"), tl.float32)
     place = tl.zeros([BLOCK], tl.int32)
     for first in range(0, R, TILE):
         row = first + tl.arange(0, TILE)
@@ -276,7 +282,8 @@ def _mean_max_gradient(
     g, where, dh, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
 ):
     """A share of the mean's gradient everywhere, the maximum's where it was."""
-    graph, col = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    graph = tl.program_id(0).to(tl.int64)
+    col = tl.arange(0, BLOCK)
     even = tl.load(g + graph * 2 * F + col, mask=col < F, other=0.0) / R
     top = tl.load(g + graph * 2 * F + F + col, mask=col < F, other=0.0)
     place = tl.load(where + graph * F + col, mask=col < F, other=0)
@@ -335,7 +342,9 @@ def forward(
     """Output, mean and inverse standard deviation; see `fused.norm_relu_dropout`."""
     grid, numbers, sizes = _launch(h, dropped, rows)
     lanes, n, width = h.shape
-    weight, bias, key = weight.contiguous(), bias.contiguous(), key.contiguous()
+    weight = weight.contiguous()
+    bias = bias.contiguous()
+    key = key.contiguous()
     part = h.new_empty(2, lanes, grid[0], width)
     _moments[grid](h, part[0], part[1], n, **sizes)
     mean, inverse_sd = h.new_empty(2, lanes, width)

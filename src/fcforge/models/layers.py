@@ -17,7 +17,8 @@ from fcforge.models.base import Key, Params
 from fcforge.randomness import fold, keep_mask
 
 Norm = Literal["batch", "layer", "none"]
-MOMENTUM, EPSILON = 0.1, 1e-5
+MOMENTUM = 0.1
+EPSILON = 1e-5
 HEAD_KEYS = 1000  # dropout keys of the head start here, those of layer l are l
 
 
@@ -126,7 +127,8 @@ def running(
     n: int,
 ) -> tuple[Tensor, Tensor]:
     """Running mean and variance after a batch of n rows, to whose mean `offset` belongs."""
-    batch_mean, inverse_sd = batch_mean.detach(), inverse_sd.detach()
+    batch_mean = batch_mean.detach()
+    inverse_sd = inverse_sd.detach()
     sample_var = (inverse_sd.square().reciprocal() - EPSILON) * (n / max(n - 1, 1))
     mean = mean + MOMENTUM * (batch_mean + offset.detach() - mean)
     return mean, var + MOMENTUM * (sample_var - var)
@@ -149,10 +151,12 @@ def normalise(
     """Normalisation layer `name` of ``h + offset``; returns its new statistics too."""
     if kind == "none":
         return h + offset, {}
-    weight, bias = params[f"{name}.weight"], params[f"{name}.bias"]
+    weight = params[f"{name}.weight"]
+    bias = params[f"{name}.bias"]
     if kind == "layer":
         return layer_norm(h + offset, weight, bias), {}
-    mean, var = stats[f"{name}.mean"], stats[f"{name}.var"]
+    mean = stats[f"{name}.mean"]
+    var = stats[f"{name}.var"]
     out, mean, var = batch_norm(h, weight, bias, mean, var, train, offset)
     return out, {f"{name}.mean": mean, f"{name}.var": var}
 
@@ -172,7 +176,8 @@ def norm_relu_dropout(
     if kind != "batch" or not train or not fused.fits(h):
         h, new = normalise(kind, h, offset, params, stats, name, train)
         return dropout(torch.relu(h), p, key), new
-    weight, bias = params[f"{name}.weight"], params[f"{name}.bias"] + 0.0 * offset
+    weight = params[f"{name}.weight"]
+    bias = params[f"{name}.bias"] + 0.0 * offset
     flat = h.reshape(-1, h.shape[-1])
     out, batch_mean, inverse_sd = fused.norm_relu_dropout(
         flat, weight, bias, key, p, EPSILON
@@ -242,7 +247,8 @@ def head(params: Params, name: str, x: Tensor, p: float, key: Key) -> Tensor:
         key.startswith(f"{name}.") and key.endswith(".weight") for key in params
     )
     for i, own in enumerate([*dropout_keys(key, depth - 1, HEAD_KEYS), None]):
-        weight, bias = params[f"{name}.{i}.weight"], params[f"{name}.{i}.bias"]
+        weight = params[f"{name}.{i}.weight"]
+        bias = params[f"{name}.{i}.bias"]
         x = linear(x, weight) + bias
         x = dropout(torch.relu(x), p, own) if i < depth - 1 else x
     return x

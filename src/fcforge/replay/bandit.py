@@ -77,7 +77,8 @@ class Bandit(Checked):
             Arms that earned a reward; the others stay as they are.
         """
         weight = 1.0 - self.gamma if self.form == "paper" else 1.0
-        new_s, new_b = self.gamma * s + weight * outer, self.gamma * b + weight * gain
+        new_s = self.gamma * s + weight * outer
+        new_b = self.gamma * b + weight * gain
         return (
             torch.where(seen[:, None, None], new_s, s),
             torch.where(seen[:, None], new_b, b),
@@ -89,10 +90,8 @@ class Bandit(Checked):
         """  # noqa: D205
         a = s
         if self.pooled:
-            a, b = (
-                s.sum(0, keepdim=True).expand_as(s),
-                b.sum(0, keepdim=True).expand_as(b),
-            )
+            a = s.sum(0, keepdim=True).expand_as(s)
+            b = b.sum(0, keepdim=True).expand_as(b)
         if self.form == "ridge":
             a = a + self.prior * torch.eye(2, device=s.device)
             second = torch.arange(2, device=s.device)
@@ -113,7 +112,9 @@ class Bandit(Checked):
 
 def solve_2x2(a: Tensor, b: Tensor) -> Tensor:
     """``A^{-1} b`` for symmetric A (..., 2, 2) and b (..., 2), by Cramer's rule."""
-    p, q, r = a[..., 0, 0], a[..., 0, 1], a[..., 1, 1]
+    p = a[..., 0, 0]
+    q = a[..., 0, 1]
+    r = a[..., 1, 1]
     det = (p * r - q * q).clamp(min=1e-30)
     x = (r * b[..., 0] - q * b[..., 1]) / det
     y = (p * b[..., 1] - q * b[..., 0]) / det

@@ -118,7 +118,8 @@ class Bank:
             torch.cat([self._block(x, model, a, b)[i][:, j] for b, j in parts], 1)
             for a, i in parts
         ]
-        found, back = torch.cat(lines), torch.argsort(by_pool).to(self.device)
+        found = torch.cat(lines)
+        back = torch.argsort(by_pool).to(self.device)
         return found if bool((by_pool.diff() > 0).all()) else found[back][:, back]
 
     def _block(self, x: Tensor, model: Model, a: PoolName, b: PoolName) -> Tensor:
@@ -165,7 +166,8 @@ class Bank:
         start = torch.tensor(
             [self._pools[p].start for p in pools] + [0], device=self.device
         )
-        pool, item = pool.to(self.device), item.to(self.device)
+        pool = pool.to(self.device)
+        item = item.to(self.device)
         return torch.where(pool >= 0, start[pool] + item, -1)
 
     def real_rows(self, rows: Tensor) -> Tensor:

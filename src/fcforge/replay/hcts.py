@@ -140,7 +140,8 @@ class HCTS(Checked):
         return {**state, **{k: torch.cat([state[k], v]) for k, v in arm.items()}}
 
     def _arm(self, accuracy: Tensor) -> State:
-        device, found = accuracy.device, State()
+        device = accuracy.device
+        found = State()
         for level, arms in self.levels:
             found[f"{level}.s"], found[f"{level}.b"] = arms.start(1, device)
         return found | {
@@ -180,7 +181,8 @@ class HCTS(Checked):
         return state, choice
 
     def _credit(self, state: State, gain: Tensor) -> State:
-        phi, seen = state["hcts.phi"], state["hcts.seen"] | self.credit_first
+        phi = state["hcts.phi"]
+        seen = state["hcts.seen"] | self.credit_first
         seen_by_level = (
             (phi[:, :, None] * phi[:, None, :], phi),
             (state["hcts.psi.outer"], state["hcts.psi.mean"]),
@@ -189,8 +191,8 @@ class HCTS(Checked):
         for (level, arms), (outer, context) in zip(
             self.levels, seen_by_level, strict=True
         ):
-            s, b = state[f"{level}.s"], state[f"{level}.b"]
-            s, b = arms.update(s, b, outer, context * gain[:, None], seen)
+            moments = state[f"{level}.s"], state[f"{level}.b"]
+            s, b = arms.update(*moments, outer, context * gain[:, None], seen)
             found |= {f"{level}.s": s, f"{level}.b": b}
         return found
 

@@ -52,7 +52,8 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
     Tensor of shape (n,)
         Zero for those who are not members.
     """
-    z, dtype = z.double(), z.dtype  # a small ridge is lost in float32's rounding of G
+    dtype = z.dtype
+    z = z.double()  # a small ridge is lost in float32's rounding of G
     w = member.to(z.dtype)
     n = w.sum().clamp(min=1.0)
     centred = (z - (w @ z) / n) * w[:, None]
@@ -157,7 +158,8 @@ def _walk(
     blocked: np.ndarray, nearest: np.ndarray, best: np.ndarray, steps: int
 ) -> np.ndarray:
     """`farthest_first` from the first choice `best` on."""
-    rows, order = np.arange(len(best)), np.empty((len(best), steps), dtype=np.int64)
+    rows = np.arange(len(best))
+    order = np.empty((len(best), steps), dtype=np.int64)
     order[:, 0] = best
     for step in range(1, steps):
         np.minimum(nearest, blocked[rows, order[:, step - 1]], out=nearest)
@@ -213,14 +215,16 @@ def look_at(
     known : pair of Tensor, optional
         The `spread` (T, C) and (T, C, C) of all sites, where readouts never change.
     """
-    (rows, y), (dev_rows, dev_y) = candidates, dev
+    (rows, y) = candidates
+    (dev_rows, dev_y) = dev
     seen = []
     n = rows.shape[1]
     for t in range(
         rows.shape[0]
     ):  # one site at a time: bounds the memory of many lanes
         out = forward(torch.cat([rows[t], dev_rows[t].clamp(min=0)]))
-        logits, z = out.logits.float(), out.embedding.float()
+        logits = out.logits.float()
+        z = out.embedding.float()
         accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0, proxies)
         near, far = (
             (known[0][t], known[1][t]) if known else spread(z[:n], y[t], scaling)

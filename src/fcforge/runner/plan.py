@@ -133,11 +133,11 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
             method = METHODS.get(
                 spec.learner.method.name
             )  # an estimator is made anew every time
-            anew = method is not None and method.anew
+            from_scratch = method is not None and method.from_scratch
             depth = len(node_spec.order)
-            if method is not None and not anew and how != "site" and depth > 1:
+            if method is not None and not from_scratch and how != "site" and depth > 1:
                 parent = add(spec, node_spec.order[:-1])
-            nodes[key] = Node(node_spec, parent, shown=depth if anew else 1)
+            nodes[key] = Node(node_spec, parent, shown=depth if from_scratch else 1)
         return key
 
     stages = [

@@ -36,7 +36,7 @@ class Stage(NamedTuple):
     depth : float
     epoch : float
         Seconds of an epoch, per subject trained on.
-    waking : float
+    update : float
         Seconds that the method's own work before an epoch takes (as FORGE's choice of subjects).
     rest : float
         Seconds of all else: begin and end, scoring, writing, and reading it for the next node.
@@ -48,7 +48,7 @@ class Stage(NamedTuple):
 
     depth: float
     epoch: float = 0.0
-    waking: float = 0.0
+    update: float = 0.0
     rest: float = 0.0
     shown: float = 0.0
     state: float = 0.0
@@ -78,10 +78,10 @@ class Rate:
     generator_seconds: float = 0.0
     generator_bytes: int = 0
 
-    def seconds(self, node: Node, subjects: float, epochs: int, wakes: int) -> float:
+    def seconds(self, node: Node, subjects: float, epochs: int, updates: int) -> float:
         """Time of a node that trains on so many subjects."""
         cost = at_depth(self.stages, node.depth)
-        training = cost.epoch * subjects * epochs + cost.waking * wakes
+        training = cost.epoch * subjects * epochs + cost.update * updates
         return training + cost.rest + cost.shown * (node.shown - 1)
 
 
@@ -126,10 +126,10 @@ class _Borrowing(SiteLoader):
 
 
 def _seconds(trainer: Trainer, rate: Rate, node: Node) -> float:
-    epochs, wakes = (
+    epochs, updates = (
         (1, 0) if pipeline_of(node.spec.learner) else _epochs(trainer, node.spec)
     )
-    return rate.seconds(node, _subjects(trainer.cohort, _seen(node)), epochs, wakes)
+    return rate.seconds(node, _subjects(trainer.cohort, _seen(node)), epochs, updates)
 
 
 def _subjects(cohort: Cohort, sites: Iterable[str]) -> float:
@@ -146,12 +146,12 @@ def _seen(node: Node) -> tuple[str, ...]:
 
 
 def _epochs(trainer: Trainer, spec: RunSpec) -> tuple[int, int]:
-    """Epochs, and before how many of them the method wakes."""
+    """Epochs, and before how many of them the method updates."""
     method = trainer.learner(spec).method
     epochs = spec.training.epochs
     if not method.fits:
         return 0, 0
-    return epochs, sum(method.wakes(epoch, epochs) for epoch in range(epochs))
+    return epochs, sum(method.updates_at(epoch, epochs) for epoch in range(epochs))
 
 
 def _learner(node: Node) -> str:
@@ -200,14 +200,14 @@ def _try(trainer: Trainer, spec: RunSpec, warm: bool = True) -> Stage:
     spent = clock() - ticks[0]
     epochs = np.diff(ticks)
     method = trainer.learner(spec).method
-    woken = np.array(
-        [method.wakes(e, len(epochs)) for e in range(len(epochs))], dtype=bool
+    updated = np.array(
+        [method.updates_at(e, len(epochs)) for e in range(len(epochs))], dtype=bool
     )
-    plain = float(np.median(epochs[~woken])) if len(epochs) > woken.sum() else 0.0
-    waking = epochs[woken] - plain
-    rest = spent - plain * len(epochs) - float(waking.sum())
+    plain = float(np.median(epochs[~updated])) if len(epochs) > updated.sum() else 0.0
+    update = epochs[updated] - plain
+    rest = spent - plain * len(epochs) - float(update.sum())
     shown = ticks[0] - started
-    longer = float(waking[-1]) if len(waking) else 0.0
+    longer = float(update[-1]) if len(update) else 0.0
     weighed = _bytes(trainer, node)
     return Stage(
         depth, plain / subjects, longer, rest, shown / max(depth - 1, 1), *weighed

@@ -98,13 +98,13 @@ def test_best_accuracy_is_that_at_the_ends_of_sites():
 
 def test_refresh_happens_every_so_many_epochs():
     chosen = Forge(refresh=3)
-    assert [e for e in range(8) if chosen.wakes(e, 8)] == [0, 3, 6]
-    assert not Forge(sampling="reservoir").wakes(0, 8)
-    assert not Forge(l1=0, l2=0, l3=0).wakes(0, 8)
+    assert [e for e in range(8) if chosen.updates_at(e, 8)] == [0, 3, 6]
+    assert not Forge(sampling="reservoir").updates_at(0, 8)
+    assert not Forge(l1=0, l2=0, l3=0).updates_at(0, 8)
     literal = Forge.paper()
-    assert all(literal.wakes(e, 100) for e in range(100))  # "at each round"
+    assert all(literal.updates_at(e, 100) for e in range(100))  # "at each round"
     code = Forge.official()
-    assert [e for e in range(100) if code.wakes(e, 100)] == [0, 80]
+    assert [e for e in range(100) if code.updates_at(e, 100)] == [0, 80]
 
 
 def test_rewards_arrive_only_for_sites_that_were_replayed():

@@ -69,12 +69,14 @@ class FCMVAE(VAESettings, Generator):
         self, batch: FCBatch, site: Params, trained: tuple[Params, Params], rng: RNG
     ) -> GeneratorState:
         """State of a trained network: what conditional sampling needs besides."""
-        (params, curve), (target, frame) = trained, to_coordinates(batch.fc, self)
+        (params, curve) = trained
+        (target, frame) = to_coordinates(batch.fc, self)
         state = {**frame, **curve, "class_fc": corr_gauss.target_means(batch, SHRINK)}
         mu, log_var = net.encode(params, site, self)
         state |= _latent_statistics(mu, log_var, batch.y)
         state["gate"] = class_means(site["gate"], batch.y)
-        state["latent_share"], state["scale"] = torch.zeros(()), torch.ones(())
+        state["latent_share"] = torch.zeros(())
+        state["scale"] = torch.ones(())
         if self.class_baseline:
             _refit_baseline(params, state, target, batch.y, self, rng)
         if self.residual_noise:
@@ -83,10 +85,8 @@ class FCMVAE(VAESettings, Generator):
                 target - omega, batch.y, self.covariance_shrink
             )
             # nearly all of the state, so in half precision
-            state["residual_factors"], state["residual_diagonal"] = (
-                factors.half(),
-                diagonal,
-            )
+            state["residual_factors"] = factors.half()
+            state["residual_diagonal"] = diagonal
         state |= frozen(params, "net.")
         if self.variance_match:
             shrink = SHRINK if self.coordinates == "off_log" else 0.0
@@ -103,7 +103,8 @@ class FCMVAE(VAESettings, Generator):
         z = _draw_latent(params, state, y, self, rng)
         move = net.interaction(params, z, int(state["rois"]), self)
         if self.residual_noise:
-            factors, diagonal = state["residual_factors"], state["residual_diagonal"]
+            factors = state["residual_factors"]
+            diagonal = state["residual_diagonal"]
             move = move + residual_noise(factors, diagonal, y, rng)
         baseline = params["baseline"][y if self.class_baseline else torch.zeros_like(y)]
         x = baseline + state["scale"] * move

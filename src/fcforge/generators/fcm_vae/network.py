@@ -248,7 +248,8 @@ def latent_given_y(p: Params, y: Tensor, noise: Tensor, floor: float) -> Tensor:
 
     by its rank-one square root, no matrix inverted.
     """
-    w, b = p["head.weight"][0], p["head.bias"][0]
+    w = p["head.weight"][0]
+    b = p["head.bias"][0]
     var = p["log_sigma_y"].exp().clamp_min(floor).square()
     size = w.norm().clamp_min(1e-12)
     unit = w / size

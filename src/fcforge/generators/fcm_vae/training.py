@@ -103,7 +103,8 @@ def train(subjects: Params, s: VAESettings, rng: RNG) -> tuple[Params, Params]:
     curve : dict of Tensor of shape (epochs,)
         Mean ``kl``, ``reconstruction`` and ``label_nll`` per subject in every epoch.
     """
-    n, device = len(subjects["y"]), subjects["y"].device
+    n = len(subjects["y"])
+    device = subjects["y"].device
     p = trainable(start(subjects, s, rng), device)
     optimiser = adam(p, lr=s.lr)
     rng = device_rng(rng, device)
@@ -156,7 +157,8 @@ def negative_elbo(
     masks : dict
         From `network.dropout_masks`.
     """
-    y, weight = batch["y"], batch.get("weight")
+    y = batch["y"]
+    weight = batch.get("weight")
 
     def mean(x: Tensor) -> Tensor:
         return x.mean(0) if weight is None else weight @ x / weight.sum().clamp_min(1.0)
@@ -175,7 +177,9 @@ def negative_elbo(
     return rec + label + beta * cost, torch.stack([units.sum(), rec, label]).detach()
 
 
-BETAS, EPS = (0.9, 0.999), 1e-8  # torch.optim.Adam's
+# torch.optim.Adam's
+BETAS = (0.9, 0.999)
+EPS = 1e-8
 Shapes = Mapping[str, torch.Size]
 
 
@@ -224,8 +228,11 @@ class LaneBatches:
     def __init__(
         self, sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]
     ) -> None:
-        self.s, self.rngs, self.sizes = s, rngs, [len(site["y"]) for site in sites]
-        self.device, self.rois = sites[0]["y"].device, sites[0]["features"].shape[1]
+        self.s = s
+        self.rngs = rngs
+        self.sizes = [len(site["y"]) for site in sites]
+        self.device = sites[0]["y"].device
+        self.rois = sites[0]["features"].shape[1]
         self.mask_rngs = [device_rng(rng, self.device) for rng in rngs]
         self.bank = {k: torch.cat([site[k] for site in sites]) for k in sites[0]}
 
@@ -241,12 +248,11 @@ class LaneBatches:
             )
 
     def _step(self, chosen: Sequence[Tensor]) -> Step:
-        size, s = min(self.s.batch_size, max(self.sizes)), self.s
+        size = min(self.s.batch_size, max(self.sizes))
+        s = self.s
         rows = torch.zeros(len(chosen), size, dtype=torch.int64)
-        weight, noise = (
-            torch.zeros(len(chosen), size),
-            torch.zeros(len(chosen), size, s.d_z),
-        )
+        weight = torch.zeros(len(chosen), size)
+        noise = torch.zeros(len(chosen), size, s.d_z)
         masks = []
         for lane, index in enumerate(chosen):
             n = len(index)
@@ -269,7 +275,8 @@ def advance(
     batches: LaneBatches, shapes: Shapes
 ) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
     """Function that takes all lanes one step further: (lanes, step, KL weight) to (lanes,)."""
-    bank, s = batches.bank, batches.s
+    bank = batches.bank
+    s = batches.s
     sizes = torch.tensor(batches.sizes, device=batches.device)
 
     def step(lanes: Lanes, given: Step, beta: Tensor) -> tuple[Lanes]:
@@ -293,7 +300,8 @@ def train_together(
     starts = [start(site, s, rng) for site, rng in zip(sites, rngs, strict=True)]
     shapes = {k: v.shape for k, v in starts[0].items()}
     batches = LaneBatches(sites, s, rngs)
-    device, n = batches.device, len(sites)
+    device = batches.device
+    n = len(sites)
     params = torch.stack(
         [torch.cat([v.flatten() for v in p.values()]) for p in starts]
     ).to(device)

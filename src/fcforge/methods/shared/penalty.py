@@ -61,7 +61,8 @@ def without(state: State, *names: str) -> State:
 
 def penalty(params: Params, state: State) -> Tensor:
     r"""The pull's energy :math:`\sum_j I_j (\theta_j - a_j)^2`."""
-    importance, anchor = part(state, "importance"), part(state, "anchor")
+    importance = part(state, "importance")
+    anchor = part(state, "anchor")
     terms = [
         (importance[k] * (params[k] - anchor[k]).square()).sum() for k in sorted(params)
     ]
@@ -75,7 +76,8 @@ def add_pull(grads: Params, lane: Lane, strength: float) -> Params:
     gets the gradient of the cross-entropy alone (which SI needs). Nothing is added before the
     first site has ended.
     """
-    importance, anchor = part(lane.state, "importance"), part(lane.state, "anchor")
+    importance = part(lane.state, "importance")
+    anchor = part(lane.state, "anchor")
     if not importance:
         return grads
     return {
@@ -88,7 +90,8 @@ def add_pull(grads: Params, lane: Lane, strength: float) -> Params:
 
 def add_anchor(state: State, params: Params, importance: Params) -> State:
     """Pull of the past sites plus ``sum_j importance_j (theta_j - params_j)^2``."""
-    old, anchor = part(state, "importance"), part(state, "anchor")
+    old = part(state, "importance")
+    anchor = part(state, "anchor")
     if not old:
         return move_anchor(state, params, importance)
     total = {k: old[k] + v for k, v in importance.items()}

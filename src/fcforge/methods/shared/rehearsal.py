@@ -137,7 +137,9 @@ def both_batches(
     authors' FORGE). The statistics after the step are those of the second output.
     """
     assert batch.replay is not None
-    stats, now, then = lane.stats, batch.inputs, batch.replay.inputs
+    stats = lane.stats
+    now = batch.inputs
+    then = batch.replay.inputs
     if how == "separate":
         first = model.apply(params, stats, now, train=True, key=key)
         return first, model.apply(

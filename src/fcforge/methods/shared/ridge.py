@@ -33,13 +33,16 @@ def require_plain_edges(where: str, model: Model, do: str) -> None:
 def moment_rows(x: Tensor, y: Tensor) -> Tensor:
     """Rows [1, x, t] (n, q + 2), float64, of features x (n, q) and diagnoses, t = -1 or +1."""
     rows = torch.empty(len(x), x.shape[1] + 2, dtype=torch.float64, device=x.device)
-    rows[:, 0], rows[:, 1:-1], rows[:, -1] = 1.0, x, 2.0 * y - 1.0
+    rows[:, 0] = 1.0
+    rows[:, 1:-1] = x
+    rows[:, -1] = 2.0 * y - 1.0
     return rows
 
 
 def recalled_targets(y: Tensor, logits: Tensor, l1: float, l2: float) -> Tensor:
     """Mean (k,), weighted by l1 and l2, of diagnoses as -1 or +1 and of stored scores."""
-    t, u = 2.0 * y.double() - 1.0, 0.5 * (logits[:, 1] - logits[:, 0])
+    t = 2.0 * y.double() - 1.0
+    u = 0.5 * (logits[:, 1] - logits[:, 0])
     return (l1 * t + l2 * u) / max(l1 + l2, 1e-300)
 
 
@@ -133,9 +136,11 @@ def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
     R is triangular already, so that block by block only its own rows and A have to be turned.
     What is then left of A is zero in the columns of R, and gets a triangle of its own.
     """
-    rows, done = rows.to(root), len(root)
+    rows = rows.to(root)
+    done = len(root)
     if done:
-        root, rows = root.clone(), rows.clone()
+        root = root.clone()
+        rows = rows.clone()
     for start in range(0, done, BLOCK):
         block = root[start : start + BLOCK, start:]
         both = _turned(torch.cat([block, rows[:, start:]]), len(block))
@@ -152,10 +157,8 @@ def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
 
 def _turned(rows: Tensor, k: int) -> Tensor:
     """Rows rotated so that their leading k columns are triangular: one matrix product for all."""
-    found, (turn, triangle) = (
-        torch.empty_like(rows),
-        torch.linalg.qr(rows[:, :k], mode="complete"),
-    )
+    found = torch.empty_like(rows)
+    (turn, triangle) = torch.linalg.qr(rows[:, :k], mode="complete")
     found[:, :k] = triangle
     torch.mm(turn.T, rows[:, k:], out=found[:, k:])
     return found
@@ -198,7 +201,9 @@ def ridge_from_root(
     spare : Tensor of the shape of `root`, optional
         Memory to work in; new memory of that size takes longer to get than to fill.
     """
-    one, x, t = root[:, 0], root[:, 1:-1], root[:, -1]
+    one = root[:, 0]
+    x = root[:, 1:-1]
+    t = root[:, -1]
     n = float(one @ one)
     mean = (one @ x) / n
     z = torch.empty_like(x) if spare is None else spare[:, 1:-1]

@@ -109,7 +109,8 @@ class SyntheticMemory(Method):
     @property
     def weights(self) -> tuple[float, float, float]:
         """(l1, l2, l3)."""
-        own, table = (self.l1, self.l2, self.l3), LAMBDAS[self.lambdas]
+        own = (self.l1, self.l2, self.l3)
+        table = LAMBDAS[self.lambdas]
         l1, l2, l3 = (b if a is None else a for a, b in zip(own, table, strict=True))
         return l1, l2, l3
 
@@ -136,7 +137,8 @@ class SyntheticMemory(Method):
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """Candidates and held-out subjects of every site, the choice among them, the arms."""
-        n, dev = sites * self.candidates, sites * self.dev * (self.sampling == "hcts")
+        n = sites * self.candidates
+        dev = sites * self.dev if self.sampling == "hcts" else 0
         found = declared_memory(n, self._width(model, lane), sites)
         found["dev.row"] = Declared((dev,), torch.int64)
         found["dev.y"] = Declared((dev,), torch.int64, low=0, high=1)
@@ -167,7 +169,8 @@ class SyntheticMemory(Method):
         chosen = self.chooses and self.sampling == "hcts" and n_sites
         if model.learns_readout or not chosen:
             return {}
-        bank, scaling = site.bank, self.sampler.closeness
+        bank = site.bank
+        scaling = self.sampler.closeness
 
         def look(rows: Tensor, y: Tensor) -> selection.Pair:
             out = model.apply(lane.params, lane.stats, gather(bank.inputs(model), rows))
@@ -212,7 +215,8 @@ class SyntheticMemory(Method):
 
     def _entry(self, model: Model, lane: Lane, site: SiteView) -> State:
         """What the memory gains: candidates with their teacher's words, held-out subjects."""
-        rows, y = site.synthetic(self.asks_for), site.bank.y
+        rows = site.synthetic(self.asks_for)
+        y = site.bank.y
         kept, held = (
             rows[places] for places in selection.even_split(y[rows], self.dev)
         )
@@ -326,5 +330,6 @@ def seen_by(model: Model, lane: Lane, bank: Inputs) -> Callable[[Tensor], Output
 
 def by_site(state: State, what: str, sites: int) -> tuple[Tensor, Tensor]:
     """Rows and diagnoses (T, n) of the subjects that each site has in a part of the state."""
-    rows, y = state[f"{what}.row"], state[f"{what}.y"]
+    rows = state[f"{what}.row"]
+    y = state[f"{what}.y"]
     return rows.reshape(sites, -1), y.reshape(sites, -1)
