@@ -11,6 +11,7 @@ from fcforge.exchange.scan_checks import (
     asymmetry,
     fit_temperature,
     limits,
+    lower_tail,
     partners,
     quality,
     require_labels,
@@ -140,3 +141,19 @@ def test_diagnoses_that_are_turned_round_are_refused_unless_accepted():
     assert require_labels(odds, y, accept=True)
     assert not require_labels(odds, 1 - y, accept=False)
     assert not require_labels(odds, np.ones(20), accept=False)  # nobody to compare with
+
+
+@pytest.mark.parametrize(
+    ("n", "m"), [(1, 1), (3, 4), (8, 30), (30, 8), (9, 9), (60, 110)]
+)
+@pytest.mark.parametrize("digits", [1, 12])
+def test_chance_is_what_scipy_says(n, m, digits):
+    """With one digit many people are level."""
+    from scipy.stats import mannwhitneyu
+
+    rng = np.random.default_rng(n + m)
+    patients = rng.normal(size=n).round(digits)
+    controls = rng.normal(size=m).round(digits)
+    oracle = mannwhitneyu(patients, controls, alternative="less")
+    found = lower_tail(patients, controls)
+    np.testing.assert_allclose(found, oracle, rtol=1e-9)

@@ -17,7 +17,6 @@ from fcforge.errors import ConfigError, DataError, ExchangeError, at
 from fcforge.exchange import public_start, release_description, release_step, rounds
 from fcforge.exchange.description import Description
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.explanation import Explainable, LogHead
 from fcforge.exchange.model import Covariates, Learned, Say, Scores, Tick
 from fcforge.exchange.public_start import PublicStart
 from fcforge.exchange.receipts import Threshold
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from fcforge.exchange.audit import Attacked
+    from fcforge.exchange.explanation import Explainable
     from fcforge.exchange.private_record import PrivateRecord
     from fcforge.exchange.receipts import Receipt
     from fcforge.studies.audit_result import Audit
@@ -378,8 +378,10 @@ class Releases:
                 found.append(name)
         return found
 
-    def attribution(self, covariates: Covariates) -> Explainable:
+    def attribution(self, covariates: Covariates) -> "Explainable":
         """The head on the matrix logarithm, and what removing the covariates adds."""
+        from fcforge.exchange.explanation import Explainable, LogHead  # brings pandas
+
         arrays = self.start.arrays
         head = vector.on_features(arrays, self.head)
         scale = self.temperature

@@ -40,6 +40,7 @@ TEMPERATURES = (0.2, 20.0)
 # the other 19 sites of ABIDE when they are (three standard errors: 4), and one, of 25
 # people, when they are not.
 TURNED = 0.05
+FEW = 8  # people of a group whose orders are counted one by one
 MIN_ROIS = 20  # fewer make pairs by chance
 PAIRED = 0.9  # of a ROI's edges, how many the one to its partner exceeds (median)
 SWAPPED = -0.1  # correlation of asymmetries below which left and right are swapped
@@ -83,24 +84,52 @@ def require_labels(odds: np.ndarray, y: np.ndarray, accept: bool) -> bool:
     y : ndarray of shape (n,)
     accept : bool
     """
-    from scipy.stats import mannwhitneyu  # slow to import
-
     patients = odds[y == 1]
     controls = odds[y == 0]
     if not len(patients) or not len(controls):
         return False
-    found = mannwhitneyu(patients, controls, alternative="less")
-    turned = bool(found.pvalue < TURNED)
+    wins, p = lower_tail(patients, controls)
+    turned = p < TURNED
     if turned and not accept:
-        auroc = found.statistic / (len(patients) * len(controls))
+        auroc = wins / (len(patients) * len(controls))
         raise DataError(
             "the model that came in tells this site's patients from controls the wrong way round "
-            f"(AUROC {auroc:.2f} of {len(y)} people; chance gives so little with p = "
-            f"{found.pvalue:.2g}).",
+            f"(AUROC {auroc:.2f} of {len(y)} people; chance gives so little with p = {p:.2g}).",
             do="Check which diagnosis means patient in the data (--positive); if it is right, add "
             "--accept-labels.",
         )
     return turned
+
+
+def lower_tail(patients: np.ndarray, controls: np.ndarray) -> tuple[float, float]:
+    """Mann and Whitney's U of patients above controls, and the probability of so little by chance.
+
+    Exact where a group has at most eight people and nobody is level with another, else by the
+    normal distribution, corrected for continuity and for people who are level. The same numbers
+    as scipy's `mannwhitneyu`, whose import takes longer than a hospital's whole step.
+    """
+    n, m = len(patients), len(controls)
+    above = (patients[:, None] > controls).sum()
+    wins = float(above + 0.5 * (patients[:, None] == controls).sum())
+    _, level = np.unique(np.concatenate([patients, controls]), return_counts=True)
+    if min(n, m) <= FEW and level.max() == 1:
+        ways = _ways(n, m)
+        return wins, sum(ways[: int(wins) + 1]) / sum(ways)
+    every = n + m
+    spread = every + 1 - float((level**3 - level).sum()) / (every * (every - 1))
+    sd = math.sqrt(n * m / 12 * spread) or 1.0
+    return wins, 0.5 * math.erfc((n * m / 2 - wins - 0.5) / (sd * math.sqrt(2)))
+
+
+def _ways(n: int, m: int) -> list[int]:
+    """In how many of all orders of n and m people U is 0, 1, ..., n m."""
+    ways = [1] + [0] * (n * m)
+    for k in range(1, n + 1):  # Gauss's binomial coefficient, factor by factor
+        for u in range(n * m, m + k - 1, -1):
+            ways[u] -= ways[u - m - k]
+        for u in range(k, n * m + 1):
+            ways[u] += ways[u - k]
+    return ways
 
 
 def fit_temperature(odds: np.ndarray, y: np.ndarray) -> float:
