@@ -108,9 +108,9 @@ def from_run_to_report(folder: Path) -> Way:
         mock.patch("fcforge.runner.execute._workers", return_value=Here()),
         mock.patch.object(sys, "argv", ["fcforge", *words, "--device", "cpu"]),
         traced() as way,
+        suppress(SystemExit),
     ):
-        with suppress(SystemExit):
-            main()
+        main()
     assert (folder / "out" / "report.html").is_file()
     return way
 
