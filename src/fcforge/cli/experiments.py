@@ -58,6 +58,27 @@ def init(
     say(f"wrote {path}; edit it, then: fcforge check {path} && fcforge run {path}")
 
 
+def data(
+    name: Annotated[str, Argument(help="abide-529, abide-871 or abide-1098.")],
+    out: Annotated[Path, Argument(help="File to write (.npz).")],
+    cache: Annotated[
+        Path | None, Option(help="Folder of downloaded series [nilearn's].")
+    ] = None,
+) -> None:
+    """Rebuild a data file of the published tables from public series; needs a network."""
+    from nilearn.datasets import get_data_dirs
+
+    from fcforge.sites.published import PUBLISHED, rebuild
+
+    with at_work("fetching and correlating"):
+        different = rebuild(name, out, cache or Path(get_data_dirs()[0]))
+    for line in different:
+        say(line, style="red")
+    if different:
+        raise typer.Exit(1)
+    say(f"wrote {out}: {PUBLISHED[name].people} subjects, those of the published file")
+
+
 def check(
     target: Annotated[
         Path, Argument(help="Config, .npz file, table of edges or data folder.")
@@ -367,6 +388,7 @@ def motion(
 COMMANDS = (
     demo,
     init,
+    data,
     check,
     run,
     status,

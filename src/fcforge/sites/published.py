@@ -1,0 +1,123 @@
+"""The data files that the published tables are made from, rebuilt from public sources.
+
+Nothing of the data is shipped: series are fetched from the Preprocessed Connectomes Project (PCP),
+FC is made here, and the list of subjects is compared with that of the published file.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fcforge.components import look_up
+from fcforge.errors import DataError
+from fcforge.imaging.atlas import aal116
+from fcforge.sites.abide import load_abide
+from fcforge.sites.cohort import Cohort, upper_from_fc
+from fcforge.text import counted, some
+from fcforge.writing import whole_file
+
+FOUR = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")
+DPARSF = {"pipeline": "dparsf", "global_signal": True, "quality": "every"}
+
+
+class Published(NamedTuple):
+    """A published data file.
+
+    Attributes
+    ----------
+    about : str
+    people : int
+    subjects_sha256 : str
+        Of the subjects' ids (`subjects_sha256`).
+    settings : mapping
+        Of `load_abide`.
+    """
+
+    about: str
+    people: int
+    subjects_sha256: str
+    settings: Mapping[str, Any]
+
+
+PUBLISHED = {
+    "abide-871": Published(
+        "ABIDE I, C-PAC, no global signal regression, passed by all raters",
+        871,
+        "0d7c5fb405b0396801f05064b9f7a189a389e09afee33f20608a4db163bde395",
+        {"sites": "all"},
+    ),
+    "abide-529": Published(
+        "the paper's four sites, DPARSF, global signal regressed, no quality control",
+        529,
+        "3ab28cab3bc77435cd3caeeb7d43e2ac4a13a3c6e41c8c63fb6fa6a247eb477d",
+        {"sites": FOUR, **DPARSF},
+    ),
+    "abide-1098": Published(
+        "all of ABIDE I as in abide-529",
+        1098,
+        "ab838b2769e83d4ee7ef8dbee3ae337da6c7e24508bf5d75758bef3240af05a3",
+        {"sites": "all", **DPARSF},
+    ),
+}
+
+
+def subjects_sha256(subject_ids: Iterable[str]) -> str:
+    """SHA-256 of the ids, sorted, one per line."""
+    return hashlib.sha256("\n".join(sorted(subject_ids)).encode()).hexdigest()
+
+
+def rebuild(name: str, out: Path, cache: Path, **options: Any) -> list[str]:
+    """Make one of the `PUBLISHED` files.
+
+    Parameters
+    ----------
+    name : str
+    out : Path
+        The .npz to write.
+    cache : Path
+        Folder of nilearn's; what is there is not fetched again.
+    **options
+        Further settings of `load_abide`.
+
+    Returns
+    -------
+    list of str
+        What differs from the published list of subjects; empty where nothing does.
+    """
+    published = look_up("published file", name, PUBLISHED)
+    settings = {"download": True, "merge": False, **published.settings, **options}
+    cohort = load_abide(cache, **settings)
+    if not len(cohort):
+        reasons = some([str(fault) for fault in cohort.faults], 1)
+        raise DataError(f"nobody could be fetched: {reasons}", where=cache)
+    save(cohort, out)
+    if subjects_sha256(cohort.subject_id.tolist()) == published.subjects_sha256:
+        return []
+    told = [f"{len(cohort)} subjects, {published.people} in the published file"]
+    lost = [fault.subject for fault in cohort.faults if fault.subject]
+    if lost:
+        told.append(f"{counted(len(lost), 'subject')} without series: {some(lost)}")
+    return told
+
+
+def save(cohort: Cohort, out: Path) -> None:
+    """Write a cohort of AAL as the published files are: upper triangles in 16 bits."""
+    edges = upper_from_fc(cohort.fc)
+    flat = (np.abs(cohort.fc).sum(axis=2) == 1).sum(axis=1)
+    arrays: dict[str, Any] = {
+        "fc_upper": edges.astype(np.float16),
+        "label": cohort.y.astype(np.int8),
+        "site": cohort.site,
+        "subject_id": cohort.subject_id.astype(np.int32),
+        "roi_ids": np.array(aal116().codes, dtype=np.int32),
+        "n_timepoints": cohort.covariates["n_volumes"].astype(np.int16),
+        "n_flat_roi": flat.astype(np.int16),
+        "age": cohort.covariates["age"].astype(np.float32),
+        "sex": cohort.covariates["sex"].astype(np.int8),
+        "mean_fd": cohort.covariates["mean_fd"].astype(np.float32),
+    }
+    with whole_file(out) as part, part.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)
