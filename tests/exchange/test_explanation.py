@@ -9,11 +9,17 @@ import pytest
 import torch
 
 from fcforge import graphs
-from fcforge.capsule import Capsule, settings_for
-from fcforge.capsule.contents import Subjects
-from fcforge.consortium.predicting import explain_model
 from fcforge.errors import DataError
-from fcforge.exchange.explanation import Deletion, LogHead, Stability, atlas_for
+from fcforge.exchange.chain import Chain, empty_chain
+from fcforge.exchange.chain_arrays import State, Subjects
+from fcforge.exchange.chain_settings import settings_for
+from fcforge.exchange.explanation import (
+    Deletion,
+    LogHead,
+    Stability,
+    atlas_for,
+    explain_model,
+)
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.methods import Lane
 from fcforge.models.attribution import Scorer, attribute, slope_at
@@ -29,20 +35,21 @@ ATLAS = Atlas(
 )
 
 
-def capsule(n: int = 3) -> Capsule:
+def chain(n: int = 3) -> Chain:
     """Margin = atanh(fc01) - 2 atanh(fc23), each over 0.2; held-out scans have fc01 = 0.5."""
     weight = torch.zeros(2, R * (R - 1) // 2)
     weight[1, 0], weight[1, -1] = 1.0, -2.0
-    lane = Lane(
-        {"head.0.weight": weight, "head.0.bias": torch.tensor([0.0, 0.3])}, {}, {}
-    )
+    bias = torch.tensor([0.0, 0.3])
+    lane = Lane({"head.0.weight": weight, "head.0.bias": bias}, {}, {})
     fc = torch.eye(R).repeat(n, 1, 1)
-    fc[:, 0, 1] = fc[:, 1, 0] = 0.5
+    fc[:, 0, 1] = 0.5
+    fc[:, 1, 0] = 0.5
     none = torch.zeros(n, dtype=torch.int64)
-    held_out = Subjects.of(FCBatch(fc, none), none, none.to(torch.uint8))
-    made = settings_for(LearnerSpec(Component("finetune"), Component("linear")), R)
     nobody = Subjects.none(R)
-    return Capsule(made, ("A",), lane, nobody, held_out if n else nobody, ())
+    held_out = Subjects.of(FCBatch(fc, none), none, none.to(torch.uint8))
+    learner = LearnerSpec(Component("finetune"), Component("linear"))
+    begun = empty_chain(settings_for(learner, R), ("TC", "ASD"), "A")
+    return Chain(begun, State(lane, nobody, held_out if n else nobody))
 
 
 def scan(first=0.7, last=0.4):
@@ -54,7 +61,7 @@ def scan(first=0.7, last=0.4):
 
 @pytest.fixture(scope="module")
 def found():
-    return explain_model(capsule(), scan(), None, ["=sub-1"], ATLAS)
+    return explain_model(chain(), scan(), {}, ["=sub-1"], ATLAS)
 
 
 def test_by_hand(found):
@@ -65,6 +72,7 @@ def test_by_hand(found):
     )
     assert found.base[0] == pytest.approx(0.3 + np.arctanh(0.5) / 0.2, rel=1e-6)
     assert found.exact
+    assert found.positive == "ASD"
     assert abs(found.gap[0]) < 1e-9
     np.testing.assert_allclose(
         found.rois(), [first / 2, first / 2, last / 2, last / 2], rtol=1e-6
@@ -98,11 +106,11 @@ def test_tables_and_nilearn(found, tmp_path):
 
 
 def test_without_held_out_subjects_the_reference_is_no_connectivity():
-    bare = explain_model(capsule(0), scan())
+    bare = explain_model(chain(0), scan(), {})
     assert "without any connectivity" in bare.reference
     assert bare.base[0] == pytest.approx(0.3)
     assert bare.networks().empty
-    weights = explain_model(capsule(0), np.eye(R)[None])
+    weights = explain_model(chain(0), np.eye(R)[None], {})
     np.testing.assert_allclose(weights.strength, [5, 0, 0, 0, 0, 10], rtol=1e-6)
 
 
