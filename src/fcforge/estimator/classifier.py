@@ -168,39 +168,49 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         first: bool,
     ) -> ForgeClassifier:
         if y is None:
-            raise InputError(
-                "ForgeClassifier requires y to be passed, but the target y is None."
-            )
+            what = "ForgeClassifier requires y to be passed, but the target y is None."
+            raise InputError(what)
         X, labels = self._validate(X, y, reset=first)
         known = np.unique(labels if classes is None else np.asarray(classes))
         known = people.two_classes(labels, known if first else self.classes_)
         weight = people.weights_of(X, labels, weight, self.class_weight, self.method)
+        patient = people.positive_class(known, self.positive)
         n_sites = 0 if first else len(self.sites_)
         names = people.site_names(site, len(X), f"site-{n_sites + 1}")
         fc, layout = self._as_fc(X, None if first else self._layout)
-        patient = people.positive_class(known, self.positive)
         subjects = people.OwnPeople(
             fc=fc,
             code=(labels == patient).astype(np.int64),
             site=names,
             order=tuple(people.in_order(names, self.site_order)),
-            weight=weight,
+            weight=people.weights_of(X, labels, weight, self.class_weight, self.method),
             columns=people.columns_of(covariates, len(X)),
         )
+        self._learn_people(subjects, known, patient, site is not None, first)
+        self._layout = layout
+        self._look_back(subjects, 0 if first else self._n_seen)
+        return self
+
+    def _learn_people(
+        self,
+        subjects: people.OwnPeople,
+        known: np.ndarray,
+        patient: Any,
+        named: bool,
+        first: bool,
+    ) -> None:
+        """Learn subjects of these two classes; `named` where somebody said their sites."""
         scans = {} if first else self._scan_sites
         if self.features == "fc":
-            scans = people.told_apart(subjects, scans, named=site is not None)
+            scans = people.told_apart(subjects, scans, named)
         control = known[0] if patient == known[1] else known[1]
         with as_input_error():
             self._learn_sites(subjects, (control, patient), first)
         self.classes_ = known
         self.sites_ = tuple(self.model_.sites)
-        self.n_rois_ = fc.shape[1]
-        self._layout = layout
+        self.n_rois_ = subjects.fc.shape[1]
         self._scan_sites = scans
         self._second_is_patient = bool(patient == known[1])
-        self._look_back(subjects, 0 if first else self._n_seen)
-        return self
 
     def _look_back(self, subjects: people.OwnPeople, seen: int) -> None:
         """Mean of all that were learned; warn where those of this call are called the same."""

@@ -44,7 +44,8 @@ class Layout(NamedTuple):
         """Symmetric (n, R, R), float32, with X (n, p) at the first p places and unit diagonal."""
         rows, cols = (index[: X.shape[1]] for index in self.indices())
         fc = np.zeros((len(X), self.n_rois, self.n_rois), dtype=np.float32)
-        fc[:, rows, cols] = fc[:, cols, rows] = X
+        fc[:, rows, cols] = X
+        fc[:, cols, rows] = X
         fc[:, np.arange(self.n_rois), np.arange(self.n_rois)] = 1.0
         return fc
 
@@ -64,10 +65,8 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
         what = f"X has {p} features, which are not the edges of any number of ROIs."
         do = "Give (n, R, R), R (R - 1) / 2 edges, or features='any' for other numbers."
         raise InputError(what, do=do)
-    layout, with_diagonal = (
-        Layout(n_rois, order, False),
-        Layout(n_rois - 1, order, True),
-    )
+    layout = Layout(n_rois, order, False)
+    with_diagonal = Layout(n_rois - 1, order, True)
     if n_rois > 2 and len(X):
         rows, cols = with_diagonal.indices()
         there = X[:, rows == cols]
@@ -165,18 +164,22 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     if not all(np.isfinite(m).all() for m in matrices):
         raise InputError("Input X contains NaN or infinity.")
     with as_input_error():
-        if kind == "auto":
-            kind = "fc" if all(looks_like_fc(m) for m in matrices) else "timeseries"
-            for i, matrix in enumerate(matrices if kind == "timeseries" else ()):
-                refuse_transposed(matrix, f"X[{i}]")
-        made = [to_fc(m, kind, f"X[{i}]") for i, m in enumerate(matrices)]
+        made = _read_matrices(matrices, kind)
     if len({m.shape for m in made}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
-    for what, i in (
-        (what, i) for i, m in enumerate(made) for what, _ in not_correlations(m)
-    ):
-        raise InputError(what, where=f"X[{i}]", do=NOT_FC)
+    for i, matrix in enumerate(made):
+        for what, _ in not_correlations(matrix):
+            raise InputError(what, where=f"X[{i}]", do=NOT_FC)
     return _symmetric(np.stack(made))
+
+
+def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
+    """FC of each matrix; "auto" takes all for time series unless all look like FC."""
+    if kind == "auto":
+        kind = "fc" if all(looks_like_fc(m) for m in matrices) else "timeseries"
+        for i, matrix in enumerate(matrices if kind == "timeseries" else ()):
+            refuse_transposed(matrix, f"X[{i}]")
+    return [to_fc(matrix, kind, f"X[{i}]") for i, matrix in enumerate(matrices)]
 
 
 def _plain_fc(X: np.ndarray) -> np.ndarray | None:
@@ -187,13 +190,13 @@ def _plain_fc(X: np.ndarray) -> np.ndarray | None:
     n, rows, columns = X.shape
     if not n or rows != columns or rows < 2 or X.dtype.kind != "f":
         return None
-    fc, rois = np.array(X, dtype=np.float32, order="C"), np.arange(rows)
+    fc = np.array(X, dtype=np.float32, order="C")
+    rois = np.arange(rows)
     for part in np.split(fc, range(64, n, 64)):
-        turned, diagonal = part.transpose(0, 2, 1), part[:, rois, rois]
         off = (
-            np.abs(part - turned).max(),
+            np.abs(part - part.transpose(0, 2, 1)).max(),
             np.abs(part).max() - 1,
-            np.abs(diagonal - 1).max(),
+            np.abs(part[:, rois, rois] - 1).max(),
         )
         if not max(off) <= TOLERANCE or np.isnan(off).any():
             return None
@@ -237,8 +240,9 @@ class ReadsFC(BaseEstimator):
         """X as numbers (n, p) or FC (n, R, R), and labels (none without y)."""
         X = to_matrices(X, self.kind) if self.features == "fc" else X
         common = {"reset": reset, "dtype": "numeric", "allow_nd": self.features == "fc"}
+        labels = np.zeros(0)
         if y is None:
-            X, labels = validate_data(self, X, **common), np.zeros(0)
+            X = validate_data(self, X, **common)
         else:
             X, labels = validate_data(self, X, y, **common)
             check_classification_targets(labels)

@@ -137,7 +137,7 @@ def told_apart(
             what = f"X[{i}] of site '{site}' has exactly the FC of a subject of site '{twin}'."
             if named:
                 raise InputError(what, do=DROP)
-            warnings.warn(f"{what} {DROP}", stacklevel=4)
+            warnings.warn(f"{what} {DROP}", stacklevel=5)
             break
     _warn_of_likeness(subjects)
     return seen
@@ -154,7 +154,7 @@ def _warn_of_likeness(subjects: OwnPeople) -> None:
         if first != second:
             twin = f"X[{one}] of site '{first}' (edges correlate {r:.3f})"
             what = f"X[{other}] of site '{second}' looks like the scan of {twin}."
-            warnings.warn(f"{what} {DROP}", stacklevel=5)
+            warnings.warn(f"{what} {DROP}", stacklevel=6)
 
 
 # -- weights and covariates ------------------------------------------------------------------------

@@ -200,7 +200,8 @@ class SiteHarmoniser(_OfSubjects):
             raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
         names = site_names(site, len(X), "")
         self._covariates = tuple(columns_of(covariates, len(X)))
-        d, code = self._kept(covariates, X), None
+        d = self._kept(covariates, X)
+        code = None
         if y is not None and self.keep_diagnosis:
             y = np.asarray(y)
             known = two_classes(y, np.unique(y))
@@ -228,11 +229,10 @@ class SiteHarmoniser(_OfSubjects):
     def _kept(self, covariates: Any, X: np.ndarray) -> np.ndarray:
         """Design (n, k) of the covariates to keep."""
         with as_input_error():
-            columns, names = (
-                _columns(covariates, self._covariates, len(X)),
-                self._covariates,
-            )
-            return design(columns, names) if names else np.zeros((len(X), 0))
+            columns = _columns(covariates, self._covariates, len(X))
+            if not self._covariates:
+                return np.zeros((len(X), 0))
+            return design(columns, self._covariates)
 
     def transform(self, X: Any, site: Any = None, covariates: Any = None) -> np.ndarray:
         """X (n, p) without the effects of the sites."""
@@ -240,12 +240,11 @@ class SiteHarmoniser(_OfSubjects):
         X = self._numbers(X, reset=False)
         if site is None:
             raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
-        d, out = self._kept(covariates, X), X.copy()
+        d = self._kept(covariates, X)
+        out = X.copy()
+        names = site_names(site, len(X), "").tolist()
         with as_input_error():
-            sites = self.effects_.sites
-            for rows, like in by_site(
-                site_names(site, len(X), "").tolist(), sites, self.unseen
-            ):
+            for rows, like in by_site(names, self.effects_.sites, self.unseen):
                 out[rows] = self.effects_.remove(X[rows], d[rows], like)
         return out
 

@@ -115,14 +115,11 @@ def audit_as_asked(
     _check(request)
     if request.capsule is not None:
         return _audit_file(request, request.capsule)
-    plan = AuditPlan(
-        worlds=request.worlds, multiple=request.multiple, seed=request.seed
-    )
     mine = load_people(request.data, request.site, request.kind, request.positive)
     return audit_site(
         mine,
         request.generator,
-        plan,
+        _plan(request),
         halves=request.halves,
         device=request.device,
         say=say,
@@ -139,24 +136,31 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
         opened.require_author(site, key, "audit")
     people = load_people(request.data, [site], request.kind, request.positive)
     opened.root.policy.require_classes(people.classes)
-    others = None
-    if request.reference is not None:
-        others = load_people(request.reference, (), request.kind)
-    attacked = Attacked(
-        site=site,
-        people=people,
-        private=PrivateRecord.read(request.register or default_place(request.data)),
-        plan=AuditPlan(
-            worlds=request.worlds, multiple=request.multiple, seed=request.seed
-        ),
-        reference=others,
-        other=read_halves(request.halves)[0] if request.halves else None,
-    )
-    found = opened.model.attack(attacked)
+    found = opened.model.attack(_attacked(request, site, people))
     if request.record is not None:
         made, record = on_record(opened, found, site, key)
         exchange.save(made, request.record, [record])
     return found
+
+
+def _attacked(request: AuditRequest, site: str, people: "Cohort") -> Attacked:
+    others = None
+    if request.reference is not None:
+        others = load_people(request.reference, (), request.kind)
+    return Attacked(
+        site=site,
+        people=people,
+        private=PrivateRecord.read(request.register or default_place(request.data)),
+        plan=_plan(request),
+        reference=others,
+        other=read_halves(request.halves)[0] if request.halves else None,
+    )
+
+
+def _plan(request: AuditRequest) -> AuditPlan:
+    return AuditPlan(
+        worlds=request.worlds, multiple=request.multiple, seed=request.seed
+    )
 
 
 def _check(request: AuditRequest) -> None:

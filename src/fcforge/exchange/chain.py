@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fcforge.engine import Learner
-from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import (
     chain_description,
     explanation,
@@ -58,9 +58,6 @@ REAL_FLAG = "allow_real_subjects"
 ACCEPT_LABELS = "accept_labels"
 ACCEPT_SCANS = "accept_scans"
 WEIGHTED = "weighted subjects"
-# Pattern distance (1 - r) of a site's median subject from the nearest site's mean. From NYU the
-# other 19 sites of ABIDE are 0.30 to 0.46 away, USM with its ROIs shuffled 0.99.
-UNLIKE = 0.75
 
 
 def begin(
@@ -245,41 +242,42 @@ class Chain:
         tick: Any,
     ) -> Learned:
         """What the people of one site add; nothing is written."""
+        self._require_choice(asked)
+        self.require_next(asked.site, people.n_rois)
+        site = self.split(people, asked.site)
+        before, flags = self._found(site, asked.accept, say)
+        epochs = count(1)
+        total = self.settings.training.epochs
+        after, receipt = self.after(
+            site, flags, tick=lambda: tick(next(epochs), total, f"epochs, {site.name}")
+        )
+        made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
+        known = self.exchange.everything
+        learning = site.learning(with_val=True)
+        found = scan_checks.quality(after.log_odds(learning.fc), learning.y.numpy())
+        return Learned(
+            exchange=made,
+            new=tuple(record for record in made.everything if record not in known),
+            receipt=receipt.having_seen(record.id for record in made.everything),
+            threshold=None,
+            before=before,
+            after=found,
+        )
+
+    def _require_choice(self, asked: LearnRequest) -> None:
+        """Raise where a later hospital chooses, or real subjects would leave unasked."""
         if self.steps and asked.chosen:
             name = next(iter(asked.chosen)).replace("_", "-")
             do = "Only the first site of a chain chooses; later ones follow it."
             raise ConfigError(f"--{name} was given together with --state.", do=do)
-        self.require_next(asked.site, people.n_rois)
         if self.settings.copies_real:
             require_allowed(self.settings, asked.allow_real_subjects)
+
+    def split(self, people: Cohort, site: str) -> Site:
+        """A hospital's people as its step trains and tests on them."""
         settings = self.settings
-        site = split_site(
-            people,
-            asked.site,
-            settings.seed,
-            settings.test_fraction,
-            settings.val_fraction,
-        )
-        before, flags = self._found(site, asked.accept, say)
-        epochs = count(1)
-        after, receipt = self.after(
-            site,
-            flags,
-            tick=lambda: tick(
-                next(epochs), settings.training.epochs, f"epochs, {site.name}"
-            ),
-        )
-        made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
-        learning = site.learning(with_val=True)
-        odds = after.log_odds(learning.fc)
-        return Learned(
-            exchange=made,
-            new=tuple(r for r in made.everything if r not in self.exchange.everything),
-            receipt=receipt,
-            threshold=None,
-            before=before,
-            after=scan_checks.quality(odds, learning.y.numpy()),
-        )
+        shares = (settings.test_fraction, settings.val_fraction)
+        return split_site(people, site, settings.seed, *shares)
 
     def _found(
         self, site: Site, accept: Sequence[str], say: Say
@@ -291,45 +289,22 @@ class Chain:
         """
         if not self.steps:
             return {}, []
-        flags = []
         learning = site.learning(with_val=True)
-        if odd := self._odd_scans(learning.fc.numpy()):
-            if ACCEPT_SCANS not in accept:
-                do = (
-                    "Check the atlas and the order of the ROIs; if they are right, add "
-                    "--accept-scans."
-                )
-                raise DataError(odd, do=do)
-            flags.append(ACCEPT_SCANS)
-        odds = self.log_odds(learning.fc)
+        fc = learning.fc.numpy()
         y = learning.y.numpy()
+        odds = self.log_odds(learning.fc)
         found = scan_checks.quality(odds, y)
         say(
             f"site '{site.name}': the model that came in reaches accuracy {found['accuracy']:.3f} "
             f"on the {len(y)} people to be learned (majority class {found['majority']:.3f}), AUROC "
             f"{found['auroc']:.3f}."
         )
+        flags = []
+        if scan_checks.require_alike(self.known, fc, ACCEPT_SCANS in accept):
+            flags.append(ACCEPT_SCANS)
         if scan_checks.require_labels(odds, y, ACCEPT_LABELS in accept):
             flags.append(ACCEPT_LABELS)
         return found, flags
-
-    def _odd_scans(self, fc: np.ndarray) -> str:
-        """What is odd about a site's FC; empty where nothing is."""
-        away = []
-        swapped = False
-        mean = scan_checks.fisher_z(fc).mean(0)[None]
-        for known in self.known:
-            away.append(float(np.median(known.reference.distances(fc)["pattern"])))
-            side = scan_checks.side_distance(known.reference.mean, mean)
-            swapped |= float(side[0]) > 1
-        if away and min(away) > UNLIKE:
-            return (
-                f"its FC does not resemble that of {', '.join(self.sites)} (correlation with the "
-                f"nearest mean {1 - min(away):.2f})."
-            )
-        if swapped:
-            return "its left and right hemispheres look swapped beside the sites before it."
-        return ""
 
     def after(
         self,
@@ -358,31 +333,35 @@ class Chain:
         lane = step.train(with_val=self.settings.learns_val, tick=tick, weight=weight)
         seconds = round(time.perf_counter() - began, 3)
         state = step.finished(lane)
-        number = len(self.steps) + 1
         receipt = Receipt(
             site=site.name,
-            number=number,
+            number=len(self.steps) + 1,
             people=people_learned(self.settings, site),
             epsilon=None,
             delta=0.0,
         )
-        said = [*flags, *([] if weight is None else [WEIGHTED])]
-        parent = self.steps[-1].id if self.steps else self.exchange.root.id
-        record = records.make(
-            Step,
-            site.name,
-            number,
-            (parent,),
-            None,
-            settings=self.settings.digest,
+        record = self._record(
+            receipt,
             seconds=seconds,
-            flags=tuple(said),
-            environment=here(),
-            commitment=receipt.commitment,
+            flags=(*flags, *(() if weight is None else (WEIGHTED,))),
             **step.measured(lane, state.held_out),
         )
         grown = Exchange(self.exchange.root, (*self.exchange.records, record))
         return type(self)(grown, state), receipt
+
+    def _record(self, receipt: Receipt, **said: Any) -> Step:
+        """The next step, neither signed nor with arrays yet."""
+        return records.make(
+            Step,
+            receipt.site,
+            receipt.number,
+            (self.steps[-1].id if self.steps else self.exchange.root.id,),
+            None,
+            settings=self.settings.digest,
+            environment=here(),
+            commitment=receipt.commitment,
+            **said,
+        )
 
     def added(
         self,
@@ -392,7 +371,7 @@ class Chain:
         private: "PrivateRecord",
         tick: Tick,
     ) -> tuple[Self, Receipt]:
-        """The chain after everybody of one more site; only the first one's `given` counts."""
+        """The chain after everybody of one more site; its settings are the root's alone."""
         site, weights = whole_site(people, self.settings, weight)
         return self.after(site, weight=weights, tick=tick)
 
@@ -415,29 +394,37 @@ class Chain:
             A method that keeps real subjects (or a generator that copies them) is refused without
             it; the permission is written into the step for everyone to read.
         """
-        old = [step for step in self.steps if step.payload]
-        kept = self.steps[: self.steps.index(old[-1]) + 1] if old else ()
-        new = self.steps[len(kept) :]
+        places = [k for k, step in enumerate(self.steps) if step.payload]
+        n_kept = places[-1] + 1 if places else 0
+        new = self.steps[n_kept:]
         if not new:
             return self.exchange
-        flags = list(new[-1].flags)
-        if self.holds_real and REAL_FLAG not in flags:
-            require_allowed(self.settings, allow_real_subjects)
-            flags.append(REAL_FLAG)
-        root = self.exchange.root if kept else self.exchange.root.signed(key)
-        others = [record for record in self.exchange.records if record not in new]
-        before = Exchange(root, tuple(others), self.exchange.payloads)
+        root = self.exchange.root
+        if not n_kept:  # the chain begins here: its root is new, too
+            root = root.signed(key)
+        others = tuple(r for r in self.exchange.records if r not in new)
+        before = Exchange(root, others, self.exchange.payloads)
         before.require_same_signing(key is not None)
         data = self.state.to_bytes()
         digest = schema.sha256(data)
-        last = {"payload": digest, "flags": tuple(flags)}
+        parent = self.steps[n_kept - 1].id if n_kept else root.id
         made = []
-        parent = kept[-1].id if kept else root.id
         for step in new:
-            said = last if step is new[-1] else {}
-            made.append(step.changed(parents=(parent,), **said).signed(key))
+            said: dict[str, Any] = {"parents": (parent,)}
+            if step is new[-1]:
+                said["payload"] = digest
+                said["flags"] = self._flags(allow_real_subjects)
+            made.append(step.changed(**said).signed(key))
             parent = made[-1].id
         return before.joined(made, {digest: data})
+
+    def _flags(self, allowed: bool) -> tuple[str, ...]:
+        """Flags of the last step, with the one that lets real subjects travel."""
+        flags = self.steps[-1].flags
+        if not self.holds_real or REAL_FLAG in flags:
+            return flags
+        require_allowed(self.settings, allowed)
+        return (*flags, REAL_FLAG)
 
     # -- answers -----------------------------------------------------------------------------------
     def log_odds(self, fc: Tensor) -> np.ndarray:

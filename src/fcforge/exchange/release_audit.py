@@ -190,15 +190,12 @@ def audit_people(
     rows = []
     for name, found in evidence.items():
         rows += summarise(name, found, member[: len(found)], plan)
-    ceilings = {
-        release_name(e): round(accounting.ceiling_of(e, delta), 4) for e in epsilons
-    }
     about = {
         "what": "releases of random halves",
         "people": len(who.y),
         "trained_on": len(who.y) // 2,
         "reference_people": len(reference.y),
-        "ceilings": ceilings,
+        "ceilings": {release_name(e): ceiling(e, delta) for e in epsilons},
         "plan": asdict(plan),
         "seconds_total": round(time.perf_counter() - began, 1),
     }
@@ -226,6 +223,11 @@ def _at_each(
         released = Sums(totals, sizes, noise)
         found[release_name(epsilon)] = attack_totals(start, who, reference, released)
     return found
+
+
+def ceiling(epsilon: float | None, delta: float) -> float:
+    """Largest AUC that any attack can have, to four digits."""
+    return round(accounting.ceiling_of(epsilon, delta), 4)
 
 
 def release_name(epsilon: float | None) -> str:

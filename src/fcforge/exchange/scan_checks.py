@@ -41,6 +41,9 @@ TEMPERATURES = (0.2, 20.0)
 # people, when they are not.
 TURNED = 0.05
 FEW = 8  # people of a group whose orders are counted one by one
+# Pattern distance (1 - r) of a site's median subject from the nearest site's mean. From
+# NYU the other 19 sites of ABIDE are 0.30 to 0.46 away, USM with its ROIs shuffled 0.99.
+UNLIKE = 0.75
 MIN_ROIS = 20  # fewer make pairs by chance
 PAIRED = 0.9  # of a ROI's edges, how many the one to its partner exceeds (median)
 SWAPPED = -0.1  # correlation of asymmetries below which left and right are swapped
@@ -252,6 +255,30 @@ def strangeness(known: list[Known], fc: np.ndarray) -> tuple[np.ndarray, list[st
         what = _SAID[int(ratios[place, :, scan].argmax())]
         why.append(f"nearest site {known[place].site}, {what}")
     return worst.min(0), why
+
+
+def require_alike(known: list[Known], fc: np.ndarray, accept: bool) -> bool:
+    """Whether a site's scans are unlike all known sites': `DataError` unless that is accepted."""
+    odd = odd_scans(known, fc)
+    if odd and not accept:
+        do = "Check the atlas and the order of the ROIs; if they are right, add --accept-scans."
+        raise DataError(odd, do=do)
+    return bool(odd)
+
+
+def odd_scans(known: list[Known], fc: np.ndarray) -> str:
+    """What is odd about the scans (n, R, R) of a whole site; empty where nothing is."""
+    away = [float(np.median(site.reference.distances(fc)["pattern"])) for site in known]
+    if away and min(away) > UNLIKE:
+        names = ", ".join(site.site for site in known)
+        return (
+            f"its FC does not resemble that of {names} (correlation with the nearest mean "
+            f"{1 - min(away):.2f})."
+        )
+    mean = fisher_z(fc).mean(0)[None]
+    if any(side_distance(site.reference.mean, mean)[0] > 1 for site in known):
+        return "its left and right hemispheres look swapped beside the sites before it."
+    return ""
 
 
 def partners(mean: np.ndarray) -> np.ndarray | None:
