@@ -26,6 +26,9 @@ both files.
 Second round (`--round 2`; committed before it was run, because the first one ended at the edge of
 its candidates: the fewest axes and the lowest clip): rule 1 on the finer grid around its result
 (`FINER`), on the same partitions; no rule 2.
+
+Third round (`--round 3`; committed before it was run, because the clip was at the edge again): rule
+2 for lower clips (`LOWER`) around what did best everywhere in the second round.
 """
 
 import itertools
@@ -54,6 +57,8 @@ FINER = {
     "clip": (0.1, 0.25),
 }
 ALONE = {"clip": (0.25, 0.75), "directions": (32, 64, 400)}
+LOWER = {"clip": (0.02, 0.05)}
+SECOND = StartSettings(axes=8, gamma=0.35, pull=0.45, even=0.95, clip=0.1)
 PUBLIC = 200
 DRAWS = 4
 
@@ -115,10 +120,10 @@ def by_level(found: np.ndarray) -> list[int]:
     return chosen
 
 
-def alone(number: int, base: StartSettings) -> dict[str, dict]:
+def alone(number: int, base: StartSettings, trials: dict) -> dict[str, dict]:
     """Rule 2: gains of each value over `base`, and the value that is taken."""
     told = {}
-    for name, values in ALONE.items():
+    for name, values in trials.items():
         rows = {}
         for value in values:
             both = [base, replace(base, **{name: value})]
@@ -139,6 +144,11 @@ def main() -> None:
     args = options(
         __doc__, partitions=40, round=1, out=ROOT / "results/choose_sums.json"
     )
+    if args.round == 3:
+        told = alone(args.partitions, SECOND, LOWER)
+        print(told)
+        save(args.out, {"machine": machine(), "alone": told})
+        return
     grid = GRID if args.round == 1 else FINER
     combined = itertools.product(*grid.values())
     candidates = [
@@ -162,7 +172,7 @@ def main() -> None:
         "machine": machine(),
         "levels": rows,
         "best everywhere": asdict(best),
-        "alone": alone(args.partitions, best) if args.round == 1 else {},
+        "alone": alone(args.partitions, best, ALONE) if args.round == 1 else {},
         "gains": {
             str({name: getattr(c, name) for name in grid}): found[:, k]
             .mean(0)
