@@ -5,7 +5,7 @@ sensitivity, divided by the people in it. It alone decides how many directions a
 about, so that one table serves sums and local noise, any number of people and any epsilon: ten
 times the people at epsilon 1 are as good as 600 at epsilon 10. The table was chosen on public
 people alone, by a rule that was committed before the run (benchmarks/choose_sums.py,
-results/choose_sums.json).
+results/choose_sums_2.json).
 """
 
 import math
@@ -15,13 +15,13 @@ from fcforge.releases.start import StartSettings
 from fcforge.releases.vector import DOSES
 
 CHOSEN = {
-    0.0: StartSettings(axes=8, gamma=0.5, even=0.8, pull=0.45),
-    0.0005: StartSettings(axes=8, gamma=1.0, even=0.95, pull=0.45),
-    0.0015: StartSettings(axes=8, gamma=0.5, even=0.95, pull=0.45),
-    0.003: StartSettings(axes=8, gamma=0.5, even=0.95, pull=0.45),
-    0.005: StartSettings(axes=16, gamma=0.25, even=0.8, pull=0.15),
-    0.01: StartSettings(axes=8, gamma=0.25, even=0.95, pull=0.15),
-    0.03: StartSettings(axes=8, gamma=0.0, even=0.95, pull=0.15),
+    0.0: StartSettings(axes=8, gamma=0.35, even=0.95, pull=0.45),
+    0.0005: StartSettings(axes=16, gamma=0.35, even=0.95, pull=0.75),
+    0.0015: StartSettings(axes=8, gamma=0.35, even=0.95, pull=0.45),
+    0.003: StartSettings(axes=16, gamma=0.35, even=0.95, pull=0.45),
+    0.005: StartSettings(axes=16, gamma=0.25, even=0.95, pull=0.3),
+    0.01: StartSettings(axes=16, gamma=0.1, even=0.95, pull=0.15),
+    0.03: StartSettings(axes=8, gamma=0.0, even=0.8, pull=0.05),
 }
 
 
@@ -46,7 +46,7 @@ def planned_settings(noise: float) -> StartSettings:
     Examples
     --------
     >>> planned_settings(noise_per_person(600, 1.0)).gamma
-    0.25
+    0.1
     """
     levels = [level for level in CHOSEN if level > 0]
     if noise < min(levels) / 2:

@@ -8,7 +8,8 @@ by the public people. The start holds
 - *axes* B: the first K principal directions of :math:`x / \sqrt p`, and the variance
   :math:`g_k` of the public people along each; one common variance for all other directions;
 - the *size* c: the median norm of the coordinates below, before they are divided by it;
-- the *clip* C: the median of :math:`\|u\,r\|` with r the leave-one-out residual of the head;
+- the *clip* C: a low quantile of :math:`\|u\,r\|` with r the leave-one-out residual of the head,
+  so that nearly everybody counts alike and no sensitivity is wasted;
 - the *temperature* that calibrates the head.
 
 **Coordinates.** What tells patients apart is spread over hundreds of directions, most of them off
@@ -73,13 +74,13 @@ class StartSettings(Checked):
 
     kind: ClassVar[str] = "start"
     axes: Size = 8
-    gamma: Share = 0.5
+    gamma: Share = 0.35
     directions: Size = 128
     even: Fraction = 0.95
     shrink: Fraction = SHRINK
     penalty: Positive = 1.0
     pull: Positive = 0.45
-    clip: Fraction = 0.25
+    clip: Fraction = 0.1
 
 
 @dataclass(frozen=True, eq=False)

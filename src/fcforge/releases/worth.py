@@ -212,6 +212,7 @@ class Partition:
         self.rows = rows
         self.t = 2.0 * y - 1.0
         self.y_test = y[test]
+        self.site = site
         self.site_test = site[test]
         self.hospitals = len(np.unique(site[learn]))
         own = x[public]

@@ -1,0 +1,397 @@
+"""The real curve: what sums and releases add to the public head, and what attacks find in them.
+
+usage: python benchmarks/sums.py [--partitions 40] [--publics 100 200 400] [--jobs 1]
+
+Both ABIDE files, everybody in them. In each partition sites at random are public until so many
+people are; all other sites are hospitals, 70 % of each learn and 30 % are tested. The public head,
+every budget with two keepers (two doses of noise on the sum) and with noise of every hospital's
+own, exact sums and ridge on everybody's data in one place score the same tested people. Settings
+are those of `fcforge.releases.plan` for the people at hand: chosen on the public sites alone before
+this was run (benchmarks/choose_sums.py), looked at by nothing here. At 200 public people also 4 and
+8 hospitals give alone, and all are tested.
+
+AUROC is within hospitals: patients and controls of one hospital are compared, pairs of all
+hospitals count alike. Intervals are 95 % over partitions and people: both are drawn again (200
+times), a person with all its pairs in every partition. Noise is averaged over 4 draws.
+
+Membership attacks on the same sums, where all hospitals give (the first six partitions): who was in
+it (learning people) against who was not (tested people of the same hospitals).
+
+- *public covariance*: likelihood ratio with means and covariance from public people alone;
+- *everybody known*: the attacker has the scans and diagnoses of all people of all hospitals, and
+  does not know which 70 % are in: true mean and covariance;
+- *all others known*: the attacker knows everybody else in the sum, and one keeper's noise: what
+  is left is one dose. The ceiling of the mechanism is for this one.
+"""
+
+import csv
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from setting import FILES, FOLDER, ROOT, TWICE, machine, options, show, whole_abide
+
+from fcforge.privacy.accounting import DELTA, ceiling_of, sigma_for
+from fcforge.privacy.measures import auc
+from fcforge.randomness import numpy_rng
+from fcforge.releases.features import log_features
+from fcforge.releases.plan import noise_per_person, planned_settings
+from fcforge.releases.start import Start, StartSettings, fit_temperature
+from fcforge.releases.vector import DOSES, SENSITIVITY, UNIT
+from fcforge.releases.worth import Coordinates, Partition, deal
+from fcforge.sites.cohort import Cohort
+
+EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
+PUBLIC = "public head"
+ALONE = "each hospital alone"
+POOLED = "pooled ridge"
+RESAMPLED = 200
+DRAWS = 4
+FEW = (4, 8)
+ATTACKED = 6  # partitions; each has hundreds of people
+USUAL = 200  # public people for whom fewer hospitals are tried, too
+ATTACKS = ("public covariance", "everybody known", "all others known")
+GROUPS = ("female", "male", "under 15", "15 and over")
+
+
+def title(epsilon: float | None, keepers: bool) -> str:
+    """How a row is called."""
+    form = "two keepers" if keepers else "local"
+    return f"{form}, exact" if epsilon is None else f"{form}, epsilon {epsilon:g}"
+
+
+PLANS = {title(e, k): (e, k) for k in (True, False) for e in EPSILONS}
+
+
+class World:
+    """Everybody in a file."""
+
+    def __init__(self, file: str) -> None:
+        cohort = whole_abide(FOLDER / file)[0]
+        self.cohort: Cohort = cohort.select(~np.isin(cohort.subject_id, TWICE))
+        self.features = log_features(self.cohort.fc, StartSettings().shrink)
+        self.file = file
+        age = np.asarray(self.cohort.covariates["age"], dtype=float)
+        sex = np.asarray(self.cohort.covariates["sex"], dtype=float)
+        self.groups = np.stack([sex == 2, sex == 1, age < 15, age >= 15])
+
+    def partition(self, number: int, public: int, hospitals: int | None) -> Partition:
+        """One dealing; the first so many hospitals learn, all are tested."""
+        site = self.cohort.site
+        rng = numpy_rng(number, "sums", self.file, public)
+        rows = deal(site, self.cohort.y, public, rng)
+        if hospitals is not None:
+            names = list(dict.fromkeys(site[rows[1]].tolist()))[:hospitals]
+            rows = (rows[0], rows[1][np.isin(site[rows[1]], names)], rows[2])
+        return Partition(self.features, self.cohort.y, site, rows, rng, draws=DRAWS)
+
+
+def alone(part: Partition, site: np.ndarray) -> np.ndarray:
+    """Scores (m,) of ridge on the own hospital's learning people."""
+    _, learn, test = part.rows
+    found = np.zeros(len(test))
+    for name in np.unique(site[test]):
+        mine = learn[site[learn] == name]
+        here = site[test] == name
+        centre = part.x[mine].mean(0)
+        rows = part.x[mine] - centre
+        t = part.t[mine]
+        gram = rows @ rows.T + part.penalty * part.p * np.eye(len(mine))
+        weight = rows.T @ np.linalg.solve(gram, t - t.mean())
+        found[here] = (part.x[test[here]] - centre) @ weight + t.mean()
+    return found
+
+
+def scored(part: Partition, site: np.ndarray) -> dict[str, np.ndarray]:
+    """Scores (m, draws) of the tested people by every row."""
+    _, learn, test = part.rows
+    found = {PUBLIC: part.score[test][:, None], POOLED: part.ridge()[:, None]}
+    if len(np.unique(site[learn])) == len(np.unique(site[test])):
+        found[ALONE] = alone(part, site)[:, None]
+    for name in PLANS:
+        where, noise = placed(part, name)
+        found[name] = part.scores(where, noise)
+    return found
+
+
+def placed(part: Partition, name: str) -> tuple[Coordinates, float]:
+    """Coordinates of a plan and all the noise in its sum, in units of the sensitivity."""
+    epsilon, keepers = PLANS[name]
+    people = len(part.rows[1])
+    level = noise_per_person(people, epsilon, DOSES if keepers else part.hospitals)
+    return part.place(planned_settings(level)), level * people
+
+
+# -- AUROC with people drawn again -----------------------------------------------------------------
+def resampled(
+    part: Partition, scores: dict[str, np.ndarray], times: np.ndarray
+) -> dict[str, np.ndarray]:
+    """AUROC (1 + RESAMPLED,) of each row: as it is, and with each person so many times (n, B)."""
+    ill, well = part.pairs
+    test = part.rows[2]
+    weight = times[test[ill]] * times[test[well]]
+    weight = np.concatenate([np.ones((len(ill), 1)), weight], 1)
+    found = {}
+    for name, score in scores.items():
+        above = score[ill] - score[well]
+        right = ((above > 0) + 0.5 * (above == 0)).mean(1)
+        found[name] = right @ weight / weight.sum(0)
+    return found
+
+
+def in_groups(part: Partition, score: np.ndarray, groups: np.ndarray) -> list[float]:
+    """AUROC within hospitals of pairs whose two people are of one group."""
+    ill, well = part.pairs
+    test = part.rows[2]
+    above = score[ill] - score[well]
+    right = ((above > 0) + 0.5 * (above == 0)).mean(1)
+    found = []
+    for members in groups:
+        both = members[test[ill]] & members[test[well]]
+        found.append(float(right[both].mean()) if both.sum() > 20 else np.nan)
+    return found
+
+
+def calibration(score: np.ndarray, y: np.ndarray, temperature: float) -> float:
+    """Expected calibration error over ten bins of the probability."""
+    p = 1 / (1 + np.exp(-score / temperature))
+    place = np.minimum((10 * p).astype(int), 9)
+    found = 0.0
+    for k in range(10):
+        here = place == k
+        if here.any():
+            found += here.mean() * abs(p[here].mean() - y[here].mean())
+    return float(found)
+
+
+# -- attacks ---------------------------------------------------------------------------------------
+def rows_of(part: Partition, where: Coordinates, people: np.ndarray) -> np.ndarray:
+    """What people would add to the sum, (n, d + 1) without the count."""
+    start = where.start
+    factor = dict(zip(part.rows[1].tolist(), where.learn, strict=True))
+    factor |= dict(zip(part.rows[2].tolist(), where.test, strict=True))
+    each = np.array([factor[i] for i in people.tolist()])
+    x = part.x[people]
+    if start.gamma:
+        z = start.scaled(x, start.gain)
+    else:
+        q = int(start.full)
+        z = part.z[people][:, :q] * start.gain[:q]
+    return each[:, None] * np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
+
+
+def unlike(start: Start, rows: np.ndarray, n: int, variance: float) -> np.ndarray:
+    """Rows times the inverse of what the attacker takes for the sum's covariance."""
+    usual = (rows**2).sum(1).mean()
+    second = np.append(start.second, 0.25)
+    size = start.second[:-1].sum() + start.second[-1] * (
+        start.n_features - len(start.second) + 1
+    )
+    if not start.gamma:
+        second = np.append(start.second[: int(start.full)], 0.25)
+        size = second[:-1].sum()
+    spread = n * usual / (size + 0.25) * second + max(variance, 1e-12)
+    if not start.gamma:
+        return rows / spread
+    inside = start.scaled(rows[:, :-1], 1 / spread[:-1])
+    return np.concatenate([inside, rows[:, -1:] / spread[-1]], 1)
+
+
+def attacked(part: Partition, name: str, rng: np.random.Generator) -> list[float]:
+    """AUC of each attack: on the sum of two keepers, or on every hospital's own release."""
+    epsilon, keepers = PLANS[name]
+    where = placed(part, name)[0]
+    _, learn, test = part.rows
+    people = np.concatenate([learn, test])
+    rows = rows_of(part, where, people)
+    inside = np.arange(len(people)) < len(learn)
+    sigma = 0.0 if epsilon is None else sigma_for(epsilon)
+    dose = sigma * where.start.clip * SENSITIVITY / UNIT
+    norm = np.linalg.norm(rows, axis=1)
+    known = norm**2 * (inside - 0.5) + dose * norm * rng.standard_normal(len(rows))
+    known = known / max(dose, 1e-12) ** 2
+    if keepers:
+        first, second = on_sum(where.start, rows, inside, DOSES * dose**2, rng)
+    else:
+        first = np.zeros(len(people))
+        second = np.full(len(people), np.nan)
+        for site in np.unique(part.site[people]):
+            here = part.site[people] == site
+            own = on_sum(where.start, rows[here], inside[here], dose**2, rng)
+            first[here] = own[0]
+    return [
+        auc(score[inside], score[~inside]) if np.isfinite(score).all() else np.nan
+        for score in (first, second, known)
+    ]
+
+
+def on_sum(
+    start: Start,
+    rows: np.ndarray,
+    inside: np.ndarray,
+    variance: float,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (N,) of the two likelihood ratios on the noisy sum of the rows that are inside."""
+    n = int(inside.sum())
+    noise = variance**0.5 * rng.standard_normal(rows.shape[1])
+    total = rows[inside].sum(0) + noise
+    solved = unlike(start, rows, n, variance)
+    first = solved @ total - 0.5 * (solved * rows).sum(1)
+    every = rows - rows.mean(0)
+    value, vectors = np.linalg.eigh(every @ every.T)
+    value = np.maximum(value, 1e-9 * value[-1])
+    along = vectors * np.sqrt(value)  # people in the axes of their own span
+    moved = vectors.T @ (every @ (total - n * rows.mean(0))) / np.sqrt(value)
+    spread = n * (1 - n / len(rows)) * value / len(rows) + variance
+    second = (along / spread) @ moved - 0.5 * (along**2 / spread).sum(1)
+    return first, second
+
+
+# -- all of it -------------------------------------------------------------------------------------
+world_of = cache(World)
+
+
+def cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, object]]:
+    """Rows of one file, one number of public people, one number of hospitals."""
+    file, public, hospitals, partitions = asked
+    world = world_of(file)
+    site = world.cohort.site
+    times = numpy_rng(0, "sums people").poisson(1.0, (len(site), RESAMPLED))
+    found: dict[str, list] = {}
+    extra: dict[str, list] = {}
+    sizes = []
+    for k in range(partitions):
+        part = world.partition(k, public, hospitals)
+        scores = scored(part, site)
+        for name, values in resampled(part, scores, times).items():
+            found.setdefault(name, []).append(values)
+        people = len(part.rows[1])
+        sizes.append([len(part.rows[0]), part.hospitals, people, len(part.rows[2])])
+        if hospitals is None:
+            own = part.rows[0]
+            left_out = part.t[own] - part.public_residual
+            temperature = fit_temperature(left_out, part.t[own])
+            rng = numpy_rng(k, "sums attacks", world.file, public)
+            for name, score in scores.items():
+                ece = calibration(score[:, 0], part.y_test, temperature)
+                more = [ece, *in_groups(part, score, world.groups)]
+                if name in PLANS and k < ATTACKED:
+                    more += attacked(part, name, rng)
+                extra.setdefault(name, []).append(
+                    more + [np.nan] * (1 + len(GROUPS) + len(ATTACKS) - len(more))
+                )
+    print(file, public, hospitals, f"{time.process_time():.0f} s of CPU", flush=True)
+    return list(summed(world, public, hospitals, found, extra, np.array(sizes)))
+
+
+def summed(
+    world: World,
+    public: int,
+    hospitals: int | None,
+    found: dict[str, list],
+    extra: dict[str, list],
+    sizes: np.ndarray,
+) -> Iterator[dict[str, object]]:
+    """Means with intervals over partitions and people, paired with the public head."""
+    values = {name: np.array(v) for name, v in found.items()}
+    partitions = len(sizes)
+    rng = numpy_rng(0, "sums partitions")
+    again = rng.integers(partitions, size=(RESAMPLED, partitions))
+
+    def interval(each: np.ndarray) -> tuple[float, float, float]:
+        drawn = [each[again[b], 1 + b].mean() for b in range(RESAMPLED)]
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        return float(each[:, 0].mean()), float(low), float(high)
+
+    gap = (values[POOLED] - values[PUBLIC])[:, 0].mean()
+    n_public, n_hospitals, people, tested = sizes.mean(0)
+    for name, each in values.items():
+        gain = each - values[PUBLIC]
+        epsilon = PLANS.get(name, (None, False))[0]
+        row = {
+            "file": world.file,
+            "public": public,
+            "hospitals": "all" if hospitals is None else hospitals,
+            "row": name,
+            "partitions": partitions,
+            "public_people": n_public,
+            "mean_hospitals": n_hospitals,
+            "learning_people": people,
+            "tested_people": tested,
+        }
+        row |= dict(
+            zip(("auroc", "auroc_low", "auroc_high"), interval(each), strict=True)
+        )
+        row |= dict(zip(("gain", "gain_low", "gain_high"), interval(gain), strict=True))
+        row["gap_closed"] = gain[:, 0].mean() / gap
+        row["ceiling"] = ceiling_of(epsilon, DELTA) if name in PLANS else ""
+        for place, key in enumerate(("ece", *GROUPS, *ATTACKS)):
+            seen = [v[place] for v in extra.get(name, []) if np.isfinite(v[place])]
+            row[key] = float(np.mean(seen)) if seen else ""
+        yield row
+
+
+def main() -> None:
+    args = options(
+        __doc__,
+        partitions=40,
+        publics=(100, 200, 400),
+        few=FEW,
+        jobs=1,
+        out=ROOT / "results/sums.csv",
+    )
+    began = time.perf_counter()
+    cells = [
+        (file, public, hospitals, args.partitions)
+        for file in FILES.values()
+        for public in args.publics
+        for hospitals in (None, *(args.few if public == USUAL else ()))
+    ]
+    if args.jobs == 1:
+        found = [cell(asked) for asked in cells]
+    else:
+        with ProcessPoolExecutor(args.jobs) as pool:
+            found = list(pool.map(cell, cells))
+    rows = [row for each in found for row in each]
+    write(args.out, rows)
+    about = {
+        "command": f"python benchmarks/sums.py --partitions {args.partitions}",
+        "commit": _commit(),
+        "machine": machine(),
+        "seconds": round(time.perf_counter() - began),
+        "jobs": args.jobs,
+        "delta": DELTA,
+    }
+    args.out.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
+    kept = ("file", "public", "row", "auroc", "gain", "gap_closed", *ATTACKS)
+    show([{k: r[k] for k in kept} for r in rows if r["hospitals"] == "all"], ".3f")
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> None:
+    """Rows as CSV, numbers to five digits."""
+    with path.open("w", newline="") as file:
+        sheet = csv.DictWriter(file, rows[0], lineterminator="\n")
+        sheet.writeheader()
+        for row in rows:
+            plain = {
+                k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()
+            }
+            sheet.writerow(plain)
+
+
+def _commit() -> str:
+    """Of this checkout, or as the environment says where there is none."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    told = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    return os.environ.get("FCFORGE_COMMIT", told)
+
+
+if __name__ == "__main__":
+    main()
