@@ -252,8 +252,9 @@ def test_what_a_file_holds_of_whom_is_counted_from_it():
 
 
 def test_a_description_answers_four_questions():
-    levels = [answer.kind for answer in all_given(signed=True).model.describe().answers]
-    assert levels[0] == "good"
+    signed = all_given(signed=True).model.describe().answers
+    assert signed[0].kind == "good"
+    assert any("one person replaced) it means epsilon 2." in m for m in signed[3].more)
     exact = learned(free(), SITE, mechanism="none").exchange.model.describe()
     assert [a.kind for a in exact.answers][1] == "alarm"
     assert exact.answers[3].kind == "alarm"

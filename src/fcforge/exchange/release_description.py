@@ -6,6 +6,7 @@ from fcforge.exchange import description
 from fcforge.exchange.description import Answer, Description, Passage, PlainTable
 from fcforge.exchange.records import Audit, Notice, Record, Release, Withdrawal
 from fcforge.privacy.accounting import ceiling_of
+from fcforge.releases import vector
 
 if TYPE_CHECKING:
     from fcforge.exchange.releases import Releases
@@ -70,8 +71,15 @@ def _attacked(model: "Releases", exact: list[str]) -> Answer:
         return description.exact_numbers(exact, audits)
     worst = max(_spending(model), key=lambda release: release.spent_epsilon)
     budget = (worst.spent_epsilon, worst.spent_delta)
+    noise = vector.noise_units(*budget)
+    replaced = vector.promises(noise, worst.spent_delta)["replace one person"]
+    known = (
+        "For 'patient or control?' of somebody who is known to have taken part (one person "
+        f"replaced) it means epsilon {replaced.epsilon:.3g}: right at most "
+        f"{100 * replaced.ceiling:.0f} times in 100."
+    )
     bound = ceiling_of(*budget)
-    return description.promised_privacy(worst.site, *budget, bound, audits)
+    return description.promised_privacy(worst.site, *budget, bound, [known, *audits])
 
 
 def _spending(model: "Releases") -> tuple[Release | Notice, ...]:
