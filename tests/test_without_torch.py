@@ -27,6 +27,42 @@ main(sys.argv[1:])
 """
 
 
+PYTHON = BLOCKED.partition("from fcforge.cli")[0]
+
+
+def test_python_finds_its_parts_without_torch():
+    code = """
+from fcforge import ConfoundRemover, MatrixLog, SiteHarmoniser, load_atlas
+from fcforge.errors import FCForgeError
+try:
+    from fcforge import ForgeClassifier
+except FCForgeError as error:
+    assert "torch" in str(error)
+    assert "train" in str(error)
+else:
+    raise SystemExit("a classifier without torch")
+"""
+    subprocess.run([sys.executable, "-c", PYTHON + code], check=True, timeout=60)
+
+
+def test_everything_at_the_top_can_be_asked_for_and_nothing_is_loaded_before():
+    code = """
+import fcforge
+import sys
+assert not {"numpy", "sklearn", "torch"} & set(sys.modules)
+assert set(fcforge.__all__) <= set(dir(fcforge))
+for name in fcforge.__all__:
+    getattr(fcforge, name)
+try:
+    fcforge.nothing
+except AttributeError:
+    pass
+else:
+    raise SystemExit("what is not there was found")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 def without_torch(*args: object) -> Answer:
     """A command in a process of its own in which every import of torch fails."""
     command = [sys.executable, "-c", BLOCKED, *map(str, args)]

@@ -1,14 +1,49 @@
-"""fcforge: hospitals learn one fMRI diagnosis model, one site after another."""
+"""fcforge: hospitals learn one fMRI diagnosis model, one site after another.
+
+What most people need is here, and is imported when it is asked for: reports and ``--help`` need no
+torch.
+"""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fcforge.estimator.classifier import ForgeClassifier
+    from fcforge.estimator.transformers import (
+        ConfoundRemover,
+        MatrixLog,
+        SiteHarmoniser,
+    )
+    from fcforge.imaging.atlases import load_atlas
+    from fcforge.studies.run import run
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "run"]
+__all__ = [
+    "ConfoundRemover",
+    "ForgeClassifier",
+    "MatrixLog",
+    "SiteHarmoniser",
+    "__version__",
+    "load_atlas",
+    "run",
+]
+_HOMES = {
+    "ConfoundRemover": "fcforge.estimator",
+    "ForgeClassifier": "fcforge.estimator",
+    "MatrixLog": "fcforge.estimator",
+    "SiteHarmoniser": "fcforge.estimator",
+    "load_atlas": "fcforge.imaging.atlases",
+    "run": "fcforge.studies.run",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`fcforge.run`, found when it is asked for: reports and `--help` need no torch."""
-    if name == "run":
-        return import_module("fcforge.studies.run").run
-    raise AttributeError(f"module 'fcforge' has no attribute '{name}'")
+    """What `__all__` names, from its own module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fcforge' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """All that can be asked for, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -1,9 +1,22 @@
-"""The scikit-learn face of fcforge."""
+"""The scikit-learn face of fcforge; each part is imported when it is asked for.
 
-from fcforge.estimator.classifier import ForgeClassifier
-from fcforge.estimator.explaining import edge_stability
-from fcforge.estimator.inputs import InputError
-from fcforge.estimator.transformers import ConfoundRemover, MatrixLog, SiteHarmoniser
+Transformers need no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fcforge.errors import require_torch
+
+if TYPE_CHECKING:
+    from fcforge.estimator.classifier import ForgeClassifier
+    from fcforge.estimator.explaining import edge_stability
+    from fcforge.estimator.inputs import InputError
+    from fcforge.estimator.transformers import (
+        ConfoundRemover,
+        MatrixLog,
+        SiteHarmoniser,
+    )
 
 __all__ = [
     "ConfoundRemover",
@@ -13,3 +26,21 @@ __all__ = [
     "SiteHarmoniser",
     "edge_stability",
 ]
+_HOMES = {
+    "ConfoundRemover": "transformers",
+    "ForgeClassifier": "classifier",
+    "InputError": "inputs",
+    "MatrixLog": "transformers",
+    "SiteHarmoniser": "transformers",
+    "edge_stability": "explaining",
+}
+_NEED_TORCH = ("ForgeClassifier", "edge_stability")
+
+
+def __getattr__(name: str) -> Any:
+    """What `__all__` names, from its own module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fcforge.estimator' has no attribute '{name}'")
+    if name in _NEED_TORCH:
+        require_torch()
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -14,7 +14,6 @@ from sklearn.utils.validation import _check_sample_weight
 
 from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
-from fcforge.methods import METHODS
 from fcforge.sites.check import MIN_ROIS, twins_within
 from fcforge.sites.diagnoses import label_of
 
@@ -168,6 +167,8 @@ def weights_of(
     """
     if sample_weight is None and class_weight is None:
         return None
+    from fcforge.methods import METHODS  # needs torch, which transformers do not
+
     if method in METHODS and not METHODS[method].weighs:
         able = ", ".join(name for name, each in METHODS.items() if each.weighs)
         do = f"Choose a method that weighs exactly ({able}), or leave the weights out."
