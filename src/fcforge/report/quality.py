@@ -12,7 +12,7 @@ from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.methods_text import Methods
 from fcforge.imaging.people import mixed_trs, numbers, outliers, site_rows
-from fcforge.report.figures import FAINT, MUTED, SERIES, canvas, drawn, fc_figure
+from fcforge.report.figures import FAINT, MUTED, SERIES, canvas, drawn, matrix
 from fcforge.report.rendering import Section, sections_page, short
 from fcforge.report.table import Cell, Table
 from fcforge.text import counted, number
@@ -20,7 +20,9 @@ from fcforge.text import counted, number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FD_LINE_MM, LOW_COVERAGE = 0.5, 0.8
+FD_LINE_MM = 0.5
+LOW_COVERAGE = 0.8
+WIDE = 6.6  # inches; less than two screens of a phone, which scrolls
 GROUP = "group.html"
 _page = partial(
     sections_page, kind="quality of functional connectivity", home_name="All subjects"
@@ -29,12 +31,14 @@ _page = partial(
 
 def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     """Carpet plot, FC, motion, ROI coverage and what was done to one subject, as one HTML page."""
-    several, sections = len(result.runs) > 1, []
+    several = len(result.runs) > 1
+    sections = []
     for run in result.runs:
         title = run.source.path.name if several else "Signal, motion and coverage"
         sections.append(Section(title, _run_figure(run, atlas)))
-    fc = fc_figure(result.fc, atlas.systems, "r", vmin=-1, vmax=1)
-    sections.append(Section("Functional connectivity, ROIs grouped by system", fc))
+    order = "grouped by system" if any(atlas.systems) else "in the order of the atlas"
+    title = f"Functional connectivity, ROIs {order}"
+    sections.append(Section(title, _fc_figure(result.fc, atlas.systems)))
     low = _low_coverage(result, atlas)
     sections += [Section("ROIs with low coverage", low)] if low.rows else []
     for run in result.runs:
@@ -42,23 +46,20 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
         title = f"What was done: {run.source.path.name}" if several else "What was done"
         sections.append(Section(title, _words(done)))
     tr = result.runs[0].tr
+    moved = "unknown" if np.isnan(result.mean_fd) else f"{result.mean_fd:.3f} mm"
     facts = [
         ("volumes used", result.n_volumes, ""),
-        (
-            "mean FD",
-            "unknown" if np.isnan(result.mean_fd) else f"{result.mean_fd:.3f} mm",
-            "",
-        ),
+        ("mean FD", moved, ""),
         ("TR", "unknown" if tr is None else f"{tr:g} s", ""),
         ("atlas", atlas.name, f"{atlas.n_rois} ROIs"),
     ]
-    warnings = [w for run in result.runs for w in run.warnings]
+    warnings = [("caution", w) for run in result.runs for w in run.warnings]
     if result.empty:
         names = ", ".join(atlas.roi_names[i] for i in result.empty)
         many = counted(len(result.empty), "ROI")
-        warnings.append(f"{many} without signal, FC set to 0: {names}.")
-    said, title = [("caution", text) for text in warnings], f"sub-{result.subject}"
-    return _page(title, sections=sections, home=GROUP, warnings=said, facts=facts)
+        warnings.append(("caution", f"{many} without signal, FC set to 0: {names}."))
+    title = f"sub-{result.subject}"
+    return _page(title, sections=sections, home=GROUP, warnings=warnings, facts=facts)
 
 
 def preprocess_page(
@@ -133,49 +134,84 @@ def _words(value: Any) -> Any:
 
 
 @drawn
-def _run_figure(run: Run, atlas: Atlas) -> Figure:
-    has_coverage = run.coverage is not None
-    figure = canvas(10, 6.5, left=0.08, right=0.98, top=0.97, bottom=0.09, hspace=0.35)
-    axes = figure.subplots(
-        2 + has_coverage, 1, height_ratios=[1, 3, 1][: 2 + has_coverage]
-    )
-    if run.fd is not None:
-        axes[0].plot(np.arange(len(run.fd)), run.fd, lw=0.8, color=SERIES[1])
-        axes[0].axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
-    else:
-        axes[0].text(
-            0.5, 0.5, "no motion table", ha="center", transform=axes[0].transAxes
-        )
-    axes[0].set(ylabel="FD, mm", xlim=(0, run.carpet.shape[1] - 1))
-    x = np.nan_to_num(
-        run.carpet - np.nanmean(np.nan_to_num(run.carpet), axis=1, keepdims=True)
-    )
-    spread = x.std(axis=1, keepdims=True)
-    scale: dict[str, Any] = {
-        "cmap": "gray",
-        "vmin": -2,
-        "vmax": 2,
-        "interpolation": "nearest",
-    }
-    axes[1].imshow(x / np.where(spread > 0, spread, 1.0), aspect="auto", **scale)
-    rows = "voxels, ROI by ROI" if has_coverage else "ROIs"
-    axes[1].set(ylabel=rows, xlabel="volume", yticks=[])
-    if has_coverage:
-        axes[2].fill_between(
-            np.arange(atlas.n_rois), run.coverage, step="mid", color=SERIES[0]
-        )
-        axes[2].set(
-            ylabel="coverage",
-            xlabel="ROI",
-            ylim=(0, 1),
-            xlim=(-0.5, atlas.n_rois - 0.5),
-        )
+def _fc_figure(fc: np.ndarray, systems: Sequence[str]) -> Figure:
+    """FC with its scale; axes name the systems, or number the ROIs where none is known."""
+    figure = canvas(WIDE, 5.2, left=0.15, right=0.87, top=0.97, bottom=0.1)
+    axes = figure.subplots()
+    image = matrix(axes, fc, systems, vmin=-1, vmax=1)
+    if not any(systems):
+        step = max(10, len(fc) // 60 * 10)
+        places = np.arange(step, len(fc) + 1, step)
+        axes.set(xticks=places - 1, xticklabels=places, xlabel="ROI")
+        axes.set(yticks=places - 1, yticklabels=places, ylabel="ROI")
+    _scale(figure, image, label="correlation", ax=axes, fraction=0.05, pad=0.02)
     return figure
+
+
+def _scale(figure: Figure, image: Any, **place: Any) -> None:
+    figure.colorbar(image, **place).outline.set_visible(False)
+
+
+@drawn
+def _run_figure(run: Run, atlas: Atlas) -> Figure:
+    """Motion, carpet and coverage below each other; what is unknown has no panel."""
+    heights = {"carpet": 3}
+    if run.fd is not None:
+        heights = {"motion": 1, **heights}
+    if run.coverage is not None:
+        heights["coverage"] = 1
+    margins = {"left": 0.11, "right": 0.9, "top": 0.97, "bottom": 0.12}
+    figure = canvas(
+        WIDE, 1.3 * sum(heights.values()), hspace=0.5, wspace=0.04, **margins
+    )
+    ratios = list(heights.values())
+    panels = figure.subplots(
+        len(ratios), 2, height_ratios=ratios, width_ratios=[40, 1], squeeze=False
+    )
+    axes = dict(zip(heights, panels[:, 0], strict=True))
+    for name, beside in zip(heights, panels[:, 1], strict=True):
+        if name == "carpet":
+            image = _carpet(axes[name], run)
+            _scale(figure, image, label="SD", cax=beside)
+        else:  # as wide as the carpet: volumes stand below each other
+            beside.set_axis_off()
+    if run.fd is not None:
+        _motion(axes["motion"], run.fd, run.carpet.shape[1])
+    if run.coverage is not None:
+        rois = np.arange(atlas.n_rois)
+        axes["coverage"].fill_between(rois, run.coverage, step="mid", color=SERIES[0])
+        axes["coverage"].set(ylabel="coverage", xlabel="ROI", ylim=(0, 1))
+        axes["coverage"].set_xlim(-0.5, atlas.n_rois - 0.5)
+    return figure
+
+
+def _motion(axes: Any, fd: np.ndarray, n_volumes: int) -> None:
+    """Framewise displacement with the line that scrubbing usually goes by."""
+    axes.plot(np.arange(len(fd)), fd, lw=0.8, color=SERIES[1])
+    axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
+    label = f"{FD_LINE_MM:g} mm"
+    axes.text(1.01 * n_volumes, FD_LINE_MM, label, va="center", color=MUTED)
+    top = max(1.2 * FD_LINE_MM, 1.05 * float(np.nanmax(fd, initial=0.0)))
+    axes.set(ylabel="FD, mm", xlim=(0, n_volumes - 1), ylim=(0, top))
+
+
+def _carpet(axes: Any, run: Run) -> Any:
+    """Every row in standard deviations about its own mean."""
+    known = np.nan_to_num(run.carpet)
+    centred = known - known.mean(axis=1, keepdims=True)
+    spread = centred.std(axis=1, keepdims=True)
+    z = centred / np.where(spread > 0, spread, 1.0)
+    image = axes.imshow(
+        z, aspect="auto", cmap="gray", vmin=-2, vmax=2, interpolation="nearest"
+    )
+    rows = "ROIs" if run.coverage is None else "voxels, ROI by ROI"
+    axes.set(ylabel=rows, xlabel="volume", yticks=[])
+    return image
 
 
 @drawn
 def _motion_figure(parameters: np.ndarray) -> Figure:
-    figure = canvas(10, 4, left=0.08, right=0.98, top=0.97, bottom=0.12, hspace=0.25)
+    figure = canvas(WIDE, 4, left=0.08, right=0.98, top=0.97, bottom=0.12, hspace=0.25)
     axes = figure.subplots(2, 1, sharex=True)
     shifts = (parameters[:, :3], "translation, mm")
     turns = (np.degrees(parameters[:, 3:]), "rotation, degrees")
@@ -190,7 +226,7 @@ def _motion_figure(parameters: np.ndarray) -> Figure:
 
 @drawn
 def _mean_figure(mean: np.ndarray, edges: np.ndarray) -> Figure:
-    figure = canvas(10, 2.6, left=0, right=1, top=1, bottom=0, wspace=0.02)
+    figure = canvas(WIDE, 1.9, left=0, right=1, top=1, bottom=0, wspace=0.02)
     levels = np.linspace(0.25, 0.8, 5) * mean.shape[2]
     top = np.percentile(mean, 99.5)
     for axis, k in zip(figure.subplots(1, 5), levels.astype(int), strict=True):
@@ -203,12 +239,14 @@ def _mean_figure(mean: np.ndarray, edges: np.ndarray) -> Figure:
 
 @drawn
 def _group_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    figure = canvas(10, 2.8, left=0.07, right=0.98, top=0.95, bottom=0.2, wspace=0.3)
-    names = {"mean_fd": "mean FD, mm", "mean_fc": "mean FC", "n_volumes": "volumes"}
-    for axis, (key, title) in zip(figure.subplots(1, 3), names.items(), strict=True):
-        values = numbers(rows, key)
-        axis.hist(
-            values[np.isfinite(values)], bins=20, color=SERIES[0], edgecolor=FAINT
-        )
+    """Distributions of what is known of the subjects."""
+    titles = {"mean_fd": "mean FD, mm", "mean_fc": "mean FC", "n_volumes": "volumes"}
+    columns = {title: numbers(rows, key) for key, title in titles.items()}
+    known = {title: v[np.isfinite(v)] for title, v in columns.items()}
+    shown = {title: values for title, values in known.items() if len(values)}
+    figure = canvas(WIDE, 2.6, left=0.08, right=0.98, top=0.95, bottom=0.2, wspace=0.35)
+    panels = figure.subplots(1, max(1, len(shown)), squeeze=False)[0]
+    for axis, (title, values) in zip(panels, shown.items(), strict=False):
+        axis.hist(values, bins=20, color=SERIES[0], edgecolor=FAINT)
         axis.set(xlabel=title, ylabel="subjects")
     return figure
