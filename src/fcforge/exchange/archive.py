@@ -50,15 +50,29 @@ class Contents(NamedTuple):
 
 def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
     """Records after those they build on, and by id among equals."""
-    rest = sorted(records, key=lambda record: record.id)
-    done: list[Record] = []
+    here = {record.id: record for record in records}
+    waits_for: dict[str, int] = {}
+    builds: dict[str, list[str]] = {}
+    for record in here.values():
+        parents = here.keys() & set(record.builds_on)
+        waits_for[record.id] = len(parents)
+        for parent in parents:
+            builds.setdefault(parent, []).append(record.id)
+    ready = sorted(name for name, count in waits_for.items() if not count)
+    done: list[str] = []
     for _ in range(MAX_GENERATIONS):
-        waiting = {record.id for record in rest}
-        done += [r for r in rest if waiting.isdisjoint(r.builds_on)]
-        rest = [r for r in rest if not waiting.isdisjoint(r.builds_on)]
-        if not rest:
-            return tuple(done)
-    raise ExchangeError(f"more than {MAX_GENERATIONS} records build on one another.")
+        done += ready
+        following = []
+        for child in [child for name in ready for child in builds.get(name, ())]:
+            waits_for[child] -= 1
+            if not waits_for[child]:
+                following.append(child)
+        ready = sorted(following)
+    if len(done) < len(here):
+        raise ExchangeError(
+            f"more than {MAX_GENERATIONS} records build on one another."
+        )
+    return tuple(here[name] for name in done)
 
 
 def pack(contents: Contents) -> bytes:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 
 from fcforge.errors import ConfigError, ExchangeError, at, unknown_name
-from fcforge.exchange.names import lookalike, site_name
+from fcforge.exchange.names import looks, site_name
 from fcforge.exchange.schema import key_fault, now
 from fcforge.reading import read_plain
 from fcforge.settings import read_json
@@ -145,14 +146,31 @@ class Keyring:
         """Whose every key is."""
         return {k.key: k.name for k in self.keys}
 
+    @cached_property
+    def _looks(self) -> dict[str, str]:
+        """Names by what they look like."""
+        return {look: known.name for known in self.keys for look in looks(known.name)}
+
+    @cached_property
+    def _own(self) -> dict[str, list[KnownKey]]:
+        found: dict[str, list[KnownKey]] = {}
+        for known in self.keys:
+            found.setdefault(known.name, []).append(known)
+        return found
+
+    @cached_property
+    def _revoked(self) -> dict[str, KnownKey]:
+        return {known.key: known for known in self.keys if known.revoked}
+
     def add(self, name: str, key: str) -> Self:
         """One key more; a name may have several, a key only one name."""
         known = KnownKey(site_name(name), key, now())
         if key in self.names:
             whose = self.names[key]
             raise ConfigError(f"this key is known already, as that of '{whose}'.")
-        for other in sorted(set(self.names.values()) - {known.name}):
-            if lookalike(other, known.name):
+        for look in looks(known.name):
+            other = self._looks.get(look, known.name)
+            if other != known.name:
                 what = f"the name '{known.name}' looks like '{other}', which is known."
                 raise ConfigError(what, do="Use the name as it is known.")
         return replace(self, keys=(*self.keys, known))
@@ -190,18 +208,18 @@ class Keyring:
             The site's keys as its rotations name them, first to last: each vouches for those
             before it, and hands over to those after it.
         """
-        for known in self.keys:
-            if known.name != site and lookalike(known.name, site):
+        for look in looks(site):
+            known = self._looks.get(look, site)
+            if known != site:
                 raise ExchangeError(
-                    f"{what} is of {site!a}, which looks like '{known.name}' of your keyring.",
+                    f"{what} is of {site!a}, which looks like '{known}' of your keyring.",
                     do="Ask that hospital how it writes its name.",
                 )
-        own = [k for k in self.keys if k.name == site]
+        own = self._own.get(site, [])
         valid = {k.key for k in own if not k.revoked}
-        revoked = {k.key: k for k in self.keys if k.revoked}
-        if key in revoked:
+        if key in self._revoked:
             if valid.isdisjoint(_after(key, line)):
-                then = revoked[key]
+                then = self._revoked[key]
                 raise ExchangeError(
                     f"{what} is signed by a key of '{then.name}' that was revoked on "
                     f"{then.revoked[:10]}.",

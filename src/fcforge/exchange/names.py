@@ -5,6 +5,7 @@ speak beside that hospital's key, so a name has one spelling and one script, and
 hold two names that a reader could take for each other.
 """
 
+import functools
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -90,14 +91,14 @@ def lookalike(one: str, other: str) -> bool:
     >>> lookalike("NYU_1", "nyu-l"), lookalike("NYU", "UM")
     (True, False)
     """
-    return not _looks(one).isdisjoint(_looks(other))
+    return not looks(one).isdisjoint(looks(other))
 
 
 def require_distinct(names: Iterable[str]) -> None:
     """Raise `ExchangeError` where two different names look alike."""
     seen: dict[str, str] = {}
     for name in sorted(set(names)):
-        for look in _looks(name):
+        for look in looks(name):
             first = seen.setdefault(look, name)
             if first != name:
                 raise ExchangeError(
@@ -130,12 +131,14 @@ def _script(letter: str) -> str:
     return SCRIPTS.get(word, "")
 
 
-def _looks(name: str) -> set[str]:
+@functools.lru_cache(maxsize=100_000)
+def looks(name: str) -> frozenset[str]:
     """What is compared: the shapes of a name's letters, and the name without case."""
     shapes = _without_marks(name.translate(_ALIKE)).casefold()
     shapes = shapes.replace("i", "l").translate(_SHAPES)
     shapes = shapes.replace("rn", "m").replace("vv", "w")
-    return {_separated(shapes), _separated(_without_marks(name.casefold()))}
+    folded = _without_marks(name.casefold())
+    return frozenset({_separated(shapes), _separated(folded)})
 
 
 def _without_marks(text: str) -> str:

@@ -4,12 +4,13 @@ Both halves of a round must name the same hospitals with the same notices. Each 
 itself; together they are the noisy sum over those hospitals.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fcforge.errors import ExchangeError, at
+from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Half, Notice
 from fcforge.exchange.shares import WORD, added, signed_numbers
 
@@ -53,9 +54,10 @@ class Round(NamedTuple):
 def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
     """The rounds of an exchange by name; `ExchangeError` for halves that cannot be joined."""
     found: dict[str, list[Half]] = {}
+    notices = {notice.id: notice for notice in exchange.of(Notice)}
     for half in exchange.of(Half):
         with at(half.title):
-            _check_half(exchange, half)
+            _check_half(half, exchange.root.policy, notices)
         found.setdefault(half.round, []).append(half)
     for name, halves in found.items():
         _check_pair(name, halves)
@@ -68,9 +70,8 @@ def total(exchange: "Exchange", closed: Round) -> np.ndarray:
     return signed_numbers(added(words))
 
 
-def _check_half(exchange: "Exchange", half: Half) -> None:
+def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> None:
     """A half is by a keeper of the policy, of enough hospitals that gave it what it says."""
-    policy = exchange.root.policy
     keeper = policy.keeper(half.site)
     if half.key != keeper.key:
         by = f"key {half.key[:16]}" if half.key else "nobody"
@@ -83,7 +84,6 @@ def _check_half(exchange: "Exchange", half: Half) -> None:
     if len(names) < policy.fewest_hospitals:
         asked = f"the policy asks for {policy.fewest_hospitals}"
         raise ExchangeError(f"is of {len(names)} hospitals; {asked}.")
-    notices = {notice.id: notice for notice in exchange.of(Notice)}
     for one in half.hospitals:
         notice = notices.get(one.notice)
         if notice is None or (notice.site, notice.round) != (one.site, half.round):

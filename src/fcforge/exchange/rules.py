@@ -125,16 +125,16 @@ def _line(mine: Sequence[Record]) -> tuple[str, ...]:
 
 def check_vouched(records: Sequence[Record]) -> None:
     """Refuse what an old key signed and the rotation away from it does not vouch for."""
+    stands = {}
     for rotation in [record for record in records if isinstance(record, Rotation)]:
-        stands = {rotation.id, *rotation.vouches}
-        for record in records:
-            mine = (record.site, record.key) == (rotation.site, rotation.key)
-            if mine and record.id not in stands:
-                raise ExchangeError(
-                    f"the {record.title} is signed by an old key of '{record.site}', and its new "
-                    "key does not vouch for it.",
-                    do="Ask that hospital whether it is its own; if so, it signs it anew.",
-                )
+        stands[rotation.site, rotation.key] = {rotation.id, *rotation.vouches}
+    for record in records:
+        if record.id not in stands.get((record.site, record.key), {record.id}):
+            raise ExchangeError(
+                f"the {record.title} is signed by an old key of '{record.site}', and its new "
+                "key does not vouch for it.",
+                do="Ask that hospital whether it is its own; if so, it signs it anew.",
+            )
 
 
 def require_signer(record: Record, line: tuple[str, ...], trust: Trust) -> None:
