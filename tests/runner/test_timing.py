@@ -103,11 +103,8 @@ def test_costs_lie_on_lines_through_the_depths_that_were_tried():
     )  # nothing gets cheaper for having more sites
     assert at_depth(stages[:1], 6).rest == 1.0
     _, a, ab, *_ = plan("ABCD").nodes.values()
-    rate = Rate([Stage(1, 0.5, 0.25, 1.0), Stage(2, 0.25, 0.5, 3.0, 0.125)])
-    assert (
-        rate.seconds(a, subjects=4.0, epochs=10, updates=2) == 1.0 + 0.5 * 40 + 0.25 * 2
-    )
+    rate = Rate([Stage(1, 0.5, 1.0, state=7.0), Stage(2, 0.25, 3.0, 0.125)])
+    assert rate.seconds(a, subjects=4.0, epochs=10) == 1.0 + 0.5 * 40
     later = replace(ab, shown=2)
-    assert (
-        rate.seconds(later, subjects=4.0, epochs=1, updates=0) == 3.0 + 0.25 * 4 + 0.125
-    )
+    assert rate.seconds(later, subjects=4.0, epochs=1) == 3.0 + 0.25 * 4 + 0.125
+    assert rate.state(a) == 7.0

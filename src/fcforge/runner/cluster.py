@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,8 @@ def versions() -> tuple[str, str]:
 def _appears(store: Store, key: str, patience: float = 60.0) -> bool:
     """Wait for a node that another machine wrote: network drives show new names late."""
     limit = time.monotonic() + patience
-    while (
-        key not in store.done()
-    ):  # a listing: asking for one name may be answered from a cache
+    # a listing: asking for one name may be answered from a cache
+    while key not in store.done():
         if time.monotonic() > limit:
             return False
         time.sleep(0.2)
@@ -88,31 +88,26 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> Iterator[Client]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise ConfigError(
-            "--cluster needs Dask, which is missing.", do=_DO_INSTALL
-        ) from error
-    if address == "slurm" or address.startswith("slurm:"):
-        with (
-            _slurm(_slurm_jobs(address)) as cluster,
-            Client(cluster, set_as_default=False) as ours,
-        ):
-            yield ours
+        what = "--cluster needs Dask, which is missing."
+        raise ConfigError(what, do=_DO_INSTALL) from error
+    if address.partition(":")[0] == "slurm":
+        jobs = _slurm_jobs(address)
+        with _slurm(jobs) as ours, Client(ours, set_as_default=False) as client:
+            yield client
         return
     try:
         client = Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"no Dask scheduler answers at '{address}'.",
-            do="Start one (`dask scheduler`) and give its address, tcp://HOST:PORT, or slurm.",
-        ) from error
+        what = f"no Dask scheduler answers at '{address}'."
+        do = "Start one (`dask scheduler`) and give its address, tcp://HOST:PORT, or slurm."
+        raise ConfigError(what, do=do) from error
     with client:
         try:
             client.wait_for_workers(1, timeout=timeout)
         except TimeoutError as error:
-            raise ConfigError(
-                f"the Dask scheduler at '{address}' has no worker.",
-                do=f"Start some: `dask worker {address} --nthreads 1 --nworkers 8`.",
-            ) from error
+            what = f"the Dask scheduler at '{address}' has no worker."
+            do = f"Start some: `dask worker {address} --nthreads 1 --nworkers 8`."
+            raise ConfigError(what, do=do) from error
         yield client
 
 
@@ -133,26 +128,20 @@ def _slurm(jobs: int) -> Iterator[Any]:
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError as error:
-        raise ConfigError(
-            "--cluster slurm needs dask-jobqueue.", do=_DO_INSTALL
-        ) from error
-
-    def setting(name: str, default: Any) -> Any:
-        return dask.config.get(f"jobqueue.slurm.{name}", None) or default
-
-    cores = int(setting("cores", 1))
+        what = "--cluster slurm needs dask-jobqueue."
+        raise ConfigError(what, do=_DO_INSTALL) from error
+    said = dask.config.get("jobqueue.slurm", {})
+    cores = int(said.get("cores") or 1)
+    processes = int(said.get("processes") or cores)
+    memory = said.get("memory") or f"{4 * cores} GiB"
+    patient = {"distributed.scheduler.allowed-failures": ALLOWED_DEATHS}
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": ALLOWED_DEATHS}),
-        SLURMCluster(
-            cores=cores,
-            processes=int(setting("processes", cores)),
-            memory=setting("memory", f"{4 * cores} GiB"),
-        ) as cluster,
+        dask.config.set(patient),
+        SLURMCluster(cores=cores, processes=processes, memory=memory) as cluster,
     ):
         stop = threading.Event()
-        thread = threading.Thread(
-            target=_top_up, args=(cluster, jobs, stop), daemon=True
-        )
+        top_up = partial(_top_up, cluster, jobs, stop)
+        thread = threading.Thread(target=top_up, daemon=True)
         thread.start()
         try:
             yield cluster

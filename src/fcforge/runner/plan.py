@@ -130,9 +130,8 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
         key = node_spec.key
         if key not in nodes:
             parent = None
-            method = METHODS.get(
-                spec.learner.method.name
-            )  # an estimator is made anew every time
+            # none: an estimator, which is made afresh every time
+            method = METHODS.get(spec.learner.method.name)
             from_scratch = method is not None and method.from_scratch
             depth = len(node_spec.order)
             if method is not None and not from_scratch and how != "site" and depth > 1:

@@ -111,30 +111,33 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
         raise store.unreadable(error) from error
     if there.get("fcforge") != MADE_BY:
         other = there.get("fcforge", "an earlier one")
-        begun = f"this folder was begun by another fcforge ({other})"
         what = (
-            f"{begun}, this is {MADE_BY}: their numbers do not belong into one table."
+            f"this folder was begun by another fcforge ({other}), this is {MADE_BY}: "
         )
+        what += "their numbers do not belong into one table."
         do = "Choose another --out, or go on with that version. `fcforge report` reads both."
         raise StoreError(what, where=store.root, do=do)
-    old = {learner.title: learner for learner in stored.learners}
-    new = {learner.title: learner for learner in experiment.learners}
-    differs = ["data"] if data != prepared.data_sha256 else []
-    differs += [
-        name
-        for name in CONDITIONS
-        if getattr(stored, name) != getattr(experiment, name)
-    ]
-    both = old.keys() & new.keys()
-    differs += [f"learner '{t}'" for t in both if _decides(old[t]) != _decides(new[t])]
-    if not old.keys() & new.keys():
-        differs.append("learners")
+    same_data = data == prepared.data_sha256
+    differs = _difference(stored, experiment) if same_data else "data"
     if differs:
-        raise StoreError(
-            f"this folder holds another experiment ('{stored.title}'): other {differs[0]}.",
-            where=str(store.root),
-            do="Choose another --out, or delete the folder.",
+        what = (
+            f"this folder holds another experiment ('{stored.title}'): other {differs}."
         )
+        do = "Choose another --out, or delete the folder."
+        raise StoreError(what, where=store.root, do=do)
+
+
+def _difference(stored: Experiment, asked: Experiment) -> str:
+    """What two experiments of one folder may not differ in, where they do; else empty."""
+    for name in CONDITIONS:
+        if getattr(stored, name) != getattr(asked, name):
+            return name
+    old = {learner.title: _decides(learner) for learner in stored.learners}
+    new = {learner.title: _decides(learner) for learner in asked.learners}
+    for title in old.keys() & new.keys():
+        if old[title] != new[title]:
+            return f"learner '{title}'"
+    return "" if old.keys() & new.keys() else "learners"
 
 
 def _decides(learner: LearnerSpec) -> LearnerSpec:

@@ -20,12 +20,9 @@ from fcforge.sites import Cohort
 from fcforge.speed import one_thread
 from fcforge.types import RunSpec
 
-DEPTHS = (
-    1,
-    2,
-    8,
-)  # that are tried; at others a cost lies on the line through the nearest two
-EPOCHS = 6  # of a trial: FORGE chooses anew before the sixth
+DEPTHS = (1, 2, 8)  # tried; at others a cost lies on the line through the nearest two
+SHORT = 1  # epochs of a short and of a long trial: FORGE chooses subjects before
+LONG = 6  # the first epoch and the sixth, so that their difference holds one choice
 
 
 class Stage(NamedTuple):
@@ -36,8 +33,6 @@ class Stage(NamedTuple):
     depth : float
     epoch : float
         Seconds of an epoch, per subject trained on.
-    update : float
-        Seconds that the method's own work before an epoch takes (as FORGE's choice of subjects).
     rest : float
         Seconds of all else: begin and end, scoring, writing, and reading it for the next node.
     shown : float
@@ -48,7 +43,6 @@ class Stage(NamedTuple):
 
     depth: float
     epoch: float = 0.0
-    update: float = 0.0
     rest: float = 0.0
     shown: float = 0.0
     state: float = 0.0
@@ -59,12 +53,8 @@ def at_depth(stages: Sequence[Stage], depth: int) -> Stage:
     """Cost at any depth, on straight lines through those of `stages`; beyond them it only grows."""
     known = [stage.depth for stage in stages]
     if depth <= known[-1] or len(stages) == 1:
-        return Stage(
-            *(
-                float(np.interp(depth, known, part))
-                for part in zip(*stages, strict=True)
-            )
-        )
+        parts = zip(*stages, strict=True)
+        return Stage(*(float(np.interp(depth, known, part)) for part in parts))
     before, last = np.array(stages[-2:])
     growth = np.maximum(last - before, 0.0) / (last[0] - before[0])
     return Stage(*(last + growth * (depth - last[0])).tolist())
@@ -78,34 +68,29 @@ class Rate:
     generator_seconds: float = 0.0
     generator_bytes: int = 0
 
-    def seconds(self, node: Node, subjects: float, epochs: int, updates: int) -> float:
+    def seconds(self, node: Node, subjects: float, epochs: int) -> float:
         """Time of a node that trains on so many subjects."""
         cost = at_depth(self.stages, node.depth)
-        training = cost.epoch * subjects * epochs + cost.update * updates
+        training = cost.epoch * subjects * epochs
         return training + cost.rest + cost.shown * (node.shown - 1)
+
+    def state(self, node: Node) -> float:
+        """Bytes of the state of a node; an untrained network is not stored."""
+        return at_depth(self.stages, node.depth).state if node.depth else 0.0
 
 
 def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[float, int]:
     """Seconds on one core and bytes on disk of what is missing in a store, with `jobs` workers."""
     missing = missing_nodes(plan, store)
     todo = [node for node in missing if node.depth]
-    longest = {
-        _learner(node): node for node in todo
-    }  # shallow first: the last is the longest
+    # shallow first: the last node of a learner is its longest
+    longest = {_learner(node): node for node in todo}
     with tempfile.TemporaryDirectory() as scratch, one_thread():
         trainer = Trainer(cohort, Store(scratch))
         trainer.loader = _Borrowing(generators=trainer.store.generators)
         rates = {learner: _rate(trainer, node) for learner, node in longest.items()}
         seconds = sum(_seconds(trainer, rates[_learner(node)], node) for node in todo)
-
-    def size(node: Node) -> float:
-        return (
-            at_depth(rates[_learner(node)].stages, node.depth).state
-            if node.depth
-            else 0.0
-        )
-
-    disk = most_at_once(plan, store, size, jobs)
+    disk = most_at_once(plan, store, lambda n: rates[_learner(n)].state(n), jobs)
     disk += sum(rates[_learner(node)].stages[-1].scores for node in missing)
     wanted: dict[Any, list[Rate]] = {}
     for node in todo:
@@ -126,10 +111,8 @@ class _Borrowing(SiteLoader):
 
 
 def _seconds(trainer: Trainer, rate: Rate, node: Node) -> float:
-    epochs, updates = (
-        (1, 0) if pipeline_of(node.spec.learner) else _epochs(trainer, node.spec)
-    )
-    return rate.seconds(node, _subjects(trainer.cohort, _seen(node)), epochs, updates)
+    epochs = _epochs(trainer, node.spec)
+    return rate.seconds(node, _subjects(trainer.cohort, _seen(node)), epochs)
 
 
 def _subjects(cohort: Cohort, sites: Iterable[str]) -> float:
@@ -138,20 +121,16 @@ def _subjects(cohort: Cohort, sites: Iterable[str]) -> float:
 
 def _seen(node: Node) -> tuple[str, ...]:
     """Sites that a node trains on: all so far, or the last."""
-    together = pipeline_of(node.spec.learner) or depends_on(node.spec.learner) in (
-        "set",
-        "all",
-    )
+    learner = node.spec.learner
+    together = pipeline_of(learner) or depends_on(learner) in ("set", "all")
     return node.spec.order if together else node.spec.order[-1:]
 
 
-def _epochs(trainer: Trainer, spec: RunSpec) -> tuple[int, int]:
-    """Epochs, and before how many of them the method updates."""
-    method = trainer.learner(spec).method
-    epochs = spec.training.epochs
-    if not method.fits:
-        return 0, 0
-    return epochs, sum(method.updates_at(epoch, epochs) for epoch in range(epochs))
+def _epochs(trainer: Trainer, spec: RunSpec) -> int:
+    """Epochs of a network; a closed form has none, and all of a pipeline counts as one."""
+    if pipeline_of(spec.learner):
+        return 1
+    return spec.training.epochs if trainer.learner(spec).method.fits else 0
 
 
 def _learner(node: Node) -> str:
@@ -160,58 +139,53 @@ def _learner(node: Node) -> str:
 
 def _rate(trainer: Trainer, node: Node) -> Rate:
     """Try a learner at a few depths, on sites of middling size."""
-    cohort = trainer.cohort
-    deepest = node.depth
-    sizes = {site: _subjects(cohort, [site]) for site in node.spec.order}
+    sizes = {site: _subjects(trainer.cohort, [site]) for site in node.spec.order}
     middle = float(np.median(list(sizes.values())))
     order = tuple(sorted(sizes, key=lambda site: abs(sizes[site] - middle)))
-    short = replace(node.spec.training, epochs=min(node.spec.training.epochs, EPOCHS))
-    spec = replace(node.spec, order=order, training=short)
-    depths = sorted({min(depth, deepest) for depth in DEPTHS})
-    there = sum(map(_size, trainer.store.generators.glob("*")))
-    first = _try(trainer, spec.prefix(1), warm=False)  # pays for caches and generators
+    spec = replace(node.spec, order=order)
+    generators = trainer.store.generators
+    before = sum(map(_size, generators.glob("*")))
+    first = _clocked(trainer.run, [_trial(spec.prefix(1), SHORT)])
+    depths = sorted({min(depth, node.depth) for depth in DEPTHS})
     stages = [_try(trainer, spec.prefix(depth)) for depth in depths]
-    if node.spec.learner.generator is None:
+    if spec.learner.generator is None:
         return Rate(stages)
-    made = sum(map(_size, trainer.store.generators.glob("*"))) - there
-    return Rate(stages, max(first.rest - stages[0].rest, 0.0), made)
+    again = _clocked(trainer.run, [_trial(spec.prefix(1), SHORT)])
+    made = sum(map(_size, generators.glob("*"))) - before
+    return Rate(stages, max(first - again, 0.0), made)
 
 
-def _try(trainer: Trainer, spec: RunSpec, warm: bool = True) -> Stage:
-    """Cost of learning the last site of a spec, after the others were shown.
+def _trial(spec: RunSpec, epochs: int) -> Node:
+    """A node that learns the last site of a spec, after the others were shown."""
+    short = replace(spec.training, epochs=min(spec.training.epochs, epochs))
+    return Node(replace(spec, training=short), None, shown=len(spec.order))
 
-    A `warm` trial has learned it before: what is done once per site is not counted.
-    """
-    node = Node(spec, None, shown=len(spec.order))
-    clock = time.process_time
-    depth = node.depth
-    subjects = _subjects(trainer.cohort, _seen(node))
-    if warm:
-        trainer.run([node])
-    started = clock()
+
+def _clocked(call: Callable[[Any], Any], given: Any) -> float:
+    """Seconds of this process that a call takes."""
+    started = time.process_time()
+    call(given)
+    return time.process_time() - started
+
+
+def _try(trainer: Trainer, spec: RunSpec) -> Stage:
+    """Cost of learning the last site of a spec; what is done once per site is not counted."""
+    short = _trial(spec, SHORT)
+    long = _trial(spec, LONG)
+    subjects = _subjects(trainer.cohort, _seen(short))
+    trainer.run([short])
+    one = _clocked(trainer.run, [short])
+    state, scores = _bytes(trainer, short)
     if pipeline_of(spec.learner):  # all it does goes with the subjects
-        trainer.run([node])
-        each = (clock() - started) / subjects
-        return Stage(depth, epoch=each, scores=_bytes(trainer, node)[1])
-    lane = trainer.load_lane(node)
-    ticks = [clock()]
-    trainer.learn_group([(node, lane)], lambda: ticks.append(clock()))
-    trainer.store.read_lane(node.key)
-    spent = clock() - ticks[0]
-    epochs = np.diff(ticks)
-    method = trainer.learner(spec).method
-    updated = np.array(
-        [method.updates_at(e, len(epochs)) for e in range(len(epochs))], dtype=bool
-    )
-    plain = float(np.median(epochs[~updated])) if len(epochs) > updated.sum() else 0.0
-    update = epochs[updated] - plain
-    rest = spent - plain * len(epochs) - float(update.sum())
-    shown = ticks[0] - started
-    longer = float(update[-1]) if len(update) else 0.0
-    weighed = _bytes(trainer, node)
-    return Stage(
-        depth, plain / subjects, longer, rest, shown / max(depth - 1, 1), *weighed
-    )
+        return Stage(short.depth, epoch=one / subjects, scores=scores)
+    shown = _clocked(trainer.load_lane, short)
+    more = long.spec.training.epochs - SHORT
+    epoch = 0.0
+    if more and _epochs(trainer, spec):
+        epoch = max(_clocked(trainer.run, [long]) - one, 0.0) / more
+    rest = max(one - shown - epoch * SHORT, 0.0)
+    earlier = max(short.depth - 1, 1)
+    return Stage(short.depth, epoch / subjects, rest, shown / earlier, state, scores)
 
 
 def _bytes(trainer: Trainer, node: Node) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from fcforge.generators.cache import read_state, write_state
 from fcforge.methods import Lane
 from fcforge.models.attribution import slope_at
 from fcforge.models.edge import Linear
-from fcforge.releases.start import Start
+from fcforge.releases.start import Start, StartSettings
 from fcforge.replay.bank import PoolName
 from fcforge.runner.environment import describe
 from fcforge.runner.experiment import split_sites
@@ -92,7 +92,9 @@ class Trainer:
 
     def public(self, spec: RunSpec) -> Public:
         """Public people and start of a run."""
-        settings = self.learner(spec).method.start_settings
+        settings = StartSettings()
+        if not pipeline_of(spec.learner):
+            settings = self.learner(spec).method.start_settings
         key = str((spec.start, spec.confounds, settings))
         if key not in self._public:
             if spec.start is None:
