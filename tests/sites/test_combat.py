@@ -6,8 +6,7 @@ import pytest
 from neuroCombat import neuroCombat
 
 from fcforge.randomness import numpy_rng
-from fcforge.sites.combat import site_effect
-from fcforge.sites.harmonise import Level
+from fcforge.sites.combat import SiteEffects, site_effect
 
 SIZES = {"A": 40, "B": 25, "C": 15}
 
@@ -38,10 +37,48 @@ def test_arriving_site_is_neurocombat_with_a_reference(monkeypatch, capsys):
     ):  # it divides by the reference's own shift, which is 0
         oracle = neuroCombat(z.T.copy(), covars, "site", ref_batch="A")["data"].T
     np.testing.assert_array_equal(oracle[site == "A"], z[site == "A"])
-    for name in ("B", "C"):
-        move = Level.of(z[site == "A"]).move("combat", z[site == name])
-        ours = move.scale * z[site == name] + move.shift
-        np.testing.assert_allclose(ours, oracle[site == name], atol=1e-4)
+    nothing = np.zeros((len(z), 0))
+    effects = SiteEffects.fit(z, site, nothing, None, "combat", "A")
+    for name in SIZES:
+        rows = site == name
+        ours = effects.remove(z[rows], nothing[rows], name)
+        np.testing.assert_allclose(ours, oracle[rows], atol=1e-4)
+
+
+def test_demeaning_by_hand():
+    z = np.array([[4.0, 4.0], [4.0, 6.0], [0.0, 1.0], [2.0, 1.0]])
+    site = np.array(["A", "A", "B", "B"])
+    nothing = np.zeros((4, 0))
+    effects = SiteEffects.fit(z, site, nothing, None, "demean", "A")
+    moved = effects.remove(z[2:], nothing[2:], "B")
+    np.testing.assert_allclose(moved - z[2:], [[3, 4], [3, 4]])
+
+
+def test_a_share_of_patients_does_not_move_a_site():
+    """Two sites that differ in nothing but their share of patients stay as they are."""
+    control = np.array([[0.0, 1.0, 2.0], [0.2, 1.1, 2.3]])
+    patient = control + np.array([1.0, 1.0, 0.5])
+    z = np.concatenate([control, control, patient, control, patient, patient])
+    y = np.repeat([0, 0, 1, 0, 1, 1], 2)
+    site = np.repeat(["few", "many"], 6)
+    nothing = np.zeros((12, 0))
+    aware, blind = (
+        SiteEffects.fit(z, site, nothing, known, "combat", "few").remove(
+            z[6:], nothing[6:], "many"
+        )
+        for known in (y, None)
+    )
+    assert np.abs(aware - z[6:]).mean() < 0.15
+    assert np.abs(blind - z[6:]).mean() > 0.15
+
+
+def test_flat_edges_survive():
+    z = np.zeros((10, 3))
+    z[:, 0] = np.arange(10.0)
+    site = np.repeat(["A", "B"], 5)
+    nothing = np.zeros((10, 0))
+    effects = SiteEffects.fit(z, site, nothing, None, "combat", None)
+    assert np.isfinite(effects.remove(z[:5], nothing[:5], "A")).all()
 
 
 def test_site_effect_without_others_to_borrow_from():

@@ -19,9 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fcforge.components import check_names
 from fcforge.estimator.inputs import InputError, Layout, ReadsFC, as_input_error
 from fcforge.estimator.people import columns_of, positive_class, site_names, two_classes
-from fcforge.sites.combat import SiteEffects
+from fcforge.sites.combat import SiteEffects, by_site
 from fcforge.sites.confounds import Confounds, design, require_covariates
-from fcforge.sites.harmonise import by_site
 from fcforge.types import SHRINK
 
 

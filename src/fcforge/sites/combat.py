@@ -13,6 +13,7 @@ Johnson, Li and Rabinovic 2007 (Biostatistics); Fortin et al. 2018 (NeuroImage).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,15 +22,12 @@ import numpy as np
 from fcforge.errors import DataError
 
 How = Literal["combat", "demean"]
-Maybe = np.ndarray | None
-Name = str | None
+Unseen = Literal["refuse", "leave", "estimate"] | Mapping[str, str]
 CONVERGED = 1e-4
 MOST_STEPS = 500
 
 
-def site_effect(
-    standard: np.ndarray, n_means: int = 1
-) -> tuple[np.ndarray, np.ndarray]:
+def site_effect(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     r"""Shift :math:`\gamma^*` and squared scale :math:`\delta^{*2}` of one site, both (E,).
 
     Alternates the two posterior means
@@ -45,20 +43,15 @@ def site_effect(
     ----------
     standard : ndarray of shape (n, E)
         The site's edges, standardised by the reference.
-    n_means : int
-        Means that were taken out of the site's own variance (2 when classes were centred).
     """
     n = len(standard)
     shift = standard.mean(0)
-    scale = no_zeros(standard.var(0, ddof=0) * n / max(n - n_means, 1))
+    scale = no_zeros(standard.var(0) * n / max(n - 1, 1))
     if len(shift) < 2 or shift.var() == 0 or scale.var() == 0:
         return shift, scale  # one edge, or all alike: nothing to borrow from the others
     centre = shift.mean()
     spread = shift.var(ddof=1)
-    m = scale.mean()
-    v = scale.var(ddof=1)
-    a = (2 * v + m**2) / v
-    b = (m * v + m**3) / v
+    a, b = _inverse_gamma(scale)
     squares = (standard**2).sum(0)
     total = standard.sum(0)
     gamma = shift
@@ -67,15 +60,24 @@ def site_effect(
         new = (n * spread * shift + delta2 * centre) / (n * spread + delta2)
         about = squares - 2 * new * total + n * new**2
         new2 = (0.5 * about + b) / (n / 2 + a - 1)
-        both = zip((new, new2), (gamma, delta2), strict=True)
-        change = max(
-            (np.abs(n - o) / np.maximum(np.abs(o), 1e-12)).max() for n, o in both
-        )
+        change = max(_largest_change(new, gamma), _largest_change(new2, delta2))
         gamma = new
         delta2 = new2
         if change < CONVERGED:
             break
     return gamma, delta2
+
+
+def _inverse_gamma(scale: np.ndarray) -> tuple[float, float]:
+    """Parameters a and b of the inverse gamma with the mean and variance of squared scales."""
+    mean = scale.mean()
+    variance = scale.var(ddof=1)
+    return (2 * variance + mean**2) / variance, (mean * variance + mean**3) / variance
+
+
+def _largest_change(new: np.ndarray, old: np.ndarray) -> float:
+    """Largest relative change of an edge."""
+    return float((np.abs(new - old) / np.maximum(np.abs(old), 1e-12)).max())
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,9 @@ class SiteEffects:
         z: np.ndarray,
         site: np.ndarray,
         d: np.ndarray,
-        y: Maybe,
+        y: np.ndarray | None,
         how: How,
-        reference: Name,
+        reference: str | None,
     ) -> SiteEffects:
         """Effects of the sites of z (n, E), with covariates d (n, k) kept.
 
@@ -124,12 +126,12 @@ class SiteEffects:
         share of patients does not move it. Without them this is neuroCombat.
         """
         sites = tuple(sorted(set(site.tolist())))
+        n = len(sites)
         member = (site[:, None] == np.array(sites, dtype=object)).astype(float)
         kept = d if y is None else np.column_stack([d, y - 0.5])
-        told = np.column_stack([member, kept])
-        n = len(sites)
-        beta, _, rank, _ = np.linalg.lstsq(told, z, rcond=None)
-        if rank < told.shape[1]:
+        design = np.column_stack([member, kept])
+        beta, _, rank, _ = np.linalg.lstsq(design, z, rcond=None)
+        if rank < design.shape[1]:
             what = "effects of sites cannot be told from those of the covariates or the diagnosis."
             do = "Keep fewer of them, or leave out sites where one of them is always the same."
             raise DataError(what, where="harmonisation", do=do)
@@ -143,8 +145,9 @@ class SiteEffects:
         found = [_shift_and_scale(standard[site == name], how) for name in sites]
         gamma, delta = (np.stack(part) for part in zip(*found, strict=True))
         if reference is not None:
-            gamma[sites.index(reference)] = 0.0
-            delta[sites.index(reference)] = 1.0
+            place = sites.index(reference)
+            gamma[place] = 0.0
+            delta[place] = 1.0
         return cls(sites, level, sigma, slopes[: d.shape[1]], gamma, delta, how)
 
     def remove(self, z: np.ndarray, d: np.ndarray, like: str | None) -> np.ndarray:
@@ -177,3 +180,38 @@ def _shift_and_scale(standard: np.ndarray, how: How) -> tuple[np.ndarray, np.nda
 def no_zeros(x: np.ndarray) -> np.ndarray:
     """A flat edge has no scale: leave it as it is (1)."""
     return np.where(x > 1e-12, x, 1.0)
+
+
+def by_site(
+    names: Sequence[str], sites: Sequence[str], unseen: Unseen
+) -> Iterator[tuple[np.ndarray, str | None]]:
+    """Rows of the people of each site, and the learned site whose effect they have.
+
+    None where it is to be estimated from these very people; those that stay as they are, are
+    passed over.
+
+    Parameters
+    ----------
+    names : sequence of n str
+        Site of each.
+    sites : sequence of str
+        Whose effects are known.
+    unseen : {"refuse", "leave", "estimate"} or mapping of str to str
+        What happens to people of another site: an error; they stay as they are; the effect is
+        estimated from these very people, without diagnoses; or the site to take them for.
+    """
+    for name in dict.fromkeys(names):
+        rows = np.array([n == name for n in names])
+        like = unseen.get(name, name) if isinstance(unseen, Mapping) else name
+        if like in sites:
+            yield rows, like
+        elif unseen == "estimate":
+            if rows.sum() < 2:
+                raise DataError(
+                    f"site '{name}' has one subject: its effect cannot be estimated."
+                )
+            yield rows, None
+        elif unseen != "leave":
+            what = f"site '{like}' was not among those learned ({', '.join(sites)})."
+            do = "Name the learned site that it resembles, or set unseen to 'estimate' or 'leave'."
+            raise DataError(what, do=do)

@@ -21,7 +21,7 @@ zero and the diagonal is scaled back to one.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -30,11 +30,10 @@ import numpy as np
 from fcforge.components import check_names
 from fcforge.errors import DataError
 from fcforge.sites.cohort import fc_from_upper, upper_from_fc
-from fcforge.sites.combat import no_zeros, site_effect
+from fcforge.sites.combat import Unseen, by_site, no_zeros, site_effect
 from fcforge.types import FCBatch, Site
 
 Harmonisation = Literal["none", "site_demean", "combat"]
-Unseen = Literal["refuse", "leave", "estimate"] | Mapping[str, str]
 LEAST = 10  # people whose mean may travel: that of fewer gives each of them away
 LIMIT = 0.9999  # as graphs.fisher_z
 
@@ -119,8 +118,8 @@ class Level(NamedTuple):
         """
         if how == "site_demean":
             return Transform(np.ones(z.shape[1]), self.mean - z.mean(0))
-        own, location, n_means = centre_classes(z, y)
-        gamma, delta2 = site_effect((own + location - self.mean) / self.spread, n_means)
+        own, location, _ = centre_classes(z, y)
+        gamma, delta2 = site_effect((own + location - self.mean) / self.spread)
         delta = np.sqrt(delta2)
         return Transform(
             1 / delta, self.mean - (self.mean + self.spread * gamma) / delta
@@ -292,39 +291,3 @@ def _require_many(n: int, where: str) -> None:
             f"Learn from at least {LEAST} people of each site, or set harmonise='none'."
         )
         raise DataError(what, where=where, do=do)
-
-
-def by_site(
-    names: Sequence[str], sites: Sequence[str], unseen: Unseen
-) -> Iterator[tuple[np.ndarray, str | None]]:
-    """Rows of the people of each site, and the learned site whose effect they have.
-
-    None where it is to be estimated from these very people; those that stay as they are, are
-    passed over.
-
-    Parameters
-    ----------
-    names : sequence of n str
-        Site of each.
-    sites : sequence of str
-        Whose effects are known.
-    unseen : {"refuse", "leave", "estimate"} or mapping of str to str
-        What happens to people of another site: an error; they stay as they are; the effect is
-        estimated from these very people, without diagnoses; or the site to take them for.
-    """
-    for name in dict.fromkeys(names):
-        rows = np.array([n == name for n in names])
-        like = unseen.get(name, name) if isinstance(unseen, Mapping) else name
-        if like in sites:
-            yield rows, like
-        elif unseen == "estimate":
-            if rows.sum() < 2:
-                raise DataError(
-                    f"site '{name}' has one subject: its effect cannot be estimated."
-                )
-            yield rows, None
-        elif unseen != "leave":
-            known = f"({', '.join(sites)}): its effect is unknown."
-            do = "Name the learned site that it resembles, or choose what to do with a new one:"
-            do = f"{do} unseen= (--unseen) 'estimate' or 'leave'."
-            raise DataError(f"site '{like}' was not among those learned {known}", do=do)
