@@ -140,11 +140,16 @@ class Record(Closed):
             raise ExchangeError(f"the {self.title} names a parent twice.", do=ASK)
         self.check_signature()
 
+    @cached_property
+    def signature_fits(self) -> bool:
+        """Whether its key has signed its content."""
+        return keys.fits(self.key, self.signature, self.content)
+
     def check_signature(self) -> None:
         """Raise `ExchangeError` unless the signature fits the content, or there is none."""
         if bool(self.key) != bool(self.signature):
             raise ExchangeError(f"the signature of the {self.title} was stripped.")
-        if self.key and not keys.fits(self.key, self.signature, self.content):
+        if self.key and not self.signature_fits:
             raise ExchangeError(
                 f"the signature of the {self.title} does not fit its content: changed, or signed "
                 "by another."
