@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError
+from fcforge.graphs import centre_edges
 from fcforge.methods import make_method
 from fcforge.methods.analytic import Analytic
 from fcforge.models import make_model
@@ -11,11 +12,9 @@ from fcforge.runner.learners import build_learner
 from fcforge.types import Component, LearnerSpec
 
 
-@pytest.mark.parametrize(
-    "settings", [{"centre": False}, {"centre": True}, {"projection": 12}]
-)
-def test_weights_of_edges_score_like_weights_of_features(settings):
-    method = make_method(Component("analytic", settings))
+@pytest.mark.parametrize("centre", [False, True])
+def test_rows_are_the_edges_with_or_without_roi_strength(centre):
+    method = make_method(Component("analytic", {"centre": centre}))
     assert isinstance(method, Analytic)
     rng = torch.Generator().manual_seed(1)
     x = torch.randn(6, 45, generator=rng, dtype=torch.float64)
@@ -23,9 +22,11 @@ def test_weights_of_edges_score_like_weights_of_features(settings):
     rows = method.statistics_rows(model, {"edges": x}, torch.tensor([0, 1, 0, 1, 1, 0]))
     assert rows[:, 0].tolist() == [1] * 6
     assert rows[:, -1].tolist() == [-1, 1, -1, 1, 1, -1]
-    features = rows[:, 1:-1]
-    w = torch.randn(features.shape[1], generator=rng, dtype=torch.float64)
-    torch.testing.assert_close(x @ method._to_edges(w, x), features @ w)
+    expected = centre_edges(x) if centre else x
+    torch.testing.assert_close(rows[:, 1:-1], expected)
+    # the map is its own transpose: weights of features score like weights of edges
+    w = torch.randn(45, generator=rng, dtype=torch.float64)
+    torch.testing.assert_close(x @ centre_edges(w[None])[0], centre_edges(x) @ w)
 
 
 @pytest.mark.parametrize("features", ["log+diagonal", "centred+log"])

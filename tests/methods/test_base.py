@@ -24,19 +24,14 @@ def test_a_lane_is_the_lane_of_its_names():
     ("method", "params", "word"),
     [
         ("ewc", {"strength": -1.0}, "too small"),
-        (
-            "ewc",
-            {"fisher": "exakt"},
-            "Did you mean 'exact'\\? Known: batched, empirical, exact",
-        ),
+        ("er", {"rule": "balance"}, "Did you mean 'balanced'\\? Known: balanced"),
         ("si", {"damping": 0.0}, "too small"),
         ("lwf", {"temperature": 0.0}, "too small"),
-        ("twp", {"beta": -1.0}, "too small"),
+        ("twp", {"loss_strength": -1.0}, "too small"),
         ("packnet", {"prune_first": 1.0}, "fraction"),
         ("packnet", {"route": "best"}, "Known: entropy"),
         ("er", {"rule": "fifo"}, "Known: balanced, reservoir"),
-        ("der", {"form": "max"}, "Known: mean"),
-        ("pdgnn", {"sampler": "best"}, "Known: degree"),
+        ("pdgnn", {"sampler": "best"}, "Known: memory"),
         ("ugcl", {"tau": 0.0}, "too small"),
     ],
 )

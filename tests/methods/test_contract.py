@@ -52,10 +52,10 @@ ZERO: dict[str, dict] = {
         "global_weight": 0.0,
         "local_weight": 0.0,
     },
-    "pdgnn": {"memory": 0, "balanced": False},
     "forge": {"l1": 0.0, "l2": 0.0, "l3": 0.0},
 }
-WITHOUT_ZERO = {"finetune", "packnet"}  # pruning cannot be turned off
+# pruning cannot be turned off, and PDGNN's loss is balanced without a memory, too
+WITHOUT_ZERO = {"finetune", "packnet", "pdgnn"}
 SEQUENTIAL = [
     m for m in METHODS if METHODS[m].depends_on == "order" and METHODS[m].fits
 ]

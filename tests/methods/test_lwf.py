@@ -25,12 +25,6 @@ def test_lwf_distillation_by_hand():
     assert float(distillation(old, old, 2.0)) == 0.0
 
 
-def test_lwf_scale_is_four_times_the_strength_at_temperature_two():
-    a = World.of("lwf", {"strength": 4.0, "scale_t2": False}).teach(order()[:2])
-    b = World.of("lwf", {"strength": 1.0, "scale_t2": True}).teach(order()[:2])
-    assert all(torch.equal(v, b.lane.params[k]) for k, v in a.lane.params.items())
-
-
 def test_lwf_stays_closer_to_the_last_network():
     training, gap = Training(epochs=20, batch_size=8, lr=3e-3), {}
     for strength in (0.0, 100.0):

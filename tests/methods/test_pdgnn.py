@@ -1,17 +1,14 @@
 """PDGNN: the memory of fixed embeddings and the balanced loss, by hand."""
 
-import pytest
 import torch
 import torch.nn.functional as F
 
-from fcforge.methods.pdgnn import mean_cross_entropy
+from fcforge.methods.pdgnn import balanced_cross_entropy
 from small_world import R, World, order
 
 
-@pytest.mark.parametrize("sampler", ["degree", "kcenter"])
-def test_memory_of_all_rois(sampler):
-    settings = {"memory": 6, "sampler": sampler}
-    world = World.of("pdgnn", settings, "tem", {"te": "nodes"}).teach(order()[:2])
+def test_memory_of_all_rois():
+    world = World.of("pdgnn", {"memory": 6}, "tem", {"te": "nodes"}).teach(order()[:2])
     held = world.lane.state["memory.topology"]
     assert held.shape == (6, R, R)
     made = world.bank.inputs(world.learner.model)["topology"]
@@ -24,11 +21,8 @@ def test_balanced_cross_entropy_by_hand():
     counts = torch.tensor([1.0, 1.0, 1.0, 0.0])  # the last is a free slot
     each = F.cross_entropy(logits, y, reduction="none")
     balanced = (each[0] + (each[1] + each[2]) / 2) / 2
-    torch.testing.assert_close(mean_cross_entropy(logits, y, counts, True), balanced)
-    torch.testing.assert_close(
-        mean_cross_entropy(logits, y, counts, False), each[:3].mean()
-    )
-    alone = mean_cross_entropy(logits[:1], y[:1], counts[:1], True)
+    torch.testing.assert_close(balanced_cross_entropy(logits, y, counts), balanced)
+    alone = balanced_cross_entropy(logits[:1], y[:1], counts[:1])
     torch.testing.assert_close(alone, each[0])  # a class that is absent does not count
 
 
@@ -49,9 +43,8 @@ def test_a_free_slot_changes_nothing():
         torch.testing.assert_close(v, plain[1].lane.params[k], rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("sampler", ["degree", "random", "kcenter"])
-def test_memory_holds_the_embeddings_themselves_in_equal_shares(sampler):
-    world = World.of("pdgnn", {"memory": 12, "sampler": sampler}).teach(order())
+def test_memory_holds_the_embeddings_themselves_in_equal_shares():
+    world = World.of("pdgnn", {"memory": 12}).teach(order())
     state, model = world.lane.state, world.learner.model
     cell = 2 * state["memory.site"] + state["memory.y"]
     assert torch.bincount(cell).tolist() == [2] * 6

@@ -87,12 +87,3 @@ def test_importances_against_a_loop(model):
     importance = part(lane.state, "importance")
     for k, v in expected.items():
         torch.testing.assert_close(importance[k], v, rtol=1e-3, atol=1e-9)
-
-
-def test_beta_flattens_the_gradient():
-    """beta by double backward is a real term: it changes the step and stays finite."""
-    a, b = (
-        World.of("twp", {"beta": v}).teach(order()[:2]).lane.params for v in (0.0, 0.1)
-    )
-    assert any(not torch.equal(a[k], b[k]) for k in a)
-    assert all(torch.isfinite(v).all() for v in b.values())

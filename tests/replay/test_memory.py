@@ -13,7 +13,6 @@ from fcforge.replay.memory import (
     admit,
     alike,
     empty_memory,
-    farthest_first_priority,
     filled,
     random_priority,
     readout_width,
@@ -165,24 +164,6 @@ def test_weighted_priorities_sample_in_proportion():
 
 
 @pytest.mark.rounding
-def test_farthest_first_covers():
-    x = torch.tensor([[0.0], [0.1], [10.0], [10.1], [5.0]])
-    for seed in range(5):
-        order_ = (
-            farthest_first_priority(x, torch_rng(seed))
-            .argsort(descending=True)
-            .tolist()
-        )
-        assert sorted(order_) == [0, 1, 2, 3, 4]
-        first = set(
-            order_[:3]
-        )  # wherever it starts, three steps see both ends and the middle
-        assert first & {0, 1}, order_
-        assert first & {2, 3}, order_
-        assert 4 in first, order_
-
-
-@pytest.mark.rounding
 def test_uniform_slots_reach_all_filled_slots_and_no_other():
     state = empty_buffer(10, "cpu")
     state["memory.row"][:7] = torch.arange(7)
@@ -210,7 +191,6 @@ def test_stored_logits_are_those_of_the_network_in_eval_mode(method):
 
 ALONE = [m for m, c in METHODS.items() if c.depends_on != "all" and not c.needs_start]
 VARIANTS = [(m, {}) for m in ALONE]
-VARIANTS += [("packnet", {"norm": "per_site"}), ("analytic", {"projection": 5})]
 VARIANTS += [("forge", {"sampling": s}) for s in ("uniform", "reservoir")]
 VARIANTS += [("ewc", {"online": True})]
 

@@ -191,7 +191,7 @@ def write_parts(
     total = sum(len(data) for data in parts.values())
     if total > MAX_BYTES:
         what = f"would be {total} bytes, more than the {MAX_BYTES} a capsule may have."
-        do = "Choose a smaller model or memory, or `projection` for analytic."
+        do = "Choose a smaller model or memory."
         raise CapsuleError(what, where=out, do=do)
     try:
         if out.suffix:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fcforge.generators import layers as nn
 from fcforge.generators.base import FCBatch, GeneratorState
-from fcforge.generators.corr_gauss import CorrGauss, mirrored_normal
+from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.layers import RNG, Params
 from fcforge.graphs import log_edges
 from fcforge.settings import NotNegative, Positive, Size
@@ -64,7 +64,7 @@ class CorrFlow(CorrGauss):
         Network and AdamW; the rate warms up over 10 epochs.
     steps : int
         Midpoint steps of the sampling ODE.
-    shrink, covariance_shrink, class_keep, variance_match, mean_match, antithetic
+    shrink, covariance_shrink, class_keep, variance_match, mean_match
         As in `corr_gauss`.
     """
 
@@ -115,9 +115,9 @@ class CorrFlow(CorrGauss):
 
     def noise(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Gaussian draws moved by the flow along its axes; the Gaussian's own outside them."""
-        x0 = state["spread"] * mirrored_normal(
-            y, len(state["spread"]), rng, self.antithetic
-        )
+        spread = state["spread"]
+        diagonal = state["diagonal"]
+        x0 = spread * nn.normal(len(y), len(spread), rng=rng, to=y.device)
         x1 = integrate(nn.with_prefix(state, "flow."), x0, y, self.steps)
-        own = mirrored_normal(y, len(state["diagonal"]), rng, self.antithetic)
-        return state["unit"] * x1 @ state["axes"] + own * state["diagonal"]
+        own = nn.normal(len(y), len(diagonal), rng=rng, to=y.device)
+        return state["unit"] * x1 @ state["axes"] + own * diagonal

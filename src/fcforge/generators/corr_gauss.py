@@ -83,26 +83,11 @@ def residual_factors(
     return factors, (variance - factors.square().sum(0)).clamp_min(0.0).sqrt()
 
 
-def mirrored_normal(y: Tensor, size: int, rng: RNG, mirrored: bool) -> Tensor:
-    """Standard normal (n, size); if `mirrored`, subjects 2i and 2i+1 of a diagnosis mirror.
-
-    The mirrored (antithetic) draw makes the mean of a class exact to first order instead of
-    off by s / sqrt(n); the last of an odd class stands alone.
-    """
-    noise = normal(len(y), size, rng=rng, to=y.device)
-    for label in range(N_CLASSES if mirrored else 0):
-        members = (y == label).nonzero().flatten()
-        half = len(members) // 2
-        noise[members[1 : 2 * half : 2]] = -noise[members[0 : 2 * half : 2]]
-    return noise
-
-
-def residual_noise(
-    factors: Tensor, diagonal: Tensor, y: Tensor, rng: RNG, mirrored: bool = False
-) -> Tensor:
+def residual_noise(factors: Tensor, diagonal: Tensor, n: int, rng: RNG) -> Tensor:
     """F'e + sqrt(d) * e' (n, p) of `residual_factors`, without a p x p Cholesky factor."""
-    low = mirrored_normal(y, len(factors), rng, mirrored) @ factors.to(diagonal)
-    return low + mirrored_normal(y, len(diagonal), rng, mirrored) * diagonal
+    there = diagonal.device
+    low = normal(n, len(factors), rng=rng, to=there) @ factors.to(diagonal)
+    return low + normal(n, len(diagonal), rng=rng, to=there) * diagonal
 
 
 def within_class_variance(x: Tensor, y: Tensor) -> Tensor:
@@ -187,9 +172,6 @@ class CorrGauss(Generator):
     mean_match : bool
         Shift every class of a synthetic set (of 8 or more) so that its mean FC is that of the
         training subjects. Turn off where independent draws are needed.
-    antithetic : bool
-        Draw subjects of a class in mirrored pairs, which halves the error of small class means
-        without looking at them.
 
     Notes
     -----
@@ -204,7 +186,6 @@ class CorrGauss(Generator):
     class_keep: NotNegative = 1.0
     variance_match: bool = True
     mean_match: bool = True
-    antithetic: bool = False
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""
@@ -242,9 +223,7 @@ class CorrGauss(Generator):
 
     def noise(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Deviations from the class means in off-log coordinates, (n, p)."""
-        return residual_noise(
-            state["factors"], state["diagonal"], y, rng, self.antithetic
-        )
+        return residual_noise(state["factors"], state["diagonal"], len(y), rng)
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Positive definite matrices with unit diagonal, one per diagnosis."""

@@ -9,7 +9,6 @@ regression on all sites together, whatever the order. No subject is kept, but se
 few subjects say a lot about them: see the privacy audit.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -26,8 +25,7 @@ from fcforge.methods.base import (
     SiteView,
 )
 from fcforge.methods.shared import ridge
-from fcforge.randomness import torch_rng
-from fcforge.settings import Count, NotNegative, Positive
+from fcforge.settings import NotNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,12 @@ class Analytic(Method):
         the statistics, per stage, without touching a test split.
     centre : bool
         Take ROI strength out of the edges first (`centre_edges`).
-    projection : int
-        Dimension of a fixed random projection of the edges (0: none). Caps the size of the
-        statistics at (projection + 2)^2 numbers, at some loss of accuracy.
     public_weight : float
         What one of a run's public people counts, a site's own subject counting 1.
     """
 
     penalty: NotNegative | None = None
     centre: bool = True
-    projection: Count = 0
     public_weight: Positive = 0.5
 
     name = "analytic"
@@ -71,35 +65,23 @@ class Analytic(Method):
             )
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
-        """Rows [1, x, t]; x is a fixed linear map of the edges, equal at every hospital."""
+        """Rows [1, x, t]; x are the edges, without ROI strength where that is asked for."""
         rows = ridge.moment_rows(inputs["edges"], y)
         x = rows[:, 1:-1]
         if self.centre:
             centre_edges(x, out=x)
-        return ridge.moment_rows(x @ self._basis(x), y) if self.projection else rows
-
-    def _basis(self, x: Tensor) -> Tensor:
-        rng = torch_rng(0, "analytic projection", x.shape[1], self.projection)
-        basis = torch.randn(
-            x.shape[1], self.projection, generator=rng, dtype=torch.float64
-        )
-        return basis.to(x) / math.sqrt(self.projection)
-
-    def _to_edges(self, weight: Tensor, edges: Tensor) -> Tensor:
-        """Weights of features -> weights of edges: the transpose of the map."""
-        weight = self._basis(edges) @ weight if self.projection else weight
-        return centre_edges(weight[None])[0] if self.centre else weight
+        return rows
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """No rows yet."""
         weight = lane.params["head.0.weight"]
-        width = (self.projection or weight.shape[1]) + 2
+        width = weight.shape[1] + 2
         root = torch.zeros(0, width, dtype=torch.float64, device=weight.device)
         return lane._replace(state={"root": root})
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """Root of the moments: as many rows as people, at most as many as columns."""
-        width = (self.projection or lane.params["head.0.weight"].shape[1]) + 2
+        width = lane.params["head.0.weight"].shape[1] + 2
         return {"root": Declared((None, width), torch.float64, triangular=True)}
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
@@ -131,7 +113,9 @@ class Analytic(Method):
             return lane._replace(state={"root": root})
         spare = rows if rows.shape == root.shape else None
         found = ridge.ridge_from_root(root, self._penalties(rows.shape[1] - 2), spare)
-        weight = self._to_edges(found.weight, inputs["edges"][:1].double())
+        weight = found.weight
+        if self.centre:  # the transpose of the same map
+            weight = centre_edges(weight[None])[0]
         # labels at -1 and +1 with common noise: log odds = 2 score / noise, half to each side
         params = ridge.linear_head(weight / found.noise, found.bias / found.noise)
         return Lane(params, lane.stats, {"root": root})

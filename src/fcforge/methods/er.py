@@ -1,7 +1,6 @@
 """Experience replay of real subjects: of their diagnoses (ER), their logits (DER), or both."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,12 +24,9 @@ class ER(TwoBatches):
     ----------
     strength : float
         lambda; 1 gives current and remembered subjects equal weight.
-    weighting : {"mean", "sum"}
-        As above, or ``CE(B_c) + lambda CE(B_m)``.
     """
 
     strength: NotNegative = 1.0
-    weighting: Literal["mean", "sum"] = "mean"
 
     name = "er"
     title = "ER"
@@ -44,20 +40,14 @@ class ER(TwoBatches):
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
         """Cross-entropy on current and remembered subjects."""
         loss = current + self.strength * cross_entropy(z, replay.y, replay.weight)
-        return loss / (1.0 + self.strength) if self.weighting == "mean" else loss
-
-
-def logit_distance(z: Tensor, u: Tensor, form: str) -> Tensor:
-    """Squared distance of logits (n, 2): mean or sum over the two, mean over subjects."""
-    squared = (z - u).square()
-    return squared.mean() if form == "mean" else squared.sum(-1).mean()
+        return loss / (1.0 + self.strength)
 
 
 @dataclass(frozen=True)
 class DER(TwoBatches):
     r"""Dark experience replay: stored logits of real subjects are distilled.
 
-    .. math:: L = CE(B_c) + \alpha \, \mathrm{mean}_{B_m} \|z - u\|^2 \;(+\, \beta \, CE(B_m'))
+    .. math:: L = CE(B_c) + \alpha \, \mathrm{mean}_{B_m} (z - u)^2 \;(+\, \beta \, CE(B_m'))
 
     Buzzega et al. 2020. u are the logits at the end of the subject's site, in eval mode;
     Mammoth stores train-mode logits of whichever step the subject entered at. The student has
@@ -66,14 +56,12 @@ class DER(TwoBatches):
     Parameters
     ----------
     alpha : float
-        Weight of the logits; 0.1 .. 1 in Mammoth (domain-IL 0.5 and 1).
-    form : {"mean", "sum"}
-        Mean over the two logits (Mammoth, Avalanche, the authors' FORGE code) or their sum
-        (the equations): ``alpha_mean = 2 alpha_sum``.
+        Weight of the logits; 0.1 .. 1 in Mammoth (domain-IL 0.5 and 1). The mean is also over
+        the two logits, as in Mammoth, Avalanche and the authors' FORGE code; the equations have
+        their sum.
     """
 
     alpha: NotNegative = 0.5
-    form: Literal["mean", "sum"] = "mean"
 
     name = "der"
     title = "DER"
@@ -86,7 +74,7 @@ class DER(TwoBatches):
 
     def replayed(self, z: Tensor, replay: Replay) -> Tensor:
         """What the remembered subjects add to the loss; z (b, 2) are their logits now."""
-        return self.alpha * logit_distance(z, replay.logits, self.form)
+        return self.alpha * (z - replay.logits).square().mean()
 
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
         """Cross-entropy on current subjects, distillation on remembered ones."""
@@ -130,6 +118,6 @@ class DERPP(DER):
         if self.beta > 0:
             terms.append(self.beta * cross_entropy(z[:n], replay.y[:n]))
         if self.alpha > 0:
-            distance = logit_distance(z[-n:], replay.logits[-n:], self.form)
+            distance = (z[-n:] - replay.logits[-n:]).square().mean()
             terms.append(self.alpha * distance)
         return torch.stack(terms).sum()

@@ -4,10 +4,8 @@ r"""Elastic weight consolidation: hold on to the parameters past sites need.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
-from torch import Tensor
 
 from fcforge.methods.base import Inputs, Lane, Model, Params, SiteView
 from fcforge.methods.shared import penalty
@@ -41,15 +39,16 @@ class EWC(penalty.Anchored):
         One anchor, the last network, and ``F <- gamma F + F_t``; else one per past site.
     gamma : float
         Decay of the online Fisher.
-    fisher : {"exact", "empirical", "batched"}
-        Exact over labels and per subject (van de Ven 2025: the best); true label per subject;
-        square of mean gradients over batches of 32 (Avalanche, BeGin, CGLB).
+
+    Notes
+    -----
+    The Fisher is exact over labels and per subject (van de Ven 2025: the best), not the true
+    label's nor the square of a batch's mean gradient (Avalanche, BeGin, CGLB).
     """
 
     strength: NotNegative = 1e3
     online: bool = False
     gamma: NotNegative = 1.0
-    fisher: Literal["exact", "empirical", "batched"] = "exact"
 
     name = "ewc"
     title = "EWC"
@@ -60,21 +59,11 @@ class EWC(penalty.Anchored):
         """Strength of the penalty."""
         return self.strength / 2
 
-    def information(
-        self, model: Model, lane: Lane, inputs: Inputs, y: Tensor
-    ) -> Params:
-        """Fisher information of the site's training subjects."""
-        if self.fisher == "exact":
-            return exact_fisher(model, lane, inputs)
-        if self.fisher == "empirical":
-            return penalty.loss_gradients(model, lane, inputs, y)
-        return penalty.batch_gradients(model, lane, inputs, y)
-
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
         """Add the site's Fisher information and anchor."""
-        new = self.information(model, lane, site.inputs(model), site.y)
+        new = exact_fisher(model, lane, site.inputs(model))
         if not self.online:
             return lane._replace(state=penalty.add_anchor(lane.state, lane.params, new))
         old = penalty.part(lane.state, "importance")

@@ -33,14 +33,11 @@ class LwF(Taught):
     strength : float
         lambda; 1 in Avalanche, BeGin and van de Ven.
     temperature : float
-        T; 2 in all of them.
-    scale_t2 : bool
-        The factor T^2 of Hinton et al. 2015 (Avalanche and BeGin leave it out).
+        T; 2 in all of them. Avalanche and BeGin leave the factor T^2 (Hinton et al. 2015) out.
     """
 
     strength: NotNegative = 1.0
     temperature: Positive = 2.0
-    scale_t2: bool = True
 
     name = "lwf"
     title = "LwF"
@@ -55,7 +52,7 @@ class LwF(Taught):
             return super().loss(model, params, lane, batch, key)
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
         taught = model.apply(*old, batch.inputs).logits
-        weight = self.strength * (self.temperature**2 if self.scale_t2 else 1.0)
+        weight = self.strength * self.temperature**2
         loss = cross_entropy(out.logits, batch.y) + out.penalty
         return loss + weight * distillation(
             taught, out.logits, self.temperature

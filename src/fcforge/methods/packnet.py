@@ -19,7 +19,6 @@ from fcforge.methods.base import (
     Loss,
     Method,
     SiteView,
-    alike,
     cross_entropy,
 )
 from fcforge.methods.shared.penalty import named, part
@@ -49,9 +48,11 @@ def site_code(name: str) -> int:
 class PackNet(Method):
     """PackNet: every site gets weights of its own by pruning; networks vote without a site id.
 
-    Mallya and Lazebnik 2018. All matrices are shared out, the single head included. Adam's
-    momentum and weight decay also move weights whose gradient is zero, so after every step all
-    that is not being trained is put back, bit for bit.
+    Mallya and Lazebnik 2018. All matrices are shared out, the single head included. Biases, norm
+    scales and batch-norm statistics are fixed after the first site (authors' nobias-nobn): batch
+    norm then applies its statistics instead of the batch's. Adam's momentum and weight decay also
+    move weights whose gradient is zero, so after every step all that is not being trained is put
+    back, bit for bit.
 
     Parameters
     ----------
@@ -62,14 +63,10 @@ class PackNet(Method):
         Share of the epochs before pruning; the rest re-trains the survivors. Total cost is
         that of the other methods. Meant for a fixed number of epochs: where the best epoch is
         chosen and lies before pruning, the survivors are not re-trained.
-    route : {"entropy", "mean_prob", "last", "oracle"}
-        Per subject the network with the lowest predictive entropy; mean of the probabilities;
-        the last network; the network of the subject's site (needs the site id: another, easier
-        problem, to be reported apart). A site never learned gets the last network.
-    norm : {"freeze", "per_site"}
-        Biases, norm scales and batch-norm statistics: fixed after the first site (authors'
-        nobias-nobn; batch norm then applies its statistics instead of the batch's), or a copy
-        per site.
+    route : {"entropy", "oracle"}
+        Per subject the network with the lowest predictive entropy, or the network of the
+        subject's site (needs the site id: another, easier problem, to be reported apart). A site
+        never learned gets the last network.
     retrain_rate : float
         Factor of the learning rate while the survivors are re-trained, with a fresh optimiser
         (authors: 1e-3, then 1e-4).
@@ -78,8 +75,7 @@ class PackNet(Method):
     prune_first: Fraction = 0.5
     prune_later: Fraction = 0.75
     train_share: Fraction = 2 / 3
-    route: Literal["entropy", "mean_prob", "last", "oracle"] = "entropy"
-    norm: Literal["freeze", "per_site"] = "freeze"
+    route: Literal["entropy", "oracle"] = "entropy"
     retrain_rate: Positive = 0.1
 
     name = "packnet"
@@ -101,18 +97,11 @@ class PackNet(Method):
         )
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Owners of the weights, codes of the sites, and each site's vectors where it has some."""
+        """Owners of the weights and codes of the sites."""
         found = super().declares(model, lane, sites)
         for key in (k for k in found if k.startswith("owner/")):
             found[key] = found[key]._replace(low=0, high=sites)
-        found["sites"] = Declared((sites,), torch.int64)
-        vectors = {
-            k: v for k, v in {**lane.params, **lane.stats}.items() if v.dim() < 2
-        }
-        copies = range(1, sites + 1) if self.norm == "per_site" else ()
-        return found | alike(
-            {f"own{k}/{n}": v for k in copies for n, v in vectors.items()}
-        )
+        return found | {"sites": Declared((sites,), torch.int64)}
 
     def begin_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
@@ -161,7 +150,7 @@ class PackNet(Method):
         """Which parameters may move now: bool masks (scalars for biases and norms)."""
         t = lane.state["sites"].shape[0]
         pruned = lane.state["pruned"] > 0
-        shared = torch.full_like(pruned, t == 1 or self.norm == "per_site")
+        shared = torch.full_like(pruned, t == 1)
         owner = part(lane.state, "owner")
         return {
             k: torch.where(pruned, owner[k] == t, owner[k] == 0)
@@ -174,11 +163,7 @@ class PackNet(Method):
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
         """Cross-entropy; batch norm as the first site left it where it is frozen."""
-        frozen = (
-            bool(lane.stats)
-            and lane.state["sites"].shape[0] > 1
-            and self.norm == "freeze"
-        )
+        frozen = bool(lane.stats) and lane.state["sites"].shape[0] > 1
         out = model.apply(params, lane.stats, batch.inputs, train=not frozen, key=key)
         return cross_entropy(out.logits, batch.y) + out.penalty, out.stats
 
@@ -198,44 +183,27 @@ class PackNet(Method):
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
-        """Prune where no epoch was left for it; copy norms and biases where each site has its."""
-        if not bool(lane.state["pruned"]):
-            lane = self.begin_epoch(model, lane, {}, torch.zeros((), dtype=torch.int32))
-        if self.norm == "freeze":
+        """Prune where no epoch was left for it."""
+        if bool(lane.state["pruned"]):
             return lane
-        vectors = {
-            k: p.clone()
-            for k, p in {**lane.params, **lane.stats}.items()
-            if p.dim() < 2
-        }
-        own = named(f"own{lane.state['sites'].shape[0]}", vectors)
-        return lane._replace(state={**lane.state, **own})
+        return self.begin_epoch(model, lane, {}, torch.zeros((), dtype=torch.int32))
 
-    def network(self, lane: Lane, site: int) -> tuple[Params, Params]:
-        """Parameters and statistics of the network of the `site`-th site (from 1)."""
+    def network(self, lane: Lane, site: int) -> Params:
+        """Parameters of the network of the `site`-th site (from 1)."""
         if site == lane.state["sites"].shape[0]:
-            return lane.params, lane.stats
-        owner = part(lane.state, "owner")
-        own = part(lane.state, f"own{site}")
-        params = {
-            k: torch.where((owner[k] > 0) & (owner[k] <= site), p, 0.0)
-            if k in owner
-            else own.get(k, p)
-            for k, p in lane.params.items()
-        }
-        return params, {k: own.get(k, v) for k, v in lane.stats.items()}
+            return lane.params
+        params = dict(lane.params)
+        for k, owner in part(lane.state, "owner").items():
+            params[k] = torch.where((owner > 0) & (owner <= site), params[k], 0.0)
+        return params
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
         """Scores without a site id: the networks of all sites look, `route` decides."""
         sites = lane.state["sites"].shape[0]
-        if sites < 2 or self.route in ("last", "oracle"):
+        if sites < 2 or self.route == "oracle":
             return model.apply(lane.params, lane.stats, inputs).logits
-        seen = [
-            model.apply(*self.network(lane, k + 1), inputs).logits for k in range(sites)
-        ]
+        seen = [self._seen_by(model, lane, k + 1, inputs) for k in range(sites)]
         log_p = torch.log_softmax(torch.stack(seen), -1)  # (sites, n, 2)
-        if self.route == "mean_prob":
-            return log_p.exp().mean(0).clamp_min(1e-30).log()
         entropy = -(log_p.exp() * log_p).sum(-1)
         best = entropy.argmin(0)[None, :, None].expand(1, -1, 2)
         return log_p.gather(0, best)[0]
@@ -247,4 +215,8 @@ class PackNet(Method):
         places = (lane.state["sites"] == site_code(site)).nonzero()[:, 0].tolist()
         if self.route != "oracle" or not places:
             return self.logits(model, lane, inputs)
-        return model.apply(*self.network(lane, places[-1] + 1), inputs).logits
+        return self._seen_by(model, lane, places[-1] + 1, inputs)
+
+    def _seen_by(self, model: Model, lane: Lane, site: int, inputs: Inputs) -> Tensor:
+        """Logits of the `site`-th network."""
+        return model.apply(self.network(lane, site), lane.stats, inputs).logits

@@ -9,7 +9,7 @@ This is not a GCN: "GCN is adopted as backbone for all methods" cannot hold for 
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,19 +17,12 @@ from torch import Tensor
 
 from fcforge import graphs
 from fcforge.methods.base import Batch, Lane, Loss, Method, Model, Params, SiteView
-from fcforge.replay.memory import (
-    admit,
-    farthest_first_priority,
-    random_priority,
-    weighted_priority,
-)
+from fcforge.replay.memory import admit, weighted_priority
 from fcforge.settings import Count
 
 
-def mean_cross_entropy(
-    logits: Tensor, y: Tensor, counts: Tensor, balanced: bool
-) -> Tensor:
-    """Cross-entropy over the subjects that count, classes weighing the same if `balanced`.
+def balanced_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor) -> Tensor:
+    """Cross-entropy over the subjects that count, classes weighing the same.
 
     Parameters
     ----------
@@ -39,8 +32,6 @@ def mean_cross_entropy(
         1, or 0 for a free slot.
     """
     each = F.cross_entropy(logits, y, reduction="none") * counts
-    if not balanced:
-        return each.sum() / counts.sum()
     member = torch.stack([y == 0, y == 1], dim=1) * counts[:, None]  # (n, 2)
     size = member.sum(0)
     by_class = (each[:, None] * member).sum(0) / size.clamp(min=1.0)
@@ -61,15 +52,9 @@ class PDGNN(Method):
     memory : int
         Stored embeddings, shared equally by the classes of all sites (256 like the others; the
         authors: 400 per class).
-    sampler : {"degree", "random", "kcenter"}
-        Who is stored: probability by edges, uniform, or farthest-first among embeddings.
-    balanced : bool
-        Class-balanced loss, as the authors.
     """
 
     memory: Count = 256
-    sampler: Literal["degree", "random", "kcenter"] = "degree"
-    balanced: bool = True
 
     name = "pdgnn"
     title = "PDGNN-TEM"
@@ -96,8 +81,6 @@ class PDGNN(Method):
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
         """Current batch and the whole memory as one batch."""
-        if self.memory == 0 and not self.balanced:
-            return super().loss(model, params, lane, batch, key)
         memory = lane.state
         x = torch.cat([batch.inputs["topology"], memory["memory.topology"]])
         y = torch.cat([batch.y, memory["memory.y"]])
@@ -105,25 +88,13 @@ class PDGNN(Method):
             [torch.ones_like(batch.y), (memory["memory.site"] >= 0).long()]
         )
         out = model.apply(params, lane.stats, {"topology": x}, train=True, key=key)
-        return mean_cross_entropy(
-            out.logits, y, counts.to(x.dtype), self.balanced
-        ), out.stats
+        loss = balanced_cross_entropy(out.logits, y, counts.to(x.dtype))
+        return loss, out.stats
 
-    def priority(
-        self, model: Any, site: SiteView, x: Tensor, rng: torch.Generator
-    ) -> Tensor:
+    def priority(self, model: Any, site: SiteView, rng: torch.Generator) -> Tensor:
         """Priority (n,) of the site's subjects; within a class the highest are stored."""
-        if self.sampler == "random":
-            return random_priority(len(x), rng, x.device)
-        if self.sampler == "degree":
-            edges = graphs.binary(graphs.adjacency(site.fc, model.tau, model.edges))
-            return weighted_priority(edges.sum((-1, -2)), rng)
-        priority = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        for c in (0, 1):
-            mine = site.y == c
-            if bool(mine.any()):
-                priority[mine] = farthest_first_priority(x[mine].flatten(1), rng)
-        return priority
+        edges = graphs.binary(graphs.adjacency(site.fc, model.tau, model.edges))
+        return weighted_priority(edges.sum((-1, -2)), rng)
 
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
@@ -134,6 +105,6 @@ class PDGNN(Method):
             "memory.topology": x,
             "memory.y": site.y,
             "memory.site": torch.full_like(site.y, site.position),
-            "memory.priority": self.priority(model, site, x, rng),
+            "memory.priority": self.priority(model, site, rng),
         }
         return lane._replace(state=admit(lane.state, new, "balanced"))

@@ -2,20 +2,18 @@ r"""Topology-aware weight preserving: protect what the loss and what the graph a
 
 .. math::
     L = CE + \sum_{k<t} \sum_j (\lambda_l I^{loss}_{k,j} + \lambda_t I^{top}_{k,j})
-        (\theta_j - \theta^*_{k,j})^2 \;(+\, \beta \|\nabla_\theta CE\|_1)
+        (\theta_j - \theta^*_{k,j})^2
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.methods.base import Batch, Lane, Loss, Model, Params, SiteView
+from fcforge.methods.base import Lane, Model, SiteView
 from fcforge.methods.shared import penalty
-from fcforge.models import fused
 from fcforge.models.layers import linear
 from fcforge.settings import NotNegative
 
@@ -78,7 +76,7 @@ class TWP(penalty.Anchored):
     of all coefficients of the site's training set. Squared gradients of the loss are taken per
     graph, in eval mode, and averaged. Not copied: gradients that pile up over batches, the
     cross-entropy counted twice, the topology gradient added to that of the loss before squaring,
-    and a beta term without effect.
+    and the term beta |grad CE|_1, which has no effect there.
 
     Which attention: the sources have one branch for layers that widen (116 to 128 here) and one
     for layers that narrow. CGLB, as the authors, attends before W where a layer widens, so that
@@ -93,34 +91,15 @@ class TWP(penalty.Anchored):
     loss_strength, topology_strength : float
         lambda_l, lambda_t; 1e4 and 100 in the authors' graph-level code. Theirs is tied to the
         gradient of the whole set's mean loss; `fcforge tune` tries 10 .. 1e6.
-    beta : float
-        Weight of the gradient's L1 norm, by double backward. 0: what the reference code does.
     """
 
     loss_strength: NotNegative = 1e4
     topology_strength: NotNegative = 100.0
-    beta: NotNegative = 0.0
 
     name = "twp"
     title = "TWP"
     source = "Liu, Yang and Wang 2021 (AAAI)"
     models = ("gcn", "gat", "sage", "gae")
-
-    def loss(
-        self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
-    ) -> Loss:
-        """Cross-entropy; with beta also the L1 norm of its gradient."""
-
-        def plain(p: Params) -> tuple[Tensor, Any]:
-            value, stats = super(TWP, self).loss(model, p, lane, batch, key)
-            return value, (value, stats)
-
-        if self.beta == 0:
-            return plain(params)[1]
-        with fused.off():  # differentiated once more by the engine
-            grads, (value, stats) = torch.func.grad(plain, has_aux=True)(params)
-        norm = torch.stack([grads[k].abs().sum() for k in sorted(grads)]).sum()
-        return value + self.beta * norm, stats
 
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator

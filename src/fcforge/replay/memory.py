@@ -178,25 +178,6 @@ def weighted_priority(weight: Tensor, rng: torch.Generator) -> Tensor:
     return u.log() / weight.double().clamp_min(1e-12)
 
 
-def farthest_first_priority(x: Tensor, rng: torch.Generator) -> Tensor:
-    """Priorities falling along a farthest-first walk through x (n, d): any prefix covers x.
-
-    References
-    ----------
-    Gonzalez, Clustering to minimize the maximum intercluster distance, 1985.
-    """
-    n = len(x)
-    at = int(torch.randint(n, (), generator=rng))
-    distance = torch.full((n,), float("inf"), device=x.device)
-    priority = torch.zeros(n, dtype=torch.float64, device=x.device)
-    for rank in range(n):
-        priority[at] = n - rank
-        distance = torch.minimum(distance, (x - x[at]).norm(dim=1))
-        distance[priority > 0] = -1.0  # visited
-        at = int(distance.argmax())
-    return priority
-
-
 def shares(counts: list[int], capacity: int) -> list[int]:
     """Slots per cell: equal shares, what a small cell leaves goes to the others.
 

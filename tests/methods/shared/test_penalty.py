@@ -4,26 +4,17 @@ import torch
 from tiny_models import logistic
 
 from fcforge.methods import Lane
-from fcforge.methods.shared.penalty import (
-    add_anchor,
-    add_pull,
-    batch_gradients,
-    loss_gradients,
-)
+from fcforge.methods.shared.penalty import add_anchor, add_pull, loss_gradients
 from fcforge.randomness import torch_rng
 
 
-def test_empirical_and_batched_fisher_by_hand():
+def test_squared_gradients_of_the_loss_by_hand():
     model, lane, inputs, y = logistic(6)
     x = inputs["edges"]
     p = torch.softmax(model.apply(lane.params, {}, inputs).logits, -1)[:, 1]
     residual = p - y  # gradient of the loss by z_1 - z_0
     weight = loss_gradients(model, lane, inputs, y)["head.0.weight"]
     torch.testing.assert_close(weight[1], (residual[:, None] * x).square().mean(0))
-    batched = batch_gradients(model, lane, inputs, y, size=4)["head.0.weight"][1]
-    first = (residual[:4, None] * x[:4]).mean(0).square()
-    second = (residual[4:, None] * x[4:]).mean(0).square()
-    torch.testing.assert_close(batched, first * 4 / 6 + second * 2 / 6)
 
 
 def test_merged_anchors_equal_one_quadratic_per_site():

@@ -105,7 +105,7 @@ class FCMVAE(VAESettings, Generator):
         if self.residual_noise:
             factors = state["residual_factors"]
             diagonal = state["residual_diagonal"]
-            move = move + residual_noise(factors, diagonal, y, rng)
+            move = move + residual_noise(factors, diagonal, len(y), rng)
         baseline = params["baseline"][y if self.class_baseline else torch.zeros_like(y)]
         x = baseline + state["scale"] * move
         if self.gate == "class":

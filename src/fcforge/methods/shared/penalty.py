@@ -12,7 +12,6 @@ statistics are not parameters and are not protected.
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike
@@ -147,23 +146,6 @@ def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Param
     """
     p = patient_probability(model, lane, inputs)
     return margin_gradients(model, lane, inputs, torch.where(y == 1, 1 - p, p).square())
-
-
-def batch_gradients(
-    model: Model, lane: Lane, inputs: Inputs, y: Tensor, size: int = 32
-) -> Params:
-    """Mean over batches of the squared gradient of the batch's mean loss (the cruder kind)."""
-
-    def loss(params: Params, x: Inputs, y: Tensor) -> Tensor:
-        return F.cross_entropy(model.apply(params, lane.stats, x).logits, y)
-
-    total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
-    for i in range(0, len(y), size):
-        x = {k: v[i : i + size] for k, v in inputs.items()}
-        grads = torch.func.grad(loss)(lane.params, x, y[i : i + size])
-        for k, g in grads.items():
-            total[k] += g.square() * (len(y[i : i + size]) / len(y))
-    return total
 
 
 # -- the network of the last site as a frozen teacher, while the next site is learned --------------
