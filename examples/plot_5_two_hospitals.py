@@ -1,9 +1,9 @@
 """
-Two hospitals hand over a capsule
-=================================
+Two hospitals hand over a file
+==============================
 
-Hospital A learns and seals. Hospital B gets one file, checks it, learns its own patients on top and
-seals again. Nobody's scan travels, and what did travel can be read by everybody.
+Hospital A learns and writes one file. Hospital B gets it, checks it, and learns its own patients on
+top. Nobody's scan travels, and what did travel can be read by everybody.
 """
 
 # %%
@@ -13,65 +13,86 @@ import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 
-from fcforge.capsule import learn, open_capsule, settings_for, verify
-from fcforge.errors import CapsuleError
-from fcforge.report.inspect import inspect_words
+from fcforge.errors import ExchangeError
+from fcforge.exchange.exchange import open_exchange, verify
+from fcforge.exchange.keys import Trust
+from fcforge.exchange.site_step import learn_site
+from fcforge.report.exchange_file import as_text
+from fcforge.requests import LearnRequest
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, LearnerSpec, Training
 
 cohort = simulate("hard_shift", n_rois=30, n_sites=2, scale=0.5, d_scale=6.0)
 name_a, name_b = cohort.site_names
-post = tempfile.TemporaryDirectory()
-letter_a, letter_b = Path(post.name) / "a.capsule", Path(post.name) / "b.capsule"
+folder = tempfile.TemporaryDirectory()
+post = Path(folder.name)
+for name in cohort.site_names:
+    mine = cohort.select_sites([name])
+    (post / name).mkdir()
+    np.savez(
+        post / name / "data.npz",
+        fc=mine.fc,
+        label=mine.y,
+        site=mine.site,
+        subject_id=mine.subject_id,
+    )
 
-learner = LearnerSpec(
-    Component("forge", {"memory": 64, "candidates": 64, "dev": 16}),
-    Component("linear"),
-    Component("corr_gauss"),
+letter_a = post / "a.fcx"
+learn_site(
+    LearnRequest(
+        site=name_a,
+        data=post / name_a / "data.npz",
+        out=letter_a,
+        method="forge",
+        model="linear",
+        generator="corr_gauss",
+        epochs=15,
+    )
 )
-settings = settings_for(learner, n_rois=30, training=Training(epochs=15, lr=1e-3))
-learn(None, name_a, cohort.select_sites([name_a]), letter_a, settings=settings)
 print(f"{letter_a.name}: {letter_a.stat().st_size} bytes")
 
 # %%
 # Hospital B
 # ----------
-# Everything is checked before anything is used: container, seal, ledger, arrays.
-for check in verify(letter_a):
-    print("ok " if check.ok else "NO ", f"{check.name:<10}", check.detail)
+# Everything is checked before anything is used: the file, its records, who signed, the arrays.
+for check in verify(letter_a, Trust()):
+    print("ok " if check.ok else "NO ", check.name, "-", check.detail)
 
-learn(letter_a, name_b, cohort.select_sites([name_b]), letter_b)
+letter_b = post / "b.fcx"
+asked = LearnRequest(
+    name_b, post / name_b / "data.npz", letter_b, state=letter_a, yes=True
+)
+learn_site(asked)
 
 # %%
 # What the ethics board reads
 # ---------------------------
-capsule = open_capsule(letter_b)
-print("\n".join(inspect_words(capsule)))
+model = open_exchange(letter_b).model
+found = model.describe()
+print(as_text(found))
 
 # %%
 # What became of A
 # ----------------
-# The capsule carries synthetic held-out subjects of every site. They say how the model changed
-# without a single real scan; they are easier than real subjects, so read the change.
-stages = [entry["metrics"]["held_out"] for entry in capsule.entries]
+# Synthetic held-out subjects of every site travel along. They say how the model changed without a
+# single real scan; they are easier than real subjects, so read the change.
 fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
-for site in capsule.sites:
-    at = [t for t, stage in enumerate(stages) if site in stage]
-    ax.plot(at, [stages[t][site]["accuracy"] for t in at], marker="o", lw=2, label=site)
+for site, values in found.curves.items():
+    ax.plot(values, marker="o", lw=2, label=site)
 ax.set(xticks=range(2), ylabel="accuracy, synthetic held-out")
-ax.set_xticklabels([f"after {s}" for s in capsule.sites])
+ax.set_xticklabels([f"after {site}" for site in found.sites])
 ax.legend(frameon=False)
 
 # %%
 # A changed bit
 # -------------
-damaged = Path(post.name) / "damaged.capsule"
+damaged = post / "damaged.fcx"
 data = bytearray(letter_b.read_bytes())
 data[len(data) // 2] ^= 1
 damaged.write_bytes(bytes(data))
 try:
-    open_capsule(damaged)
-except CapsuleError as error:
+    open_exchange(damaged)
+except ExchangeError as error:
     print(error.what, error.do)
-post.cleanup()
+folder.cleanup()

@@ -1,6 +1,6 @@
 """
-A consortium around a public start
-==================================
+Hospitals around a public start
+===============================
 
 Some people are public. Three hospitals each add a handful of noisy numbers, in any order, and one
 of them takes its numbers back. The same in five commands: :doc:`/consortium`.
@@ -9,55 +9,78 @@ of them takes its numbers back. The same in five commands: :doc:`/consortium`.
 # %%
 # The public start
 # ----------------
+import tempfile
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 
-from fcforge.consortium import Consortium, Home, make_public
-from fcforge.consortium.learning import Budget, learn
-from fcforge.consortium.predicting import judge, probability
-from fcforge.report.consortium import release_words
+from fcforge.exchange.exchange import save
+from fcforge.exchange.prediction import probability
+from fcforge.exchange.public_start import make_public
+from fcforge.exchange.site_step import learn_site
+from fcforge.report.exchange_file import passages_text
+from fcforge.requests import LearnRequest
 from fcforge.sites.simulated import simulate
 
 people = simulate("easy", n_rois=30, n_sites=8, scale=0.5)
-public, hospitals, unseen = (
-    people.site_names[:4],
-    people.site_names[4:7],
-    people.site_names[7],
-)
+public = people.site_names[:4]
+hospitals = people.site_names[4:7]
+unseen = people.site_names[7]
+folder = tempfile.TemporaryDirectory()
+place = Path(folder.name)
+
 start = make_public(people, public)
-print(
-    f"{start.papers['people']} public people; unseen site: {start.papers['unseen_site']}"
-)
+save(start, place / "start.fcx")
+print(f"{start.root.people} public people; at an unseen site: {start.root.expected}")
 
 # %%
 # Each hospital's release
 # -----------------------
-# Made apart from each other, from the same start. What stays at home is in ``home``.
-turns = [
-    learn(Consortium(start), people, site, Home(), Budget(epsilon=1.0))
-    for site in hospitals
-]
-print("\n".join(release_words(turns[0].release)))
+# Made apart from each other, from the same start. What stays at home is the private record.
+releases = []
+for site in hospitals:
+    mine = people.select_sites([site])
+    home = place / site
+    home.mkdir()
+    np.savez(
+        home / "data.npz",
+        fc=mine.fc,
+        label=mine.y,
+        site=mine.site,
+        subject_id=mine.subject_id,
+        **mine.covariates,
+    )
+    asked = LearnRequest(
+        site,
+        home / "data.npz",
+        place / f"{site}.fcx",
+        state=place / "start.fcx",
+        epsilon=1.0,
+        yes=True,
+    )
+    releases.append(learn_site(asked).exchange)
+print(passages_text(releases[0].model.describe()))
 
 # %%
 # Any order is the same model
 # ---------------------------
-one, two, three = (turn.group for turn in turns)
+one, two, three = releases
 group = one.merged(two, three)
-print("order does not matter:", group.digest == three.merged(one).merged(two).digest)
+print("order does not matter:", group.id == three.merged(one).merged(two).id)
 without = group.withdrawn(hospitals[0])
-print(
-    "withdrawn is never learned:", np.array_equal(without.beta, two.merged(three).beta)
-)
+never = two.merged(three)
+same = np.array_equal(without.model.head.weight, never.model.head.weight)
+print("withdrawn is never learned:", same)
 
 # %%
 # New people
 # ----------
-# The public head alone, and the consortium's, on a hospital nobody has learned from.
+# The public head alone, and with the hospitals, on a hospital nobody has learned from.
 new = people.select_sites([unseen])
 fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
-for title, state in {"public head": Consortium(start), "consortium": group}.items():
-    p = probability(judge(state, new.fc, new.covariates).odds)
+for title, state in {"public head": start, "with three hospitals": group}.items():
+    p = probability(state.model.score(new.fc, new.covariates).odds)
     known = np.isfinite(p)
     right = ((p[known] > 0.5) == new.y[known]).mean()
     print(f"{title}: accuracy {right:.2f} on {known.sum()} people")
@@ -70,3 +93,4 @@ for title, state in {"public head": Consortium(start), "consortium": group}.item
     )
 ax.set(xlabel="P(patient)", ylabel="people")
 ax.legend(frameon=False)
+folder.cleanup()

@@ -11,7 +11,7 @@ SPANNING = {  # test files of no single module, and why
     "capsule/test_forgeries.py": "a thousand forged capsules against all that opens them",
     "capsule/test_harmonised_chains.py": "harmonised people from learning to predicting",
     "capsule/test_no_subject_inside.py": "bytes of a capsule of every method",
-    "capsule/test_two_hospitals.py": "two folders, two processes, one file",
+    "exchange/test_two_hospitals.py": "two folders, two processes, one file",
     "capsule/test_versions.py": "files of every version that was ever written",
     "consortium/test_speed.py": "what a consortium costs, from learning to merging",
     "exchange/test_forgeries.py": "hundreds of forged files against all that opens them",

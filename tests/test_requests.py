@@ -67,7 +67,7 @@ def test_what_is_out_of_bounds_is_refused(given, says):
 )
 def test_a_budget_that_promises_nothing_is_refused(given):
     with pytest.raises(ConfigError) as caught:
-        LearnRequest("NYU", Path("a.npz"), Path("a.capsule"), **given)
+        LearnRequest("NYU", Path("a.npz"), Path("a.fcx"), **given)
     (name,) = given
     assert caught.value.where == "learn"
     assert caught.value.what.startswith(f"{name} = ")
@@ -92,9 +92,9 @@ def test_every_option_says_what_it_is(request_type):
 
 
 def test_choices_of_a_first_site():
-    plain = LearnRequest("NYU", Path("a.npz"), Path("a.capsule"))
+    plain = LearnRequest("NYU", Path("a.npz"), Path("a.fcx"))
     assert plain.chosen == {}
-    some = LearnRequest("NYU", Path("a.npz"), Path("a.capsule"), method="ewc", seed=0)
+    some = LearnRequest("NYU", Path("a.npz"), Path("a.fcx"), method="ewc", seed=0)
     assert some.chosen == {"method": "ewc", "seed": 0}  # 0 is a choice
     assert set(FIRST_SITE) <= {f.name for f in fields(LearnRequest)}
 

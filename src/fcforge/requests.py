@@ -52,16 +52,15 @@ Epsilon = Annotated[
         "Use a number above 0, such as 1.",
     ),
 ]
-NewSite = Literal["refuse", "leave", "estimate"]
-TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
+FILE = "Exchange file."
+TRUST = "Public key (PEM) that must have signed; may be repeated."
 SIGN = "Private key (PEM) to sign with."
-HOME = "The hospital's home file: adds results with its own threshold."
+REGISTER = "The hospital's private record: adds results with its own threshold."
+PRIVATE = "Private record, which stays here (fcforge.private beside DATA)."
 JSON = "Print JSON for a program to read."
 KIND = "Content of the files: FC matrices or time series."
-NEW = "Harmonised capsule: what to do with scans of a new site."
 POSITIVE = "Diagnosis that means patient, e.g. ASD; needed if it is neither 1 nor an obvious word."
 REQUIRE = "Refuse anything unsigned (default: only if something else is signed)."
-RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
 FIRST_SITE = (
     "config",
     "learner",
@@ -72,40 +71,33 @@ FIRST_SITE = (
     "seed",
     "held_out",
     "calibrate",
-    "harmonise",
-    "harmonise_to",
 )
 
 
 @dataclass(frozen=True)
 class LearnRequest(Request):
-    """One hospital's turn: a release around a public start, or the next link of a chain.
+    """One hospital's step: a release around a public start, or the next step of a chain.
 
     Only the first of a chain chooses method, model and training.
     """
 
     site: str = option(help="Name of the site to learn.")
     data: Path = option(help="Data of the site: .npz file or folder.")
-    out: Path = option(help="Capsule to write (without a suffix: a folder).")
+    out: Path = option(help="File to write; NAME.record holds the new records alone.")
     state: Path | None = option(
-        None, "Public start, or capsule of the sites before this one."
+        None, "Public start, or exchange file of the sites before this one."
     )
     epsilon: Epsilon | None = option(
-        None, "Privacy: the most that each person may spend (1)."
+        None, "Start: the most that each person may spend (1)."
     )
-    delta: Fraction | None = option(None, "Privacy: delta of a release (1e-06).")
+    delta: Fraction | None = option(None, "Start: delta of a release (1e-06).")
     mechanism: Mechanism | None = option(
-        None, "Noise of a release; none promises nothing."
+        None, "Start: noise of a release; none promises nothing."
     )
-    local: Path | None = option(
-        None, "Release: file that stays here [SITE.home.json by DATA]."
-    )
-    register: Path | None = option(
-        None, "Private record that stays here [fcforge.private by DATA]."
-    )
-    round: str = option("", "Release: give to this round of the start's two keepers.")
+    register: Path | None = option(None, PRIVATE)
+    round: str = option("", "Start: give to this round of its two keepers.")
     again: bool = option(
-        False, "Release people of an earlier release again; budgets add up."
+        False, "Start: release people of an earlier release again; budgets add up."
     )
     accept_labels: bool = option(
         False, "Go on though diagnoses look swapped; a chain records it."
@@ -114,32 +106,29 @@ class LearnRequest(Request):
         False, "Chain: continue although the scans look odd; recorded."
     )
     positive: str | None = option(None, POSITIVE)
-    template: Path | None = option(
-        None, "Chain: your copy of the public template in the settings."
-    )
     config: Path | None = option(
-        None, "First site: config (TOML) to take a learner from."
+        None, "First site of a chain: config (TOML) to take a learner from."
     )
     learner: str | None = option(
-        None, "First site: title of the learner in the config."
+        None, "First site of a chain: title of the learner in the config."
     )
-    method: str | None = option(None, "First site: method.")
-    model: str | None = option(None, "First site: model.")
-    generator: str | None = option(None, "First site: generator.")
-    epochs: Size | None = option(None, "First site: epochs.")
-    seed: int | None = option(None, "First site: seed.")
-    held_out: Count | None = option(None, "First site: synthetic held-out subjects.")
-    calibrate: str | None = option(None, "First site: inner_val, synthetic or none.")
-    harmonise: str | None = option(None, "First site: none, site_demean or combat.")
-    harmonise_to: Path | None = option(
-        None, "First site: public people to harmonise to."
+    method: str | None = option(None, "First site of a chain: method.")
+    model: str | None = option(None, "First site of a chain: model.")
+    generator: str | None = option(None, "First site of a chain: generator.")
+    epochs: Size | None = option(None, "First site of a chain: epochs.")
+    seed: int | None = option(None, "First site of a chain: seed.")
+    held_out: Count | None = option(
+        None, "First site of a chain: synthetic held-out subjects."
+    )
+    calibrate: str | None = option(
+        None, "First site of a chain: inner_val, synthetic or none."
     )
     kind: Kind = option("auto", KIND)
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
     allow_real_subjects: bool = option(
-        False, "Allow a method that keeps real subjects; recorded."
+        False, "Chain: allow a method that keeps real subjects; recorded."
     )
     overwrite: bool = option(False, "Replace OUT.")
     yes: bool = option(
@@ -154,43 +143,34 @@ class LearnRequest(Request):
     @property
     def chosen(self) -> dict[str, Any]:
         """Choices of a first site that were made."""
-        return self._said(FIRST_SITE)
-
-    @property
-    def release(self) -> dict[str, Any]:
-        """Options of a release that were given."""
-        return self._said(RELEASE)
-
-    def _said(self, names: tuple[str, ...]) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in names}
-        return {k: v for k, v in found.items() if v is not None and v is not False}
+        found = {name: getattr(self, name) for name in FIRST_SITE}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class AuditRequest(Request):
-    """An audit of generators on a hospital's data, or of a capsule against them."""
+    """An audit of generators on a hospital's data, or of what it gave to an exchange."""
 
     data: Path = option(help="The hospital's data: .npz file or folder.")
     site: list[str] = option(help="Site of the data; repeat to audit several as one.")
     generator: list[str] = option(
         [], "Generator, e.g. corr_gauss:rank=8; may be repeated."
     )
-    capsule: Path | None = option(None, "Audit this capsule instead.")
+    state: Path | None = option(
+        None, "Audit what the site gave to this exchange file instead."
+    )
     halves: Path | None = option(
         None, "Two halves of each run (.npz), for fingerprinting."
     )
     reference: Path | None = option(
-        None, "Capsule: people who were not learned, for comparison."
-    )
-    local: Path | None = option(
-        None, "Capsule: the receipt, or the home file of the site."
+        None, "Chain: people who were not learned, for comparison."
     )
     register: Path | None = option(
-        None, "Exchange: the private record of the site [fcforge.private by DATA]."
+        None, f"Exchange file: {PRIVATE[0].lower()}{PRIVATE[1:]}"
     )
     positive: str | None = option(None, POSITIVE)
     record: Path | None = option(
-        None, "Capsule: seal it again here, with the audit inside."
+        None, "Exchange file to write with the audit inside (NAME.record: it alone)."
     )
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
@@ -206,18 +186,17 @@ class AuditRequest(Request):
 
 @dataclass(frozen=True)
 class PredictRequest(Request):
-    """Scans to be predicted with either kind of capsule."""
+    """Scans to be predicted with an exchange file."""
 
-    capsule: Path = option(help="Capsule file or folder.", metavar="CAPSULE")
+    file: Path = option(help=FILE, metavar="FILE")
     scans: list[Path] = option(help="Files or folders of scans.", metavar="SCANS...")
     out: Path | None = option(None, "File to write (standard output).")
-    local: Path | None = option(None, HOME)
-    site: str | None = option(None, "Harmonised capsule: the site of the scans.")
-    unseen: NewSite = option("refuse", NEW)
+    register: Path | None = option(None, REGISTER)
     explain: Path | None = option(
         None, "Folder for a page and tables that explain them."
     )
     atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
     kind: Kind = option("auto", KIND)
     trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE)
     as_json: bool = option(False, JSON, flag="--json")

@@ -19,7 +19,6 @@ from fcforge.capsule.sealing import Trust, open_capsule, verify
 from fcforge.consortium import read_consortium, write_consortium
 from fcforge.consortium.files import verify as verify_group
 from fcforge.errors import CapsuleError, ConfigError, DataError
-from real_runs import fcforge
 
 A, B = "a" * 64, "b" * 64
 
@@ -140,20 +139,6 @@ def test_nobody_releases_for_a_site_whose_key_is_known(tmp_path, monkeypatch):
     assert "signed by nobody, not by the key of" in bad.detail
     with pytest.raises(CapsuleError, match="not by the key of"):
         read_consortium(path, Trust.of(()))
-
-
-def test_from_the_command_line(tmp_path, monkeypatch):
-    monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
-    assert "no key yet" in fcforge("keys", "list").out
-    assert fcforge("keys", "new", tmp_path / "k").code == 0
-    assert "is that of UCLA" in fcforge("keys", "add", "UCLA", tmp_path / "k.pub").out
-    assert "UCLA  since 20" in fcforge("keys", "list").out
-    assert '"name": "UCLA"' in fcforge("keys", "list", "--json").out
-    assert fcforge("keys", "revoke", "UCLA").code == 0
-    assert "UCLA  REVOKED 20" in fcforge("keys", "list").out
-    again = fcforge("keys", "add", "UCLA", tmp_path / "k.pub")
-    assert again.code == 2
-    assert "known already" in again.err
 
 
 # -- keys --------------------------------------------------------------------------------------

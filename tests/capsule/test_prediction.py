@@ -2,13 +2,11 @@
 
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
 import torch
 from capsule_chains import SITES, chain, cohort, learned
-from typer.testing import CliRunner
 
 from fcforge.capsule import open_capsule, predict
 from fcforge.capsule.judging import Reference, limits, strangeness
@@ -143,64 +141,6 @@ def test_calibration_sources(tmp_path, calibrate) -> None:
     capsule = learned("analytic", SITES[:1], tmp_path, calibrate=calibrate)
     assert capsule.entries[0]["calibration"]["how"] == calibrate
     assert 0.2 <= capsule.temperature <= 20
-
-
-def test_commands(path, tmp_path) -> None:
-    from fcforge.cli import app
-
-    run = CliRunner().invoke
-    np.save(tmp_path / "a.npy", cohort().fc[0])
-    out = run(app, ["predict", str(path), str(tmp_path / "a.npy"), "--json"])
-    found = json.loads(out.stdout)
-    assert found["sites_learned"] == list(SITES[:2])
-    assert found["predictions"][0]["status"] == "ok"
-    out = run(
-        app, ["predict", str(path), str(tmp_path), "--out", str(tmp_path / "o.csv")]
-    )
-    assert out.stdout == ""
-    assert (tmp_path / "o.csv").read_text().startswith("subject,status,probability")
-    out = run(app, ["verify", str(path)])
-    assert (out.exit_code, out.stdout.splitlines()[-1]) == (0, "intact")
-    broken = tmp_path / "broken.capsule"
-    broken.write_bytes(path.read_bytes()[:-1])
-    out = run(app, ["verify", str(broken), "--json"])
-    assert out.exit_code == 1
-    assert json.loads(out.stdout)["ok"] is False
-    out = run(app, ["keys", "new", str(tmp_path / "k.pem")])
-    assert out.exit_code == 0
-    out = run(app, ["inspect", str(path), "--trust", str(tmp_path / "k.pem.pub")])
-    assert out.exit_code != 0
-
-
-def test_learn_settings_come_once(path, tmp_path) -> None:
-    from fcforge.capsule.learning import learn_site
-    from fcforge.errors import ConfigError
-    from fcforge.requests import LearnRequest
-
-    np.savez(
-        tmp_path / "d.npz",
-        fc=cohort().fc,
-        label=cohort().y,
-        site=cohort().site,
-        subject_id=cohort().subject_id,
-    )
-    common = {
-        "site": SITES[2],
-        "data": tmp_path / "d.npz",
-        "out": tmp_path / "x.capsule",
-    }
-    with pytest.raises(ConfigError, match="together with --state"):
-        learn_site(LearnRequest(**common, state=path, epochs=5))
-    with pytest.raises(ConfigError, match="needs a method"):
-        learn_site(LearnRequest(**common))
-    with pytest.raises(ConfigError, match="Did you mean 'analytic'"):
-        learn_site(LearnRequest(**common, method="analytics"))
-    with pytest.raises(ConfigError, match="--learner was given without --config"):
-        learn_site(LearnRequest(**common, method="analytic", learner="analytic/linear"))
-    with pytest.raises(ConfigError, match=r"calibrate = 'inner'.*mean 'inner_val'"):
-        learn_site(LearnRequest(**common, method="analytic", calibrate="inner"))
-    learn_site(LearnRequest(**common, state=path))
-    assert open_capsule(tmp_path / "x.capsule").sites == SITES
 
 
 def test_folders_of_fcforge_fc_are_read_through_their_table(capsule, tmp_path) -> None:

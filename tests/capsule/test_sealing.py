@@ -14,7 +14,6 @@ from fcforge.capsule import (
     settings_for,
     with_audit,
 )
-from fcforge.capsule.contents import summary
 from fcforge.capsule.ledger import (
     GENESIS,
     append,
@@ -26,7 +25,6 @@ from fcforge.capsule.ledger import (
 )
 from fcforge.capsule.sealing import REAL_FLAG
 from fcforge.errors import CapsuleError
-from fcforge.report.inspect import inspect_words
 from fcforge.types import Component, LearnerSpec, Training
 
 
@@ -62,8 +60,6 @@ def test_real_subjects_are_refused_without_the_flag_and_before_training(
     assert capsule.entries[-1]["flags"] == [REAL_FLAG]
     opened = open_capsule(out)
     assert bool(opened.remembered.real.all())
-    assert "WARNING" in "\n".join(inspect_words(opened))
-    assert "No raw scan" not in "\n".join(inspect_words(opened))
     # the next hospital needs the flag too
     with pytest.raises(CapsuleError, match="--allow-real-subjects"):
         learn(out, SITES[1], cohort(), tmp_path / "b.capsule")
@@ -155,8 +151,6 @@ def test_small_cells_are_suppressed(tmp_path) -> None:
     ]
     assert None in counts  # the made-up sites are small enough to have such cells
     assert all(c is None or c == 0 or c >= 10 for c in counts)
-    text = "\n".join(inspect_words(capsule))
-    assert "fewer than 10" in text
 
 
 def test_ledger_names_no_subject_and_no_path(tmp_path) -> None:
@@ -178,32 +172,6 @@ def test_lineage_and_audit(tmp_path) -> None:
     after = learn(path, SITES[2], cohort(), tmp_path / "c.capsule")
     assert after.sites == SITES
     assert [e["kind"] for e in after.entries] == ["learn", "learn", "audit", "learn"]
-
-
-def test_an_audit_is_shown_with_its_site_and_for_the_state_it_is_about(
-    tmp_path,
-) -> None:
-    (b,) = (open_capsule(p) for p in chain("majority", SITES[:2], tmp_path)[-1:])
-    assert "Not measured: no audit" in "\n".join(inspect_words(b))
-    path = tmp_path / "audited.capsule"
-    seal(with_audit(b, an_audit(SITES[0])), path)
-    text = "\n".join(inspect_words(open_capsule(path)))
-    assert f", site {SITES[0]}:" in text
-    assert f"Not audited as it travels now: {SITES[1]}." in text
-    assert summary(open_capsule(path))["audited"] == [SITES[0]]
-    after = learn(path, SITES[2], cohort(), tmp_path / "c.capsule")
-    text = "\n".join(inspect_words(after))
-    assert f", site {SITES[0]}; {SITES[2]} came after it:" in text
-    assert f"Not audited as it travels now: {', '.join(SITES)}." in text
-    assert summary(after)["audited"] == []
-
-
-def test_exact_statistics_are_called_patient_data(tmp_path) -> None:
-    said = [
-        "\n".join(inspect_words(open_capsule(chain(m, SITES[:1], tmp_path / m)[0])))
-        for m in ("analytic", "majority")
-    ]
-    assert ["treat as patient data" in text for text in said] == [True, False]
 
 
 def test_a_described_network_cannot_eat_memory(tmp_path) -> None:

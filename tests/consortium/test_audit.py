@@ -1,6 +1,5 @@
 """The audit of a release: references at both ends, proof by the receipt, words for a board."""
 
-import json
 from dataclasses import replace
 from functools import cache
 
@@ -9,7 +8,7 @@ import pytest
 from small_consortium import empty, people, sites
 
 from fcforge.capsule.keys import read_private, write_keys
-from fcforge.consortium import Home, read_consortium, write_consortium, write_own
+from fcforge.consortium import Home, read_consortium, write_consortium
 from fcforge.consortium import few_vector as vector
 from fcforge.consortium.audit import (
     Contributors,
@@ -25,9 +24,7 @@ from fcforge.errors import CapsuleError, DataError
 from fcforge.privacy.accounting import ceiling_of
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.report import audits
-from fcforge.report.consortium import audit_words
 from fcforge.studies.audit_result import AuditPlan
-from real_runs import fcforge
 
 SITE = sites()[2]
 PLAN = AuditPlan(worlds=40, n_draws=40)
@@ -204,7 +201,6 @@ def test_an_audit_is_recorded_beside_its_release_and_leaves_with_it(tmp_path):
     )
     assert group.withdrawn(SITE).audits == ()
     assert group.withdrawn(SITE).merged(group).audits == ()
-    assert audit_words(group)[0].startswith(f"Audited by {SITE} on ")
     with pytest.raises(CapsuleError, match="is of a release that is not here"):
         empty().joined([record])
 
@@ -223,31 +219,3 @@ def test_only_the_key_of_the_release_audits_it(tmp_path):
     ):
         with pytest.raises(CapsuleError, match=r"cannot be read|is not a SHA-256"):
             replace(record, **wrong).check()
-
-
-def test_the_command_audits_a_capsule_of_releases(tmp_path):
-    capsule = write_consortium(turn().group, tmp_path / "group.capsule")
-    home = write_own(turn().home, tmp_path / "home.json")
-    data = tmp_path / "mine.npz"
-    np.savez(
-        data,
-        fc=mine().fc,
-        label=mine().y,
-        site=mine().site,
-        subject_id=mine().subject_id,
-        **mine().covariates,
-    )
-    base = ["audit", "--capsule", capsule, "--data", data, "--site", SITE]
-    done = fcforge(*base, "--local", home, "--json", "--out", tmp_path / "found")
-    assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert told["about"]["released"] == "release at epsilon 1"
-    assert (tmp_path / "found" / "audit.md").exists()
-    recorded = tmp_path / "audited.capsule"
-    done = fcforge(*base, "--local", home, "--record", recorded)
-    assert done.code == 0, done.err
-    assert f"Audited by {SITE} on " in fcforge("inspect", recorded).out
-    assert fcforge("verify", recorded).code == 0
-    refused = fcforge(*base)
-    assert refused.code != 0
-    assert "--local home.json" in refused.err

@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from consortium_world import audit
 from page_parser import EVIL, Page
+from report_world import audit
 
 from fcforge.errors import DataError
 from fcforge.report import audits

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from consortium_world import make_world
-from small_consortium import empty, release_of, sites
+from report_world import make_world
 
 from browsing import (
     complaints,
@@ -22,7 +21,6 @@ from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.methods_text import Methods
 from fcforge.report import judge, quality
-from fcforge.report.consortium import consortium_page
 from fcforge.report.pages import write_pages
 from fcforge.report.run import About, write_report
 from fcforge.studies.judge.experiment import Judgement, Portrait
@@ -32,14 +30,14 @@ from fcforge.types import Estimate
 pytestmark = pytest.mark.browser
 
 LONG = "a-learner-with-a-very-long-name-that-has-no-place-to-break-at-all"
-CAPSULES = ("capsule-chain-3", "capsule-evil", "capsule-damaged")
-WRITTEN = ("index", "run-runs-evil", *CAPSULES, "audit")
-PAGES = ("report", *WRITTEN, "consortium", "judge", "quality", "group")
+FILES = ("exchange-chain-2", "exchange-releases", "exchange-damaged")
+WRITTEN = ("index", "run-runs-evil", *FILES, "audit", "judged")
+PAGES = ("report", *WRITTEN, "judge", "quality", "group")
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
-    """The pages of a consortium, and a report with a long learner name."""
+    """The pages of a folder, and a report with a long learner name."""
     folder = tmp_path_factory.mktemp("browser")
     runs = fake_experiment(seeds=(0,)) + fake_learner(LONG, skill=0.7, seeds=(0,))
     settings = {"path": "/a/very/long/path/" + "x" * 120}
@@ -55,9 +53,8 @@ def pages(tmp_path_factory) -> dict[str, Path]:
 
 @cache
 def other_pages() -> dict[str, str]:
-    """Pages of releases, judged generators and scans, from made-up numbers."""
+    """Pages of judged generators and scans, from made-up numbers."""
     rng = np.random.default_rng(0)
-    group = empty().joined([release_of(site) for site in sites()[2:4]])
     fc = np.corrcoef(rng.normal(size=(116, 200)))
     some = Portrait(fc, fc, np.linspace(-0.2, 0.6, 6670), np.linspace(9, 0.1, 116))
     summary = {
@@ -92,7 +89,6 @@ def other_pages() -> dict[str, str]:
         (LONG,),
     )
     return {
-        "consortium": consortium_page(group, "all.capsule", "index.html"),
         "judge": judge.page_of(judgement),
         "quality": quality.subject_page(
             SubjectFC("01", (run,), fc, (3,)), aal116(), {}
@@ -138,7 +134,7 @@ def test_site_names_of_the_matrices_are_not_cut(browser, pages, width):
 
 def test_no_script_of_a_file_ever_runs(browser, pages):
     """The evil names call alert: an open alert would make the next command raise."""
-    for name in ("index", "run-runs-evil", "capsule-evil"):
+    for name in ("index", "run-runs-evil", "exchange-chain-2"):
         show(browser, pages[name].as_uri())
         assert browser.execute_script("return document.scripts.length") == 1
         assert (
@@ -165,15 +161,16 @@ def test_one_can_walk_from_page_to_page(browser, pages):
     from selenium.webdriver.common.by import By
 
     show(browser, pages["index"].as_uri())
-    browser.find_element(By.LINK_TEXT, "chain/3.capsule").click()
-    assert "3.capsule" in browser.title
-    browser.find_element(By.CSS_SELECTOR, ".lineage a").click()
-    assert "1.capsule" in browser.title
+    browser.find_element(By.LINK_TEXT, "chain/2.fcx").click()
+    assert "2.fcx" in browser.title
+    other = "//h2[text()='Files of this exchange']/..//a"
+    browser.find_element(By.XPATH, other).click()
+    assert "1.fcx" in browser.title
     browser.find_element(By.LINK_TEXT, "Overview").click()
     browser.find_element(By.LINK_TEXT, "runs/first").click()
     assert browser.title == "two made-up hospitals"
     browser.find_element(By.LINK_TEXT, "Overview").click()
-    assert "consortium" in browser.title or "world" in browser.title
+    assert "world" in browser.title
 
 
 def column(browser, k):

@@ -1,11 +1,11 @@
-"""A consortium's pages: everything is there, nothing leads outside, damage is named."""
+"""Pages of a folder: everything is there, nothing leads outside, damage is named."""
 
 import re
 import shutil
 
 import pytest
-from consortium_world import cohort, make_run, make_world
 from page_parser import Page, require_sound
+from report_world import cohort, make_run, make_world
 
 from fcforge.errors import FCForgeError
 from fcforge.report.pages import write_pages
@@ -15,7 +15,7 @@ SITES = tuple(dict.fromkeys(cohort().site.tolist()))
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    return make_world(tmp_path_factory.mktemp("world") / "consortium")
+    return make_world(tmp_path_factory.mktemp("world") / "hospitals")
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +41,15 @@ def test_overview_lists_everything_and_names_the_damage(pages):
     page = Page(pages["index.html"])
     links = {a["href"] for a in page.of("a")}
     assert links >= set(pages) - {"index.html"}
-    assert page.text.count("Damaged, must not be used.") == 1
-    assert page.text.count("Cannot be read.") == 1
+    assert page.text.count("Damaged, must not be used.") == 2
     assert page.text.count("4 of 4 runs, 2 sites") == 2
     assert "An attacker can tell who took part." in page.text
     facts = re.findall(r"<dt>([^<]+)</dt><dd>(\d+)", pages["index.html"])
     assert dict(facts) == {
-        "capsules": "6",
-        "signed": "3",
-        "audited": "1",
-        "with real subjects": "0",
+        "exchange files": "5",
         "runs": "3",
+        "judged generators": "1",
+        "audits": "1",
         "damaged": "2",
     }
 
@@ -66,61 +64,63 @@ def test_run_page_is_the_report_with_a_way_back(pages):
     assert "Each site over time" in page.text
 
 
-def test_capsule_page_answers_at_a_glance(pages):
-    page = Page(of(pages, "capsule-chain-3"))
-    text = page.text
-    order = [
-        text.index(q)
-        for q in (
+@pytest.mark.parametrize("name", ["exchange-chain-2", "exchange-releases"])
+def test_the_page_of_a_file_answers_at_a_glance(pages, name):
+    page = Page(of(pages, name))
+    places = [
+        page.text.index(said)
+        for said in (
             "Who signed it?",
             "What travels?",
             "Does it work on real people?",
             "Can an attacker tell who took part?",
-            "Each site over time",
+            "Intended use",
         )
     ]
-    assert order == sorted(order)
-    assert "picks the right one 94 times in 100" in text
-    assert page.row("loss, on network")[2] == "0.940 [0.880, 1.000]"
-    assert "No raw scan is stored. That is not the same as private" in text
-    assert "learned " + SITES[0] in text
-    assert all(system in text for system in ("cerebellar", "default", "visual"))
+    assert places == sorted(places)
+    for said in ("not a medical device", "What the model uses", "Settings that all"):
+        assert said in page.text
+
+
+def test_the_page_of_a_chain(pages):
+    text = of(pages, "exchange-chain-2")
+    page = Page(text)
+    assert "picks the right one 94 times in 100" in page.text
+    assert page.row("loss, on network")[2] == "0.940"
+    assert "No raw scan is stored. That is not the same as private" in page.text
+    assert "Each site over time" in page.text
+    assert all(system in page.text for system in ("cerebellar", "default", "visual"))
     assert page.of("img")[0]["src"].startswith("data:image/png;base64,")
-
-
-def test_bars_lie_on_an_axis_from_0_to_1(pages):
-    text = of(pages, "capsule-chain-3")
     card = text[text.index("Can an attacker tell") :]
     assert re.search(r'class="bar" style="width:94\.00%"', card)
     assert re.search(r'class="zero" style="left:50\.00%"', card)
-    assert re.search(
-        r'class="whisker" style="left:88\.00%;right:calc\(100% - 100\.00%\)"', card
-    )
 
 
-def test_lineage_marks_here_and_what_is_not_here(pages, world, tmp_path):
-    text = of(pages, "capsule-chain-2")
-    assert text.count('class="here"') == 1
-    assert text.count('class="gone"') == 0
-    shutil.copy(world / "chain/2.capsule", tmp_path)
-    index = write_pages(tmp_path, tmp_path / "out").read_text()
-    assert index.count('class="gone"') == 1
+def test_files_of_one_exchange_know_each_other(pages):
+    first, second = (of(pages, f"exchange-chain-{k}") for k in (1, 2))
+    other = next(name for name in pages if name.startswith("exchange-chain-2"))
+    assert other in {a["href"] for a in Page(first).of("a")}
+    assert "(this file)" in Page(second).text
+    start = next(name for name in pages if name.startswith("exchange-renamed"))
+    links = {a["href"] for a in Page(of(pages, "exchange-releases")).of("a")}
+    assert start in links
+    assert other not in links
 
 
-def test_capsule_without_aal_and_without_held_out(pages):
-    text = of(pages, "capsule-evil")
+def test_rois_that_are_not_of_aal_have_no_brain(pages):
+    text = of(pages, "exchange-releases")
     assert "not those of AAL-116" in text
     assert "Glass brain" not in text
-    page = Page(of(pages, "capsule-unpacked"))  # majority, no held-out set
-    assert "the model's answer does not depend on the scan" in page.text
-    assert "No synthetic held-out set travels" in page.text
 
 
-def test_damaged_capsule_is_shown_as_damaged(pages):
-    text = of(pages, "capsule-damaged")
-    assert "This capsule is damaged and must not be used." in text
-    assert '<li class="no">' in text
+def test_a_damaged_file_is_shown_as_damaged(pages):
+    text = of(pages, "exchange-damaged")
+    assert "This is damaged and must not be used." in text
     assert "Who signed it?" not in text
+
+
+def test_judged_generators_have_a_page(pages):
+    assert "PSD share" in of(pages, "judged-")
 
 
 def test_audit_file_has_a_page(pages):
@@ -129,8 +129,8 @@ def test_audit_file_has_a_page(pages):
 
 
 def test_odd_file_names_are_shown_without_their_escapes(tmp_path):
-    (tmp_path / "<img src=x onerror=alert(1)>.capsule").write_bytes(b"PK")
-    (tmp_path / "\x1b[31m\udcff\u202e.capsule").write_bytes(b"")
+    (tmp_path / "<img src=x onerror=alert(1)>.fcx").write_bytes(b"PK")
+    (tmp_path / "\x1b[31m\udcff\u202e.fcx").write_bytes(b"")
     index = write_pages(tmp_path)
     names = tuple(p.name for p in index.parent.iterdir())
     page = require_sound(index.read_text(), names)
@@ -152,8 +152,7 @@ def test_pages_of_what_is_gone_are_removed_and_other_files_stay(tmp_path):
 
 def test_an_empty_folder_says_how_to_begin(tmp_path):
     text = write_pages(tmp_path / ".", tmp_path / "out").read_text()
-    assert "No capsule yet." in text
-    assert "No run folder yet." in text
+    assert text.count("None yet.") == 4
     with pytest.raises(FCForgeError, match="no such folder"):
         write_pages(tmp_path / "nothing")
 

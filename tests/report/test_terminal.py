@@ -1,26 +1,34 @@
 """What commands print, word by word; no foreign name adds a line or an escape."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from report_world import chain, releases
+from small_exchange import given, sites
 
-from fcforge.capsule.prediction import Prediction
-from fcforge.capsule.sealing import STEPS, Check
+from fcforge.exchange.exchange import Check
+from fcforge.exchange.prediction import Evaluation, Prediction
 from fcforge.report.terminal import (
     check_lines,
+    continued_text,
     cost_text,
+    evaluation_text,
+    learned_text,
     plan_text,
     prediction_text,
     status_text,
     verify_text,
 )
+from fcforge.requests import LearnRequest
 from fcforge.runner.collect import RunProgress
 from fcforge.runner.environment import Place
 from fcforge.runner.run import Cost
 from fcforge.sites import Fault
 from fcforge.sites.simulated import simulate
 from fcforge.studies.check import Verdict
+from fcforge.types import Estimate
 
 
 def verdict(*findings: Fault) -> Verdict:
@@ -87,16 +95,19 @@ def test_predictions_are_counted():
         Prediction("b", "unlike anything seen"),
         Prediction("c", "cannot be used"),
     ]
-    text = prediction_text(rows, ("NYU", "UM"))
-    assert text == "3 scans; 1 unlike anything seen at NYU, UM; 1 cannot be used."
+    assert prediction_text(rows) == (
+        "3 scans; 1 unlike anything the model has seen; 1 cannot be used."
+    )
+    rows.append(Prediction("d", "abstained"))
+    assert "; 1 without a covariate that is needed; " in prediction_text(rows)
 
 
-def test_verify_needs_every_step():
-    good = [Check(name, True, "fine") for name in STEPS]
+def test_verify_needs_every_check():
+    good = [Check("file", True, "fine"), Check("model", True, "fine")]
     assert verify_text(good).splitlines()[-1] == "intact"
-    cut = [*good[:2], Check(STEPS[2], False, "forged")]
-    lines = verify_text(cut).splitlines()
-    assert lines[-2:] == [f"BAD  {STEPS[2]}: forged", "DO NOT USE THIS FILE"]
+    bad = [*good, Check("signatures", False, "forged")]
+    last = ["BAD  signatures: forged", "DO NOT USE THIS FILE"]
+    assert verify_text(bad).splitlines()[-2:] == last
 
 
 def test_nothing_that_cannot_be_seen_reaches_the_terminal():
@@ -106,3 +117,52 @@ def test_nothing_that_cannot_be_seen_reaches_the_terminal():
     fault = Fault("error", "FC holds \x1b NaN.", subject="s\u2066")
     for text, _ in check_lines(verdict(fault)):
         assert text.isprintable()
+
+
+# -- a hospital's step -------------------------------------------------------------------------
+def asked(**more) -> LearnRequest:
+    return LearnRequest("UM", Path("x.npz"), Path("y.fcx"), **more)
+
+
+def test_what_is_about_to_be_continued(monkeypatch, tmp_path):
+    monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "none.json"))
+    lines = continued_text(releases(), asked(epsilon=0.5)).splitlines()
+    assert lines[0].startswith(f"About to continue exchange {releases().id[:16]}: ")
+    assert lines[1] == f"  sites so far: {', '.join(releases().model.sites)}"
+    assert lines[2].endswith(": nobody")
+    assert lines[-1] == ("  each person of this site spends: epsilon 0.5 (delta 1e-06)")
+    exact = continued_text(releases(), asked(mechanism="none"))
+    assert exact.endswith("spends: everything: exact sums promise nothing")
+    assert "nothing is promised" in continued_text(chain(), asked())
+
+
+def test_what_was_found_and_what_is_spent():
+    done = given(sites()[2])
+    lines = learned_text(done).splitlines()
+    n = int(done.before["people"])
+    assert lines[0].startswith(f"site '{sites()[2]}': {n} people. The model that came")
+    assert lines[-2].startswith(f"release 1 of '{sites()[2]}': ")
+    assert lines[-1] == "Each person spends epsilon 1 (delta 1e-06)."
+    worse = replace(done, before={**done.before, "auroc": 0.4})
+    assert "WARNING: that is below chance" in learned_text(worse)
+    free = done.receipt.model_copy(update={"epsilon": None})
+    assert "no promise of privacy" in learned_text(replace(done, receipt=free))
+
+
+def test_an_evaluation_is_a_table_beside_the_majority_class():
+    nothing = Estimate(float("nan"), float("nan"), float("nan"))
+    row = {
+        "accuracy": Estimate(0.7, 0.6, 0.8),
+        "balanced_accuracy": Estimate(0.65, 0.5, 0.75),
+        "auroc": Estimate(0.72, 0.61, 0.82),
+        "brier": nothing,
+        "ece": nothing,
+    }
+    found = Evaluation(1, 1, 3, 0, 0.55, {"exchange": row}, ("One note.",))
+    first, *table, last = evaluation_text(found).splitlines()
+    assert first == "1 person, 1 patient; abstained from 3. 95 % intervals over people."
+    assert last == "One note."
+    shown = next(line for line in table if "exchange" in line)
+    assert "0.700 [0.600, 0.800]" in shown
+    assert shown.count("n/a") == 2
+    assert "0.550" in next(line for line in table if "majority" in line)

@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from consortium_world import audit
 from page_parser import EVIL
+from report_world import audit
 
 from fcforge.studies.audit_result import Audit
 from fcforge.types import Estimate

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fcforge.capsule import container, home, keys, ledger
-from fcforge.capsule.chain import ChainSettings, first_settings, learner_of, template_of
+from fcforge.capsule import container, home, ledger
+from fcforge.capsule.chain import ChainSettings
 from fcforge.capsule.contents import Capsule, require_fit
 from fcforge.capsule.sealing import Trust, open_capsule, require_allowed, seal
 from fcforge.capsule.turn import (
@@ -25,10 +25,9 @@ from fcforge.capsule.turn import (
     require_alike,
     require_budget,
 )
-from fcforge.errors import CapsuleError, ConfigError, at
-from fcforge.requests import LearnRequest
-from fcforge.runner import config, environment, plan
-from fcforge.sites import Cohort, load_people, require_valid, split_site
+from fcforge.errors import CapsuleError, at
+from fcforge.runner import environment, plan
+from fcforge.sites import Cohort, require_valid, split_site
 from fcforge.sites.harmonise import Harmony, arrive
 from fcforge.types import FCBatch, Site
 
@@ -254,59 +253,3 @@ def _accepted(before: Capsule, site: Site, options: LearnOptions) -> list[str]:
         return []
     options.agree(before)
     return require_alike(before, site, options.accept, options.say)
-
-
-# -- as ``fcforge learn`` asks: the first site of a chain chooses, later ones follow -------------
-def learn_site(request: LearnRequest, **told: Any) -> Capsule:
-    """Learn one site and seal the next capsule.
-
-    The first site (no `state`) fixes the settings: those of a config (one of its learners), or of
-    a method, model and generator by name. Later sites follow the capsule, and saying something
-    else is an error. `told` are the callables of `LearnOptions`: agree, progress, say.
-    """
-    odd = [name for name in request.release if name not in ("epsilon", "accept_labels")]
-    if odd:
-        raise ConfigError(
-            f"--{odd[0].replace('_', '-')} is for releases around a public start.",
-            do="Give such a capsule as --state (`fcforge start` makes it).",
-        )
-    cohort = load_people(request.data, [request.site], request.kind, request.positive)
-    settings, template = _settings(request, cohort)
-    public = None
-    if request.harmonise_to is not None:
-        people = load_people(request.harmonise_to, (), request.kind, request.positive)
-        public = FCBatch.from_numpy(people.fc, people.y)
-    options = LearnOptions(
-        key=keys.read_private(request.sign) if request.sign is not None else None,
-        trust=Trust.of(request.trust, request.require_signature or None),
-        template=request.template or template,
-        public=public,
-        **{name: getattr(request, name) for name in ALIKE},
-        **told,
-    )
-    site, rois = request.site, cohort.n_rois
-    options.say(f"learning site '{site}' ({len(cohort)} subjects, {rois} ROIs)")
-    return learn(
-        request.state, site, cohort, request.out, settings=settings, options=options
-    )
-
-
-def _settings(
-    request: LearnRequest, cohort: Cohort
-) -> tuple[ChainSettings | None, str | None]:
-    """What a first site chooses, and its template; a later one may not choose."""
-    chosen = request.chosen
-    if request.state is None:
-        experiment = (
-            config.load_experiment(request.config)
-            if request.config is not None
-            else None
-        )
-        template = template_of(learner_of(experiment, chosen))
-        return first_settings(cohort, experiment, chosen), template
-    if chosen:
-        raise ConfigError(
-            f"--{next(iter(chosen)).replace('_', '-')} was given together with --state.",
-            do="Only the first site of a chain chooses; later ones follow the capsule.",
-        )
-    return None, None

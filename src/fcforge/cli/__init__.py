@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fcforge.cli import capsules, experiments, imaging, keepers, keys
+from fcforge.cli import exchange, experiments, imaging, keepers, keys
 from fcforge.errors import FCForgeError, needs
 from fcforge.progress import say
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Continual learning for fMRI diagnosis across hospitals. Start with `fcforge init`.",
 )
-for room in (experiments, capsules, keepers, keys, imaging):
+for room in (experiments, exchange, keepers, keys, imaging):
     for command in room.COMMANDS:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own
         app.command(name, rich_help_panel=room.PANEL)(command)

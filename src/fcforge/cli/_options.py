@@ -14,27 +14,26 @@ import typer
 from typer import Argument, Option
 
 from fcforge.requests import (
-    HOME,
+    FILE,
     JSON,
     KIND,
-    NEW,
     POSITIVE,
+    REGISTER,
     REQUIRE,
     TRUST,
     Kind,
-    NewSite,
     Request,
 )
 from fcforge.settings import bounds_of, field_types
 
 # groups of the help
 EXPERIMENTS = "Experiments"
-CAPSULES = "Capsules"
+EXCHANGE = "Exchange"
 IMAGING = "Imaging"
 
 Config = Annotated[Path, Argument(help="Config file (TOML).", show_default=False)]
 Folder = Annotated[Path, Argument(help="Run folder.", show_default=False)]
-Capsule = Annotated[Path, Argument(help="Capsule file or folder.", show_default=False)]
+ExchangeFile = Annotated[Path, Argument(help=FILE, show_default=False)]
 Overrides = Annotated[
     list[str] | None, Option("--set", help="A setting, e.g. training.epochs=5.")
 ]
@@ -51,9 +50,8 @@ AsJson = Annotated[bool, Option("--json", help=JSON)]
 Trust = Annotated[list[Path] | None, Option(help=TRUST)]
 RequireSignature = Annotated[bool, Option("--require-signature", help=REQUIRE)]
 Positive = Annotated[str | None, Option(help=POSITIVE)]
-Local = Annotated[Path | None, Option(help=HOME)]
+Register = Annotated[Path | None, Option(help=REGISTER)]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace OUT.")]
-Unseen = Annotated[NewSite, Option(help=NEW)]
 FileKind = Annotated[Kind, Option(help=KIND)]
 
 

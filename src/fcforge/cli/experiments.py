@@ -291,11 +291,13 @@ def judge(
 
 
 def pages(
-    folder: Annotated[Path, Argument(help="Folder with runs, capsules and audits.")],
+    folder: Annotated[
+        Path, Argument(help="Folder with runs, exchange files and audits.")
+    ],
     out: Annotated[Path | None, Option(help="Folder to write [FOLDER/pages].")] = None,
     open_it: Annotated[bool, Option("--open", help="Open the overview.")] = False,
 ) -> None:
-    """Write pages of all runs, capsules and audits below a folder: plain files to open or mail."""
+    """Write pages of all runs, exchange files and audits below a folder: plain files to mail."""
     from fcforge.report.pages import write_pages
 
     with at_work("writing the pages"):

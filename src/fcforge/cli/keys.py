@@ -97,4 +97,4 @@ def revoke_key(
 
 
 COMMANDS = ()
-PANEL = given.CAPSULES
+PANEL = given.EXCHANGE

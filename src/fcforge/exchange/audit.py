@@ -113,8 +113,8 @@ def audit_as_asked(
 ) -> Audit:
     """The audit; where `request.record` says so, the exchange is written with it inside."""
     _check(request)
-    if request.capsule is not None:
-        return _audit_file(request, request.capsule)
+    if request.state is not None:
+        return _audit_file(request, request.state)
     mine = load_people(request.data, request.site, request.kind, request.positive)
     return audit_site(
         mine,
@@ -165,13 +165,13 @@ def _plan(request: AuditRequest) -> AuditPlan:
 
 def _check(request: AuditRequest) -> None:
     """Raise before minutes of attacks, not after them, where something is missing."""
-    if bool(request.generator) == (request.capsule is not None):
+    if bool(request.generator) == (request.state is not None):
         do = "Give --generator NAME (may be repeated) or an exchange file."
         raise ConfigError("say what to audit.", do=do)
-    if not request.site or (request.capsule is not None and len(request.site) != 1):
+    if not request.site or (request.state is not None and len(request.site) != 1):
         do = "Give --site NAME; one site for an exchange file."
         raise ConfigError("name the site.", do=do)
-    if request.capsule is None:
+    if request.state is None:
         for name in ("record", "reference", "register", "sign"):
             if getattr(request, name) is not None:
                 what = f"--{name} was given without an exchange file."

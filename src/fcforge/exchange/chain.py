@@ -512,6 +512,10 @@ class Chain:
 
         return audit_chain(self, asked)
 
+    def promise(self, asked: LearnRequest) -> str:
+        """What each person of a site would spend, in words."""
+        return "nothing is promised; `fcforge audit` measures what a chain gives away"
+
     def describe(self) -> Description:
         """In plain values, for `inspect` and pages."""
         return chain_description.describe(self)

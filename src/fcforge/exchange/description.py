@@ -372,5 +372,6 @@ def records_table(exchange: "Exchange") -> PlainTable:
     rows = []
     for record in exchange.everything:
         signed = f"key {record.key[:16]}" if record.key else "not signed"
-        rows.append((record.title, record.time, signed, record.id[:12]))
-    return PlainTable("Records", ("record", "time", "signature", "id"), tuple(rows))
+        rows.append((record.title, record.time, signed, record.fcforge, record.id[:12]))
+    columns = ("record", "time", "signature", "fcforge", "id")
+    return PlainTable("Records", columns, tuple(rows))

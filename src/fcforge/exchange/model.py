@@ -172,6 +172,9 @@ class Model(Protocol):
     def familiar(self, people: "Cohort") -> tuple[str, ...]:
         """Sentences about people whom the model may have seen: too good to be true."""
 
+    def promise(self, asked: "LearnRequest") -> str:
+        """What each person of a site would spend, in words; read before anything is learned."""
+
     def describe(self) -> "Description":
         """In plain values, for `inspect` and pages."""
 

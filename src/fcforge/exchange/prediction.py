@@ -10,10 +10,12 @@ import pandas as pd
 
 from fcforge.errors import DataError, at
 from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.explanation import Explanation, explain_model
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.receipts import Threshold, people_of, same_people
 from fcforge.exchange.scan_checks import probability
 from fcforge.exchange.site_step import wrong_rois
+from fcforge.imaging.atlas import Atlas
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.reading import Kind, Scan, Where, find_scans
@@ -162,6 +164,26 @@ def as_json(rows: Sequence[Prediction], exchange: Exchange) -> str:
         "predictions": [asdict(row) for row in rows],
     }
     return json.dumps(said, indent=1)
+
+
+def explain_scans(
+    exchange: Exchange,
+    where: Where,
+    rows: Sequence[Prediction],
+    kind: Kind = "auto",
+    atlas: Atlas | None = None,
+) -> Explanation:
+    """Explain the rows of `predict` for the same files: of scans that got an answer, no others."""
+    model = exchange.model
+    scans = []
+    for scan, row in zip(find_scans(where, kind, model.n_rois), rows, strict=True):
+        if row.status == OK:
+            scans.append(scan)
+    if not scans:
+        raise DataError("no scan got an answer, so there is nothing to explain.")
+    fc = np.stack([scan.fc for scan in scans if scan.fc is not None])
+    subjects = [scan.subject for scan in scans]
+    return explain_model(model, fc, covariates_of(exchange, scans), subjects, atlas)
 
 
 # -- people whose diagnoses are known --------------------------------------------------------------

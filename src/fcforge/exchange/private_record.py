@@ -54,6 +54,17 @@ class PrivateRecord(Journal):
         found = [line for line in self.lines if isinstance(line, Threshold)]
         return found[-1] if found else None
 
+    def require_threshold(self) -> Threshold:
+        """The one that was fitted last; else `ConfigError`."""
+        found = self.threshold
+        if found is None:
+            raise ConfigError(
+                "holds no threshold of the hospital's own.",
+                where=self.path,
+                do="Releases have one (`fcforge threshold` fits it); leave --register out.",
+            )
+        return found
+
     def fit(self, threshold: Threshold) -> None:
         """Keep a threshold; the earlier ones no longer count."""
         self.append(threshold)

@@ -405,6 +405,13 @@ class Releases:
 
         return audit_release(self, asked)
 
+    def promise(self, asked: "LearnRequest") -> str:
+        """What each person of a site would spend, in words."""
+        budget = Budget.asked(asked)
+        if budget.epsilon is None:
+            return "everything: exact sums promise nothing"
+        return f"epsilon {budget.epsilon:g} (delta {budget.delta:g})"
+
     def describe(self) -> Description:
         """In plain values, for `inspect` and pages."""
         return release_description.describe(self)

@@ -1,4 +1,4 @@
-"""What lies below a folder: runs, capsules and audits, and which capsule was made from which."""
+"""What lies below a folder: runs, exchange files, audits and judged generators."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from zipfile import BadZipFile, ZipFile
 
-from fcforge.capsule.container import CHAIN, MANIFEST, RELEASES
-from fcforge.consortium.files import is_consortium
 from fcforge.errors import FCForgeError, StoreError
+from fcforge.exchange.archive import MANIFEST
 from fcforge.text import printable
 
-MOST_DEPTH, MOST_ENTRIES, MOST_ITEMS = 8, 20_000, 300
+MOST_DEPTH = 8
+MOST_ENTRIES = 20_000
+MOST_ITEMS = 300
 MOST_SCORES = 64 << 20  # bytes of one node's scores
-MOST_CAPSULES = 240
-_ZIP_HEAD = 30 + len(MANIFEST)  # a capsule's first member is its manifest
+SUFFIX = ".fcx"
+_ZIP_HEAD = 30 + len(MANIFEST)  # the first member of an exchange file is its manifest
+JUDGED = {"records.json", "portraits.npz"}
 
 # What reading somebody's files may raise.
 BROKEN = (
@@ -34,11 +36,12 @@ BROKEN = (
     RuntimeError,
     MemoryError,
     EOFError,
+    ImportError,
     zlib.error,
     BadZipFile,
 )
 
-ItemKind = Literal["run", "capsule", "consortium", "audit"]
+ItemKind = Literal["run", "exchange", "audit", "judged"]
 
 
 def reason(error: BaseException) -> str:
@@ -52,11 +55,11 @@ def reason(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Item:
-    """A run folder, a capsule or an audit.
+    """A run folder, an exchange file, an audit or a folder of judged generators.
 
     Attributes
     ----------
-    kind : {"run", "capsule", "consortium", "audit"}
+    kind : {"run", "exchange", "audit", "judged"}
     path : Path
     name : str
         Path below the folder, fit to be shown.
@@ -73,51 +76,57 @@ class Item:
 def find_items(root: Path) -> tuple[list[Item], bool]:
     """Items below `root` by name, and whether the search was cut short by its limits."""
     items: list[Item] = []
-    seen, cut = 0, False
+    seen = 0
     for folder, names, files in os.walk(root):  # does not follow links
-        depth = len(Path(folder).relative_to(root).parts)
-        names[:] = (
-            sorted(n for n in names if not n.startswith("."))
-            if depth < MOST_DEPTH
-            else []
-        )
+        place = Path(folder)
+        if len(place.relative_to(root).parts) >= MOST_DEPTH:
+            names.clear()
+        names[:] = sorted(name for name in names if not name.startswith("."))
         seen += len(names) + len(files)
-        cut |= seen > MOST_ENTRIES or len(items) > MOST_ITEMS
-        if cut:
-            break
-        shown = [f for f in sorted(files) if not f.startswith(".")]
-        plain = [f for f in shown if not os.path.islink(os.path.join(folder, f))]
-        found = list(_items_of(Path(folder), {*names, *plain}, plain))
-        for kind, path in found:
-            relative = path.relative_to(root).as_posix()
-            name = printable(
-                relative if relative != "." else root.resolve().name or "/"
-            )
-            slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
-            digest = hashlib.sha256(os.fsencode(relative)).hexdigest()[:8]
-            items.append(Item(kind, path, name, f"{kind}-{slug}-{digest}.html"))
-        if any(path == Path(folder) for _, path in found):
-            names[:] = []  # what belongs to an item is not an item
-    return sorted(items[:MOST_ITEMS], key=lambda i: i.name), cut
+        if seen > MOST_ENTRIES or len(items) > MOST_ITEMS:
+            return _by_name(items), True
+        found = list(_items_of(place, _plain_files(place, files)))
+        items += [_item(kind, path, root) for kind, path in found]
+        if any(path == place for _, path in found):
+            names.clear()  # what belongs to an item is not an item
+    return _by_name(items), False
 
 
-def _items_of(
-    folder: Path, names: set[str], files: list[str]
-) -> Iterator[tuple[ItemKind, Path]]:
-    if "experiment.json" in names:
+def _by_name(items: list[Item]) -> list[Item]:
+    return sorted(items[:MOST_ITEMS], key=lambda item: item.name)
+
+
+def _plain_files(folder: Path, files: list[str]) -> list[str]:
+    """Names of files that are neither hidden nor links."""
+    shown = [name for name in sorted(files) if not name.startswith(".")]
+    return [name for name in shown if not (folder / name).is_symlink()]
+
+
+def _item(kind: ItemKind, path: Path, root: Path) -> Item:
+    relative = path.relative_to(root).as_posix()
+    name = printable(relative if relative != "." else root.resolve().name or "/")
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
+    digest = hashlib.sha256(os.fsencode(relative)).hexdigest()[:8]
+    return Item(kind, path, name, f"{kind}-{slug}-{digest}.html")
+
+
+def _items_of(folder: Path, files: list[str]) -> Iterator[tuple[ItemKind, Path]]:
+    if "experiment.json" in files:
         yield "run", folder
-    elif len(names & {MANIFEST, *CHAIN.parts, *RELEASES.parts}) > 1:
-        yield "consortium" if is_consortium(folder) else "capsule", folder
-    else:
-        for path in (folder / f for f in files if _is_capsule(folder / f)):
-            yield "consortium" if is_consortium(path) else "capsule", path
-        if "audit.json" in files:
-            yield "audit", folder / "audit.json"
+        return
+    if set(files) >= JUDGED:
+        yield "judged", folder
+        return
+    for name in files:
+        if _is_exchange(folder / name):
+            yield "exchange", folder / name
+    if "audit.json" in files:
+        yield "audit", folder / "audit.json"
 
 
-def _is_capsule(path: Path) -> bool:
-    """By its name, or by the first bytes of a canonical capsule."""
-    if path.suffix == ".capsule":
+def _is_exchange(path: Path) -> bool:
+    """By its name, or by the first bytes of a canonical exchange file."""
+    if path.suffix == SUFFIX:
         return True
     try:
         with path.open("rb") as stream:
@@ -135,79 +144,7 @@ def require_plain_run(folder: Path) -> None:
             raise StoreError(f"{path.name} is a link; links are not followed.")
         if path.name == "scores.npz":
             with ZipFile(path) as packed:
-                if sum(member.file_size for member in packed.infolist()) > MOST_SCORES:
-                    raise StoreError(
-                        f"the scores of node {path.parent.name} are too large."
-                    )
-
-
-@dataclass(frozen=True)
-class Ancestor:
-    """A capsule as ledgers name it.
-
-    Attributes
-    ----------
-    id, parent : str
-        Capsule ids; parent is empty for the first of a chain.
-    label : str
-        The site learned last, or "audit".
-    page : str
-        Its page; empty when only another one's ledger names it.
-    """
-
-    id: str
-    parent: str
-    label: str
-    page: str = ""
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Capsules each made from the one before; where several were made from the last: branches."""
-
-    capsules: tuple[Ancestor, ...]
-    branches: tuple[Chain, ...] = ()
-
-
-def lineage(ancestries: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> list[Chain]:
-    """Chains of all capsules.
-
-    Parameters
-    ----------
-    ancestries : iterable of (page, iterable of (id, label))
-        For every capsule that lies here its page and what its ledger names, oldest first, itself
-        last.
-    """
-    known: dict[str, Ancestor] = {}
-    pages: dict[str, str] = {}
-    for page, chain in ancestries:
-        previous = ""
-        for own, label in chain:
-            # A ledger can claim anything of its past; the first who names a capsule is believed.
-            if own != previous and len(known) < MOST_CAPSULES:
-                known.setdefault(own, Ancestor(own, previous, label))
-            previous = own
-        pages.setdefault(previous, page)
-    children: dict[str, list[Ancestor]] = {}
-    for found in known.values():
-        shown = Ancestor(found.id, found.parent, found.label, pages.get(found.id, ""))
-        children.setdefault(found.parent, []).append(shown)
-    return [_chain(root, children) for root in children.get("", [])]
-
-
-def _chain(first: Ancestor, children: dict[str, list[Ancestor]]) -> Chain:
-    own = [first]
-    while len(below := children.get(own[-1].id, [])) == 1:
-        own.append(below[0])
-    return Chain(tuple(own), tuple(_chain(child, children) for child in below))
-
-
-def chain_of(chains: Iterable[Chain], own: str) -> list[Chain]:
-    """The chains that hold a capsule, with all their branches."""
-    return [chain for chain in chains if _holds(chain, own)]
-
-
-def _holds(chain: Chain, own: str) -> bool:
-    return any(c.id == own for c in chain.capsules) or any(
-        _holds(b, own) for b in chain.branches
-    )
+                size = sum(member.file_size for member in packed.infolist())
+            if size > MOST_SCORES:
+                what = f"the scores of node {path.parent.name} are too large."
+                raise StoreError(what)

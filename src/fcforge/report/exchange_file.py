@@ -21,10 +21,10 @@ from fcforge.report.explaining import average_parts
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Heading, Table, bar_text
 from fcforge.report.terminal import joined
-from fcforge.text import percent
 
 if TYPE_CHECKING:
     from fcforge.exchange.model import Model
+    from fcforge.exchange.records import Record
 
 MOST_ROIS = 500  # of a picture of what the model uses
 USE = (
@@ -64,8 +64,6 @@ def as_text(found: Description) -> str:
         lines += [*_answer_lines(answer), ""]
     for table in found.tables:
         lines += [f"{table.title}:", *_shown(table).text().splitlines(), table.note, ""]
-    if found.curves:
-        lines += ["Synthetic held-out sets:", *_curve_table(found).text().splitlines()]
     return joined(lines).rstrip()
 
 
@@ -100,18 +98,25 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def records_text(records: Sequence[Record]) -> str:
+    """Single records in full: title, then every field."""
+    lines = []
+    for record in records:
+        signed = f"key {record.key[:16]}" if record.key else "nobody"
+        lines.append(f"{record.title}, {record.time}, signed by {signed}")
+        for name, value in record.model_dump().items():
+            lines.append(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
+    return joined(lines)
+
+
+def records_json(records: Sequence[Record]) -> str:
+    """The same for programs."""
+    return json.dumps([record.model_dump() for record in records], indent=1)
+
+
 def _shown(table: PlainTable) -> Table:
     heads = [Heading(title, words=True) for title in table.columns]
     return Table.of(heads, table.rows)
-
-
-def _curve_table(found: Description) -> Table:
-    heads = ("tested on", *(f"after {site}" for site in found.sites))
-    rows = []
-    for site, values in found.curves.items():
-        cells = [percent(v) if np.isfinite(v) else "-" for v in values]
-        rows.append((site, *cells))
-    return Table.of(heads, rows)
 
 
 # -- the page --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from fcforge.text import counted, number, percent
 from fcforge.writing import write_bytes, write_text
 
 if TYPE_CHECKING:
-    from fcforge.capsule.prediction import Prediction
+    from fcforge.exchange.prediction import Prediction
     from fcforge.runner.collect import Weights
 
 EDGES = 30  # in a picture

@@ -1,25 +1,26 @@
-"""Pages as plain files: the report of one run; an overview with a page per run, capsule and audit.
+"""Pages as plain files: the report of one run; an overview with a page for everything in a folder.
 
 No server: open index.html, or mail the folder. Links are relative, every page is one file that
 loads nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fcforge.consortium import read_consortium
 from fcforge.errors import FCForgeError
+from fcforge.exchange.exchange import Exchange, open_exchange
 from fcforge.report import discovery
 from fcforge.report.audits import section
-from fcforge.report.consortium import consortium_answers, consortium_page
-from fcforge.report.discovery import BROKEN, Item, reason
+from fcforge.report.discovery import BROKEN, Item, ItemKind, reason
+from fcforge.report.exchange_file import page_of as exchange_page
+from fcforge.report.exchange_file import uses_section
 from fcforge.report.explaining import stability_section
-from fcforge.report.inspect import CapsuleView, capsule_page, view_capsule
 from fcforge.report.judge import folder_section
 from fcforge.report.rendering import Section, render, sections_page
 from fcforge.report.results import as_csv, as_markdown
 from fcforge.report.run import About, numbers_of, page_of
+from fcforge.report.table import Cell, Heading, Table
 from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Finding, Row
@@ -28,33 +29,11 @@ from fcforge.text import counted, with_interval
 from fcforge.types import RunResult
 from fcforge.writing import write_text
 
-INDEX, KINDS = "index.html", ("run", "capsule", "consortium", "audit")
+INDEX = "index.html"
 Say = Callable[[str], object]
 
 
-@dataclass(frozen=True)
-class Listed:
-    """A run, an audit or a capsule of releases in the overview.
-
-    Attributes
-    ----------
-    item : Item
-    title : str
-    lines : sequence of str
-        What is said of it.
-    damage : str
-        Why it cannot be shown; empty where it can.
-    share : float
-        How much of it is done.
-    """
-
-    item: Item
-    title: str = ""
-    lines: Sequence[str] = ()
-    damage: str = ""
-    share: float = 1.0
-
-
+# -- one run ---------------------------------------------------------------------------------------
 def report_folder(
     folder: Path,
     page: Path,
@@ -70,9 +49,8 @@ def report_folder(
     sections = [*map(folder_section, judged), *(section(read_audit(p)) for p in audits)]
     results, about = read_folder(folder, sections)
     found = numbers_of(results, about)
-    ranking = sorted(
-        found.rows, key=lambda r: not r.is_majority
-    )  # the majority class first
+    # the majority class first
+    ranking = sorted(found.rows, key=lambda row: not row.is_majority)
     write_text(page, page_of(results, about, found))
     write_text(folder / "table.csv", as_csv(ranking))
     write_text(folder / "table.md", as_markdown(ranking))
@@ -84,21 +62,46 @@ def read_folder(
 ) -> tuple[list[RunResult], About]:
     """Results of a run folder and what its page says besides them."""
     store = Store(folder)
-    results, asked = collect_some(store)
-    asked_for = store.read_experiment()
-    experiment, names = asked_for["experiment"], tuple(asked_for.get("roi_names", ()))
+    results, expected = collect_some(store)
+    stored = store.read_experiment()
+    names = tuple(stored.get("roi_names", ()))
     edges = stability_section(edge_weights(store), names)
-    sections = [*edges, *sections]
     about = About(
-        experiment["title"],
-        kept_by(store),
-        asked,
-        experiment,
-        None,
-        sections,
+        title=stored["experiment"]["title"],
+        keeps=kept_by(store),
+        expected=expected,
+        settings=stored["experiment"],
+        sections=[*edges, *sections],
         home=home,
     )
     return results, about
+
+
+# -- everything below a folder ---------------------------------------------------------------------
+@dataclass(frozen=True)
+class Listed:
+    """What the overview shows of an item.
+
+    Attributes
+    ----------
+    item : Item
+    title : str
+    lines : sequence of str
+        What is said of it.
+    damage : str
+        Why it cannot be shown; empty where it can.
+    share : float
+        How much of it is done.
+    badge : str
+        What must not be overlooked.
+    """
+
+    item: Item
+    title: str = ""
+    lines: Sequence[str] = ()
+    damage: str = ""
+    share: float = 1.0
+    badge: str = ""
 
 
 def write_pages(
@@ -109,7 +112,8 @@ def write_pages(
     Parameters
     ----------
     folder : path
-        Searched for run folders, capsules and audit.json files; links are not followed.
+        Searched for run folders, exchange files, audits and judged generators; links are not
+        followed.
     out : path, optional
         Where to write, FOLDER/pages without it. Pages that an earlier call left there for things
         that are gone are removed.
@@ -123,37 +127,50 @@ def write_pages(
         )
     to = Path(out) if out is not None else root / "pages"
     items, cut = discovery.find_items(root)
-    views = [view_capsule(item) for item in items if item.kind == "capsule"]
-    chains = discovery.lineage((v.item.page, v.ancestry) for v in views if v.ancestry)
-    others = [_write(item, to, say) for item in items if item.kind != "capsule"]
-    for view in views:
-        say(f"capsule {view.item.name}")
-        own = discovery.chain_of(chains, view.facts.get("id", ""))
-        write_text(to / view.item.page, capsule_page(view, own, INDEX))
-    for path in (p for kind in KINDS for p in to.glob(f"{kind}-*-????????.html")):
-        if path.name not in {item.page for item in items}:  # of a thing that is gone
-            path.unlink()
-    about = {"folder": root.resolve().name or "/", "cut": cut, "chains": chains}
-    write_text(
-        to / INDEX, render("overview.html.j2", **about, capsules=views, others=others)
-    )
+    opened = _opened(items)
+    listed = []
+    for item in items:
+        say(f"{item.kind} {item.name}")
+        listed.append(_write(item, to, opened))
+    _remove_old(to, {item.page for item in items})
+    write_text(to / INDEX, _overview(root.resolve().name or "/", listed, cut))
     return to / INDEX
 
 
-def _write(item: Item, to: Path, say: Say) -> Listed:
-    """Write the page of a run or an audit; whatever is wrong with it is said there."""
-    say(f"{item.kind} {item.name}")
+def _remove_old(to: Path, pages: set[str]) -> None:
+    """Remove pages of things that are gone."""
+    for kind in ("run", "exchange", "audit", "judged"):
+        for path in to.glob(f"{kind}-*-????????.html"):
+            if path.name not in pages:
+                path.unlink()
+
+
+def _opened(items: Sequence[Item]) -> dict[str, Exchange | BaseException]:
+    """Exchange files by page, or why they cannot be used."""
+    found: dict[str, Exchange | BaseException] = {}
+    for item in items:
+        if item.kind == "exchange":
+            try:
+                found[item.page] = open_exchange(item.path)
+            except BROKEN as error:
+                found[item.page] = error
+    return found
+
+
+def _write(
+    item: Item, to: Path, opened: Mapping[str, Exchange | BaseException]
+) -> Listed:
+    """Write the page of an item; whatever is wrong with it is said there."""
     try:
-        writers = {
-            "run": _write_run,
-            "audit": _write_audit,
-            "consortium": _write_consortium,
-        }
+        if item.kind == "exchange":
+            return _write_exchange(item, to, opened)
+        writers = {"run": _write_run, "audit": _write_audit, "judged": _write_judged}
         return writers[item.kind](item, to)
     except BROKEN as error:
-        view = CapsuleView(item, reason(error))
-        write_text(to / item.page, render("damaged.html.j2", view=view, home=INDEX))
-        return Listed(item, damage=view.damage)
+        damage = reason(error)
+        page = render("damaged.html.j2", item=item, damage=damage, home=INDEX)
+        write_text(to / item.page, page)
+        return Listed(item, damage=damage)
 
 
 def _write_run(item: Item, to: Path) -> Listed:
@@ -162,23 +179,17 @@ def _write_run(item: Item, to: Path) -> Listed:
     found = numbers_of(results, about)
     write_text(to / item.page, page_of(results, about, found))
     asked = max(about.expected or 0, len(results))
-    lines = [
-        f"{len(results)} of {asked} runs, {counted(len(results[0].sites), 'site')}"
-    ]
-    for best in [r for r in found.rows if not r.is_majority][:1]:
+    sites = counted(len(results[0].sites), "site")
+    lines = [f"{len(results)} of {asked} runs, {sites}"]
+    learners = [row for row in found.rows if not row.is_majority]
+    if learners:
+        best = learners[0]
         e = best.estimates["aaa"]
-        lines.append(
-            f"highest AAA: {best.learner}, {with_interval(e.value, e.low, e.high)}"
-        )
-    lines += ["Test data leaked into training, on purpose."] if found.leaks else []
+        shown = with_interval(e.value, e.low, e.high)
+        lines.append(f"highest AAA: {best.learner}, {shown}")
+    if found.leaks:
+        lines.append("Test data leaked into training, on purpose.")
     return Listed(item, about.title, lines, share=len(results) / asked)
-
-
-def _write_consortium(item: Item, to: Path) -> Listed:
-    group = read_consortium(item.path)
-    write_text(to / item.page, consortium_page(group, item.name, INDEX))
-    said = [answer.say for answer in consortium_answers(group)]
-    return Listed(item, ", ".join(group.sites) or "no hospital yet", said)
 
 
 def _write_audit(item: Item, to: Path) -> Listed:
@@ -189,3 +200,89 @@ def _write_audit(item: Item, to: Path) -> Listed:
     page = sections_page(shown.title, "privacy audit", [shown], " ".join(lines), INDEX)
     write_text(to / item.page, page)
     return Listed(item, shown.title, lines)
+
+
+def _write_judged(item: Item, to: Path) -> Listed:
+    shown = folder_section(item.path)
+    page = sections_page(item.name, "judged generators", [shown], home=INDEX)
+    write_text(to / item.page, page)
+    return Listed(item, "Judged generators", ["All tables: tables.md in its folder."])
+
+
+def _write_exchange(
+    item: Item, to: Path, opened: Mapping[str, Exchange | BaseException]
+) -> Listed:
+    exchange = opened[item.page]
+    if isinstance(exchange, BaseException):
+        raise exchange
+    model = exchange.model
+    found = model.describe()
+    beside = _files_beside(item, exchange, opened)
+    more = [uses_section(model), *beside]
+    write_text(to / item.page, exchange_page(found, item.name, INDEX, more))
+    lines = [found.kind, *(answer.say for answer in found.answers)]
+    badge = "carries real subjects" if found.real_subjects else ""
+    title = ", ".join(found.sites) or "no hospital yet"
+    return Listed(item, title, lines, badge=badge)
+
+
+def _files_beside(
+    own: Item, exchange: Exchange, opened: Mapping[str, Exchange | BaseException]
+) -> list[Section]:
+    """Files of the same exchange below this folder, and how many of all records each holds."""
+    same: dict[str, Exchange] = {}
+    for page, other in opened.items():
+        if isinstance(other, Exchange) and other.root.id == exchange.root.id:
+            same[page] = other
+    if len(same) < 2:
+        return []
+    every = {record.id for other in same.values() for record in other.everything}
+    rows = []
+    for page, other in sorted(same.items(), key=lambda pair: len(pair[1].records)):
+        sites = ", ".join(other.model.sites)
+        held = f"{len(other.everything)} of {len(every)}"
+        name = f"{other.id[:12]} (this file)" if page == own.page else other.id[:12]
+        link = "" if page == own.page else page
+        rows.append((Cell(name, link=link), sites, held))
+    heads = ("file", Heading("hospitals", words=True), "records")
+    note = "Files with the same root below this folder; `fcforge merge` joins them."
+    return [Section("Files of this exchange", Table.of(heads, rows), note)]
+
+
+GROUPS: tuple[tuple[ItemKind, str, str], ...] = (
+    (
+        "exchange",
+        "Exchange files",
+        "What travels between hospitals: signed records and what the model is computed from. A "
+        "file is shown only after every check of `fcforge verify` has passed.",
+    ),
+    (
+        "run",
+        "Runs",
+        "Experiments of `fcforge run`: every learner over many site orders.",
+    ),
+    (
+        "judged",
+        "Judged generators",
+        "What `fcforge judge` found: fidelity, diversity and use of synthetic FC.",
+    ),
+    (
+        "audit",
+        "Audits",
+        "What `fcforge audit` found: how well attackers tell who took part.",
+    ),
+)
+
+
+def _overview(folder: str, listed: Sequence[Listed], cut: bool) -> str:
+    groups = []
+    facts = []
+    for kind, title, note in GROUPS:
+        mine = [entry for entry in listed if entry.item.kind == kind]
+        groups.append((kind, title, note, mine))
+        facts.append((title.lower(), len(mine), ""))
+    damaged = sum(bool(entry.damage) for entry in listed)
+    facts.append(("damaged", damaged, ""))
+    return render(
+        "overview.html.j2", folder=folder, groups=groups, facts=facts, cut=cut
+    )

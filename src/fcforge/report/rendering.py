@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from fcforge import __version__, text
 from fcforge.report.figures import heat, inline
-from fcforge.report.table import Table, bar_text
+from fcforge.report.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,7 +149,6 @@ def templates() -> jinja2.Environment:
     env.globals.update(version=__version__, bracket=text.bracket, isfinite=np.isfinite)
     env.globals.update(heat=heat, share=share, ticks=ticks)
     env.filters.update(coded=coded, flat=flat, listed=listed, short=short)
-    env.filters["bar_text"] = bar_text
     words = (
         text.number,
         text.percent,
@@ -160,20 +159,6 @@ def templates() -> jinja2.Environment:
     )
     env.filters.update({word.__name__: word for word in (*words, text.people)})
     return env
-
-
-def text_lines(template: str, **values: Any) -> list[str]:
-    """Lines of plain text for a terminal, without what cannot be seen."""
-    plain = templates().overlay(autoescape=False)
-    return plain.get_template(template).render(**values).splitlines()
-
-
-def spoken(what: str, template: str = "terminal.txt.j2", **values: Any) -> str:
-    """What a command prints: a macro of a template of words; no value can break its line."""
-    plain = templates().overlay(
-        autoescape=False, finalize=lambda v: text.printable(str(v))
-    )
-    return getattr(plain.get_template(template).module, what)(**values).strip("\n")
 
 
 def render(template: str, **values: Any) -> str:

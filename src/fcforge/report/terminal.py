@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fcforge.text import counted, duration, memory, printable
+from fcforge.exchange.keys import read_keyring
+from fcforge.metrics import METRICS
+from fcforge.report.table import Table
+from fcforge.text import (
+    counted,
+    duration,
+    memory,
+    number,
+    people,
+    printable,
+    with_interval,
+)
 
 if TYPE_CHECKING:
-    from fcforge.capsule.prediction import Prediction
-    from fcforge.capsule.sealing import Check
+    from fcforge.exchange.exchange import Check, Exchange
+    from fcforge.exchange.model import Learned
+    from fcforge.exchange.prediction import Evaluation, Prediction
+    from fcforge.requests import LearnRequest
     from fcforge.runner.collect import RunProgress
     from fcforge.runner.environment import Place
     from fcforge.runner.plan import Plan
@@ -81,15 +94,12 @@ def check_lines(verdict: Verdict) -> list[tuple[str, str]]:
     return [(printable(line), colour) for line, colour in lines]
 
 
-def prediction_text(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
+def prediction_text(rows: Sequence[Prediction]) -> str:
     """How many scans were answered."""
     statuses = [row.status for row in rows]
     unlike = statuses.count("unlike anything seen")
     lacking = statuses.count("abstained")
-    parts = [
-        counted(len(rows), "scan"),
-        f"{unlike} unlike anything seen at {', '.join(sites)}",
-    ]
+    parts = [counted(len(rows), "scan"), f"{unlike} unlike anything the model has seen"]
     if lacking:
         parts.append(f"{lacking} without a covariate that is needed")
     unusable = sum(not row.usable for row in rows)
@@ -105,3 +115,78 @@ def verify_text(checks: Sequence[Check]) -> str:
     ]
     good = all(check.ok for check in checks)
     return joined([*lines, "intact" if good else "DO NOT USE THIS FILE"])
+
+
+# -- a hospital's step -----------------------------------------------------------------------------
+def continued_text(before: Exchange, asked: LearnRequest) -> str:
+    """What a hospital is about to continue: whose it is, what was agreed, and what it costs."""
+    found = before.model.describe()
+    keyring = read_keyring()
+    signers = []
+    for author, keys in before.key_lines.items():
+        signers.append(f"{author}: {keyring.said(keys[-1]) if keys[-1] else 'nobody'}")
+    policy = before.root.policy
+    limits = f"at most epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}"
+    return joined(
+        [
+            f"About to continue exchange {before.id[:16]}: {found.kind}.",
+            f"  sites so far: {', '.join(found.sites) or 'none'}",
+            f"  signed by: {'; '.join(signers)}",
+            f"  model: {found.model}",
+            *(f"  {name}: {value}" for name, value in found.facts.items()),
+            f"  policy for one person in all: {limits}",
+            f"  each person of this site spends: {before.model.promise(asked)}",
+        ]
+    )
+
+
+BELOW_CHANCE = (
+    "WARNING: that is below chance. With few people that can be bad luck; but if patients and "
+    "controls are swapped in these files, this teaches the opposite. Check which diagnosis means "
+    "patient (--positive) before you share it."
+)
+
+
+def learned_text(done: Learned) -> str:
+    """What was found at the site and what is about to leave, before anything is written."""
+    lines = []
+    before = done.before
+    if before:
+        n = people(int(before["people"]))
+        lines.append(
+            f"site '{done.receipt.site}': {n}. The model that came in reaches accuracy "
+            f"{number(before['accuracy'])} here (majority class {number(before['majority'])}), "
+            f"AUROC {number(before['auroc'])}."
+        )
+        if before["auroc"] < 0.5:
+            lines.append(BELOW_CHANCE)
+    for record in done.new:
+        n_bytes = len(record.line) + len(
+            done.exchange.payloads.get(record.payload, b"")
+        )
+        lines.append(f"{record.title}: {memory(n_bytes)} leave.")
+    if done.receipt.epsilon is None:
+        lines.append("No noise is added: no promise of privacy is made.")
+    else:
+        budget = f"epsilon {done.receipt.epsilon:g} (delta {done.receipt.delta:g})"
+        lines.append(f"Each person spends {budget}.")
+    return joined(lines)
+
+
+def evaluation_text(found: Evaluation) -> str:
+    """Metrics with intervals, one row per model, and the majority class."""
+    names = [METRICS[name].title for name in next(iter(found.rows.values()))]
+    rows: list[Sequence[str]] = []
+    for title, row in found.rows.items():
+        rows.append(
+            (title, *(with_interval(e.value, e.low, e.high) for e in row.values()))
+        )
+    baseline = ["majority class", number(found.majority), "0.500", "0.500"]
+    rows.append(baseline + [""] * (len(names) - 3))
+    patients = counted(found.patients, "patient")
+    first = (
+        f"{people(found.people)}, {patients}; abstained from {found.abstained}. "
+        "95 % intervals over people."
+    )
+    table = Table.of(("model", *names), rows).text()
+    return "\n".join([first, table, *map(printable, found.notes)])

@@ -1,29 +1,26 @@
-"""A consortium's folder for the tests: capsules of three methods, a run, damage, bad names."""
+"""A folder for the tests: exchange files of both models, runs, audits, damage, bad names."""
 
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from small_exchange import given, sites, start
 
-from fcforge.capsule import (
-    ChainSettings,
-    LearnOptions,
-    learn,
-    open_capsule,
-    seal,
-    settings_for,
-    with_audit,
-)
-from fcforge.capsule.keys import read_private, write_keys
+from fcforge.exchange import audit as audits
+from fcforge.exchange.chain import empty_chain
+from fcforge.exchange.chain_settings import settings_for
+from fcforge.exchange.exchange import Exchange, save
 from fcforge.report.audits import write_files
 from fcforge.runner.collect import describe_sites
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
-from fcforge.sites import Cohort
+from fcforge.sites import Cohort, split_site
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditRow
+from fcforge.studies.judge.experiment import Portrait, write_portraits
 from fcforge.types import Component, Estimate, LearnerSpec, Training
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -35,21 +32,9 @@ def cohort(n_rois: int = 10) -> Cohort:
     return simulate("hard", n_rois=n_rois, n_sites=2, scale=0.3, seed=1)
 
 
-def settings(spec: LearnerSpec, n_rois: int, held_out: int = 8) -> ChainSettings:
-    named = cohort(n_rois).roi_names if n_rois == 116 else ()
-    rest = {"training": Training(epochs=1), "held_out": held_out, "roi_names": named}
-    return settings_for(spec, n_rois, **rest)
-
-
 def renamed(names: dict[str, str], n_rois: int = 10) -> Cohort:
     found = cohort(n_rois)
     return replace(found, site=np.array([names.get(s, s) for s in found.site.tolist()]))
-
-
-def write_key(folder: Path) -> Path:
-    if not (folder / "hospital").exists():
-        write_keys(folder / "hospital")
-    return folder / "hospital"
 
 
 def audit(site: str = "NYU", leak: float = 0.94) -> Audit:
@@ -74,7 +59,7 @@ def audit(site: str = "NYU", leak: float = 0.94) -> Audit:
         row("network", "loss", leak),
     )
     about = {
-        "what": "capsule 0123456789abcdef",
+        "what": "exchange 0123456789abcdef",
         "site": site,
         "plan": {"seed": 0},
         "people": 90,
@@ -82,34 +67,55 @@ def audit(site: str = "NYU", leak: float = 0.94) -> Audit:
     return Audit(rows, {**about, "not_attacked": ["state bandit"]})
 
 
-def make_capsules(folder: Path) -> None:
-    """a chain of AAL capsules with an audit, a small one with an evil name, a damaged one."""
-    a, b = dict.fromkeys(cohort().site.tolist())
-    aal = cohort(116)
-    key = read_private(write_key(folder.parent))
-    mine, first = LearnOptions(key=key), settings(ANALYTIC, 116)
-    learn(None, a, aal, folder / "chain/1.capsule", settings=first, options=mine)
-    learn(folder / "chain/1.capsule", b, aal, folder / "chain/2.capsule", options=mine)
-    audited = with_audit(open_capsule(folder / "chain/2.capsule"), audit(b).to_ledger())
-    seal(audited, folder / "chain/3.capsule", key=key)
-    learn(
-        None,
-        EVIL,
-        renamed({a: EVIL}),
-        folder / "evil.capsule",
-        settings=settings(ANALYTIC, 10),
+@cache
+def chains() -> list[Exchange]:
+    """A chain of analytic ridge over the sites of `cohort`: after the first, after both."""
+    people = cohort(116)
+    settings = settings_for(
+        ANALYTIC,
+        116,
+        training=Training(epochs=1),
+        held_out=8,
+        roi_names=people.roi_names,
     )
-    data = bytearray((folder / "evil.capsule").read_bytes())
+    made = [empty_chain(settings, ("TC", "ASD"), people.site_names[0])]
+    for site in people.site_names:
+        own = split_site(people, site, settings.seed)
+        made.append(made[-1].model.after(own)[0].on_record(None))
+    return made[1:]
+
+
+def chain() -> Exchange:
+    return chains()[-1]
+
+
+@cache
+def audited_chain() -> Exchange:
+    """The chain with an audit on record of what its last hospital gave."""
+    before = chain()
+    site = before.model.sites[-1]
+    found = audit(site)
+    about = {**found.about, "parents": [before.model.steps[-1].id]}
+    return audits.on_record(before, Audit(found.rows, about), site, None)[0]
+
+
+@cache
+def releases() -> Exchange:
+    """Two releases around a public start, one of them signed."""
+    first, second = sites()[2:4]
+    return start().merged(given(first).exchange, given(second).exchange)
+
+
+def make_files(folder: Path) -> None:
+    """Two files of a chain, one of releases, a start alone, a damaged one."""
+    (folder / "chain").mkdir(parents=True)
+    save(chains()[0], folder / "chain/1.fcx")
+    save(audited_chain(), folder / "chain/2.fcx")
+    save(releases(), folder / "releases.fcx")
+    save(start(), folder / "renamed.bin")
+    data = bytearray((folder / "releases.fcx").read_bytes())
     data[len(data) // 2] ^= 1
-    (folder / "damaged.capsule").write_bytes(bytes(data))
-    majority = LearnerSpec(Component("majority"), Component("linear"))
-    learn(
-        None,
-        a,
-        cohort(),
-        folder / "unpacked",
-        settings=settings(majority, 10, held_out=0),
-    )
+    (folder / "damaged.fcx").write_bytes(bytes(data))
 
 
 def make_run(
@@ -152,11 +158,25 @@ def make_run(
     )
 
 
+def make_judged(folder: Path) -> None:
+    """What `fcforge judge` leaves of two generators."""
+    rng = np.random.default_rng(0)
+    fc = np.corrcoef(rng.normal(size=(12, 60)))
+    edges = np.linspace(-0.2, 0.6, 66)
+    some = Portrait(fc, fc, edges, np.linspace(3, 0.1, 12))
+    folder.mkdir(parents=True)
+    write_portraits(folder / "portraits.npz", {"real": some, "mine": some})
+    numbers = {"psd_share": 1.0, "warnings": []}
+    about = {"row": "mine", "seed": 0, "diagnostics": {}, "numbers": numbers}
+    (folder / "records.json").write_text(json.dumps({"sites": {"NYU": [about]}}))
+
+
 def make_world(folder: Path) -> Path:
-    make_capsules(folder)
+    make_files(folder)
     make_run(folder / "runs" / "first")
     write_files(audit(), folder / "audits" / "nyu")
     make_run(folder / "runs" / "evil", title=EVIL, evil=EVIL)
+    make_judged(folder / "judged")
     (folder / "runs" / "broken").mkdir()
     (folder / "runs" / "broken" / "experiment.json").write_text('{"experiment": 3}')
     return folder

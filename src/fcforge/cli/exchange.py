@@ -1,0 +1,346 @@
+"""Commands around exchange files: learning one site at a time, predicting, inspecting, auditing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from fcforge import requests, writing
+from fcforge.cli import _options as given
+from fcforge.cli._options import takes
+from fcforge.errors import ConfigError
+from fcforge.progress import at_work, progress_on_stderr, say
+
+if TYPE_CHECKING:
+    from fcforge.exchange.exchange import Exchange
+    from fcforge.exchange.keys import Trust
+    from fcforge.exchange.prediction import Prediction
+
+Names = list[str] | None
+
+
+def _trust(keys: list[Path] | None, required: bool = False) -> Trust:
+    """Trust in the public keys of these files."""
+    from fcforge.exchange.keys import Trust
+
+    return Trust.of(keys or (), required or None)
+
+
+def _wrote(out: Path, found: Exchange, what: str = "") -> None:
+    """Say that a file was written, and print what it holds."""
+    from fcforge.report.exchange_file import as_text
+
+    say(f"wrote {out}{what}")
+    print(as_text(found.model.describe()))
+
+
+def start(
+    out: Annotated[Path, Option(help="File to write.")],
+    data: Annotated[
+        Path | None, Option(help="Public people: .npz file or folder.")
+    ] = None,
+    sites: Annotated[str, Option(help="Public sites, separated by commas (all).")] = "",
+    remove: Annotated[
+        str, Option(help="Covariates to remove, e.g. mean_fd,age,sex.")
+    ] = "",
+    dataset: Annotated[
+        str, Option(help="Loader; see `fcforge list datasets`.")
+    ] = "folder",
+    overrides: Annotated[
+        Names, Option("--set", help="E.g. start.axes=8, policy.max_epsilon=2.")
+    ] = None,
+    maker: Annotated[str, Option(help="Who makes it.")] = "public",
+    sign: Annotated[Path | None, Option(help=requests.SIGN)] = None,
+    overwrite: given.Overwrite = False,
+) -> None:
+    """Make a public start: what hospitals add their releases to, made of public people alone."""
+    from fcforge.exchange.site_step import start_file
+
+    source = {"name": dataset}
+    if data is not None:
+        source["path"] = str(data)
+    with at_work("making the start"):
+        made = start_file(
+            source,
+            _names(sites),
+            _names(remove),
+            out,
+            overrides or [],
+            maker=maker,
+            sign=sign,
+            overwrite=overwrite,
+        )
+    _wrote(out, made, "; give this file to every hospital.")
+
+
+def _names(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+@takes(requests.LearnRequest)
+def learn(request: requests.LearnRequest) -> None:
+    """Learn one site: add its release to a start, or take the next step of a chain."""
+    from fcforge.exchange.site_step import learn_site, private_place
+    from fcforge.report.terminal import continued_text, learned_text
+
+    def agree(before: Exchange) -> None:
+        _agree(continued_text(before, request), request.yes)
+
+    with progress_on_stderr("learning") as tick:
+        done = learn_site(
+            request,
+            agree=agree,
+            tell=lambda done: say(learned_text(done)),
+            say=say,
+            tick=tick,
+        )
+    private = private_place(request)
+    _wrote(request.out, done.exchange, f", which may leave; {private} must not.")
+
+
+def _agree(text: str, yes: bool) -> None:
+    """Show what is about to be continued, and ask unless `yes` was said."""
+    say(text)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "there is no terminal on which to ask whether to go on with this.",
+            do="Read the lines above; if they are what you expect, add --yes.",
+        )
+    if not typer.confirm("Go on with this?", err=True):
+        raise typer.Exit(1)
+
+
+def merge(
+    files: Annotated[list[Path], Argument(help="Exchange files and single records.")],
+    out: Annotated[Path, Option(help="File to write.")],
+    trust: given.Trust = None,
+    require_signature: given.RequireSignature = False,
+    overwrite: given.Overwrite = False,
+) -> None:
+    """Join the records of several files with one root; the order does not matter."""
+    from fcforge.exchange.site_step import merge_files
+
+    known = _trust(trust, require_signature)
+    _wrote(out, merge_files(files, out, known, overwrite=overwrite))
+
+
+def withdraw(
+    site: Annotated[str, Argument(help="Site whose part is taken back.")],
+    state: Annotated[Path, Option(help="Exchange file with its part.")],
+    out: Annotated[
+        Path, Option(help="File to write; NAME.record: the withdrawal alone.")
+    ],
+    sign: Annotated[
+        Path | None, Option(help="Private key that signed its part.")
+    ] = None,
+    trust: given.Trust = None,
+    require_signature: given.RequireSignature = False,
+    overwrite: given.Overwrite = False,
+) -> None:
+    """Take a site's releases back: the model becomes what it would be without them."""
+    from fcforge.exchange.site_step import withdraw_file
+
+    known = _trust(trust, require_signature)
+    found = withdraw_file(site, state, out, sign, known, overwrite=overwrite)
+    _wrote(out, found, "; the withdrawal holds wherever it is merged.")
+
+
+def threshold(
+    file: given.ExchangeFile,
+    data: Annotated[
+        Path, Option(help="The hospital's own people: .npz file or folder.")
+    ],
+    site: Annotated[str, Option(help="Name of its site.")],
+    register: Annotated[Path, Option(help="Its private record, which is updated.")],
+    kind: given.FileKind = "auto",
+    trust: given.Trust = None,
+    require_signature: given.RequireSignature = False,
+) -> None:
+    """Fit the hospital's own threshold again for a newer file; nothing leaves the hospital."""
+    from fcforge.exchange.site_step import refit_threshold
+
+    known = _trust(trust, require_signature)
+    own = refit_threshold(file, data, site, register, known, kind)
+    shared = f"{own.slope:.3f} x the exchange's log odds"
+    print(f"own log odds = {own.intercept:.3f} + {shared}")
+
+
+def evaluate(
+    file: given.ExchangeFile,
+    data: Annotated[Path, Argument(help="People with diagnoses: .npz file or folder.")],
+    site: Annotated[str, Option(help="Sites to use, separated by commas (all).")] = "",
+    register: given.Register = None,
+    kind: given.FileKind = "auto",
+    trust: given.Trust = None,
+    require_signature: given.RequireSignature = False,
+    as_json: given.AsJson = False,
+    positive: given.Positive = None,
+) -> None:
+    """Measure a file's model on people with known diagnoses, next to the majority class."""
+    from fcforge.exchange import prediction
+    from fcforge.exchange.exchange import open_exchange
+    from fcforge.exchange.private_record import PrivateRecord
+    from fcforge.report.terminal import evaluation_text
+    from fcforge.sites import load_people
+
+    opened = open_exchange(file, _trust(trust, require_signature))
+    private = PrivateRecord.read(register) if register is not None else None
+    cohort = load_people(data, _names(site), kind, positive)
+    with at_work("predicting"):
+        found = prediction.evaluate(opened, cohort, private)
+    if found.warning:
+        say(found.warning, style="red")
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1))
+    else:
+        print(evaluation_text(found))
+
+
+@takes(requests.PredictRequest)
+def predict(asked: requests.PredictRequest) -> int:
+    """Predict each scan, or abstain where it is too unusual; exit code 1 if no scan can be used."""
+    from fcforge.exchange import prediction
+    from fcforge.exchange.exchange import open_exchange
+    from fcforge.exchange.private_record import PrivateRecord
+    from fcforge.report.terminal import prediction_text
+
+    if asked.atlas and asked.explain is None:
+        raise ConfigError(
+            "--atlas was given without --explain.", do="Give both or neither."
+        )
+    opened = open_exchange(asked.file, _trust(asked.trust, asked.require_signature))
+    own = None
+    if asked.register is not None:
+        own = PrivateRecord.read(asked.register).require_threshold()
+        for note in own.stale(opened.id):
+            say(note, style="yellow")
+    with at_work("predicting"):
+        rows = prediction.predict(opened, asked.scans, asked.kind, own)
+    say(prediction_text(rows))
+    written = prediction.as_json if asked.as_json else prediction.as_csv
+    text = written(rows, opened).rstrip()
+    if asked.out is None:
+        print(text)
+    else:
+        writing.write_text(asked.out, f"{text}\n")
+    if asked.explain is not None:
+        _explain(asked, asked.explain, opened, rows)
+    return 0 if any(row.usable for row in rows) else 1
+
+
+def _explain(
+    asked: requests.PredictRequest,
+    folder: Path,
+    opened: Exchange,
+    rows: list[Prediction],
+) -> None:
+    from fcforge.exchange.prediction import explain_scans
+    from fcforge.imaging.atlases import load_atlas
+    from fcforge.report.explaining import write_explanation
+
+    atlas = load_atlas(asked.atlas) if asked.atlas else None
+    with at_work("explaining"):
+        why = explain_scans(opened, asked.scans, rows, asked.kind, atlas)
+        write_explanation(why, rows, folder, opened.id)
+    say(f"wrote {folder}/index.html, edges.csv and matrices.npz")
+
+
+def inspect(
+    file: given.ExchangeFile,
+    full: Annotated[
+        bool, Option("--full", help="Print every number that left a hospital, too.")
+    ] = False,
+    html: Annotated[
+        Path | None, Option(help="Write its page, for an ethics board, to this file.")
+    ] = None,
+    trust: given.Trust = None,
+    require_signature: given.RequireSignature = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
+    from fcforge.exchange.exchange import open_exchange, read_parcel
+    from fcforge.report import exchange_file as shown
+
+    known = _trust(trust, require_signature)
+    single = read_parcel(file, known).records
+    if not any(record.is_root for record in single):
+        if html is not None:
+            what = "these are single records; only a whole exchange has a page."
+            raise ConfigError(what, where=file, do="Merge them with its file first.")
+        print(shown.records_json(single) if as_json else shown.records_text(single))
+        return
+    model = open_exchange(file, known).model
+    found = model.describe()
+    if html is not None:
+        uses = shown.uses_section(model)
+        writing.write_text(html, shown.page_of(found, file.name, more=[uses]))
+        say(f"wrote {html}")
+    if as_json:
+        print(shown.as_json(found))
+        return
+    print(shown.as_text(found))
+    if full:
+        print(f"\n{shown.passages_text(found)}")
+
+
+def verify(
+    file: given.ExchangeFile,
+    expect: Annotated[
+        Path | None,
+        Option(help="Earlier file or private record; all it has seen must be here."),
+    ] = None,
+    trust: given.Trust = None,
+    require_signature: given.RequireSignature = False,
+    as_json: given.AsJson = False,
+) -> None:
+    """Check a file bit by bit; exit code 1 when it must not be used."""
+    from fcforge.exchange.exchange import verify as verified
+    from fcforge.report.terminal import verify_text
+
+    checks = verified(file, _trust(trust, require_signature), expect)
+    ok = all(check.ok for check in checks)
+    if as_json:
+        print(json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1))
+    else:
+        print(verify_text(checks))
+    raise typer.Exit(0 if ok else 1)
+
+
+@takes(requests.AuditRequest)
+def audit(request: requests.AuditRequest) -> None:
+    """Attack what would be given away: who was trained on, who can be identified."""
+    from fcforge.exchange.audit import audit_as_asked
+    from fcforge.report import audits
+
+    with at_work("attacking"):
+        found = audit_as_asked(request, say)
+    if request.record is not None:
+        say(f"wrote {request.record} with the audit inside.")
+    if request.out is not None:
+        audits.write_files(found, request.out)
+        say(f"wrote {request.out}/audit.json and audit.md")
+    print(audits.as_json(found) if request.as_json else audits.as_text(found))
+
+
+COMMANDS = (
+    start,
+    learn,
+    merge,
+    withdraw,
+    threshold,
+    evaluate,
+    predict,
+    inspect,
+    verify,
+    audit,
+)
+PANEL = given.EXCHANGE
