@@ -57,6 +57,10 @@ def start(
     ] = None,
     maker: Annotated[str, Option(help="Who makes it.")] = "public",
     sign: Annotated[Path | None, Option(help=requests.SIGN)] = None,
+    keeper: Annotated[
+        list[Path] | None,
+        Option(help="Card (.keeper) of one of the two keepers of rounds; give both."),
+    ] = None,
     overwrite: given.Overwrite = False,
 ) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
@@ -74,6 +78,7 @@ def start(
             overrides or [],
             maker=maker,
             sign=sign,
+            keepers=keeper or (),
             overwrite=overwrite,
         )
     _wrote(out, made, "; give this file to every hospital.")

@@ -62,7 +62,7 @@ def data(
     name: Annotated[str, Argument(help="abide-529, abide-871 or abide-1098.")],
     out: Annotated[Path, Argument(help="File to write (.npz).")],
     cache: Annotated[
-        Path | None, Option(help="Folder of downloaded series [nilearn's].")
+        Path | None, Option(help="Folder of downloaded series (nilearn's).")
     ] = None,
 ) -> None:
     """Rebuild a data file of the published tables from public series; needs a network."""

@@ -75,4 +75,4 @@ def new_keeper(
 
 
 COMMANDS = (keep,)
-PANEL = given.CAPSULES
+PANEL = given.EXCHANGE
