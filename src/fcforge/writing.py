@@ -70,9 +70,11 @@ def write_bytes(
         part.write_bytes(content)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def write_text(
+    path: str | os.PathLike[str], text: str, *, private: bool = False
+) -> None:
     """Write a UTF-8 file, whole or not at all."""
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(), private=private)
 
 
 def _beside(path: Path, suffix: str = "") -> Path:
