@@ -1,6 +1,13 @@
 """A round as hospitals and keepers type it."""
 
+import json
+
+import pytest
+import small_exchange as small
+
 from real_runs import fcforge
+
+KEEPERS = ("Ministry", "University")
 
 
 def test_a_keeper_is_made_once_and_gives_its_card_away(tmp_path):
@@ -11,3 +18,61 @@ def test_a_keeper_is_made_once_and_gives_its_card_away(tmp_path):
     again = fcforge("keepers", "new", "University", "--out", tmp_path / "u")
     assert (again.code, again.err.count("\n")) == (2, 1)
     assert "exists already" in again.err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A start with two keepers, and what three hospitals give to a round."""
+    place = tmp_path_factory.mktemp("round")
+    data = small.data_file(place)
+    start = ["--data", data, "--sites", ",".join(small.sites()[:2])]
+    for name in KEEPERS:
+        fcforge("keepers", "new", name, "--out", place / name)
+        start += ["--keeper", place / f"{name}.keeper"]
+    start += ["--set", "start.axes=4", "--out", place / "start.fcx"]
+    assert fcforge("start", *start).code == 0
+    for number, site in enumerate(small.sites()[2:5]):
+        fcforge("keys", "new", place / f"{number}.key")
+        given = ["--site", site, "--data", data, "--state", place / "start.fcx"]
+        given += ["--sign", place / f"{number}.key", "--round", "spring", "--yes"]
+        done = fcforge("learn", *given, "--out", place / f"{number}.record")
+        assert done.code == 0, done.err
+        assert done.err.count(" alone.") == 2
+    return place
+
+
+def kept(folder, keeper, out, *more):
+    shares = sorted(folder.glob(f"*.{keeper}.share"))
+    given = ["--state", folder / "start.fcx", "--key", folder / keeper, "--out", out]
+    return fcforge("keep", *shares, *given, *more)
+
+
+def test_a_round_in_four_commands(folder, tmp_path):
+    halves = []
+    for keeper in KEEPERS:
+        halves.append(tmp_path / f"{keeper}.record")
+        done = kept(folder, keeper, halves[-1])
+        assert done.code == 0, done.err
+        assert "3 hospitals" in done.out
+    again = kept(folder, "Ministry", tmp_path / "again.record")
+    assert (again.code, again.err.count("\n")) == (2, 1)
+    assert "was published before" in again.err
+    out = tmp_path / "all.fcx"
+    merged = fcforge("merge", folder / "start.fcx", *halves, "--out", out)
+    assert merged.code == 0, merged.err
+    assert "round spring" in merged.out
+    assert fcforge("verify", out).code == 0
+
+
+def test_a_share_says_what_it_is(folder):
+    share = next(folder.glob("*.Ministry.share"))
+    told = fcforge("inspect", share)
+    assert told.code == 0
+    assert "Nobody can read it alone" in told.out
+    (notice,) = json.loads(fcforge("inspect", share, "--json").out)
+    assert notice["kind"] == "notice"
+    refused = fcforge("inspect", share, "--full")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    untrusted = fcforge("inspect", share, "--trust", folder / "Ministry.pub")
+    assert untrusted.code == 2
+    assert "not trusted" in untrusted.err

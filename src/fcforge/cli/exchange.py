@@ -92,7 +92,7 @@ def _names(text: str) -> list[str]:
 @takes(requests.LearnRequest)
 def learn(request: requests.LearnRequest) -> None:
     """Learn one site: add its release to a start, or take the next step of a chain."""
-    from fcforge.exchange.site_step import learn_site, private_place
+    from fcforge.exchange.site_step import learn_site, private_place, share_place
     from fcforge.report.terminal import continued_text, learned_text
 
     def agree(before: Exchange) -> None:
@@ -106,6 +106,8 @@ def learn(request: requests.LearnRequest) -> None:
             say=say,
             tick=tick,
         )
+    for keeper in done.files:
+        say(f"wrote {share_place(request.out, keeper)}: send it to {keeper} alone.")
     private = private_place(request)
     _wrote(request.out, done.exchange, f", which may leave; {private} must not.")
 
@@ -212,7 +214,7 @@ def evaluate(
 
 @takes(requests.PredictRequest)
 def predict(asked: requests.PredictRequest) -> int:
-    """Predict each scan, or abstain where it is too unusual; exit code 1 if no scan can be used."""
+    """Predict each scan, or abstain where it is too unusual; exit code 1 if none has an answer."""
     from fcforge.exchange import prediction
     from fcforge.exchange.exchange import open_exchange
     from fcforge.exchange.private_record import PrivateRecord
@@ -236,10 +238,10 @@ def predict(asked: requests.PredictRequest) -> int:
     if asked.out is None:
         print(text)
     else:
-        writing.write_text(asked.out, f"{text}\n")
+        writing.write_text(asked.out, f"{text}\n", private=True)
     if asked.explain is not None:
         _explain(asked, asked.explain, opened, rows)
-    return 0 if any(row.usable for row in rows) else 1
+    return 0 if any(row.probability is not None for row in rows) else 1
 
 
 def _explain(
@@ -273,9 +275,18 @@ def inspect(
 ) -> None:
     """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
     from fcforge.exchange.exchange import open_exchange, read_parcel
+    from fcforge.exchange.shares import is_share, read_share
     from fcforge.report import exchange_file as shown
+    from fcforge.report.terminal import joined
 
     known = _trust(trust, require_signature)
+    if is_share(file):
+        if full or html is not None:
+            what = "a share has neither a page nor numbers that anybody can read."
+            raise ConfigError(what, where=file, do="Leave out --full and --html.")
+        share = read_share(file, known)
+        print(shown.records_json([share.notice]) if as_json else joined(share.words()))
+        return
     single = read_parcel(file, known).records
     if not any(record.is_root for record in single):
         if html is not None:

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from fcforge.errors import ExchangeError, at
 from fcforge.exchange import schema
+from fcforge.exchange.keys import Trust
 from fcforge.exchange.policy import Keeper
 from fcforge.exchange.records import GivenShare, Notice, read_record
 from fcforge.reading import read_plain
@@ -169,8 +170,11 @@ def is_share(path: str | Path) -> bool:
         return stream.read(len(FIRST_LINE)) == FIRST_LINE
 
 
-def read_share(path: str | Path) -> Share:
-    """A share from a file: its notice checked and signed, its ciphertext as it was signed for."""
+def read_share(path: str | Path, trust: Trust | None = None) -> Share:
+    """A share from a file: its notice checked and signed, its ciphertext as it was signed for.
+
+    With `trust`, the notice must be signed by whom it asks for.
+    """
     data = read_plain(path, MAX_BYTES, ExchangeError)
     with at(path, do="Nothing of it was used; ask the hospital for the file again."):
         if not data.startswith(FIRST_LINE):
@@ -181,4 +185,6 @@ def read_share(path: str | Path) -> Share:
             raise ExchangeError("holds no signed notice of a hospital.")
         share = Share(notice, sealed)
         _ = share.keeper
+        if trust is not None:
+            trust.require(notice.key, f"the {notice.title}", notice.site)
     return share
