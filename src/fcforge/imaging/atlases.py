@@ -38,7 +38,7 @@ _WHICH_AAL = (
 _OTHER_AALS = {"aal2": 120, "aal3": 166, "aal3v1": 166, "aal3v2": 166}
 
 
-class Named(NamedTuple):
+class AtlasFamily(NamedTuple):
     """How an atlas of a family is fetched.
 
     Attributes
@@ -70,38 +70,38 @@ _CRADDOCK = {
     "grp_mean": False,
 }  # the maps C-PAC and the PCP use
 FAMILIES = (
-    Named(
+    AtlasFamily(
         rf"{_SCHAEFER}(?:yeo7)?",
         "Schaefer400",
         "schaefer_2018",
         {"yeo_networks": 7, "resolution_mm": 2},
         "n_rois",
     ),
-    Named(
+    AtlasFamily(
         rf"{_SCHAEFER}yeo17",
         "Schaefer400Yeo17",
         "schaefer_2018",
         {"yeo_networks": 17, "resolution_mm": 2},
         "n_rois",
     ),
-    Named(
+    AtlasFamily(
         "harvardoxford",
         "HarvardOxford",
         "harvard_oxford",
         {"atlas_name": "cort-maxprob-thr25-2mm", "symmetric_split": True},
     ),
-    Named(
+    AtlasFamily(
         "harvardoxfordsub",
         "HarvardOxfordSub",
         "harvard_oxford",
         {"atlas_name": "sub-maxprob-thr25-2mm"},
     ),
     # 43 solutions in one file: 10, 20, ... 300, then 350, 400, ... 950 clusters
-    Named("cc200", "CC200", "craddock_2012", _CRADDOCK, volume=19),
-    Named("cc400", "CC400", "craddock_2012", _CRADDOCK, volume=31),
-    Named("destrieux", "Destrieux", "destrieux_2009"),
-    Named("msdl", "MSDL", "msdl"),
-    Named(
+    AtlasFamily("cc200", "CC200", "craddock_2012", _CRADDOCK, volume=19),
+    AtlasFamily("cc400", "CC400", "craddock_2012", _CRADDOCK, volume=31),
+    AtlasFamily("destrieux", "Destrieux", "destrieux_2009"),
+    AtlasFamily("msdl", "MSDL", "msdl"),
+    AtlasFamily(
         r"difumo(64|128|256|512|1024)",
         "DiFuMo256",
         "difumo",
@@ -148,24 +148,26 @@ def load_atlas(
         do = "Use --atlas AAL116, or pass your volume by path: --atlas FILE.nii.gz."
         raise ConfigError(what, do=do)
     if name.endswith((".nii", ".nii.gz")):
-        own = Path(name).name.removesuffix(".gz").removesuffix(".nii")
-        if lut is None:
-            return _from_image(own, Path(name), {}, {})
-        table = read_lut(Path(lut)).set_index("index").astype(str)
-        systems = table["system"].to_dict() if "system" in table else {}
-        exact = not table.attrs["may_list_more"]
-        return _from_image(
-            own, Path(name), table["name"].to_dict(), systems, exact=exact
-        )
+        return _own_volume(Path(name), None if lut is None else Path(lut))
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     for family in FAMILIES:
         if match := re.fullmatch(family.pattern, plain):
             options = {family.number: int(match[1])} if family.number else {}
             return _fetch(family, name, {**family.options, **options})
-    do = (
-        f"Known: {', '.join(('AAL116', *EXAMPLES))}, or the path of a .nii[.gz] volume."
-    )
+    known = ", ".join(("AAL116", *EXAMPLES))
+    do = f"Known: {known}, or the path of a .nii[.gz] volume."
     raise ConfigError(f"unknown atlas '{name}'.", do=do)
+
+
+def _own_volume(path: Path, lut: Path | None) -> Atlas:
+    """A user's volume, with names and systems from a table where there is one."""
+    name = path.name.removesuffix(".gz").removesuffix(".nii")
+    if lut is None:
+        return _from_image(name, path, {}, {})
+    table = read_lut(lut).set_index("index").astype(str)
+    systems = table["system"].to_dict() if "system" in table else {}
+    exact = not table.attrs["may_list_more"]
+    return _from_image(name, path, table["name"].to_dict(), systems, exact=exact)
 
 
 def _packaged_aal() -> Atlas:
@@ -217,23 +219,32 @@ def _from_image(
         raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=where)
     if names:
         listed = np.array(list(names))
-        missing = np.setdiff1d(listed, values) if exact else listed[:0]
-        extra = np.setdiff1d(values, listed)
-        if len(missing) or len(extra):
-            lost = f"{len(missing)} listed ROIs are not in the volume {missing[:5].tolist()}"
-            more = f"{len(extra)} labels are not in the table {extra[:5].tolist()}"
-            do = "Pass the table that belongs to this volume."
-            raise DataError(
-                f"volume and table disagree: {lost}, {more}.", where=where, do=do
-            )
+        _require_same(values, listed, exact, where)
         values = listed if exact else values
-    roi_names = tuple(names.get(int(v), f"ROI_{v}") for v in values)
-    of = tuple(systems.get(int(v), "") for v in values)
-    label = "".join(c for c in name if c.isalnum())
-    atlas = Atlas(
-        label, roi_names, of, image=image, values=values.astype(int), sha256=digest
+    return Atlas(
+        "".join(c for c in name if c.isalnum()),
+        tuple(names.get(int(v), f"ROI_{v}") for v in values),
+        tuple(systems.get(int(v), "") for v in values),
+        image=image,
+        values=values.astype(int),
+        probabilistic=maps,
+        sha256=digest,
     )
-    return atlas if digest else replace(atlas, probabilistic=True)
+
+
+def _require_same(
+    values: np.ndarray, listed: np.ndarray, exact: bool, where: str | Path
+) -> None:
+    """Refuse a table that lacks labels of the volume or, with `exact`, lists others."""
+    missing = np.setdiff1d(listed, values) if exact else listed[:0]
+    extra = np.setdiff1d(values, listed)
+    if len(missing) or len(extra):
+        lost = (
+            f"{len(missing)} listed ROIs are not in the volume {missing[:5].tolist()}"
+        )
+        more = f"{len(extra)} labels are not in the table {extra[:5].tolist()}"
+        what = f"volume and table disagree: {lost}, {more}."
+        raise DataError(what, where=where, do="Pass the table of this volume.")
 
 
 def _labels(image: Any) -> tuple[np.ndarray, str]:
@@ -255,18 +266,7 @@ def read_lut(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        lines = [
-            s
-            for s in path.read_text().splitlines()
-            if s.strip() and s.lstrip()[0] != "#"
-        ]
-        bare = [line.split()[:2] for line in lines]
-        text = bool(bare) and all(len(row) == 2 and row[0].isdigit() for row in bare)
-        if text and not any(row[1].replace(".", "").isdigit() for row in bare):
-            table = pd.DataFrame(bare, columns=["index", "name"]).astype({"index": int})
-        else:
-            text = False
-            table = pd.read_csv(path, sep=None, engine="python")
+        table, text = _read_lut(path)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the label table ({error}).", where=path) from None
     table.columns = pd.Index([str(c).strip().lower() for c in table.columns])
@@ -280,7 +280,25 @@ def read_lut(path: Path) -> pd.DataFrame:
     return table
 
 
-def _fetch(family: Named, name: str, options: Mapping[str, Any]) -> Atlas:
+def _read_lut(path: Path) -> tuple[pd.DataFrame, bool]:
+    """The table as it stands, and whether it is a text without a header."""
+    import pandas as pd
+
+    lines = [line.split()[:2] for line in path.read_text().splitlines()]
+    bare = [words for words in lines if words and not words[0].startswith("#")]
+    text = bool(bare) and all(
+        len(words) == 2
+        and words[0].isdigit()
+        and not words[1].replace(".", "").isdigit()
+        for words in bare
+    )
+    if text:
+        table = pd.DataFrame(bare, columns=["index", "name"])
+        return table.astype({"index": int}), True
+    return pd.read_csv(path, sep=None, engine="python"), False
+
+
+def _fetch(family: AtlasFamily, name: str, options: Mapping[str, Any]) -> Atlas:
     """One of nilearn's: 3D labels, or 4D with one weighted map per ROI."""
     import nibabel as nib
     from nilearn import datasets

@@ -189,21 +189,14 @@ def clean_series(
     if n_kept < (MIN_TO_FILTER if any(band) else MIN_VOLUMES) or dof < 1:
         few = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds"
         raise DataError(f"{few} and this band-pass.", where=where, do=TOO_FEW)
+    kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
     report = {
         "Denoising": "by fcforge",
         **_method(denoise, confounds, band, cosines),
-        "VolumesKept": n_kept,
-        "VolumesScrubbed": len(series) - n_kept,
+        **kept,
         "DegreesOfFreedom": round(dof, 1),
     }
-    options: dict[str, Any] = {
-        "high_pass": band[0],
-        "low_pass": band[1],
-        "t_r": tr,
-        "detrend": True,
-    }
-    options |= {"confounds": confounds, "sample_mask": sample_mask}
-    return _clean(series, n_kept, **options), report
+    return _clean(series, n_kept, found, band, tr), report
 
 
 def _method(
@@ -221,15 +214,26 @@ def _method(
     return {**done, "Filter": "butterworth, order 5"} if any(band) else done
 
 
-def _clean(series: np.ndarray, n_kept: int, **options: Any) -> np.ndarray:
+def _clean(
+    series: np.ndarray, n_kept: int, found: Confounds, band: Band, tr: float | None
+) -> np.ndarray:
     """Columns with a signal, cleaned by nilearn; NaN columns for the others."""
     from nilearn.signal import clean
 
     good = ~empty_rois(series)
     out = np.full((n_kept, series.shape[1]), np.nan)
     if good.any():
-        x = np.ascontiguousarray(series[:, good], dtype=np.float64)
-        out[:, good] = clean(x, standardize=None, **options)
+        confounds, sample_mask = found
+        out[:, good] = clean(
+            np.ascontiguousarray(series[:, good], dtype=np.float64),
+            detrend=True,
+            standardize=None,
+            confounds=confounds,
+            sample_mask=sample_mask,
+            high_pass=band[0],
+            low_pass=band[1],
+            t_r=tr,
+        )
     return out
 
 
