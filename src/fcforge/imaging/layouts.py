@@ -70,6 +70,23 @@ class Files:
     denoised: bool = True
     about: Callable[[Path, FCRequest], dict[str, Any] | None] = lambda path, request: {}
 
+    def motion_of(self, path: Path) -> Path | None:
+        """Motion table of a file, if there is one."""
+        run = re.sub(self.run, "", sources.stem_of(path.name))
+        folder = self.motion_folder(path)
+        tables = [p for name in self.motion for p in sorted(folder.glob(run + name))]
+        return tables[0] if tables else None
+
+
+def _fmriprep(path: Path, request: FCRequest) -> dict[str, Any] | None:
+    """Scans in MNI space, preprocessed or denoised by ICA-AROMA as the method asks."""
+    wanted = "smoothAROMAnonaggr" if "ica_aroma" in request.denoise else "preproc"
+    said = sources.entities(path.name)
+    if said.get("desc") != wanted or not said.get("space", "").startswith("MNI"):
+        return None
+    mask = path.with_name(path.name.replace(f"desc-{wanted}_bold", "desc-brain_mask"))
+    return {"mask": mask if mask.exists() else None}
+
 
 def _of_fmriprep(path: Path) -> Path:
     """Folder of fMRIPrep's confounds beside HALFpipe's own folder."""
@@ -133,12 +150,13 @@ _XCPD_MOTION = ("_motion.tsv", "_desc-filtered_motion.tsv")
 LAYOUTS: dict[str, tuple[Files, ...]] = {
     "fmriprep": (
         Files(
-            "sub-*/**/*_desc-preproc_bold.nii*",
+            "sub-*/**/*_desc-*_bold.nii*",
             "scan",
             r"_space-[^_]+|_res-[^_]+|_desc-.*$",
             # fMRIPrep before 20.2 wrote _regressors
             ("_desc-confounds_timeseries.tsv", "_desc-confounds_regressors.tsv"),
             denoised=False,
+            about=_fmriprep,
         ),
     ),
     "xcpd": (
@@ -200,17 +218,23 @@ def find_sources(
     tool = tool if auto else request.layout
     tried = ((name, _found(name, request)) for name in ([tool] if tool else LAYOUTS))
     layout, found = next((pair for pair in tried if pair[1]), ("", []))
-    for scan in found if layout == "nifti" and auto else ():
-        # raw and native-space BIDS scans would give FC of the wrong places
-        said = sources.entities(scan.path.name)
-        if "sub" in said and not (space := said.get("space", "")).startswith("MNI"):
-            what = f"{scan.path.name} is in {space or 'scanner'} space, FC needs MNI space."
-            raise DataError(what, where=root, do=TO_MNI)
+    if layout == "nifti" and auto:
+        _require_mni(found, root)
     wanted = [source for source in found if request.takes(source)]
     if not wanted:
         raise _nothing_found(request, found)
     wanted = _one_task(wanted, request, say)
     return sorted(wanted, key=lambda s: (s.subject, s.session, s.run, s.path.name))
+
+
+def _require_mni(found: list[Source], root: Path) -> None:
+    """Refuse raw and native-space BIDS scans, which would give FC of the wrong places."""
+    for scan in found:
+        said = sources.entities(scan.path.name)
+        space = said.get("space", "")
+        if "sub" in said and not space.startswith("MNI"):
+            what = f"{scan.path.name} is in {space or 'scanner'} space, FC needs MNI space."
+            raise DataError(what, where=root, do=TO_MNI)
 
 
 def _found(layout: str, request: FCRequest) -> list[Source]:
@@ -228,35 +252,14 @@ def _found(layout: str, request: FCRequest) -> list[Source]:
 
 
 def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
-    pattern = files.pattern
-    fmriprep = layout == "fmriprep"
-    if fmriprep and "ica_aroma" in request.denoise:
-        pattern = pattern.replace("preproc", "smoothAROMAnonaggr")
-    for path in request.source.glob(pattern):
-        more = files.about(path, request)
+    for path in request.source.glob(files.pattern):
         other = files.of_atlas and not _names_atlas(path, request.atlas)
-        if (
-            more is None
-            or other
-            or (files.kind == "scan" and not sources.is_nifti(path))
-        ):
+        if other or (files.kind == "scan" and not sources.is_nifti(path)):
             continue
-        run = re.sub(files.run, "", sources.stem_of(path.name))
-        folder = files.motion_folder(path)
-        tables = [p for name in files.motion for p in sorted(folder.glob(run + name))]
-        fields = {
-            "denoised": files.denoised,
-            "motion": tables[0] if tables else None,
-            **more,
-        }
-        if fmriprep:
-            mask = path.with_name(
-                re.sub(r"desc-\w+_bold", "desc-brain_mask", path.name)
-            )
-            fields["mask"] = mask if mask.exists() else None
-        source = sources.source_of(path, files.kind, layout, **fields)
-        if not fmriprep or source.space.startswith("MNI"):
-            yield source
+        about = files.about(path, request)
+        if about is not None:
+            fields = {"denoised": files.denoised, "motion": files.motion_of(path)}
+            yield sources.source_of(path, files.kind, layout, **{**fields, **about})
 
 
 def _one_task(

@@ -217,24 +217,25 @@ def _pick(
     """The array named `variable`, or the only matrix, or the first with a customary name."""
     if variable is not None and variable in arrays:
         return np.asarray(arrays[variable])
-    found = {k: v for k, v in arrays.items() if isinstance(v, np.ndarray)}
-    matrices = {k: v for k, v in found.items() if v.ndim == 2 and v.dtype.kind in "fiu"}
-    named = (
-        [k for k in customary if k in matrices] if len(matrices) != 1 else [*matrices]
-    )
-    if variable is None and named:
-        return matrices[named[0]]
+    matrices = {name: array for name, array in arrays.items() if _is_matrix(array)}
+    usual = list(matrices) if len(matrices) == 1 else customary
+    for name in usual:
+        if variable is None and name in matrices:
+            return matrices[name]
     if not arrays:
-        raise DataError(
-            "holds nothing.", where=path, do="The file is cut off; make it again."
-        )
-    wanted = (
-        f"no array '{variable}'"
-        if variable
-        else f"{len(matrices) or 'no'} matrices, not one"
-    )
+        do = "The file is cut off; make it again."
+        raise DataError("holds nothing.", where=path, do=do)
+    wanted = f"{len(matrices) or 'no'} matrices, not one"
+    if variable:
+        wanted = f"no array '{variable}'"
     do = f"It has: {', '.join(sorted(arrays))}; name one as variable."
     raise DataError(f"holds {wanted}.", where=path, do=do)
+
+
+def _is_matrix(array: Any) -> bool:
+    return (
+        isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind in "fiu"
+    )
 
 
 def _names(arrays: Mapping[str, Any], values: np.ndarray) -> tuple[str, ...]:

@@ -56,36 +56,39 @@ def describe_methods(
         Subjects with FC, and all of them.
     """
     tool = "fcforge" if made_by.startswith("fcforge preprocess") else source.tool
-    made = "maps" if atlas.probabilistic else "labels"
-    keys = [
-        *["dropped"] * bool(request.drop),
-        "series" if source.kind == "series" else made,
-    ]
-    values: dict[str, Any] = {
-        "rois": f"{atlas.n_rois} ROIs ({_named(atlas)})",
-        **vars(request),
-    }
-    values |= {"uncovered": "", "few_dof": "", "n_done": done[0], "total": done[1]}
-    if source.kind == "scan":
-        values["uncovered"] = (
-            f" or of which less than {request.min_coverage:.0%} was covered"
-        )
-    if not source.denoised:
-        few = f", or left with fewer than {request.min_dof} degrees of freedom by denoising"
-        values["few_dof"] = few
-        more, what = _denoising(request, confounds=source.has_confounds)
-        keys = [*keys, *more]
-        values = {**values, **what}
     name = made_by or words()["names"].get(tool, tool)
     before = words()["tools"][tool].format(made_by=name, steps=_steps(source))
+    values: dict[str, Any] = {
+        **vars(request),
+        "rois": f"{atlas.n_rois} ROIs ({_named(atlas)})",
+        "uncovered": "",
+        "few_dof": "",
+        "n_done": done[0],
+        "total": done[1],
+    }
+    keys = ["dropped"] if request.drop else []
+    if source.kind == "series":
+        keys.append("series")
+    else:
+        keys.append("maps" if atlas.probabilistic else "labels")
+        least = f"{request.min_coverage:.0%}"
+        values["uncovered"] = f" or of which less than {least} was covered"
+    if not source.denoised:
+        left = f"left with fewer than {request.min_dof} degrees of freedom"
+        values["few_dof"] = f", or {left} by denoising"
+        more, what = _denoising(request, confounds=source.has_confounds)
+        keys += more
+        values |= what
     said = [words()["sentences"][key].format(**values) for key in (*keys, "fc")]
     text, cited = _numbered(" ".join([before, *said]))
+    return Methods(text, _used(), tuple(words()["works"][key] for key in cited))
+
+
+def _used() -> str:
     found = software()
-    versions = ", ".join(
-        f"{k} {found[k]}" for k in ("nilearn", "nibabel", "scipy", "numpy")
-    )
-    used = f"Software: fcforge {found['fcforge']} with {versions}."
-    return Methods(text, used, tuple(words()["works"][key] for key in cited))
+    names = ("nilearn", "nibabel", "scipy", "numpy")
+    versions = ", ".join(f"{name} {found[name]}" for name in names)
+    return f"Software: fcforge {found['fcforge']} with {versions}."
 
 
 def _steps(source: Source) -> str:

@@ -256,9 +256,7 @@ def _elements(content: bytes, order: str) -> Iterator[_Element]:
         if len(content) - at < 8:
             raise ValueError("cut off inside a tag")
         first, size = struct.unpack_from(order + "II", content, at)
-        if (
-            first >> 16
-        ):  # small element: size, type and up to 4 bytes of data in 8 bytes
+        if first >> 16:  # small: size, type and up to 4 bytes of data in 8 bytes
             kind = first & 0xFFFF
             size = first >> 16
             start = at + 4
@@ -284,25 +282,26 @@ def _variable(element: _Element, take: Take) -> dict[str, Any]:
         texts = [text for part in parts if isinstance(text := _simple(part), str)]
         if not texts or len(texts) != math.prod(dims):
             return {}
-        take(
-            len(texts) * max(map(len, texts)) * 4
-        )  # numpy gives all the room of the longest
+        # numpy gives all of them the room of the longest
+        take(len(texts) * max(map(len, texts)) * 4)
         return {name: np.array(texts, dtype=np.str_)}
-    if kind != STRUCT or len(parts) < 2:
-        return {}
-    width, names = parts[:2]
-    cells = [_simple(part) for part in parts[2:]]
+    if kind == STRUCT and len(parts) > 1:
+        fields = _fields(*parts)
+        return {f"{name}.{field}": arrays for field, arrays in fields.items()}
+    return {}
+
+
+def _fields(width: _Element, names: _Element, *cells: _Element) -> dict[str, Any]:
+    """Arrays of each field of a struct array; its values lie one after the other."""
     step = max(int(width.numbers()[0]), 1)
-    found = dict[str, Any]()
-    fields = [names.data[i : i + step] for i in range(0, len(names.data), step)]
-    for k, field in enumerate(fields):
-        own = [
-            values
-            for values in cells[k :: len(fields)]
-            if isinstance(values, np.ndarray)
-        ]
-        found[f"{name}.{field.rstrip(bytes(1)).decode()}"] = own
-    return found
+    starts = range(0, len(names.data), step)
+    fields = [names.data[i : i + step].rstrip(bytes(1)).decode() for i in starts]
+    values = [_simple(cell) for cell in cells]
+    own = {field: values[k :: len(fields)] for k, field in enumerate(fields)}
+    return {
+        field: [array for array in found if isinstance(array, np.ndarray)]
+        for field, found in own.items()
+    }
 
 
 def _header(element: _Element) -> tuple[int, tuple[int, ...], str, list[_Element]]:
