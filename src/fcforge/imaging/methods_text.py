@@ -58,21 +58,8 @@ def describe_methods(
     tool = "fcforge" if made_by.startswith("fcforge preprocess") else source.tool
     name = made_by or words()["names"].get(tool, tool)
     before = words()["tools"][tool].format(made_by=name, steps=_steps(source))
-    values: dict[str, Any] = {
-        **vars(request),
-        "rois": f"{atlas.n_rois} ROIs ({_named(atlas)})",
-        "uncovered": "",
-        "few_dof": "",
-        "n_done": done[0],
-        "total": done[1],
-    }
-    keys = ["dropped"] if request.drop else []
-    if source.kind == "series":
-        keys.append("series")
-    else:
-        keys.append("maps" if atlas.probabilistic else "labels")
-        least = f"{request.min_coverage:.0%}"
-        values["uncovered"] = f" or of which less than {least} was covered"
+    keys, values = _made(request, atlas, source)
+    values |= {"n_done": done[0], "total": done[1]}
     if not source.denoised:
         left = f"left with fewer than {request.min_dof} degrees of freedom"
         values["few_dof"] = f", or {left} by denoising"
@@ -82,6 +69,20 @@ def describe_methods(
     said = [words()["sentences"][key].format(**values) for key in (*keys, "fc")]
     text, cited = _numbered(" ".join([before, *said]))
     return Methods(text, _used(), tuple(words()["works"][key] for key in cited))
+
+
+def _made(
+    request: FCRequest, atlas: Atlas, source: Source
+) -> tuple[list[str], dict[str, Any]]:
+    """Sentences about how series were made, and what all sentences may say."""
+    values: dict[str, Any] = {**vars(request), "uncovered": "", "few_dof": ""}
+    values["rois"] = f"{atlas.n_rois} ROIs ({_named(atlas)})"
+    keys = ["dropped"] if request.drop else []
+    if source.kind == "series":
+        return [*keys, "series"], values
+    least = f"{request.min_coverage:.0%}"
+    values["uncovered"] = f" or of which less than {least} was covered"
+    return [*keys, "maps" if atlas.probabilistic else "labels"], values
 
 
 def _used() -> str:

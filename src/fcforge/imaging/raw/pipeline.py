@@ -47,7 +47,6 @@ def preprocess_folder(
         "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
     )
     out = request.out
-    pages = pages if request.report else None
     outputs.refuse_foreign(out, request.source)
     runs = files.find_raw(request.source)
     table = people.find_people(request.source)
@@ -60,9 +59,8 @@ def preprocess_folder(
         shutil.copyfile(table.path, out / table.path.name)
 
     def make(subject: str) -> bool:
-        return _subject(
-            [r for r in runs if r.source.subject == subject], request, pages, say
-        )
+        own = [run for run in runs if run.source.subject == subject]
+        return _subject(own, request, pages if request.report else None, say)
 
     outcome = people.walk(subjects, make, progress, say)
     outputs.write_failed(out, outcome.failed, subjects)
@@ -73,10 +71,11 @@ def preprocess_folder(
 def _subject(
     runs: list[RawRun], request: Request, pages: Pages | None, say: Say
 ) -> bool:
+    """Make the runs of one subject that are not there yet, and its page."""
     if not runs:
         raise DataError("is listed, but there is no scan of it.")
     subject = f"sub-{runs[0].source.subject}"
-    results = list[Preprocessed]()
+    results: list[Preprocessed] = []
     for run in runs:
         paths = [run.source.path, *([run.reverse] if run.reverse else [])]
         key = outputs.fingerprint_of(paths, [request.recorded, asdict(run)])
@@ -86,14 +85,18 @@ def _subject(
                 say(f"{subject}: no slice times known, slice timing skipped")
     if results and pages:
         shown = [(r.path.name, r.parameters, r.mean, r.outlines) for r in results]
-        facts = {
-            f"{step}, run {i}" if len(results) > 1 else step: what
-            for i, result in enumerate(results, 1)
-            for step, what in result.done.items()
-        }
-        page = pages.preprocess_page(subject, shown, facts)
+        page = pages.preprocess_page(subject, shown, _steps(results))
         write_text(request.out / f"{subject}.html", page)
     return bool(results)
+
+
+def _steps(results: list[Preprocessed]) -> dict[str, Any]:
+    """What was done, step by step; with several runs, run by run."""
+    facts = {}
+    for i, result in enumerate(results, 1):
+        for step, what in result.done.items():
+            facts[f"{step}, run {i}" if len(results) > 1 else step] = what
+    return facts
 
 
 def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed:
@@ -144,7 +147,7 @@ class _Way:
     done: dict[str, Any] = field(default_factory=dict)
 
     def save(self, name: str, data: np.ndarray | None = None) -> Path:
-        """ScanHeader (or `data`) in the working folder, for another program."""
+        """The scan (or `data`) as a file in the working folder, for another program."""
         data = self.data if data is None else data
         return files.save_nifti(data, self.affine, self.tr, self.work / name)
 
@@ -187,31 +190,33 @@ class _Way:
         if not self.request.sdc:
             return
         reverse = self.run.reverse
-        phase = self.run.phase
         if reverse is None:
             where = self.run.source.path
             raise DataError("no image with the opposite phase direction.", where=where)
         other = read_volume(reverse)
         other = other if other.ndim == 3 else other[..., 0]
         mean = self.data[..., :5].mean(axis=-1)
-        about: dict[str, Any] = {"Config": "b02b0.cnf"}
-        if self.plan["distortion"] == "topup":
-            pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
-            ways = [phase, corrections.opposite(phase)]
-            lines = corrections.acquisition_parameters(ways, self.run.readout)
-            how = {
-                "datain": self.text("acquisition.txt", lines),
-                "topup": self.work / "topup",
-            }
-            source = self.save("to_unwarp.nii.gz")
-            out = self.work / "unwarped.nii.gz"
-            corrections.run_program(corrections.command("topup", pair=pair, **how))
-            self.run_fsl("applytopup", out, source=source, out=out, **how)
-        else:
-            about = self._unwarp(mean, other)
-        self.done["distortion"] = {"Reverse": reverse.name, **about}
+        undo = self._topup if self.plan["distortion"] == "topup" else self._unwarp
+        self.done["distortion"] = {"Reverse": reverse.name, **undo(mean, other)}
+
+    def _topup(self, mean: np.ndarray, other: np.ndarray) -> dict[str, Any]:
+        """FSL's topup, from the mean and its opposite."""
+        phase = self.run.phase
+        pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
+        ways = [phase, corrections.opposite(phase)]
+        lines = corrections.acquisition_parameters(ways, self.run.readout)
+        how = {
+            "datain": self.text("acquisition.txt", lines),
+            "topup": self.work / "topup",
+        }
+        corrections.run_program(corrections.command("topup", pair=pair, **how))
+        source = self.save("to_unwarp.nii.gz")
+        out = self.work / "unwarped.nii.gz"
+        self.run_fsl("applytopup", out, source=source, out=out, **how)
+        return {"Config": "b02b0.cnf"}
 
     def _unwarp(self, mean: np.ndarray, other: np.ndarray) -> dict[str, Any]:
+        """PyHySCO's field, taken out volume by volume."""
         axis, _ = corrections.phase_axis(self.run.phase)
         field_mm = corrections.estimate_field(mean, other, self.affine, axis)
         voxel_mm = float(np.linalg.norm(self.affine[:3, axis]))
@@ -264,32 +269,29 @@ class _Way:
         self,
     ) -> tuple[Iterator[np.ndarray], tuple[int, int, int], np.ndarray]:
         """Volumes in MNI space one by one, their shape and affine."""
-        data = self.data
-        resolution = self.request.resolution
-        shape, affine = mni.mni_grid(resolution)
-        mean = mean_volume(data, self.affine, self.matrices)
+        shape, affine = mni.mni_grid(self.request.resolution)
+        mean = mean_volume(self.data, self.affine, self.matrices)
         if self.plan["registration"] == "spm12":
-            pair = self.save("mean.nii", mean), self.save("series.nii")
-            batch = self.text(
-                "normalise.m", corrections.spm_normalise_batch(*pair, resolution)
-            )
-            written = corrections.run(
-                "spm12", self.work / "wseries.nii", self.work, batch=batch
-            )
-            moved = read_volume(written)
-            self.done["registration"] = {"Template": "SPM12 TPM"}
+            moved = self._normalised(mean)
             x, y, z, n = moved.shape
             return (moved[..., t] for t in range(n)), (x, y, z), affine
         to_scan = mni.register_to_mni(mean, self.affine)
-        self.done["registration"] = {
-            "Template": mni.SPACE,
-            "Affine": to_scan.round(6).tolist(),
-        }
+        how = {"Template": mni.SPACE, "Affine": to_scan.round(6).tolist()}
+        self.done["registration"] = how
         volumes = (
-            resample(data[..., t], self.affine, matrix @ to_scan, (shape, affine))
+            resample(self.data[..., t], self.affine, matrix @ to_scan, (shape, affine))
             for t, matrix in enumerate(self.matrices)
         )
         return volumes, shape, affine
+
+    def _normalised(self, mean: np.ndarray) -> np.ndarray:
+        """All volumes in MNI space, by SPM12."""
+        pair = self.save("mean.nii", mean), self.save("series.nii")
+        lines = corrections.spm_normalise_batch(*pair, self.request.resolution)
+        batch = self.text("normalise.m", lines)
+        out = self.work / "wseries.nii"
+        self.done["registration"] = {"Template": "SPM12 TPM"}
+        return read_volume(corrections.run("spm12", out, self.work, batch=batch))
 
     def _write_beside(
         self, result: Preprocessed, signals: mni.TissueSignals, key: str
