@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
 import paper_tables  # noqa: E402
+import text_tables  # noqa: E402
 from paper_tables import Finished, shown, split  # noqa: E402
 from scores import read_table  # noqa: E402
 
@@ -73,13 +74,18 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "against": lambda name, rest: paper_tables.against(
         name, *_listed(rest, ";"), tables()
     ),
+    "augmentation": lambda name, _: text_tables.augmentation(RESULTS / f"{name}.json"),
     "augmented": lambda name, rest: paper_tables.augmented(
         RESULTS / f"{name}.json", *_listed(rest, ",")
     ),
     "beside": lambda name, _: paper_tables.beside(name, tables()),
+    "grid": lambda name, rest: text_tables.grid(name, rest, tables()),
     "judged": lambda name, rest: paper_tables.judged(
         RESULTS / f"{name}.json", split(rest)
     ),
+    "leaks": lambda name, _: text_tables.leaks(name, tables()),
+    "leaks_minus": lambda name, rest: text_tables.leaks_minus(name, rest, tables()),
+    "own_order": lambda name, rest: text_tables.own_order(name, rest, tables()),
     "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
     "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),
     "plain": lambda name, rest: paper_tables.plain(name, split(rest), tables()),
@@ -90,7 +96,7 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
 }
 
 
-SLOW = ("against", "paired", "beside", "order", "stages")
+SLOW = ("against", "paired", "beside", "leaks", "leaks_minus", "order", "stages")
 
 
 def pages() -> list[Path]:

@@ -1,0 +1,148 @@
+"""Tables of what the paper's text leaves open: leaks one by one, its order, its whole grid.
+
+Views of make_tables.py, over the experiments leaks_single, main, lambda_grid and augmentation_100.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean, stdev
+
+from paper_tables import (
+    Finished,
+    Found,
+    Runs,
+    _compared,
+    differences,
+    markdown,
+    numbers,
+)
+
+from fcforge.metrics import finite, summary
+from fcforge.report.contents import curves
+from fcforge.text import number
+
+LEAKS = ("epoch", "context", "generator", "all")
+# What chooses no context and trains no generator has nothing to leak there.
+WITHOUT = {"context": "", "generator": "", "all": "epoch"}
+METRICS = ("acc", "pre", "rec", "f1")
+POINT = re.compile(r"l1 (\S+) l2 (\S+) l3 (\S+)")
+
+
+def _under(name: str, leak: str, learner: str, found: Found) -> Finished:
+    """Table that has a learner under a leak."""
+    there = found[f"{name}+{leak}"] if leak else found[name]
+    if learner in there.groups:
+        return there
+    return _under(name, WITHOUT[leak], learner, found)
+
+
+def leaks(name: str, found: Found) -> str:
+    """AAA of every learner without a leak and under each; below, minus itself without."""
+    learners = list(found[name].groups)
+    heads = ["learner", "no leak", *(f"{leak} on test" for leak in LEAKS[:-1]), "all"]
+    lines = []
+    for learner in learners:
+        tables = [_under(name, leak, learner, found) for leak in ("", *LEAKS)]
+        cells = [numbers(table.rows[learner], ("aaa",))[0] for table in tables]
+        lines.append([learner, *cells])
+    changes: dict[str, Mapping[str, list[str]]] = {}
+    for leak in LEAKS:
+        pairs = {}
+        for learner in learners:
+            there = _under(name, leak, learner, found)
+            if there is not found[name]:
+                runs = there.groups[learner]
+                pairs[learner] = (runs, found[name].groups[learner])
+        changes[leak] = {k: _compared(d) for k, d in differences(pairs).items()}
+    below = [
+        [k, *(" p ".join(changes[leak].get(k, ["–"])) for leak in LEAKS)]
+        for k in learners
+    ]
+    second = ["leak minus no leak [95 %], p (Holm)", *LEAKS]
+    return f"{markdown(heads, lines)}\n\n{markdown(second, below)}"
+
+
+def leaks_minus(name: str, reference: str, found: Found) -> str:
+    """Every learner minus a reference under the same leak."""
+    learners = [k for k in found[name].groups if k != reference]
+    columns = []
+    for leak in ("", *LEAKS):
+        pairs = {}
+        for learner in learners:
+            one = _under(name, leak, learner, found).groups[learner]
+            other = _under(name, leak, reference, found).groups[reference]
+            pairs[learner] = (one, other)
+        columns.append(differences(pairs))
+    lines = [[k, *(" p ".join(_compared(c[k])) for c in columns)] for k in learners]
+    return markdown([f"minus {reference} [95 %], p (Holm)", "no leak", *LEAKS], lines)
+
+
+def own_order(name: str, order: str, found: Found) -> str:
+    """Accuracy after every stage and FOR, in one order / mean of all orders."""
+    sites = tuple(part.strip() for part in order.split(">"))
+    lines = []
+    for learner, runs in found[name].groups.items():
+        good = [r for r in runs if finite(r)]
+        mine = [r for r in good if r.spec.order == sites]
+        if not mine:
+            continue
+        stages = [curves(some, 2)[0].mean for some in (mine, good)]
+        cells = [_pair(a, b) for a, b in zip(*stages, strict=True)]
+        lines.append([learner, *cells, _pair(_for(mine), _for(good))])
+    heads = [f"accuracy after {site}" for site in sites]
+    return markdown(["learner", *heads, "FOR"], lines)
+
+
+def _pair(one: float, every: float) -> str:
+    return f"{number(one)} / {number(every)}"
+
+
+def _for(runs: Runs) -> float:
+    return fmean(summary(r)["for_literal"] for r in runs)
+
+
+def grid(name: str, chosen: str, found: Found) -> str:
+    """AAA over a grid of three weights, its range, and the place of one point in it."""
+    points = {}
+    for title, row in found[name].rows.items():
+        if match := POINT.fullmatch(title):
+            points[tuple(map(float, match.groups()))] = row.estimates["aaa"].value
+    thirds = sorted({p[2] for p in points})
+    pairs = sorted({p[:2] for p in points})
+    lines = [
+        [f"{a:g}", f"{b:g}", *(number(points[a, b, c]) for c in thirds)]
+        for a, b in pairs
+    ]
+    values = list(points.values())
+    mine = points[tuple(map(float, chosen.split()))]
+    place = 1 + sum(v > mine for v in values)
+    table = markdown(["l1", "l2", *(f"l3 {c:g}" for c in thirds)], lines)
+    return (
+        f"{table}\n\n{len(values)} points from {number(min(values))} to "
+        f"{number(max(values))}, standard deviation {number(stdev(values))}; the paper's choice "
+        f"({chosen.replace(' ', ' / ')}) has {number(mine)}, place {place}."
+    )
+
+
+def augmentation(path: Path) -> str:
+    """ACC / PRE / REC / F1 of every classifier and generator, the paper's below ours."""
+    from fcforge.studies.judge.summary import published, summarise
+
+    summary_of = summarise(json.loads(path.read_text())["records"])
+    names = next(iter(summary_of.values()))
+    models = [
+        k.removeprefix("aug_").removesuffix("_acc")
+        for k in names
+        if k.startswith("aug_") and k.endswith("_acc")
+    ]
+    lines = []
+    for model in models:
+        for row, found in summary_of.items():
+            ours = [found.get(f"aug_{model}_{metric}") for metric in METRICS]
+            if None not in ours:
+                cells = [number(e.value) for e in ours]
+                lines.append([model, row, " / ".join(cells), published(model, row)])
+    heads = ["classifier", "added", "ACC / PRE / REC / F1", "the paper's"]
+    return markdown(heads, lines)

@@ -1,0 +1,105 @@
+"""Leaks one by one, the paper's own order, its grid and its augmentation table."""
+
+import json
+
+import pytest
+import text_tables
+from paper_tables import Finished
+
+import fake_runs
+from fcforge.metrics import summary
+
+LEARNERS = {"Base": 0.6, "ER": 1.0, "FORGE as printed": 0.8}
+
+
+def table(bonus: float = 0.0, only: tuple[str, ...] = ()) -> Finished:
+    runs = {
+        title: fake_runs.fake_learner(title, seeds=(0,), skill=skill + bonus)
+        for title, skill in LEARNERS.items()
+        if not only or title in only
+    }
+    return Finished(runs, dict.fromkeys(runs, "nothing"), n_draws=20)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Finished]:
+    forges = ("FORGE as printed",)
+    return {
+        "leaks": table(),
+        "leaks+epoch": table(1.0),
+        "leaks+context": table(0.2, forges),
+        "leaks+generator": table(0.4, forges),
+        "leaks+all": table(1.2, forges),
+    }
+
+
+def cells(text: str, learner: str, table: int = 0) -> list[str]:
+    lines = text.split("\n\n")[table].splitlines()
+    line = next(x for x in lines if x.startswith(f"| {learner} |"))
+    return [c.strip() for c in line.strip("|").split("|")]
+
+
+def test_what_cannot_use_a_leak_has_its_numbers_without_it(found):
+    text = text_tables.leaks("leaks", found)
+    base = cells(text, "Base")
+    assert base[1] == base[3] == base[4]  # no context, no generator
+    assert base[2] == base[5]  # all its leaks are the epoch
+    forge = cells(text, "FORGE as printed")
+    assert len(set(forge[1:])) == 5
+    changed = cells(text, "Base", 1)
+    assert changed[2] == changed[3] == "–"
+    assert changed[1].startswith("+0.")
+
+
+def test_learners_are_compared_under_the_same_leak(found):
+    text = text_tables.leaks_minus("leaks", "ER", found)
+    base = cells(text, "Base")
+    assert base[1] == base[3] == base[4]
+    assert base[1].startswith("\N{MINUS SIGN}0.")
+    with pytest.raises(StopIteration):
+        cells(text, "ER")
+
+
+def test_one_order_stands_beside_the_mean_of_all(found):
+    runs = found["leaks"].groups["ER"]
+    order = runs[0].spec.order
+    text = text_tables.own_order("leaks", " > ".join(order), found)
+    mine = [summary(r)["for_literal"] for r in runs if r.spec.order == order]
+    every = [summary(r)["for_literal"] for r in runs]
+    pair = cells(text, "ER")[-1].replace("\N{MINUS SIGN}", "-").split(" / ")
+    for shown, values in zip(pair, (mine, every), strict=True):
+        assert float(shown) == pytest.approx(sum(values) / len(values), abs=6e-4)
+
+
+def test_the_grid_names_the_place_of_the_papers_choice():
+    runs = {
+        f"l1 {a} l2 0.35 l3 {c}": fake_runs.fake_learner(
+            f"l1 {a} l2 0.35 l3 {c}", seeds=(0,), skill=a + c
+        )
+        for a in (0.2, 0.9)
+        for c in (0.1, 0.7)
+    }
+    known = {"grid": Finished(runs, dict.fromkeys(runs, "nothing"), n_draws=20)}
+    text = text_tables.grid("grid", "0.2 0.35 0.1", known)
+    assert "4 points" in text
+    assert text.endswith("place 4.")
+    assert len(cells(text, "0.2")) == 4
+
+
+def test_augmentation_shows_four_numbers_and_the_papers(tmp_path):
+    numbers = {"acc": 0.6, "pre": 0.5, "rec": 0.4, "f1": 0.444}
+    records = [
+        {
+            "row": "real",
+            "site": "NYU",
+            "seed": seed,
+            "diagnostics": {},
+            "numbers": {f"aug_gcn_{k}": v for k, v in numbers.items()},
+        }
+        for seed in range(5)
+    ]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"records": records}))
+    line = text_tables.augmentation(path).splitlines()[-1]
+    assert "0.600 / 0.500 / 0.400 / 0.444" in line
+    assert "0.762 / 0.748 / 0.772 / 0.758" in line
