@@ -10,8 +10,7 @@ from report_world import audit
 from fcforge.errors import DataError
 from fcforge.report import audits
 from fcforge.report.audits import section
-from fcforge.studies.audit_inputs import read_audit
-from fcforge.studies.audit_result import Audit, AuditRow
+from fcforge.studies.audit_result import Audit, AuditRow, read_audit
 from fcforge.types import Estimate
 
 

@@ -23,8 +23,9 @@ from fcforge.imaging.methods_text import Methods
 from fcforge.report import judge, quality
 from fcforge.report.pages import write_pages
 from fcforge.report.run import About, write_report
-from fcforge.studies.judge.experiment import Judgement, Portrait
+from fcforge.studies.judge.experiment import Judgement
 from fcforge.studies.judge.panel import Panel
+from fcforge.studies.judge.portraits import Portrait
 from fcforge.types import Estimate
 
 pytestmark = pytest.mark.browser

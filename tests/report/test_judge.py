@@ -11,8 +11,9 @@ from page_parser import EVIL, Page, require_sound
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
 from fcforge.report import judge
-from fcforge.studies.judge.experiment import Judgement, Portrait, write_portraits
+from fcforge.studies.judge.experiment import Judgement
 from fcforge.studies.judge.panel import Panel
+from fcforge.studies.judge.portraits import Portrait, write_portraits
 from fcforge.studies.judge.summary import Collapse, Requirement
 from fcforge.types import Component, Estimate
 

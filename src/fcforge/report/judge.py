@@ -16,8 +16,7 @@ from fcforge.report.figures import canvas, drawn
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import summary as judged
-from fcforge.studies.judge.experiment import Judgement, Portrait, read_portraits
-from fcforge.studies.judge.panel import Panel
+from fcforge.studies.judge.portraits import Portrait, read_portraits
 from fcforge.studies.judge.summary import Requirement
 from fcforge.text import number
 from fcforge.types import Estimate
@@ -25,6 +24,9 @@ from fcforge.writing import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from fcforge.studies.judge.experiment import Judgement
+    from fcforge.studies.judge.panel import Panel
 
 READING = "Mean over sites, then over seeds; brackets: 95 % t interval over five or more seeds."
 PICTURED = (

@@ -24,7 +24,7 @@ from fcforge.report.table import Cell, Heading, Table
 from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Finding, Row
-from fcforge.studies.audit_inputs import read_audit
+from fcforge.studies.audit_result import read_audit
 from fcforge.text import counted, with_interval
 from fcforge.types import RunResult
 from fcforge.writing import write_text

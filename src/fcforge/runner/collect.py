@@ -13,9 +13,9 @@ import numpy as np
 
 from fcforge.errors import StoreError
 from fcforge.runner.experiment import Experiment
-from fcforge.runner.pipelines import kept_between_sites
 from fcforge.runner.plan import Plan, make_plan, trainings
 from fcforge.runner.store import Store
+from fcforge.runner.traits import read_traits, traits_of
 from fcforge.types import RunResult, RunSpec
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
     """Experiment, plan and site descriptions of a run folder."""
     data = store.read_experiment()
     try:
-        experiment, plan = _planned(
-            json.dumps([data["experiment"], data["sites"], data["data_sha256"]])
-        )
+        asked = ("experiment", "sites", "data_sha256")
+        told = [*(data[name] for name in asked), data.get("methods", {})]
+        experiment, plan = _planned(json.dumps(told))
         for seed in experiment.seeds:
             data["site_facts"][str(seed)]
         return experiment, plan, data
@@ -61,9 +61,10 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
 @lru_cache(maxsize=2)
 def _planned(told: str) -> tuple[Experiment, Plan]:
     """Experiment and plan as a run folder tells them; a report asks for them several times."""
-    asked, sites, sha = json.loads(told)
+    asked, sites, sha, methods = json.loads(told)
     experiment = Experiment.from_json(asked)
-    return experiment, make_plan(experiment.specs(sites, sha), sites)
+    specs = experiment.specs(sites, sha)
+    return experiment, make_plan(specs, sites, read_traits(methods))
 
 
 def collect_some(store: Store) -> tuple[list[RunResult], int]:
@@ -150,10 +151,9 @@ def edge_weights(store: Store) -> dict[str, Weights]:
 
 def kept_by(store: Store) -> dict[str, str]:
     """What each learner of a run folder keeps between sites, by its title."""
-    experiment, _, _ = stored_plan(store)
-    return {
-        learner.title: kept_between_sites(learner) for learner in experiment.learners
-    }
+    experiment, _, data = stored_plan(store)
+    known = read_traits(data.get("methods", {}))
+    return {one.title: traits_of(one, known).keeps for one in experiment.learners}
 
 
 @dataclass(frozen=True)

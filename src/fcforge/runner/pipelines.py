@@ -22,7 +22,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fcforge.errors import ConfigError, FCForgeError
-from fcforge.methods import METHODS
 from fcforge.randomness import derive
 from fcforge.settings import Checked, checked
 from fcforge.types import Component, FCBatch, LearnerSpec
@@ -97,17 +96,6 @@ def pipeline_of(learner: LearnerSpec) -> Pipeline | None:
     return (
         Pipeline(**learner.method.params) if learner.method.name == PIPELINE else None
     )
-
-
-def depends_on(learner: LearnerSpec) -> str:
-    """What the model of a row depends on, see `fcforge.methods.Method`."""
-    return (pipeline_of(learner) or METHODS[learner.method.name]).depends_on
-
-
-def kept_between_sites(learner: LearnerSpec) -> str:
-    """What a row keeps between sites, for the results table."""
-    pipeline = pipeline_of(learner)
-    return pipeline.kept if pipeline else METHODS[learner.method.name].keeps
 
 
 def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> LearnerSpec:

@@ -12,9 +12,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from fcforge.methods import METHODS
-from fcforge.runner.pipelines import depends_on
 from fcforge.runner.store import Store
+from fcforge.runner.traits import Traits, traits_of
 from fcforge.types import RunSpec
 
 
@@ -114,8 +113,12 @@ class Plan:
         )
 
 
-def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
-    """Prefix tree of all runs.
+def make_plan(
+    specs: Sequence[RunSpec],
+    sites: Sequence[str],
+    traits: Mapping[str, Traits] | None = None,
+) -> Plan:
+    """Prefix tree of all runs; `traits` are those of methods by name, where they are known.
 
     Examples
     --------
@@ -125,18 +128,16 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
     nodes: dict[str, Node] = {}
 
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
-        how = depends_on(spec.learner)
-        node_spec = replace(spec, order=canonical(prefix, how, sites))
+        own = traits_of(spec.learner, traits)
+        node_spec = replace(spec, order=canonical(prefix, own.depends_on, sites))
         key = node_spec.key
         if key not in nodes:
             parent = None
-            # none: an estimator, which is made afresh every time
-            method = METHODS.get(spec.learner.method.name)
-            from_scratch = method is not None and method.from_scratch
             depth = len(node_spec.order)
-            if method is not None and not from_scratch and how != "site" and depth > 1:
+            if own.grows and own.depends_on != "site" and depth > 1:
                 parent = add(spec, node_spec.order[:-1])
-            nodes[key] = Node(node_spec, parent, shown=depth if from_scratch else 1)
+            shown = depth if own.from_scratch else 1
+            nodes[key] = Node(node_spec, parent, shown=shown)
         return key
 
     stages = [

@@ -22,6 +22,7 @@ from fcforge.runner.plan import (
 )
 from fcforge.runner.public import resolve_public
 from fcforge.runner.store import MADE_BY, Store
+from fcforge.runner.traits import stored_traits
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.confounds import require_covariates
 from fcforge.types import LearnerSpec
@@ -89,6 +90,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
         {
             "fcforge": MADE_BY,
             "experiment": prepared.experiment.to_json(),
+            "methods": stored_traits(prepared.experiment.learners),
             "sites": list(prepared.sites),
             "data_sha256": prepared.data_sha256,
             "n_rois": prepared.cohort.n_rois,

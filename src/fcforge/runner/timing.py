@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.runner.execute import generator_name
-from fcforge.runner.pipelines import depends_on, pipeline_of
+from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Node, Plan, Work, missing_nodes
 from fcforge.runner.site_loader import SiteLoader
 from fcforge.runner.store import LANE, Store
 from fcforge.runner.trainer import Trainer
+from fcforge.runner.traits import traits_of
 from fcforge.sites import Cohort
 from fcforge.speed import one_thread
 from fcforge.types import RunSpec
@@ -122,7 +123,7 @@ def _subjects(cohort: Cohort, sites: Iterable[str]) -> float:
 def _seen(node: Node) -> tuple[str, ...]:
     """Sites that a node trains on: all so far, or the last."""
     learner = node.spec.learner
-    together = pipeline_of(learner) or depends_on(learner) in ("set", "all")
+    together = pipeline_of(learner) or traits_of(learner).depends_on in ("set", "all")
     return node.spec.order if together else node.spec.order[-1:]
 
 

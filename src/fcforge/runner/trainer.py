@@ -23,11 +23,12 @@ from fcforge.replay.bank import PoolName
 from fcforge.runner.environment import describe
 from fcforge.runner.experiment import split_sites
 from fcforge.runner.learners import build_learner, scorer_of
-from fcforge.runner.pipelines import Pipeline, depends_on, pipeline_of, scores, train
+from fcforge.runner.pipelines import Pipeline, pipeline_of, scores, train
 from fcforge.runner.plan import Node
 from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.site_loader import PUBLIC, SiteLoader, as_it_was, synthetic_size
 from fcforge.runner.store import Store
+from fcforge.runner.traits import traits_of
 from fcforge.sites import Cohort
 from fcforge.sites.confounds import fit_on_training
 from fcforge.types import Component, RunSpec, Site
@@ -218,7 +219,7 @@ class Trainer:
         depth = child.depth - child.shown
         spec = child.spec.prefix(depth)
         before = child.spec.prefix(depth - 1)
-        if depth == 1 or depends_on(spec.learner) == "set":
+        if depth == 1 or traits_of(spec.learner).depends_on == "set":
             parent = Node(spec, None, shown=depth)
         else:
             parent = Node(spec, before.key)

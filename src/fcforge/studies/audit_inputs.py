@@ -110,11 +110,3 @@ def audit_site(
         "halves": halves is not None,
     }
     return replace(audit, about={**audit.about, **about})
-
-
-def read_audit(path: str | Path) -> Audit:
-    """An audit from its audit.json, e.g. for the report page."""
-    try:
-        return Audit.from_json(json.loads(Path(path).read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"is not an audit ({error}).", where=str(path)) from error

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from fcforge.errors import DataError
 from fcforge.requests import AuditRequest
 from fcforge.types import Estimate
 
@@ -198,3 +201,11 @@ def _known_kinds(about: Mapping[str, Any]) -> dict[str, Any]:
     if "not_attacked" in found:
         found["not_attacked"] = [str(name) for name in found["not_attacked"]]
     return found
+
+
+def read_audit(path: str | Path) -> Audit:
+    """An audit from its audit.json, e.g. for the report page."""
+    try:
+        return Audit.from_json(json.loads(Path(path).read_text()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"is not an audit ({error}).", where=str(path)) from error

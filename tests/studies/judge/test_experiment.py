@@ -12,10 +12,9 @@ from fcforge.studies.judge.experiment import (
     judge_config,
     load_judge,
     portrait,
-    read_portraits,
-    write_portraits,
 )
 from fcforge.studies.judge.measures import spectrum
+from fcforge.studies.judge.portraits import read_portraits, write_portraits
 from fcforge.studies.judge.summary import collapse_list
 from fcforge.types import FCBatch
 

@@ -9,11 +9,11 @@ from fcforge.errors import DataError
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.references import EdgeGauss
 from fcforge.randomness import torch_rng
-from fcforge.studies.judge import judge
 from fcforge.studies.judge.panel import (
     JudgedSet,
     Panel,
     collapse_warnings,
+    judge,
     judge_fidelity,
     judge_site,
     synthesise,

@@ -1,12 +1,11 @@
 """`fcforge judge`: a config in, all generators judged on all sites; the same call again goes on."""
 
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -32,9 +31,10 @@ from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.measures import spectrum
 from fcforge.studies.judge.panel import Maker, Panel, judge_site, synthesise, to_device
+from fcforge.studies.judge.portraits import Portrait, write_portraits
 from fcforge.studies.judge.summary import REAL, Requirement, acceptance
 from fcforge.types import Component, Estimate, FCBatch, Training
-from fcforge.writing import write_bytes, write_text
+from fcforge.writing import write_text
 
 Say = Callable[[str], Any]
 RECORDS = "records.json"
@@ -63,19 +63,6 @@ class JudgeFile:
     training: dict[str, Any] = field(default_factory=dict)
 
 
-class Portrait(NamedTuple):
-    """What the figures need of one row: an example of each class, means and spectrum.
-
-    `systems` names the brain system of every ROI; empty where the atlas is not known.
-    """
-
-    control: np.ndarray
-    patient: np.ndarray
-    edge_mean: np.ndarray
-    spectrum: np.ndarray
-    systems: np.ndarray = np.empty(0, dtype=np.str_)
-
-
 def portrait(batch: FCBatch) -> Portrait:
     """The most typical subject of each class (nearest to its class mean), means and spectrum."""
     e = edges(batch.fc)
@@ -93,30 +80,6 @@ def portrait(batch: FCBatch) -> Portrait:
 
 def _array(x: Tensor) -> np.ndarray:
     return x.detach().cpu().numpy()
-
-
-def write_portraits(path: Path, portraits: Mapping[str, Portrait]) -> None:
-    """Keep what the figures show, for ``fcforge report --judge``."""
-    arrays = {
-        f"{i}|{name}|{field}": value
-        if value.dtype.kind == "U"
-        else value.astype(np.float32)
-        for i, (name, p) in enumerate(portraits.items())
-        for field, value in p._asdict().items()
-    }
-    stream = io.BytesIO()
-    np.savez_compressed(stream, **arrays)
-    write_bytes(path, stream.getvalue())
-
-
-def read_portraits(path: Path) -> dict[str, Portrait]:
-    """Inverse of `write_portraits`."""
-    parts: dict[str, dict[str, np.ndarray]] = {}
-    with np.load(path, allow_pickle=False) as found:
-        for key in sorted(found.files, key=lambda k: int(k.split("|")[0])):
-            _, name, field = key.split("|")
-            parts.setdefault(name, {})[field] = found[key]
-    return {name: Portrait(**fields) for name, fields in parts.items()}
 
 
 @dataclass(frozen=True)
