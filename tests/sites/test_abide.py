@@ -1,14 +1,15 @@
-"""ABIDE through nilearn's own fetcher, offline, on the real sample; damage and absence named."""
+"""ABIDE in nilearn's folders, on the real sample; damage and absence named."""
 
 import shutil
 from pathlib import Path
+from urllib.error import HTTPError
 
 import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites import check_cohort, load_dataset
-from fcforge.sites.abide import PAPER_SITES, load_abide
+from fcforge.sites.abide import BUCKET, PAPER_SITES, PHENOTYPES, load_abide
 from fcforge.types import Component
 
 pytestmark = pytest.mark.data
@@ -104,40 +105,57 @@ def test_an_roi_with_gaps_is_named_with_its_subject(sample: Path, tmp_path: Path
     assert len(cohort) == 27
 
 
-def test_download_asks_for_each_missing_subject_and_survives_a_failing_one(
-    sample: Path,
-):
+@pytest.fixture
+def some_of(sample: Path, tmp_path: Path) -> Path:
+    """The sample in a folder that can be written to."""
+    shutil.copytree(sample, tmp_path / "data", copy_function=shutil.copyfile)
+    return tmp_path / "data"
+
+
+def test_download_asks_for_each_missing_subject_once(some_of: Path):
     asked: list[str] = []
+    content = next(some_of.rglob("USM_*.1D")).read_bytes()
 
-    def fetch(**settings):
-        from nilearn.datasets import fetch_abide_pcp
+    def get(url: str) -> bytes:
+        asked.append(url)
+        if url.endswith("USM_0050434_rois_aal.1D"):
+            return content
+        raise HTTPError(url, 404, "Not Found", None, None)
 
-        here = {p.name.removesuffix("_rois_aal.1D") for p in sample.rglob("*.1D")}
-        if len(settings["FILE_ID"]) > 1:
-            raise OSError("one call for all is refused here, to test the other way")
-        asked.extend(settings["FILE_ID"])
-        if settings["FILE_ID"][0] not in here:
-            raise ValueError("not there")
-        return fetch_abide_pcp(**settings)
-
-    cohort = load_abide(sample, sites=["USM"], download=True, fetch=fetch)
+    cohort = load_abide(some_of, sites=["USM"], download=True, get=get)
     assert len(asked) == len(set(asked)) == 67 - 6  # what is there is not fetched again
-    assert len(cohort) == 6
-    assert sum(f.severity == "error" for f in cohort.faults) == 67 - 6
+    assert asked[0].startswith(f"{BUCKET}/Outputs/cpac/filt_noglobal/rois_aal/USM_00")
+    assert len(cohort) == 7
+    lost = [f for f in cohort.faults if f.severity == "error"]
+    assert len(lost) == 67 - 7
+    assert "it is not there" in lost[0].what
 
 
-def test_a_dead_network_is_not_tried_for_every_subject(sample: Path, monkeypatch):
+def test_the_phenotypic_file_is_fetched_first(sample: Path, tmp_path: Path):
+    table = (sample / "ABIDE_pcp" / PHENOTYPES).read_bytes()
+
+    def get(url: str) -> bytes:
+        if url == f"{BUCKET}/{PHENOTYPES}":
+            return table
+        raise HTTPError(url, 403, "Forbidden", None, None)
+
+    cohort = load_abide(tmp_path, sites=["CMU"], download=True, get=get)
+    assert len(cohort) == 0
+    assert (tmp_path / "ABIDE_pcp" / PHENOTYPES).exists()
+
+
+def test_a_dead_network_is_not_tried_for_every_subject(some_of: Path, monkeypatch):
     monkeypatch.setattr("fcforge.sites.abide.wait", lambda seconds: None)
     calls = []
 
-    def fetch(**settings):
-        calls.append(settings["FILE_ID"])
+    def get(url: str) -> bytes:
+        calls.append(url)
         raise ConnectionError("no route to host")
 
-    cohort = load_abide(sample, sites=["USM"], download=True, fetch=fetch)
+    cohort = load_abide(some_of, sites=["USM"], download=True, get=get)
     assert len(cohort) == 6  # those that were there
-    assert len(calls) == 1 + 3 * 3  # all at once, then three subjects three times each
-    assert "could not be fetched" in cohort.faults[0].what
+    assert len(calls) == 3 * 3  # three subjects three times each
+    assert "could not be fetched (ConnectionError)" in cohort.faults[0].what
     assert "was not tried" in cohort.faults[-1].what
 
 

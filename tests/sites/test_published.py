@@ -1,7 +1,5 @@
 """Published data files: subjects as published, rebuilt with a stand-in for the download."""
 
-import shutil
-from pathlib import Path
 from urllib.error import HTTPError
 
 import numpy as np
@@ -22,29 +20,19 @@ FILES = {
 
 @pytest.fixture
 def network(shared_data, tmp_path, monkeypatch):
-    """nilearn's fetcher and the bucket, both with the 28 series of the sample alone."""
+    """A bucket that has the phenotypic file and the 28 series of the sample alone."""
     sample = shared_data / "abide_pcp_sample" / "ABIDE_pcp"
     known = {path.name: path for path in sample.rglob("*.1D")}
-
-    def fetch(*, data_dir, pipeline, global_signal_regression, FILE_ID=(), **_):
-        folder = Path(data_dir) / "ABIDE_pcp"
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(sample / abide.PHENOTYPES, folder / abide.PHENOTYPES)
-        method = "filt_global" if global_signal_regression else "filt_noglobal"
-        for name in FILE_ID:
-            file = known.get(f"{name}_rois_aal.1D")
-            if file is not None:
-                there = folder / pipeline / method
-                there.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, there / file.name)
+    known["USM_0050432_rois_aal.1D"] = next(iter(known.values()))
+    known[abide.PHENOTYPES] = sample / abide.PHENOTYPES
 
     def get(url):
-        if not url.endswith("USM_0050432_rois_aal.1D"):
+        assert url.startswith(abide.BUCKET)
+        name = url.rpartition("/")[2]
+        if name not in known:
             raise HTTPError(url, 404, "Not Found", None, None)
-        assert url.startswith(f"{abide.OUTPUTS}/dparsf/filt_global/rois_aal/")
-        return next(iter(known.values())).read_bytes()
+        return known[name].read_bytes()
 
-    monkeypatch.setattr(abide, "_nilearn", fetch)
     monkeypatch.setattr(abide, "_read_url", get)
     return tmp_path / "cache"
 
@@ -70,8 +58,8 @@ def test_the_papers_529_are_all_rows_but_those_the_bucket_lacks(shared_data):
     assert there < rows
     assert len(rows - there) == 10  # of UCLA, without a file of any pipeline
     names = abide._names(table)
-    assert names["50432"] == ("USM_0050432",)  # no_filename in the table
-    assert names["50952"] == ("NYU_0050952",)
+    assert names["50432"] == "USM_0050432"  # no_filename in the table
+    assert names["50952"] == "NYU_0050952"
 
 
 @pytest.mark.data

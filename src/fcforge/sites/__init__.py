@@ -114,11 +114,7 @@ _ROWS = (
         "folder",
         "your FC or time series: one .npz, or participants.tsv + files",
     ),
-    (
-        "abide",
-        "abide",
-        "ABIDE I of the PCP, through nilearn's fetcher, offline or online",
-    ),
+    ("abide", "abide", "ABIDE I of the PCP, in nilearn's folders, offline or online"),
     (
         "rest_meta_mdd",
         "rest_meta_mdd",

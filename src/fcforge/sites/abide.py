@@ -1,17 +1,17 @@
-"""ABIDE I as preprocessed by the PCP, through nilearn's own fetcher, offline or online.
+"""ABIDE I as preprocessed by the PCP, in the folders of nilearn's fetcher, offline or online.
 
-The fetcher gives the 1,035 subjects that the phenotypic file names a file of, 871 of them passed
+That fetcher gives the 1,035 subjects that the phenotypic file names a file of, 871 of them passed
 by all raters. Of the other 77 rows (FILE_ID ``no_filename``) the PCP's bucket has DPARSF series of
-67 under the usual names; with them there are the paper's 529 people of four sites.
+67 under the usual names; with them there are the paper's 529 people of four sites. So series are
+fetched here, by name, into the folders where nilearn looks for them.
 """
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -31,7 +31,7 @@ _SITES = "CALTECH CMU KKI LEUVEN MAX_MUN NYU OHSU OLIN PITT SBL SDSU STANFORD TR
 PAPER_SITES = dict(enumerate([*_SITES.split(), "USM", "YALE"], start=1))
 PIPELINES = ("cpac", "ccs", "dparsf", "niak")
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
-OUTPUTS = "https://s3.amazonaws.com/fcp-indi/data/Projects/ABIDE_Initiative/Outputs"
+BUCKET = "https://s3.amazonaws.com/fcp-indi/data/Projects/ABIDE_Initiative"
 ATLASES = (
     "rois_aal",
     "rois_cc200",
@@ -49,7 +49,6 @@ UNLISTED = "no_filename"
 TRIES = 3
 GIVE_UP = 3
 Quality = Literal["checked", "all", "every"]
-Fetch = Callable[..., Any]
 Get = Callable[[str], bytes]
 wait = time.sleep
 
@@ -65,7 +64,6 @@ def load_abide(
     quality: Quality = "checked",
     merge: bool = True,
     download: bool = False,
-    fetch: Fetch | None = None,
     get: Get | None = None,
 ) -> Cohort:
     """ABIDE I subjects as FC.
@@ -87,8 +85,8 @@ def load_abide(
         UM_1 and UM_2 are one site, as are UCLA's and LEUVEN's.
     download : bool
         Fetch what is missing, subject by subject; what is there is not fetched again.
-    fetch, get : callable, optional
-        In place of ``nilearn.datasets.fetch_abide_pcp`` and of the one that reads a URL.
+    get : callable, optional
+        Reads a URL, in place of Python's own way.
 
     Returns
     -------
@@ -101,39 +99,21 @@ def load_abide(
     path = Path(path).expanduser()
     root = path.parent if path.name == "ABIDE_pcp" else path
     method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
-    files = _Files(root / "ABIDE_pcp", pipeline, method, derivative)
-    asked = {
-        "pipeline": pipeline,
-        "band_pass_filtering": band_pass,
-        "global_signal_regression": global_signal,
-        "derivatives": [derivative],
-        "quality_checked": quality == "checked",
-    }
-    ask = partial(fetch or _nilearn, data_dir=str(root), verbose=0, **asked)
-    table = _phenotypes(files.root, ask if download else None)
+    files = _Files(root / "ABIDE_pcp", f"{pipeline}/{method}", derivative)
+    get = get or _read_url
+    table = _phenotypes(files.root, get if download else None)
     names = None
     if sites != "all":
         names = [paper_site(site, PAPER_SITES, "ABIDE") for site in sites]
     people = _people(table, quality, merge, names)
-    series = _names(table)
-    if download:
-        listed = frozenset(table["FILE_ID"])
-        lost = _Fetcher(files, listed, ask, get or _read_url).fetch(people, series)
-    else:
-        lost = {}
-        people, faults = _those_with_a_file(people, series, files)
-    reader = partial(_read, files, series, lost)
-    cohort = assemble("abide", people, reader, [] if download else faults)
+    lost = files.fetch(people, get) if download else {}
+    there = [one for one in people if download or files.of(one)]
+    faults = [_missing(len(people) - len(there), files)] if people != there else []
+    cohort = assemble("abide", there, partial(_read, files, lost), faults)
     wanted = [name for name in dict.fromkeys(names or ()) if name in cohort.site_names]
     cohort = cohort.select_sites(wanted) if wanted else cohort
     about = {"pipeline": pipeline, "method": method, "atlas": derivative}
     return cohort.stamped(path=str(root), quality=quality, **about)
-
-
-def _nilearn(**settings: Any) -> Any:
-    from nilearn.datasets import fetch_abide_pcp
-
-    return fetch_abide_pcp(**settings)
 
 
 def _read_url(url: str) -> bytes:
@@ -141,41 +121,16 @@ def _read_url(url: str) -> bytes:
         return answer.read()
 
 
-@dataclass(frozen=True)
-class _Files:
-    """Where nilearn keeps one kind of series, and where the PCP has them."""
-
-    root: Path
-    pipeline: str
-    method: str
-    derivative: str
-
-    @property
-    def folder(self) -> Path:
-        return self.root / self.pipeline / self.method
-
-    def of(self, names: Sequence[str]) -> Path | None:
-        """The file of a subject under one of its names, if it is there."""
-        return next((path for path in map(self.path, names) if path.exists()), None)
-
-    def path(self, name: str) -> Path:
-        return self.folder / f"{name}_{self.derivative}.1D"
-
-    def url(self, name: str) -> str:
-        place = f"{OUTPUTS}/{self.pipeline}/{self.method}/{self.derivative}"
-        return f"{place}/{self.path(name).name}"
-
-
-def _phenotypes(folder: Path, ask: Fetch | None) -> "pd.DataFrame":
+def _phenotypes(folder: Path, get: Get | None) -> "pd.DataFrame":
     """The phenotypic file, with ids as text."""
     import pandas as pd
 
     file = folder / PHENOTYPES
-    if ask is None and not folder.is_dir():
+    if get is None and not folder.is_dir():
         do = "Give the folder nilearn downloaded into, or set download = true."
         raise DataError("no folder ABIDE_pcp here.", where=folder.parent, do=do)
-    if ask and not file.exists():
-        ask(n_subjects=0)
+    if get and not file.exists():
+        write_bytes(file, get(f"{BUCKET}/{PHENOTYPES}"))
     if not file.exists():
         raise DataError("no phenotypic file.", where=file, do="Set download = true.")
     return pd.read_csv(file).astype({"SUB_ID": str})
@@ -184,7 +139,8 @@ def _phenotypes(folder: Path, ask: Fetch | None) -> "pd.DataFrame":
 def _people(
     table: "pd.DataFrame", quality: str, merge: bool, sites: Sequence[str] | None
 ) -> list[Participant]:
-    """Rows of the phenotypic file that are wanted."""
+    """Rows of the phenotypic file that are wanted, each with the names of its series."""
+    names = _names(table)
     if quality != "every":
         table = table[table["FILE_ID"] != UNLISTED]
     for column, marks in PASSED.items() if quality == "checked" else ():
@@ -196,14 +152,15 @@ def _people(
     people = []
     for row, site in zip(table.to_dict("records"), at, strict=True):
         if sites is None or site in sites:
-            extra = {name: row[column] for name, column in COVARIATES.items()}
+            who = row["SUB_ID"]
             y = int(row["DX_GROUP"] == 1)
-            people.append(Participant(row["SUB_ID"], site, y, extra=extra))
+            extra = {name: row[column] for name, column in COVARIATES.items()}
+            people.append(Participant(who, site, y, names[who], extra=extra))
     return people
 
 
-def _names(table: "pd.DataFrame") -> dict[str, tuple[str, ...]]:
-    """Names that the series of each subject may have.
+def _names(table: "pd.DataFrame") -> dict[str, str]:
+    """Names that the series of each subject may have, joined by blanks.
 
     A row without a file name has one of those of its site: ``USM_0050432``, and of MAX_MUN, which
     has four scanners, ``MaxMun_a_0051320`` to ``MaxMun_d_0051320``.
@@ -214,33 +171,25 @@ def _names(table: "pd.DataFrame") -> dict[str, tuple[str, ...]]:
             prefixes.setdefault(site, set()).add(name.rpartition("_")[0])
     found = {}
     for subject, site, name in table[["SUB_ID", "SITE_ID", "FILE_ID"]].to_numpy():
-        usual = tuple(f"{p}_{subject:0>7}" for p in sorted(prefixes.get(site, ())))
-        found[subject] = usual if name == UNLISTED else (name,)
+        usual = [f"{p}_{subject:0>7}" for p in sorted(prefixes.get(site, ()))]
+        found[subject] = " ".join(usual) if name == UNLISTED else name
     return found
 
 
-def _those_with_a_file(
-    people: list[Participant], series: Mapping[str, Sequence[str]], files: _Files
-) -> tuple[list[Participant], list[Fault]]:
-    """Everybody whose series is there, and one warning for the others."""
-    there = [person for person in people if files.of(series[person.subject_id])]
-    gone = len(people) - len(there)
-    what = f"{gone} listed subjects have no file in {files.folder}."
+def _missing(n: int, files: "_Files") -> Fault:
+    what = f"{n} listed subjects have no file in {files.root / files.kind}."
     do = "They are left out; set download = true to fetch them."
-    return there, [Fault("warning", what, do)] if gone else []
+    return Fault("warning", what, do)
 
 
 def _read(
-    files: _Files,
-    series: Mapping[str, Sequence[str]],
-    lost: Mapping[str, DataError],
-    person: Participant,
+    files: "_Files", lost: Mapping[str, DataError], person: Participant
 ) -> Reading:
     if person.subject_id in lost:
         raise lost[person.subject_id]
-    path = files.of(series[person.subject_id])
+    path = files.of(person)
     if path is None:
-        raise DataError("is listed, but has no file.", where=files.folder)
+        raise DataError("is listed, but has no file.", where=files.root)
     found = read_series(path)
     aal = files.derivative == "rois_aal"
     names = aal116().roi_names if aal else found.names
@@ -249,61 +198,66 @@ def _read(
 
 
 @dataclass(frozen=True)
-class _Fetcher:
-    """Fetches series that are missing: listed ones through nilearn, the others by their URL."""
+class _Files:
+    """Series of one kind (``cpac/filt_noglobal``): where nilearn keeps them, where the PCP does."""
 
-    files: _Files
-    listed: frozenset[str]
-    ask: Fetch
-    get: Get
+    root: Path
+    kind: str
+    derivative: str
 
-    def fetch(
-        self, people: Sequence[Participant], series: Mapping[str, Sequence[str]]
-    ) -> dict[str, DataError]:
-        """Why some could not be had; a damaged one is named when it is read."""
-        names = {person.subject_id: series[person.subject_id] for person in people}
-        gone = [who for who, own in names.items() if self.files.of(own) is None]
-        listed = [names[who][0] for who in gone if names[who][0] in self.listed]
-        if listed:  # all in one call: each reads the table anew
-            with contextlib.suppress(ValueError, OSError):
-                self.ask(FILE_ID=listed)
+    def name(self, series: str) -> str:
+        return f"{series}_{self.derivative}.1D"
+
+    def of(self, person: Participant) -> Path | None:
+        """The file of a subject under one of its names, if it is there."""
+        folder = self.root / self.kind
+        paths = [folder / self.name(series) for series in person.file.split()]
+        return next((path for path in paths if path.exists()), None)
+
+    def fetch(self, people: Sequence[Participant], get: Get) -> dict[str, DataError]:
+        """Fetch what is missing; why some could not be had.
+
+        A damaged file is named when it is read.
+        """
         lost: dict[str, DataError] = {}
         failed = 0  # subjects in a row that the network lost
-        for who in gone:
-            if self.files.of(names[who]) is not None:
+        for person in people:
+            if self.of(person) is not None:
                 continue
+            who = person.file.split()[0]
             if failed == GIVE_UP:
-                what = f"{names[who][0]} was not tried: the network failed {GIVE_UP} times running."
-                lost[who] = DataError(what)
+                what = (
+                    f"{who} was not tried: the network failed {GIVE_UP} times running."
+                )
+                lost[person.subject_id] = DataError(what)
                 continue
-            reason = self._one(names[who])
+            reason = self._fetch_one(person, get)
             failed = failed + 1 if reason else 0
-            if self.files.of(names[who]) is None:
-                what = f"{names[who][0]} could not be fetched ({reason or 'it is not there'})."
+            if self.of(person) is None:
+                what = f"{who} could not be fetched ({reason or 'it is not there'})."
                 do = "Run the same again: what is there is kept."
-                lost[who] = DataError(what, do=do)
+                lost[person.subject_id] = DataError(what, do=do)
         return lost
 
-    def _one(self, names: Sequence[str]) -> str:
-        """Fetch the series of one subject; what failed of the network, "" where nothing did."""
+    def _fetch_one(self, person: Participant, get: Get) -> str:
+        """What failed of the network, "" where nothing did."""
         reason = ""
         for attempt in range(TRIES):
             try:
-                for name in names:
-                    self._try(name)
-                    if self.files.of([name]) is not None:
-                        break
+                for series in person.file.split():
+                    self._try(series, get)
                 return ""
             except OSError as error:
                 reason = type(error).__name__
                 wait(2.0**attempt)
         return reason
 
-    def _try(self, name: str) -> None:
-        if name in self.listed:
-            with contextlib.suppress(ValueError):  # np.loadtxt's: the file is damaged
-                self.ask(FILE_ID=[name])
-            return
-        with contextlib.suppress(HTTPError):  # no such file
-            content = self.get(self.files.url(name))
-            write_bytes(self.files.path(name), content)
+    def _try(self, series: str, get: Get) -> None:
+        place = f"{self.kind}/{self.derivative}"
+        try:
+            content = get(f"{BUCKET}/Outputs/{place}/{self.name(series)}")
+        except HTTPError as answer:
+            if answer.code in (403, 404):  # the bucket has no such file
+                return
+            raise
+        write_bytes(self.root / self.kind / self.name(series), content)
