@@ -118,19 +118,26 @@ def check_site(batch: FCBatch, name: str, min_subjects: int = 4) -> Tensor:
             where=where,
             do="Flat ROIs must be stored as correlation 0; drop the subjects otherwise.",
         )
-    if (largest := float(batch.fc.abs().max())) > 1.0 + 1e-3:
-        what = ""
-        do = "Give Pearson correlations, not Fisher z."
-        if float((batch.fc.diagonal(dim1=-2, dim2=-1) - 1.0).abs().max()) > 1e-3:
-            what = " Nor is its diagonal 1: confounds fitted on few people leave such matrices."
-            do = "Fit them on public people ([start]), remove fewer, or use another method."
-        raise DataError(
-            f"FC reaches {largest:.3g}, so it is not a correlation.{what}",
-            where=where,
-            do=do,
-        )
+    require_correlations(batch.fc, where)
     require_classes(batch.y, where)
     return torch.bincount(batch.y, minlength=N_CLASSES).to(torch.int64)
+
+
+def require_correlations(fc: Tensor, where: str) -> None:
+    """Raise `DataError` for FC (n, R, R) with values beyond 1."""
+    largest = float(fc.abs().max())
+    if largest <= 1.0 + 1e-3:
+        return
+    what = ""
+    do = "Give Pearson correlations, not Fisher z."
+    if float((fc.diagonal(dim1=-2, dim2=-1) - 1.0).abs().max()) > 1e-3:
+        what = " Nor is its diagonal 1: confounds fitted on few people leave such matrices."
+        do = "Fit them on public people ([start]), remove fewer, or use another method."
+    raise DataError(
+        f"FC reaches {largest:.3g}, so it is not a correlation.{what}",
+        where=where,
+        do=do,
+    )
 
 
 def require_classes(y: Tensor, where: str) -> None:

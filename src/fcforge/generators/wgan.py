@@ -116,25 +116,21 @@ class WGAN(Generator):
         rngs: Sequence[RNG],
     ) -> tuple[Params, Tensor]:
         """Stacked generators, and the critics' Wasserstein distances (lanes, steps)."""
-        n = len(real)
         device = real[0].device
-        lift = (lambda f: f) if n == 1 else torch.func.vmap
+        lift = (lambda f: f) if len(real) == 1 else torch.func.vmap
         make = lift(self.make)
         score = lift(self.score)
-        gen, critic = (
-            nn.trainable(nn.stacked(part), device) for part in zip(*starts, strict=True)
-        )
-        gen_opt, critic_opt = (
-            nn.adam(p, lr=self.lr, betas=self.betas) for p in (gen, critic)
-        )
+        gen = nn.trainable(nn.stacked([g for g, _ in starts]), device)
+        critic = nn.trainable(nn.stacked([c for _, c in starts]), device)
+        gen_opt = nn.adam(gen, lr=self.lr, betas=self.betas)
+        critic_opt = nn.adam(critic, lr=self.lr, betas=self.betas)
         drawn = _drawer(real, y, min(self.batch_size, *map(len, y)), self.noise, rngs)
-        distance = torch.zeros(self.steps, n, device=device)
+        distance = torch.zeros(self.steps, len(real), device=device)
         for i in range(self.steps):
             for _ in range(self.n_critic):
                 x, y_, noise, t = drawn(True)
-                loss, gap = critic_loss(
-                    score, critic, x, make(gen, noise, y_).detach(), y_, t
-                )
+                fake = make(gen, noise, y_).detach()
+                loss, gap = critic_loss(score, critic, x, fake, y_, t)
                 nn.step(critic_opt, loss.sum())
                 distance[i] = gap.detach()
             x, y_, noise, _ = drawn(False)

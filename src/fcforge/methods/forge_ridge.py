@@ -149,10 +149,8 @@ class ForgeRidge(SyntheticMemory):
             2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32
         )
         weight = lane.params["head.0.weight"][1]
-        bias = lane.params["head.0.bias"][1]
-        score = (
-            torch.cat([edges[rows] @ weight for rows in seen.rows.split(CHUNK)]) + bias
-        )
+        said = [edges[rows] @ weight for rows in seen.rows.split(CHUNK)]
+        score = torch.cat(said) + lane.params["head.0.bias"][1]
         rounds = self.rounds if len(lane.state[ROWS]) and self.chooses else 1
         total = seen.gram.new_zeros(len(seen.gram))
         level = seen.gram.new_zeros(())
@@ -167,9 +165,8 @@ class ForgeRidge(SyntheticMemory):
         parts = zip(seen.rows.split(CHUNK), total.split(CHUNK), strict=True)
         head = sum(c @ edges[rows].double() for rows, c in parts) / rounds
         public = lane.state.get("public.head", head.new_zeros(len(head) + 1))
-        return lane._replace(
-            params=linear_head(public[:-1] + head, public[-1] + level / rounds)
-        )
+        params = linear_head(public[:-1] + head, public[-1] + level / rounds)
+        return lane._replace(params=params)
 
     def _products(self, model: Model, lane: Lane, site: SiteView) -> Seen:
         """The open site, and the candidates and held-out subjects of the past ones."""

@@ -69,8 +69,8 @@ class FCMVAE(VAESettings, Generator):
         self, batch: FCBatch, site: Params, trained: tuple[Params, Params], rng: RNG
     ) -> GeneratorState:
         """State of a trained network: what conditional sampling needs besides."""
-        (params, curve) = trained
-        (target, frame) = to_coordinates(batch.fc, self)
+        params, curve = trained
+        target, frame = to_coordinates(batch.fc, self)
         state = {**frame, **curve, "class_fc": corr_gauss.target_means(batch, SHRINK)}
         mu, log_var = net.encode(params, site, self)
         state |= _latent_statistics(mu, log_var, batch.y)
@@ -80,22 +80,24 @@ class FCMVAE(VAESettings, Generator):
         if self.class_baseline:
             _refit_baseline(params, state, target, batch.y, self, rng)
         if self.residual_noise:
-            omega = net.interaction(params, mu, batch.n_rois, self)
-            factors, diagonal = residual_factors(
-                target - omega, batch.y, self.covariance_shrink
-            )
+            left = target - net.interaction(params, mu, batch.n_rois, self)
+            factors, diagonal = residual_factors(left, batch.y, self.covariance_shrink)
             # nearly all of the state, so in half precision
             state["residual_factors"] = factors.half()
             state["residual_diagonal"] = diagonal
         state |= frozen(params, "net.")
         if self.variance_match:
-            shrink = SHRINK if self.coordinates == "off_log" else 0.0
-            state["scale"] = corr_gauss.matched_scale(
-                lambda scale, y: self.draw({**state, "scale": scale}, y, rng),
-                batch,
-                shrink,
-            )
+            state["scale"] = self._matched(state, batch, rng)
         return state
+
+    def _matched(self, state: GeneratorState, batch: FCBatch, rng: RNG) -> Tensor:
+        """Scale of deviations with which samples have the training subjects' variance."""
+
+        def draw(scale: Tensor, y: Tensor) -> Tensor:
+            return self.draw({**state, "scale": scale}, y, rng)
+
+        shrink = SHRINK if self.coordinates == "off_log" else 0.0
+        return corr_gauss.matched_scale(draw, batch, shrink)
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Z | y, decode, residual noise if asked, back to correlations."""

@@ -76,27 +76,35 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: RNG) -> Params:
         elif s.drawn_biases:
             p[f"{name}.bias"] = (2 * torch.rand(n_out, generator=rng) - 1) / n_in**0.5
 
-    d = s.d_model
-    dense("input", rois + s.k_pe + 1, d)
-    for name in (f"layer{i}" for i in range(s.layers)):
-        norm_init(p, f"{name}.norm1", d)
-        dense(f"{name}.qkv", d, 3 * d, s.attention_bias)
-        dense(f"{name}.out", d, d, s.attention_bias)
-        norm_init(p, f"{name}.norm2", d)
-        dense(f"{name}.ff1", d, s.d_ff)
-        dense(f"{name}.ff2", s.d_ff, d)
-        dense(f"{name}.spectral", s.k_pe, d, bias=False)
-        if s.xavier_spectral:
-            p[f"{name}.spectral.weight"] *= _xavier_ratio(s)
-    norm_init(p, "readout.norm", d)
-    for name, n_out in (("readout", d), ("mu", s.d_z), ("log_var", s.d_z)):
-        dense(name, d, n_out)
+    dense("input", rois + s.k_pe + 1, s.d_model)
+    for layer in range(s.layers):
+        _init_layer(p, f"layer{layer}", s, dense)
+    norm_init(p, "readout.norm", s.d_model)
+    dense("readout", s.d_model, s.d_model)
+    dense("mu", s.d_model, s.d_z)
+    dense("log_var", s.d_model, s.d_z)
     if s.hidden_factors:
         dense("factors_hidden", s.d_z, s.d_ff)
     dense("factors", s.d_ff if s.hidden_factors else s.d_z, rois * s.rank)
     _init_decoder(p, rois, n_classes, s, rng)
     dense("head", s.d_z, 1)
     return p | {"log_sigma_y": torch.tensor(0.25).log()}
+
+
+def _init_layer(
+    p: Params, name: str, s: VAESettings, dense: Callable[..., None]
+) -> None:
+    """One block of the transformer."""
+    d = s.d_model
+    norm_init(p, f"{name}.norm1", d)
+    dense(f"{name}.qkv", d, 3 * d, s.attention_bias)
+    dense(f"{name}.out", d, d, s.attention_bias)
+    norm_init(p, f"{name}.norm2", d)
+    dense(f"{name}.ff1", d, s.d_ff)
+    dense(f"{name}.ff2", s.d_ff, d)
+    dense(f"{name}.spectral", s.k_pe, d, bias=False)
+    if s.xavier_spectral:
+        p[f"{name}.spectral.weight"] *= _xavier_ratio(s)
 
 
 def _xavier_ratio(s: VAESettings) -> float:

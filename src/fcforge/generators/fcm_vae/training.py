@@ -192,6 +192,15 @@ class Lanes(NamedTuple):
     taken: Tensor
     curve: Tensor
 
+    @classmethod
+    def start(cls, networks: Sequence[Params], device: torch.device) -> "Lanes":
+        """Fresh networks, no step taken."""
+        flat = [torch.cat([v.flatten() for v in p.values()]) for p in networks]
+        params = torch.stack(flat).to(device)
+        still = torch.zeros_like(params)
+        curve = torch.zeros(len(flat), len(CURVE), device=device)
+        return cls(params, still, still.clone(), curve[:, :1].clone(), curve)
+
 
 class Step(NamedTuple):
     """One step's subjects (lanes, b) by row of the bank, what they weigh, noise and dropout."""
@@ -301,18 +310,8 @@ def train_together(
     shapes = {k: v.shape for k, v in starts[0].items()}
     batches = LaneBatches(sites, s, rngs)
     device = batches.device
-    n = len(sites)
-    params = torch.stack(
-        [torch.cat([v.flatten() for v in p.values()]) for p in starts]
-    ).to(device)
-    zero = torch.zeros(n, len(CURVE), device=device)
-    lanes = Lanes(
-        params,
-        torch.zeros_like(params),
-        torch.zeros_like(params),
-        zero[:, :1].clone(),
-        zero,
-    )
+    lanes = Lanes.start(starts, device)
+    zero = lanes.curve
     step: Callable[..., tuple[Lanes]] = advance(batches, shapes)
     if device.type == "cuda":
         step = Graphed(step, carried=1)
