@@ -14,6 +14,8 @@ SPANNING = {  # test files of no single module, and why
     "exchange/test_two_hospitals.py": "two folders, two processes, one file",
     "capsule/test_versions.py": "files of every version that was ever written",
     "consortium/test_speed.py": "what a consortium costs, from learning to merging",
+    "exchange/test_options.py": "every option of every command that opens a file",
+    "exchange/test_speed.py": "what an exchange costs, from learning to merging",
     "exchange/test_forgeries.py": "hundreds of forged files against all that opens them",
     "methods/test_contract.py": "every registered method",
     "models/test_contract.py": "every registered model",

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from fcforge.sites.cohort import Cohort
 
+# what an audit of the other thing does not honour
+OF_FILES = {"record", "reference", "register", "sign", "trust", "require_signature"}
+OF_GENERATORS = {"worlds", "device"}
 AREAS = 0.01  # steps of recorded areas under a curve
 RATES = 0.05  # of recorded rates: every number of people from 20 on gives every step
 
@@ -171,11 +174,11 @@ def _check(request: AuditRequest) -> None:
     if not request.site or (request.state is not None and len(request.site) != 1):
         do = "Give --site NAME; one site for an exchange file."
         raise ConfigError("name the site.", do=do)
-    if request.state is None:
-        for name in ("record", "reference", "register", "sign"):
-            if getattr(request, name) is not None:
-                what = f"--{name} was given without an exchange file."
-                raise ConfigError(what, do="Name the file, or leave it out.")
+    foreign = OF_FILES if request.state is None else OF_GENERATORS
+    for name in foreign & set(model.given_options(request)):
+        kind = "an exchange file" if request.state is None else "generators"
+        what = f"--{name.replace('_', '-')} is for an audit of {kind}."
+        raise ConfigError(what, do="Leave it out.")
     if request.record is not None:
         archive.require_place(request.record)
     if request.out is not None:

@@ -212,6 +212,7 @@ MODELS = {
                 "learner",
                 "method",
                 "model",
+                "multiple",
                 "reference",
                 "seed",
             }
