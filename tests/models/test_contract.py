@@ -65,11 +65,7 @@ def started(model, seed: int = 0):
 def objective(model):
     def loss(params, stats, inputs, y, key):
         out = model.apply(params, stats, inputs, train=True, key=key)
-        return F.cross_entropy(out.logits, y) + out.penalty, (
-            out.logits,
-            out.embedding,
-            out.stats,
-        )
+        return F.cross_entropy(out.logits, y), (out.logits, out.embedding, out.stats)
 
     return torch.func.grad(loss, has_aux=True)
 
@@ -234,21 +230,6 @@ def test_a_graph_without_edges_and_a_flat_roi_give_finite_numbers(name):
     assert all(torch.isfinite(g).all() for g in grads.values())
 
 
-def test_gae_penalty_is_the_weighted_reconstruction_and_trains_the_decoder():
-    plain = make_model(Component("gae", SMALL["gae"]), R)
-    model = make_model(Component("gae", {**SMALL["gae"], "reconstruction": 2.0}), R)
-    params, stats = started(model)
-    inputs = model.prepare(random_fc())
-    assert plain.apply(params, stats, inputs, train=True, key=key(1)).penalty == 0.0
-    assert model.apply(params, stats, inputs).penalty == 0.0
-    out = model.apply(params, stats, inputs, train=True, key=key(1))
-    half = make_model(Component("gae", {**SMALL["gae"], "reconstruction": 1.0}), R)
-    lighter = half.apply(params, stats, inputs, train=True, key=key(1))
-    assert out.penalty.item() == pytest.approx(2 * lighter.penalty.item())
-    grads, _ = objective(model)(params, stats, inputs, torch.arange(N) % 2, key(1))
-    assert grads["latent.weight"].abs().max() > 0
-
-
 @parametrised
 def test_a_few_steps_of_gradient_descent_fit_a_batch(model):
     params, stats = started(model)
@@ -286,7 +267,6 @@ def test_an_unknown_model_or_parameter_names_the_nearest():
         ("gcn", {"depth": 2.5}, "depth = 2.5"),
         ("gat", {"heads": 3}, "multiple of heads"),
         ("graph_transformer", {"heads": 0}, "heads = 0"),
-        ("gae", {"reconstruction": -1.0}, "reconstruction = -1.0"),
         ("mlp", {"dropout": "much"}, "is not a number"),
     ],
 )

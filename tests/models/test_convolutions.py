@@ -5,7 +5,7 @@ import torch
 
 from fcforge import graphs
 from fcforge.models import layers
-from fcforge.models.convolutions import GAE, GAT, GCN, SAGE, decode, reconstruction_loss
+from fcforge.models.convolutions import GAE, GAT, GCN, SAGE
 from fcforge.models.message_passing import attend
 from fcforge.randomness import torch_rng
 
@@ -129,25 +129,6 @@ def test_readout_is_mean_and_max_pooling():
     flat = h.reshape(N * R, F)
     pooled = [pyg.global_mean_pool(flat, batch), pyg.global_max_pool(flat, batch)]
     assert torch.allclose(layers.mean_max(h), torch.cat(pooled, 1), atol=1e-6)
-
-
-def test_inner_product_decoder_is_pygs():
-    z = torch.randn(2, 5, 4, generator=torch_rng(5))
-    theirs = torch.stack(
-        [pyg.InnerProductDecoder().forward_all(one, sigmoid=False) for one in z]
-    )
-    assert torch.allclose(decode(z), theirs, atol=1e-6)
-
-
-def test_reconstruction_loss_by_hand():
-    # Two ROIs with an edge, z = 0: both logits 0, no absent pair: -1/2 log(1/2).
-    adj = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]])
-    loss = reconstruction_loss(torch.zeros(1, 2, 3), adj)
-    assert loss == pytest.approx(0.5 * torch.log(torch.tensor(2.0)).item())
-    z = torch.tensor([[[3.0], [3.0], [-3.0]]])
-    linked = torch.zeros(1, 3, 3)
-    linked[0, 0, 1] = linked[0, 1, 0] = 1.0
-    assert reconstruction_loss(z, linked) < 1e-3 < reconstruction_loss(-z * 0, linked)
 
 
 def test_whole_gcn_in_eval_mode_equals_a_pyg_network():

@@ -237,7 +237,7 @@ class Method(Checked):
     ) -> Loss:
         """Scalar loss of `params` and the batch-norm statistics after the step."""
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
-        return cross_entropy(out.logits, batch.y) + out.penalty, out.stats
+        return cross_entropy(out.logits, batch.y), out.stats
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """Change the gradient before clipping (PackNet masks it)."""

@@ -137,7 +137,7 @@ class Forge(SyntheticMemory):
         if old := teacher(lane):
             frozen = model.apply(*old, batch.inputs)
             remembered = remembered + self.taught(now, frozen, weights)
-        return cross_entropy(now.logits, batch.y) + remembered + now.penalty, then.stats
+        return cross_entropy(now.logits, batch.y) + remembered, then.stats
 
     def remembered(self, out: Output, replay: Replay, weights: Weights) -> Tensor:
         """What replayed subjects add to the loss, sites averaged."""

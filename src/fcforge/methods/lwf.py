@@ -53,7 +53,7 @@ class LwF(Taught):
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
         taught = model.apply(*old, batch.inputs).logits
         weight = self.strength * self.temperature**2
-        loss = cross_entropy(out.logits, batch.y) + out.penalty
+        loss = cross_entropy(out.logits, batch.y)
         return loss + weight * distillation(
             taught, out.logits, self.temperature
         ), out.stats

@@ -165,7 +165,7 @@ class PackNet(Method):
         """Cross-entropy; batch norm as the first site left it where it is frozen."""
         frozen = bool(lane.stats) and lane.state["sites"].shape[0] > 1
         out = model.apply(params, lane.stats, batch.inputs, train=not frozen, key=key)
-        return cross_entropy(out.logits, batch.y) + out.penalty, out.stats
+        return cross_entropy(out.logits, batch.y), out.stats
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """No gradient for what is not trained (clipping counts the rest)."""

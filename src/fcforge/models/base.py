@@ -35,14 +35,11 @@ class Output(NamedTuple):
         Graph-level readout (before the head).
     stats : dict of Tensor
         Batch-norm running statistics after this batch (unchanged when ``train`` is False).
-    penalty : Tensor scalar or 0.0
-        What the model itself adds to the training loss (GAE: reconstruction, when asked for).
     """
 
     logits: Tensor
     embedding: Tensor
     stats: Params
-    penalty: Tensor | float = 0.0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fcforge import graphs
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Params
 from fcforge.models.message_passing import ConvolutionModel
-from fcforge.settings import NotNegative, ShareBelowOne, Size
+from fcforge.settings import ShareBelowOne, Size
 
 SLOPE = 0.2  # of the leaky ReLU of attention, as PyG
 
@@ -54,68 +54,18 @@ class GCN(ConvolutionModel):
         return torch.bmm(inputs["propagation"], h) if layer > 0 else h
 
 
-def decode(z: Tensor) -> Tensor:
-    """Inner-product decoder: edge logits ``z z^T``, (n, R, d) -> (n, R, R)."""
-    return z @ z.transpose(-1, -2)
-
-
-def reconstruction_loss(z: Tensor, adj: Tensor) -> Tensor:
-    r"""Class-balanced cross-entropy between decoded and real edges, self loops left out.
-
-    .. math:: -\tfrac12 \Big( \mathrm{mean}_{A_{ij}=1} \log \sigma(z_i \cdot z_j)
-        + \mathrm{mean}_{A_{ij}=0} \log (1 - \sigma(z_i \cdot z_j)) \Big)
-
-    Parameters
-    ----------
-    z : Tensor of shape (n, R, d)
-    adj : Tensor of shape (n, R, R), 0/1
-    """
-    logits = decode(z)
-    absent = graphs.without_diagonal(1.0 - adj)
-    log_edge = F.logsigmoid(logits)
-    log_none = F.logsigmoid(-logits)
-    edge = (log_edge * adj).sum() / adj.sum().clamp_min(1.0)
-    none = (log_none * absent).sum() / absent.sum().clamp_min(1.0)
-    return -0.5 * (edge + none)
-
-
 @dataclass(frozen=True)
 class GAE(GCN):
     """3 graph convolutions of 128, dropout 0.2, learning rate 1e-3 (paper).
 
-    The paper uses the encoder followed by global pooling. With ``reconstruction`` > 0 a linear
-    map of the nodes is also decoded by inner products, and that weight times the
-    reconstruction loss is returned as ``Output.penalty``.
+    The paper uses the encoder of a graph auto-encoder followed by global pooling; nothing is
+    decoded.
     """
 
     depth: Size = 3
     dropout: ShareBelowOne = 0.2
-    reconstruction: NotNegative = 0.0
-    latent: Size = 32
     name = "gae"
     lr = 1e-3
-
-    def init(self, rng: torch.Generator) -> Params:
-        """Encoder and head; the decoder's linear map where it is used."""
-        params = super().init(rng)
-        if self.reconstruction > 0:
-            params["latent.weight"] = layers.glorot(rng, self.latent, self.hidden)
-        return params
-
-    def prepare(self, fc: Tensor) -> Inputs:
-        """As the GCN; with reconstruction also the 0/1 adjacency."""
-        inputs = super().prepare(fc)
-        if self.reconstruction > 0:
-            adj = graphs.adjacency(fc, self.tau, self.edges, weighted=False)
-            inputs["adjacency"] = adj
-        return inputs
-
-    def penalty(self, params: Params, nodes: Tensor, inputs: Inputs) -> Tensor | float:
-        """Weighted reconstruction loss of encoded nodes (n, R, hidden)."""
-        if self.reconstruction == 0:
-            return 0.0
-        z = layers.linear(nodes, params["latent.weight"])
-        return self.reconstruction * reconstruction_loss(z, inputs["adjacency"])
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,6 @@ class GraphModel(Model):
         """Logits (n, 2) of readouts (n, 2 hidden)."""
         return layers.head(params, "head", embedding, self.dropout, key)
 
-    def penalty(self, params: Params, nodes: Tensor, inputs: Inputs) -> Tensor | float:
-        """What the model adds to the training loss, from its nodes (n, R, hidden)."""
-        return 0.0
-
     def apply(
         self,
         params: Params,
@@ -79,13 +75,10 @@ class GraphModel(Model):
         train: bool = False,
         key: Key = None,
     ) -> Output:
-        """Logits, 2F readout and statistics of a prepared batch; in training the penalty."""
+        """Logits, 2F readout and statistics of a prepared batch."""
         nodes, new_stats = self.encode(params, stats, inputs, train, key)
         embedding = layers.mean_max(nodes)
-        logits = self.classify(params, embedding, key)
-        training = train or key is not None
-        penalty = self.penalty(params, nodes, inputs) if training else 0.0
-        return Output(logits, embedding, new_stats, penalty)
+        return Output(self.classify(params, embedding, key), embedding, new_stats)
 
 
 @dataclass(frozen=True)
