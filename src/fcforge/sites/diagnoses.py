@@ -16,6 +16,7 @@ Words = str | Sequence[str] | None
 # Words for patients, and the disorder that each names ("" where it names none).
 PATIENTS = {
     "1": "",
+    "true": "",
     "patient": "",
     "patients": "",
     "case": "",
@@ -29,6 +30,7 @@ PATIENTS = {
 }
 CONTROLS = (
     "0",
+    "false",
     "tc",
     "td",
     "hc",

@@ -23,7 +23,7 @@ from fcforge.sites.reading import Kind, fc_of_edges, npz_fc, read_fc
 from fcforge.sites.vectors import edge_columns
 from fcforge.text import counted, some
 
-ARRAYS = {"label": "label", "site": "site", "id": "subject_id"}  # of an .npz, by role
+ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
 BSNIP_PATIENTS = ("SZ", "SZP", "Schizophrenia", "Schizophrenia Proband")
 BSNIP_CONTROLS = ("HC", "NC", "Normal Control", "Healthy Control")
 
@@ -92,14 +92,7 @@ def load_folder(
     """
     path = Path(path).expanduser()
     check_names("kind", [kind], get_args(Kind))
-    if not path.exists():
-        raise DataError("no such file or folder.", where=path, do="Check the path.")
-    if table := participants.table_in(path):
-        found = _from_files(path, table, columns or {}, pattern, kind, variable)
-    elif path.suffix.lower() in TEXT:
-        found = _from_table(path, columns or {}, kind)
-    else:
-        found = _from_npz(_archive(path), columns or {}, kind)
+    found = _open(path, columns or {}, pattern, kind, variable)
     said = [person.diagnosis for person in found.people]
     groups = Groups.of(said, positive, negative, found.label_column)
     people, faults = participants.labelled(found.people, groups, drop_unlabelled)
@@ -170,7 +163,7 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
         for name, values in arrays.items()
         if values.shape == (len(place),)
         and values.dtype.kind in "fiu"
-        and name not in ARRAYS.values()
+        and name not in ARRAYS
     }
     if not added or not (rows >= 0).any():
         raise DataError("holds no covariate of these subjects.", where=path)
@@ -184,6 +177,19 @@ class _Found(NamedTuple):
     read: Read
     faults: Sequence[Fault] = ()
     label_column: str = ""
+
+
+def _open(
+    path: Path, named: Mapping[str, str], pattern: str, kind: Kind, variable: str | None
+) -> _Found:
+    """People of a folder with a table, of a table of edges, or of an .npz."""
+    if not path.exists():
+        raise DataError("no such file or folder.", where=path, do="Check the path.")
+    if table := participants.table_in(path):
+        return _from_files(path, table, named, pattern, kind, variable)
+    if path.suffix.lower() in TEXT:
+        return _from_table(path, named, kind)
+    return _from_npz(_archive(path), named, kind)
 
 
 # -- one .npz ------------------------------------------------------------------------------------
@@ -201,39 +207,28 @@ def _archive(path: Path) -> Path:
 
 
 def _from_npz(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
+    """Arrays with one value per subject are the columns of a table; rows have their number."""
     arrays = read_npz(path)
     fc = npz_fc(arrays, path, kind)
-    own = {role: named.get(role, usual) for role, usual in ARRAYS.items()}
-    for name in own.values():
-        if name not in arrays:
-            do = f"It has: {', '.join(sorted(arrays))}; or name it in columns."
-            raise DataError(f"array '{name}' is missing.", where=path, do=do)
-        if arrays[name].shape != (len(fc),):
+    for name in ARRAYS:
+        if name in arrays and arrays[name].shape != (len(fc),):
             what = f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects."
             do = "Every array needs one row per subject."
             raise DataError(what, where=path, do=do)
-    more = {
-        name: values
+    columns = {
+        name: [str(value) for value in values]
         for name, values in arrays.items()
-        if values.shape == (len(fc),) and name not in own.values()
+        if values.shape == (len(fc),)
     }
-    people = [
-        Participant(
-            str(arrays[own["id"]][i]),
-            str(arrays[own["site"]][i]),
-            file=str(i),
-            diagnosis=_word(arrays[own["label"]][i].item()),
-            extra={name: values[i] for name, values in more.items()},
-        )
-        for i in range(len(fc))
-    ]
+    columns["file"] = [str(i) for i in range(len(fc))]
+    rows = list(enumerate(map(list, zip(*columns.values(), strict=True)), 1))
+    people, faults, label = participants.people_of(list(columns), rows, named, path)
     names = participants.roi_names_of(arrays, fc.shape[1])
-    return _Found(people, lambda one: Reading(fc[int(one.file)], roi_names=names))
 
+    def read(person: Participant) -> Reading:
+        return Reading(fc[int(person.file)], roi_names=names)
 
-def _word(value: object) -> str:
-    """A label as one would write it: 1.0 and True are 1."""
-    return f"{value:g}" if isinstance(value, bool | float) else str(value)
+    return _Found(people, read, faults, label)
 
 
 # -- one table with a row of edges per subject -----------------------------------------------------
@@ -241,24 +236,15 @@ def _from_table(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
     header, rows = tables.read_table(path)
     places = edge_columns(header)
     if not places:
-        do = (
-            "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ...)."
-        )
+        do = "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
         raise DataError("has no columns of edges.", where=path, do=do)
     edges = _edges(header, rows, places, path)
     fc, roi_names = fc_of_edges(edges, [header[i] for i in places], kind, str(path))
     rest = sorted(set(range(len(header))) - set(places))
     header = [header[i] for i in rest]
     rows = [(line, [cells[i] for i in rest]) for line, cells in rows]
-    own = {role: column for role, column in named.items() if column in header}
-    roles = participants.find_columns(header, own, path)
-    beside = participants.table_in(path.parent)
-    if beside is None or (roles["site"] and roles["label"]):
-        people, faults, label = participants.people_of(header, rows, named, path)
-    else:
-        people, faults, label = participants.read_participants(beside, named)
-    key = header.index(roles["id"])
-    row = {cells[key]: k for k, (_, cells) in enumerate(rows)}
+    ids, people, faults, label = _beside(path, header, rows, named)
+    row = {subject: k for k, subject in enumerate(ids)}
     same = tables.same_ids([person.subject_id for person in people], row)
 
     def read(person: Participant) -> Reading:
@@ -267,6 +253,21 @@ def _from_table(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
         return Reading(fc[row[same[person.subject_id]]], roi_names=roi_names)
 
     return _Found(people, read, faults, label)
+
+
+def _beside(
+    path: Path, header: list[str], rows: tables.Lines, named: Mapping[str, str]
+) -> tuple[list[str], list[Participant], list[Fault], str]:
+    """Ids of a table of edges, and its people: its own, or those of the table beside it."""
+    own = {role: column for role, column in named.items() if column in header}
+    roles = participants.find_columns(header, own, path)
+    beside = participants.table_in(path.parent)
+    if beside is None or (roles["site"] and roles["label"]):
+        found = participants.people_of(header, rows, named, path)
+    else:
+        found = participants.read_participants(beside, named)
+    key = header.index(roles["id"])
+    return [cells[key] for _, cells in rows], *found
 
 
 def _edges(

@@ -88,18 +88,12 @@ def assemble(
     n_rois : int, optional
         Expected ROI count; by default the most frequent one.
     """
-    loaded: list[Loaded] = []
-    found = list(faults)
-    for person in people:
-        try:
-            loaded.append((person, read(person)))
-        except DataError as error:
-            found.append(Fault.of(error, person.subject_id, person.site))
+    loaded, unread = _read_all(people, read)
     kept, odd = _same_rois(loaded, n_rois)
-    names = [reading.roi_names for _, reading in kept if reading.roi_names]
-    y = np.array([person.y for person, _ in kept], dtype=np.int64)
     n = len(kept[0][1].fc) if kept else n_rois or 0
     fc = np.array([reading.fc for _, reading in kept], dtype=np.float32)
+    y = np.array([person.y for person, _ in kept], dtype=np.int64)
+    names = [reading.roi_names for _, reading in kept if reading.roi_names]
     return Cohort(
         name,
         fc.reshape(len(kept), n, n),
@@ -108,9 +102,22 @@ def assemble(
         as_text([person.subject_id for person, _ in kept]),
         names[0] if names else (),
         _covariates(kept),
-        faults=(*found, *odd),
+        faults=(*faults, *unread, *odd),
         classes=class_names([person.diagnosis for person, _ in kept], y),
     )
+
+
+def _read_all(
+    people: Sequence[Participant], read: Read
+) -> tuple[list[Loaded], list[Fault]]:
+    loaded: list[Loaded] = []
+    faults: list[Fault] = []
+    for person in people:
+        try:
+            loaded.append((person, read(person)))
+        except DataError as error:
+            faults.append(Fault.of(error, person.subject_id, person.site))
+    return loaded, faults
 
 
 def _covariates(kept: Sequence[Loaded]) -> dict[str, np.ndarray]:
@@ -307,24 +314,30 @@ def people_of(
     for line, cells in rows:
         row = dict(zip(header, cells, strict=False))
         own = {role: row.get(column, "") for role, column in columns.items()}
-        missing = [role for role in ("id", "site") if own[role] in ("", "n/a")]
-        if len(cells) != len(header):
-            what = f"{len(cells)} values for {len(header)} columns."
-            do = "The table is cut off or mixed."
-        elif missing:
-            what = f"no {missing[0]}."
-            do = "Fill it in."
-        else:
-            used = columns.values()
-            extra = {k.lower(): v for k, v in row.items() if k and k not in used}
-            said = own["label"].strip()
-            people.append(
-                Participant(own["id"], own["site"], -1, own["file"], said, extra)
-            )
+        what, do = _why_not(header, cells, own)
+        if what:
+            what = f"{where.name}, row {line}: {what}"
+            faults.append(Fault("error", what, do, own["id"], own["site"]))
             continue
-        what = f"{where.name}, row {line}: {what}"
-        faults.append(Fault("error", what, do, own["id"], own["site"]))
+        used = columns.values()
+        extra = {k.lower(): v for k, v in row.items() if k and k not in used}
+        said = own["label"].strip().removesuffix(".0")
+        one = Participant(own["id"], own["site"], -1, own["file"], said, extra)
+        people.append(one)
     return people, faults, columns["label"]
+
+
+def _why_not(
+    header: Sequence[str], cells: Sequence[str], own: Mapping[str, str]
+) -> tuple[str, str]:
+    """Why a row cannot be used and what to do; nothing where it can."""
+    if len(cells) != len(header):
+        what = f"{len(cells)} values for {len(header)} columns."
+        return what, "The table is cut off or mixed."
+    for role in ("id", "site"):
+        if own[role] in ("", "n/a"):
+            return f"no {role}.", "Fill it in."
+    return "", ""
 
 
 def table_in(folder: Path) -> Path | None:

@@ -295,22 +295,17 @@ def npz_fc(
         raise DataError(what, where=path, do="Leave --kind out.")
     name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
     if name not in arrays:
-        do = (
-            f"It has: {', '.join(sorted(arrays)) or 'nothing'}. Call it fc or fc_upper."
-        )
+        has = ", ".join(sorted(arrays)) or "nothing"
+        do = f"It has: {has}. Call it fc or fc_upper."
         raise DataError(f"array '{name}' is missing.", where=path, do=do)
     values = arrays[name]
-    if values.ndim != (3 if name == "fc" else 2) or values.dtype.kind not in "fiu":
+    square = name == "fc_upper" or values.shape[1:2] == values.shape[2:]
+    n_axes = 3 if name == "fc" else 2
+    if values.ndim != n_axes or values.dtype.kind not in "fiu" or not square:
         what = f"'{name}' has shape {values.shape} and type {values.dtype}."
-        do = (
-            "fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers."
-        )
+        do = "fc is (subjects, ROIs, ROIs), fc_upper (subjects, edges); both numbers."
         raise DataError(what, where=path, do=do)
     if name == "fc":
-        if values.shape[1] != values.shape[2]:
-            what = f"'fc' has shape {values.shape}, not (subjects, ROIs, ROIs)."
-            do = "Give one square matrix per subject."
-            raise DataError(what, where=path, do=do)
         return values.astype(np.float32)
     return fc_from_upper(values, str(path))
 
