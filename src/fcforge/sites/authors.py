@@ -102,9 +102,8 @@ def read_pt(path: Path) -> Any:
                 if bad := archive.testzip():
                     raise ValueError(f"checksum of {bad} does not fit")
         with safe_globals(_numpy_parts()), warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # torch muses about odd pickles before refusing them
+            # torch muses about odd pickles before refusing them
+            warnings.simplefilter("ignore")
             return torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         name = re.search(r"GLOBAL ([\w.]+)", str(error))
@@ -114,9 +113,8 @@ def read_pt(path: Path) -> Any:
         raise DataError(what, where=path, do=do) from None
     except DAMAGED as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(
-            f"not a readable .pt file ({reason[:80]}).", where=path
-        ) from None
+        what = f"not a readable .pt file ({reason[:80]})."
+        raise DataError(what, where=path) from None
 
 
 def _numpy_parts() -> list[Any]:

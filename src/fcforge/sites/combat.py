@@ -126,17 +126,11 @@ class SiteEffects:
         share of patients does not move it. Without them this is neuroCombat.
         """
         sites = tuple(sorted(set(site.tolist())))
-        n = len(sites)
         member = (site[:, None] == np.array(sites, dtype=object)).astype(float)
         kept = d if y is None else np.column_stack([d, y - 0.5])
-        design = np.column_stack([member, kept])
-        beta, _, rank, _ = np.linalg.lstsq(design, z, rcond=None)
-        if rank < design.shape[1]:
-            what = "effects of sites cannot be told from those of the covariates or the diagnosis."
-            do = "Keep fewer of them, or leave out sites where one of them is always the same."
-            raise DataError(what, where="harmonisation", do=do)
-        means = beta[:n]
-        slopes = beta[n:]
+        beta = _coefficients(np.column_stack([member, kept]), z)
+        means = beta[: len(sites)]
+        slopes = beta[len(sites) :]
         rows = np.ones(len(z), bool) if reference is None else site == reference
         level = member[rows].mean(0) @ means
         left = z - kept @ slopes
@@ -168,6 +162,16 @@ class SiteEffects:
             gamma = self.gamma[place]
             delta = self.delta[place]
         return level + self.sigma * (standard - gamma) / delta
+
+
+def _coefficients(design: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Least squares of z (n, E) on a design (n, k) whose columns can be told apart."""
+    beta, _, rank, _ = np.linalg.lstsq(design, z, rcond=None)
+    if rank < design.shape[1]:
+        what = "effects of sites cannot be told from those of the covariates or the diagnosis."
+        do = "Keep fewer of them, or leave out sites where one of them is always the same."
+        raise DataError(what, where="harmonisation", do=do)
+    return beta
 
 
 def _shift_and_scale(standard: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:

@@ -172,7 +172,8 @@ class Confounds:
 
 def _require_of_site(site: Site, names: Sequence[str], parts: Iterable[str]) -> None:
     for part in parts:
-        known, ids = site.covariates.get(part, {}), site.subject_ids.get(part, ())
+        known = site.covariates.get(part, {})
+        ids = site.subject_ids.get(part, ())
         require_covariates(known, names, ids, f"site '{site.name}' ({part})")
 
 

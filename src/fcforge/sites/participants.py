@@ -148,13 +148,17 @@ def _same_rois(
             kept.append((person, reading))
             continue
         faults.append(Fault("error", what, do, person.subject_id, person.site))
-    unnamed = [p.subject_id for p, r in kept if names and not r.roi_names]
-    if unnamed:
-        files = counted(len(unnamed), "file")
-        what = f"{files} without ROI names, others have them ({some(unnamed)})."
-        do = "They are taken to have the same ROIs in order."
-        faults.append(Fault("warning", what, do))
-    return kept, faults
+    return kept, faults + _unnamed(kept)
+
+
+def _unnamed(kept: Sequence[Loaded]) -> list[Fault]:
+    """A warning where some files have ROI names and others have none."""
+    without = [person.subject_id for person, reading in kept if not reading.roi_names]
+    if not without or len(without) == len(kept):
+        return []
+    files = counted(len(without), "file")
+    what = f"{files} without ROI names, others have them ({some(without)})."
+    return [Fault("warning", what, "They are taken to have the same ROIs in order.")]
 
 
 def _most_frequent(counts: Counter[Any], otherwise: Any) -> Any:

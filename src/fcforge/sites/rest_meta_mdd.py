@@ -162,24 +162,42 @@ def _choose(
     if any(not _ID.fullmatch(s) for s in subjects):
         raise DataError("an id in the list is not like S20-1-0001.")
     known = {_site(s) for s in subjects}
-    faults = list[Fault]()
-    everybody = sorted(known, key=lambda s: int(s[1:]))
-    named = () if sites == "all" else sites
-    names = [paper_site(s, PAPER_SITES, "REST-meta-MDD") for s in named] or everybody
-    for twin in DUPLICATE_SITES.keys() & set(names) if duplicates == "exclude" else ():
-        what = f"holds subjects of {DUPLICATE_SITES[twin]} again."
-        if named:
-            do = f"Leave {twin} out, or set duplicates = 'keep'."
-            raise DataError(f"site {twin} {what}", do=do)
-        do = "duplicates = 'keep' keeps it."
-        faults.append(Fault("warning", f"left out: it {what}", do, "", twin))
-        names.remove(twin)
+    if sites == "all":
+        names, faults = _without_duplicates(known, duplicates)
+    else:
+        names = [paper_site(s, PAPER_SITES, "REST-meta-MDD") for s in sites]
+        faults = []
+        again = DUPLICATE_SITES.keys() & set(names)
+        if again and duplicates == "exclude":
+            site = again.pop()
+            do = f"Leave {site} out, or set duplicates = 'keep'."
+            raise DataError(f"site {site} {_holds_again(site)}", do=do)
     check_names("REST-meta-MDD site", names, known)
-    chosen = (s for s in subjects if _site(s) in names)
-    by_site = sorted(
-        chosen, key=lambda s: (names.index(_site(s)), *map(int, s.split("-")[1:]))
-    )
-    return by_site, faults
+    chosen = [s for s in subjects if _site(s) in names]
+    return sorted(chosen, key=lambda s: (names.index(_site(s)), _numbers(s))), faults
+
+
+def _without_duplicates(
+    known: set[str], duplicates: str
+) -> tuple[list[str], list[Fault]]:
+    """All sites by number, but those that hold subjects of another again."""
+    names = sorted(known, key=lambda site: int(site[1:]))
+    if duplicates == "keep":
+        return names, []
+    faults = []
+    for site in DUPLICATE_SITES.keys() & known:
+        names.remove(site)
+        what = f"left out: it {_holds_again(site)}"
+        faults.append(Fault("warning", what, "duplicates = 'keep' keeps it.", "", site))
+    return names, faults
+
+
+def _holds_again(site: str) -> str:
+    return f"holds subjects of {DUPLICATE_SITES[site]} again."
+
+
+def _numbers(subject: str) -> list[int]:
+    return [int(part) for part in subject.split("-")[1:]]
 
 
 def _site(subject: str) -> str:

@@ -76,22 +76,21 @@ def simulate(
     recipe = recipe_of(preset, d_scale, rho)
     places = places_of(layout, n_sites, scale)
     if n_rois < 4:
-        raise ConfigError(
-            f"n_rois = {n_rois} is too few.", do="Simulate 4 ROIs or more."
-        )
+        do = "Simulate 4 ROIs or more."
+        raise ConfigError(f"n_rois = {n_rois} is too few.", do=do)
     atlas = atlas_of(n_rois)
     population = _population(atlas, recipe, seed)
     with _one_blas_thread():
         made = [_site(place, atlas, recipe, population, seed) for place in places]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
-    people = [(p.name, i + 1) for p in places for i in range(p.patients + p.controls)]
-    site = as_text([name for name, _ in people])
-    ids = as_text([f"{n}-{i:04d}" for n, i in people])
+    sizes = [place.patients + place.controls for place in places]
+    site = np.repeat([place.name for place in places], sizes)
+    number = np.concatenate([np.arange(1, n + 1) for n in sizes])
+    ids = as_text([f"{s}-{i:04d}" for s, i in zip(site, number, strict=True)])
     cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
     cohort = cohort if sites is None else cohort.select_sites(sites)
-    return cohort.stamped(
-        preset=preset, layout=layout, scale=scale, seed=seed, **asdict(recipe)
-    )
+    about = {"preset": preset, "layout": layout, "scale": scale, "seed": seed}
+    return cohort.stamped(**about, **asdict(recipe))
 
 
 load_simulated = simulate  # as the table of datasets calls it
@@ -182,31 +181,25 @@ def _site(
     rng = numpy_rng(seed, "simulated", "subjects", place.name, atlas.n_rois)
     label = rng.permutation(np.repeat([1, 0], [place.patients, place.controls]))
     n = len(label)
-    n_rois = atlas.n_rois
     # mean framewise displacement in mm: lognormal around the class mean, log SD .6
     fd = np.where(label == 1, place.fd_patients, place.fd_controls)
     fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
     gain = recipe.base * np.expm1(recipe.gain * rng.standard_normal(n))
-    weight = (
-        recipe.trait
-        / np.sqrt(recipe.n_traits)
-        * rng.standard_normal((n, recipe.n_traits))
-    )
-    severity = (
-        np.exp(recipe.severity * rng.standard_normal(n) - recipe.severity**2 / 2)
-        * label
-    )
+    trait = recipe.trait / np.sqrt(recipe.n_traits)
+    weight = trait * rng.standard_normal((n, recipe.n_traits))
+    spread = recipe.severity
+    severity = np.exp(spread * rng.standard_normal(n) - spread**2 / 2) * label
     by_motion = recipe.motion * (-0.15 + 0.5 * np.exp(-_distance(atlas) / 30.0))
 
     # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
     mean = population.mean
-    traits = population.traits
+    traits = population.traits[:, :, None] * population.traits[:, None, :]
     parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
-    parts = np.concatenate([parts, traits[:, :, None] * traits[:, None, :]])
+    parts = np.concatenate([parts, traits]).astype(np.float32)
     amounts = np.column_stack([np.ones(n), gain, severity, fd - 0.08, weight])
-    z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1).astype(np.float32)
-    attenuated = np.tanh(z).reshape(n, n_rois, n_rois) * reliability
-    samples = max(round(0.45 * place.volumes), n_rois // 4)
+    z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1)
+    attenuated = np.tanh(z).reshape(n, *mean.shape) * reliability
+    samples = max(round(0.45 * place.volumes), atlas.n_rois // 4)
     return _observe(attenuated, samples, rng), label.astype(np.int64), fd
 
 

@@ -120,24 +120,19 @@ def split_site(
 ) -> Site:
     """One site as a learner takes it: the parts of `split_cohort` as batches of tensors."""
     parts = split_cohort(cohort, site_name, seed, test_fraction, val_fraction, folds)
-    batches = {
-        name: FCBatch.from_numpy(part.fc, part.y) for name, part in parts.items()
-    }
+    batches = {k: FCBatch.from_numpy(part.fc, part.y) for k, part in parts.items()}
     ids = ids_of(parts)
-    provenance = {
-        **cohort.provenance,
+    about = {
         "site": site_name,
         "split_seed": seed,
         "test_fraction": 1 / folds if folds else test_fraction,
         "val_fraction": val_fraction,
         "split_sha256": split_sha256(ids),
     }
+    provenance = {**cohort.provenance, **about}
+    more = {name: dict(part.covariates) for name, part in parts.items()}
     return Site(
-        site_name,
-        **batches,
-        subject_ids=ids,
-        provenance=provenance,
-        covariates={name: dict(part.covariates) for name, part in parts.items()},
+        site_name, **batches, subject_ids=ids, provenance=provenance, covariates=more
     )
 
 
