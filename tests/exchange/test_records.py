@@ -117,3 +117,13 @@ def test_an_unknown_kind_is_refused():
     data = {**json.loads(record(records.Audit).line), "kind": "capsule"}
     with pytest.raises(ExchangeError, match="'capsule'"):
         read_record(schema.canonical(data))
+
+
+def test_what_cannot_be_a_record_is_said():
+    with pytest.raises(
+        ExchangeError, match=r"a withdrawal of 'NYU' .*takes.0.number = 0"
+    ):
+        record(
+            records.Withdrawal,
+            takes=({"kind": "release", "number": 0, "commitment": SHA},),
+        )

@@ -128,6 +128,12 @@ def test_what_a_start_does_not_honour_is_refused_by_name(asked, tmp_path, more):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_name_has_one_spelling(asked):
+    assert learn_site(asked(f" {SITE} ")).new[0].site == SITE
+    with pytest.raises(ConfigError, match="site name"):
+        learn_site(asked("\u202eUYN"))
+
+
 def test_the_place_is_checked_before_any_work(asked, folder, tmp_path):
     (tmp_path / "out.fcx").write_bytes(b"mine")
     with pytest.raises(ExchangeError, match="exists"):

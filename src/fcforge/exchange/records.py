@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from fcforge import __version__
 from fcforge.errors import ExchangeError
@@ -177,15 +177,19 @@ def make(
     **content
         The fields of its kind, and `payload`.
     """
-    made = kind(
-        kind=kind.model_fields["kind"].default,
-        site=site,
-        number=number,
-        parents=tuple(parents),
-        time=schema.now(),
-        fcforge=__version__,
-        **content,
-    ).signed(key)
+    said = {
+        "kind": kind.model_fields["kind"].default,
+        "site": site,
+        "number": number,
+        "parents": tuple(parents),
+        "time": schema.now(),
+        "fcforge": __version__,
+    }
+    try:
+        made = kind(**said, **content).signed(key)
+    except ValidationError as error:
+        what = f"a {said['kind']} of '{site}' {schema.said(error)}."
+        raise ExchangeError(what) from error
     made.check()
     return made
 

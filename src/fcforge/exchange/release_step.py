@@ -75,9 +75,8 @@ def learn(
     if asked.round:
         notice, shares = _shares(model, numbers, receipt, spent, key)
         joined = model.exchange.joined([notice])
-        return Learned(
-            joined, (notice,), _having_seen(receipt, joined), None, found, found, shares
-        )
+        seen = _having_seen(receipt, joined)
+        return Learned(joined, (notice,), seen, None, found, found, shares)
     release, data = _release(model, numbers, budget, receipt, spent, key)
     joined = model.exchange.joined([release], {release.payload: data})
     after = type(model)(joined)

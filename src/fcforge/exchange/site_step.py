@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,38 +101,59 @@ def learn_site(
     tick : callable
         Called as the site is learned.
     """
-    site = site_name(request.site)
+    request = replace(request, site=site_name(request.site))
     archive.require_place(request.out, overwrite=request.overwrite)
-    trust = Trust.of(request.trust, request.require_signature or None)
-    key = read_private(request.sign) if request.sign is not None else None
-    if request.require_signature and key is None:
+    key = _own_key(request)
+    before, people = _handed(request, key, agree)
+    with PrivateRecord.open(private_place(request)) as private:
+        done = before.model.learn(people, private, request, key, say, tick)
+        tell(done)
+        private.publish(done.receipt, _leaving(request, done))
+        if done.threshold is not None:
+            private.append(done.threshold)
+    return done
+
+
+def _own_key(request: LearnRequest) -> Any:
+    """The key to sign with; refused where one is required and none was named."""
+    if request.sign is not None:
+        return read_private(request.sign)
+    if request.require_signature:
         raise ConfigError(
             "--require-signature was given, but your own part would not be signed.",
             do="Add --sign KEY (`fcforge keys new KEY` makes one).",
         )
+    return None
+
+
+def _handed(
+    request: LearnRequest, key: Any, agree: Callable[[Exchange], Any]
+) -> tuple[Exchange, Cohort]:
+    """What a hospital goes on from, agreed to, and its people, who fit it."""
     before = None
     if request.state is not None:
+        trust = Trust.of(request.trust, request.require_signature or None)
         before = exchange.open_exchange(request.state, trust)
     model.require_options(before, request)
-    people = load_people(request.data, [site], request.kind, request.positive)
+    people = load_people(request.data, [request.site], request.kind, request.positive)
     if before is None:
         before = model.begin(request, people, key)
     else:
         agree(before)
-    _require_fit(before, people, site)
+    _require_fit(before, people)
     before.require_same_signing(key is not None)
-    with PrivateRecord.open(private_place(request)) as private:
-        done = before.model.learn(people, private, request, key, say, tick)
-        tell(done)
-        files = {request.out: exchange.packed(done.exchange, request.out, done.new)}
-        for keeper, share in done.files.items():
-            place = share_place(request.out, keeper)
-            archive.require_place(place, overwrite=request.overwrite)
-            files[place] = share
-        private.publish(done.receipt, files)
-        if done.threshold is not None:
-            private.append(done.threshold)
-    return done
+    return before, people
+
+
+def _leaving(request: LearnRequest, done: Learned) -> dict[Path, bytes]:
+    """The files that leave a hospital."""
+    out = request.out
+    files = {out: exchange.packed(done.exchange, out, done.new)}
+    for keeper, share in done.files.items():
+        place = share_place(out, keeper)
+        archive.require_place(place, overwrite=request.overwrite)
+        files[place] = share
+    return files
 
 
 def private_place(request: LearnRequest) -> Path:
@@ -145,9 +167,9 @@ def share_place(out: Path, keeper: str) -> Path:
     return out.with_name(f"{out.stem}.{name}.share")
 
 
-def _require_fit(found: Exchange, people: Cohort, site: str) -> None:
-    """Raise for other ROIs, other diagnoses or another key than the exchange has."""
-    with at(f"site '{site}'"):
+def _require_fit(found: Exchange, people: Cohort) -> None:
+    """Raise for other ROIs or other diagnoses than the exchange has."""
+    with at(f"site '{people.site_names[0]}'"):
         if wrong := wrong_rois(people.roi_names, found.model.roi_names):
             do = "All hospitals use one atlas with its ROIs in one order."
             raise ExchangeError(wrong, do=do)
@@ -202,7 +224,7 @@ def refit_threshold(
     found = exchange.open_exchange(state, trust)
     name = site_name(site)
     people = load_people(data, [name], kind)
-    _require_fit(found, people, name)
+    _require_fit(found, people)
     PrivateRecord.read(register)  # a new one would know nobody
     with PrivateRecord.open(register) as private:
         threshold = found.model.own_threshold(people, name, private)
