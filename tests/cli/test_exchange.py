@@ -321,7 +321,7 @@ def test_audit_of_what_a_site_gave(world, file, tmp_path):
         "--state",
         world / file,
     )
-    told = (*told, "--register", world / site / name, "--worlds", 2)
+    told = (*told, "--register", world / site / name)
     out = tmp_path / "with.fcx"
     more = ("--record", out, "--sign", world / f"{site}.pem", "--out", tmp_path / "a")
     if file.startswith("c"):
