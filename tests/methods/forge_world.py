@@ -20,7 +20,7 @@ VARIANTS = {
     "official": {"preset": "official", "sampler": {"limits": [3, 8]}},
     "uniform": {"sampling": "uniform"},
     "reservoir": {"sampling": "reservoir"},
-    "quota": {"site_weight": "quota"},
+    "share": {"site_weight": "share"},
     "taught": {"teach_current": True},
 }
 

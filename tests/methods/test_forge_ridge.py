@@ -55,7 +55,8 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
         each = l1 * to_label(then.logits, state["memory.y"][slots])
         each = each + l2 * (logits.mean(-1) if mean else logits.sum(-1))
         each = each + l3 * (readout.mean(-1) if mean else readout.sum(-1))
-        weight = 1.0 / sites if s.site_weight == "equal" else len(slots) / len(active)
+        equal = s.site_weight == "equal"
+        weight = 1.0 / sites if equal else state["replay.share"][site].double()
         part = part + weight * each.mean()
     total = total + part * (sites if s.sum_sites else 1)
     return total + s.penalty * x.shape[1] / len(y) * solution[:-1].square().sum()
@@ -66,7 +67,7 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
     [
         {},
         {"sum_sites": True, "l1": 0.5, "l2": 0.5},
-        {"site_weight": "quota", "l1": 0.7, "l2": 0.1},
+        {"site_weight": "share", "l1": 0.7, "l2": 0.1},
         {"loss_form": "sum", "l1": 0.0},
         {"sampling": "reservoir"},
     ],
@@ -110,10 +111,11 @@ def test_recall_by_hand():
     assert asked.target.tolist() == pytest.approx([0.625, 0.125, 0.25])
     # the past counts 0.8 * 6 subjects, half of them at each site
     assert asked.mass.tolist() == pytest.approx([2.4, 1.2, 1.2])
-    asked = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True, site_weight="quota").targets(
+    state["replay.share"] = torch.tensor([0.25, 0.75])
+    asked = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True, site_weight="share").targets(
         state, 6
     )
-    assert asked.mass.tolist() == pytest.approx([3.2, 3.2, 3.2])
+    assert asked.mass.tolist() == pytest.approx([2.4, 3.6, 3.6])
 
 
 def test_balance_in_recall_by_hand():

@@ -198,7 +198,7 @@ def test_even_choice_is_even():
     assert len(set(choice.active.tolist())) == 8
 
 
-def test_draws_weigh_sites_equally_by_quota_or_by_share():
+def test_draws_weigh_sites_equally_or_by_share():
     choice = Choice(
         torch.arange(10), torch.tensor([8, 2, 0]), torch.tensor([0.3, 0.7, 0.0])
     )
@@ -209,10 +209,6 @@ def test_draws_weigh_sites_equally_by_quota_or_by_share():
     assert site[:300].sum() == 0
     assert (site[300:600] == 1).all()
     assert not weight[600:].any()  # an empty site has no part
-    slots, weight = draw_slots(choice, key, 900, "quota")
-    assert float((slots < 8).float().mean()) == pytest.approx(0.8, abs=0.05)
-    assert float(weight.sum()) == pytest.approx(1.0, abs=1e-5)
-    assert set(slots.tolist()) == set(range(10))
     slots, weight = draw_slots(choice, key, 900, "share")
     assert float((slots < 8).float().mean()) == pytest.approx(0.3, abs=0.05)
     assert float(weight.sum()) == pytest.approx(1.0, abs=1e-5)

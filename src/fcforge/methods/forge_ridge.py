@@ -202,7 +202,7 @@ class ForgeRidge(SyntheticMemory):
     def targets(self, state: State, n: int) -> Recall:
         """Targets and masses of the chosen subjects, at a site of `n` subjects.
 
-        Past sites share alike, by their quota or by the sampler's share (`site_weight`), and
+        Past sites share alike or by the sampler's share (`site_weight`), and
         together count as one site or as so many (`sum_sites`).
         """
         l1, l2, _ = self.weights
@@ -216,10 +216,6 @@ class ForgeRidge(SyntheticMemory):
         site = state["memory.site"][slot]
         if self.site_weight == "equal":
             mass = 1.0 / (quota[site].double() * max(len(quota), 1))
-        elif self.site_weight == "quota":
-            mass = (
-                torch.full(slot.shape, 1.0 / max(len(slot), 1)).to(slot.device).double()
-            )
         else:
             mass = state["replay.share"][site].double() / quota[site].double()
         mass = balance_classes(mass, y, site, self.balance)

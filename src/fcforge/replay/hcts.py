@@ -20,7 +20,7 @@ from fcforge.replay.selection import Look, Scaling, farthest_first, shortlist
 from fcforge.settings import Checked, Count, Positive, Share, Size
 
 State = dict[str, Tensor]
-SiteWeight = Literal["equal", "quota", "share"]
+SiteWeight = Literal["equal", "share"]
 PAPER: dict[str, Any] = {
     "centre_reward": False,
     "reward_scale": 0.05,
@@ -288,7 +288,7 @@ def draw_slots(
     """About `size` of the chosen slots, drawn with replacement, and their weights.
 
     "equal" draws equally many of every site, each site weighing 1 / T (a site without quota has
-    no part); with "quota" sites appear in proportion to their quota, with "share" to their share.
+    no part); with "share" sites appear in proportion to their share.
     """
     active, quota, share = choice
     if by == "equal":
@@ -296,17 +296,13 @@ def draw_slots(
         u = uniform(key, (sites, -(-size // sites)))
         place = (quota.cumsum(0) - quota)[:, None] + _within(u, quota[:, None])
         weight = (quota > 0)[:, None] * torch.full_like(u, 1.0 / u.numel())
-        return active[place.clamp(0, active.shape[0] - 1).reshape(-1)], weight.reshape(
-            -1
-        )
+        place = place.clamp(0, active.shape[0] - 1)
+        return active[place.flatten()], weight.flatten()
     u = uniform(key, (size,))
-    if by == "quota":
-        place = _within(u, torch.full_like(quota[:1], active.shape[0]))
-    else:
-        ends = share.cumsum(0)
-        site = (uniform(fold(key, 1), (size, 1)) * ends[-1] >= ends).sum(1)
-        site = site.clamp(max=share.shape[0] - 1)
-        place = (quota.cumsum(0) - quota)[site] + _within(u, quota[site])
+    shares = share.cumsum(0)
+    site = (uniform(fold(key, 1), (size, 1)) * shares[-1] >= shares).sum(1)
+    site = site.clamp(max=share.shape[0] - 1)
+    place = (quota.cumsum(0) - quota)[site] + _within(u, quota[site])
     return active[place.clamp(0, active.shape[0] - 1)], torch.full_like(u, 1.0 / size)
 
 

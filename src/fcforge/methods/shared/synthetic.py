@@ -64,9 +64,9 @@ class SyntheticMemory(Method):
         "uniform": equal quotas, random subjects, on the same schedule (the ablation without
         HCTS). "reservoir": K subjects in all, the other candidates are thrown away, as a
         memory of real subjects would.
-    site_weight : {"equal", "quota", "share"}
-        Sites count equally in the replay loss, as in the paper's equation, by their part of the
-        K subjects, or by the share that the sampler gave them, as in the authors' code.
+    site_weight : {"equal", "share"}
+        Sites count equally in the replay loss, as in the paper's equation, or by the share that
+        the sampler gave them, as in the authors' code.
     loss_form : {"mean", "sum"}
         Squared norms divided by their length, or the paper's sums. The readout has 256 numbers:
         as a sum it outweighs the diagnosis.
