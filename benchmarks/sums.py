@@ -360,22 +360,23 @@ def main() -> None:
         with ProcessPoolExecutor(args.jobs) as pool:
             found = list(pool.map(cell, cells))
     rows = [row for each in found for row in each]
-    write(args.out, rows)
     about = {
         "command": f"python benchmarks/sums.py --partitions {args.partitions}",
-        "commit": _commit(),
+        "commit": commit(),
         "machine": machine(),
         "seconds": round(time.perf_counter() - began),
         "jobs": args.jobs,
         "delta": DELTA,
     }
-    args.out.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
+    write_csv(args.out, rows, about)
     kept = ("file", "public", "row", "auroc", "gain", "gap_closed", *ATTACKS)
     show([{k: r[k] for k in kept} for r in rows if r["hospitals"] == "all"], ".3f")
 
 
-def write(path: Path, rows: list[dict[str, object]]) -> None:
-    """Rows as CSV, numbers to five digits."""
+def write_csv(
+    path: Path, rows: list[dict[str, object]], about: dict[str, object]
+) -> None:
+    """Rows as CSV, numbers to five digits; command, commit and machine as JSON beside it."""
     with path.open("w", newline="") as file:
         sheet = csv.DictWriter(file, rows[0], lineterminator="\n")
         sheet.writeheader()
@@ -384,9 +385,10 @@ def write(path: Path, rows: list[dict[str, object]]) -> None:
                 k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()
             }
             sheet.writerow(plain)
+    path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
 
 
-def _commit() -> str:
+def commit() -> str:
     """Of this checkout, or as the environment says where there is none."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     told = subprocess.run(command, capture_output=True, text=True).stdout.strip()
