@@ -13,7 +13,17 @@ along the way over all 24 orders; AUROC is after all four, the mean over hospita
 import itertools
 
 import numpy as np
-from setting import FILES, FOLDER, ROOT, SITES, machine, options, quality, whole_abide
+from setting import (
+    FILES,
+    FOLDER,
+    ROOT,
+    SITES,
+    TWICE,
+    machine,
+    options,
+    quality,
+    whole_abide,
+)
 from sums import EPSILONS, commit, title, write_csv
 
 from fcforge.privacy.seeded_noise import experiment_noise
@@ -35,6 +45,7 @@ class Hospitals:
 
     def __init__(self, file: str) -> None:
         cohort, public = whole_abide(FOLDER / file)
+        cohort = cohort.select(~np.isin(cohort.subject_id, TWICE))
         everybody = log_features(cohort.fc, StartSettings().shrink)
         inside = np.isin(cohort.site, public)
         self.public = (everybody[inside], cohort.y[inside])

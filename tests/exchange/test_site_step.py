@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from small_exchange import data_file, people, request, sites, start
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.exchange import records
 from fcforge.exchange.exchange import open_exchange, save
 from fcforge.exchange.keys import Trust, read_private, write_keys
 from fcforge.exchange.private_record import PrivateRecord
@@ -22,6 +23,7 @@ from fcforge.exchange.site_step import (
     withdraw_file,
     wrong_rois,
 )
+from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import StartSettings
 
 SITE, OTHER = sites()[2:4]
@@ -256,6 +258,35 @@ def test_a_start_is_written_with_its_policy(folder, tmp_path):
     assert open_exchange(tmp_path / "x.fcx", Trust(required=True)).id == made.id
     assert made.root.policy.disorder == "autism"
     assert made.root.policy.max_epsilon == 2.0
+
+
+def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(folder, tmp_path):
+    """Many people bear more directions; the table is in the file, for text and page alike."""
+    data = {"name": "folder", "path": str(folder / "people.npz")}
+    made = {}
+    for planned in (50, 100_000):
+        plan = records.Plan(people=planned, hospitals=4, epsilon=1.0)
+        out = tmp_path / f"{planned}.fcx"
+        made[planned] = start_file(data, sites()[:3], [], out, plan=plan).root
+    assert made[50].settings["gamma"] < made[100_000].settings["gamma"]
+    level = noise_per_person(50, 1.0, 4)
+    assert made[50].settings == asdict(planned_settings(level))
+    found = open_exchange(tmp_path / "50.fcx")
+    rows = found.root.worth.rows
+    assert [row.epsilon for row in rows[:5]] == [None, 8.0, 4.0, 2.0, 1.0]
+    assert [row.keepers for row in rows] == [True] * 5 + [False] * 5
+    table = found.model.describe().tables[-1]
+    assert table.title == "What sums would add"
+    assert [row[0] for row in table.rows] == ["none (exact)", "8", "4", "2", "1"]
+    assert table.rows[-1][-1] == "57 in 100"
+
+
+def test_one_public_site_cannot_tell_what_sums_would_add(folder, tmp_path):
+    data = {"name": "folder", "path": str(folder / "people.npz")}
+    made = start_file(data, sites()[:1], [], tmp_path / "x.fcx", ["start.axes=4"])
+    assert made.root.worth is None
+    titles = [table.title for table in made.model.describe().tables]
+    assert "What sums would add" not in titles
 
 
 NO_TORCH = """

@@ -15,6 +15,7 @@ from fcforge import requests, writing
 from fcforge.cli import _options as given
 from fcforge.cli._options import takes
 from fcforge.errors import ConfigError
+from fcforge.privacy.accounting import DELTA, check_budget
 from fcforge.progress import at_work, progress_on_stderr, say
 
 if TYPE_CHECKING:
@@ -61,11 +62,19 @@ def start(
         list[Path] | None,
         Option(help="Card (.keeper) of one of the two keepers of rounds; give both."),
     ] = None,
+    people: Annotated[int, Option(help="People planned in all.", min=1)] = 600,
+    hospitals: Annotated[int, Option(help="Hospitals planned in all.", min=1)] = 10,
+    epsilon: Annotated[float, Option(help="Planned for each person.")] = 1.0,
+    exact: Annotated[bool, Option("--exact", help="Plan sums without noise.")] = False,
     overwrite: given.Overwrite = False,
 ) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
+    from fcforge.exchange.records import Plan
     from fcforge.exchange.site_step import start_file
 
+    if not exact:
+        check_budget(epsilon, DELTA, "--epsilon")
+    planned = None if exact else epsilon
     source = {"name": dataset}
     if data is not None:
         source["path"] = str(data)
@@ -79,6 +88,7 @@ def start(
             maker=maker,
             sign=sign,
             keepers=keeper or (),
+            plan=Plan(people=people, hospitals=hospitals, epsilon=planned),
             overwrite=overwrite,
         )
     _wrote(out, made, "; give this file to every hospital.")

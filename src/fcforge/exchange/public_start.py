@@ -1,7 +1,7 @@
 """A start and what it is made of: who the public people are, and what is expected of every scan."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from fcforge.releases.start import (
     rounded,
     rounded_number,
 )
+from fcforge.releases.worth import worth
 from fcforge.settings import make
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import Cohort
@@ -147,6 +148,7 @@ def make_public(
     policy: Policy = Policy(),  # noqa: B008 (frozen)
     maker: str = MAKER,
     key: "Ed25519PrivateKey | None" = None,
+    plan: records.Plan = records.Plan(),  # noqa: B008 (frozen)
 ) -> Exchange:
     """An exchange that holds a start; the same people give the same arrays on every machine.
 
@@ -163,6 +165,8 @@ def make_public(
         Its words for controls and patients are those of the data where it says none.
     maker : str
         Who signs it, with `key`.
+    plan : Plan
+        For which is told what sums would add.
     """
     cohort = cohort.select_sites(sites) if sites else cohort
     require_valid(cohort)
@@ -185,6 +189,8 @@ def make_public(
         settings=asdict(settings),
         limits=_limits(start, features, cohort),
         expected=_expected(features, cohort, settings),
+        plan=plan,
+        worth=_worth(features, cohort, plan),
         left_out=tuple(twice),  # they look like another of the public people
         **_facts(cohort, remove),
     )
@@ -259,7 +265,8 @@ def _expected(
         here = cohort.site == name
         fewest = min(int((y[~here] == c).sum()) for c in (0, 1))
         if fewest >= 5 and int((~here).sum()) >= settings.axes + 4:
-            left = make_start(features[~here], y[~here], settings)
+            fewest_axes = replace(settings, directions=settings.axes)
+            left = make_start(features[~here], y[~here], fewest_axes)
             score = left.score(left.standardise(features[here]))
             odds[here] = score / left.temperature
     known = np.isfinite(odds)
@@ -281,6 +288,29 @@ def _said(found: Estimate) -> tuple[float, float, float] | None:
     if not np.isfinite(found.low):
         return None
     return round(found.value, 3), round(found.low, 3), round(found.high, 3)
+
+
+def _worth(
+    features: np.ndarray, cohort: Cohort, plan: records.Plan
+) -> records.Worth | None:
+    """What sums would add, told from the public people; None where they are too few."""
+    if len(cohort.site_names) < 2:
+        return None
+    found = worth(features, cohort.y, cohort.site, plan.people, plan.hospitals)
+    if not found.rows:
+        return None
+    rows = [
+        records.WorthRow(
+            epsilon=row.epsilon,
+            keepers=row.keepers,
+            gain=round(row.gain, 4),
+            error=round(row.error, 4),
+        )
+        for row in found.rows
+    ]
+    return records.Worth(
+        public=round(found.public, 3), pooled=round(found.pooled, 4), rows=tuple(rows)
+    )
 
 
 # -- reading one: what it claims is held against itself ------------------------------------------

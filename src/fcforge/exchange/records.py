@@ -212,6 +212,48 @@ class Expected(Closed):
     auroc: Estimate | None
 
 
+class Plan(Closed):
+    """What a start is made for.
+
+    Attributes
+    ----------
+    people, hospitals : int
+        Planned in all.
+    epsilon : float or None
+        Of every person; None for exact sums.
+    """
+
+    people: Annotated[int, Field(ge=1, le=10_000_000)] = 600
+    hospitals: Annotated[int, Field(ge=1, le=100_000)] = 10
+    epsilon: Positive | None = 1.0
+
+
+class WorthRow(Closed):
+    """What one way of giving would add to the AUROC of the public head, with standard error."""
+
+    epsilon: Positive | None
+    keepers: bool
+    gain: Number
+    error: NotNegative
+
+
+class Worth(Closed):
+    """What is expected of the plan, from the public people alone.
+
+    Attributes
+    ----------
+    public : float
+        AUROC within hospitals of the public head.
+    pooled : float
+        What ridge on everybody's data in one place adds.
+    rows : tuple of WorthRow
+    """
+
+    public: Share
+    pooled: Number
+    rows: Annotated[tuple[WorthRow, ...], Field(max_length=40)]
+
+
 class Start(Record):
     """A public start: who the public people are, what is expected of a scan, and the policy.
 
@@ -231,6 +273,9 @@ class Start(Record):
         As in `fcforge.releases.start.StartSettings`.
     limits : StartLimits
     expected : Expected
+    plan : Plan
+    worth : Worth or None
+        None where the public people are too few to tell.
     policy : Policy
     """
 
@@ -253,6 +298,8 @@ class Start(Record):
     settings: Annotated[dict[Name, int | Number | Name], Field(max_length=20)]
     limits: StartLimits
     expected: Expected
+    plan: Plan = Plan()
+    worth: Worth | None = None
     policy: Policy
 
 

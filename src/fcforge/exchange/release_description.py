@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 CERTAIN = 1.96  # standard deviations of a 95 % interval
 PER_ROW = 5  # numbers of a release on one line
+SHOWN = 100  # of the numbers of a release
 
 
 def describe(model: "Releases") -> Description:
@@ -35,6 +36,7 @@ def describe(model: "Releases") -> Description:
             _hospitals(model),
             description.parts_table(model.exchange),
             _records(model),
+            *_worth(model),
         ),
         passages=tuple(_numbers(model)),
         settings={"start": root.settings, "policy": policy.model_dump()},
@@ -117,6 +119,38 @@ def _hospitals(model: "Releases") -> PlainTable:
     )
 
 
+def _worth(model: "Releases") -> list[PlainTable]:
+    """What the plan would bring, told from the public people alone; nothing where unknown."""
+    plan = model.exchange.root.plan
+    found = model.exchange.root.worth
+    if found is None:
+        return []
+    local = {row.epsilon: row for row in found.rows if not row.keepers}
+    rows = []
+    for row in found.rows:
+        if row.keepers:
+            budget = "none (exact)" if row.epsilon is None else f"{row.epsilon:g}"
+            right = f"{100 * ceiling_of(row.epsilon):.0f} in 100"
+            both = (f"{r.gain:+.3f} ± {r.error:.3f}" for r in (row, local[row.epsilon]))
+            rows.append((budget, *both, right))
+    return [
+        PlainTable(
+            "What sums would add",
+            (
+                "epsilon",
+                "two keepers",
+                "noise by each hospital",
+                "attacks right at most",
+            ),
+            tuple(rows),
+            f"AUROC above that of the public head ({found.public:.3f}), for {plan.people} people "
+            f"of {plan.hospitals} hospitals: public sites were dealt into public people and "
+            "hospitals, with the plan's noise (± standard error). Everybody's data in one place "
+            f"would add {found.pooled:+.3f}.",
+        )
+    ]
+
+
 def _records(model: "Releases") -> PlainTable:
     """Who wrote what, when and signed by which key."""
     rows = []
@@ -139,12 +173,15 @@ def _budget(record: Record) -> str:
 
 
 def _numbers(model: "Releases") -> list[Passage]:
-    """Every number that left a hospital, in units of the grid."""
+    """Numbers that left a hospital, in units of the grid: all, or the first of many."""
     passages = []
     for given in model.given:
-        shown = [str(number) for number in given.numbers]
+        shown = [str(number) for number in given.numbers[:SHOWN]]
         lines = [
             " ".join(shown[k : k + PER_ROW]) for k in range(0, len(shown), PER_ROW)
         ]
+        left = len(given.numbers) - SHOWN
+        if left > 0:
+            lines.append(f"and {left} more")
         passages.append(Passage(f"Numbers of {given.name}", tuple(lines)))
     return passages

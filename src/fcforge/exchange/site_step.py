@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from fcforge.exchange.policy import Policy
 from fcforge.exchange.private_record import PrivateRecord, default_place
 from fcforge.exchange.public_start import MAKER, make_public
 from fcforge.exchange.receipts import Threshold
+from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import StartSettings
+from fcforge.releases.vector import DOSES
 from fcforge.requests import LearnRequest
 from fcforge.runner.config_files import override
 from fcforge.settings import make
@@ -36,6 +38,7 @@ def start_file(
     maker: str = MAKER,
     sign: Path | None = None,
     keepers: Sequence[Path] = (),
+    plan: records.Plan = records.Plan(),  # noqa: B008 (frozen)
     overwrite: bool = False,
 ) -> Exchange:
     """Make a start from public people and write it as an exchange without a hospital.
@@ -56,6 +59,8 @@ def start_file(
     sign : Path, optional
     keepers : sequence of Path
         Cards of the two keepers of its rounds (`fcforge keepers new`).
+    plan : Plan
+        Its settings are those that suit the planned people, hospitals and epsilon.
     overwrite : bool
     """
     archive.require_place(out, overwrite=overwrite)
@@ -72,9 +77,12 @@ def start_file(
     if sites:
         given["dataset"]["sites"] = list(sites)
     cohort = load_dataset(Component(name, given["dataset"]))
-    start = make(StartSettings, given["start"], "start")
+    doses = DOSES if keepers else plan.hospitals
+    usual = planned_settings(noise_per_person(plan.people, plan.epsilon, doses))
+    start = make(StartSettings, {**asdict(usual), **given["start"]}, "start")
     policy = Policy.of(given["policy"]).with_keepers([read_card(k) for k in keepers])
-    made = make_public(cohort, sites, remove, start, policy, site_name(maker), key)
+    signer = (site_name(maker), key)
+    made = make_public(cohort, sites, remove, start, policy, *signer, plan)
     exchange.save(made, out, overwrite=overwrite)
     return made
 

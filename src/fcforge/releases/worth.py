@@ -110,7 +110,7 @@ def worth(
     for k in range(dealings):
         rng = numpy_rng(k, "worth of sums")
         rows = deal(site, y, PUBLIC * len(y), rng)
-        if len(rows[0]) < MIN_PUBLIC:
+        if min(len(rows[0]), len(rows[1])) < MIN_PUBLIC or not _both(y, rows):
             continue
         part = Partition(features, y, site, rows, rng)
         score = float(part.auroc(part.score[rows[2]]))
@@ -123,6 +123,8 @@ def worth(
             scores = part.scores(where, level * len(rows[1]))
             own.append(float(part.auroc(scores).mean()) - score)
         gains.append(own)
+    if len(gains) < 2:
+        return WorthTable(0.5, 0.0, 0.0, ())
     found = np.array(gains)
     error = found.std(0, ddof=1) / len(found) ** 0.5
     told = [
@@ -172,6 +174,13 @@ class Coordinates:
     start: Start
     learn: Array
     test: Array
+
+
+def _both(y: Array, rows: Rows) -> bool:
+    """Whether both diagnoses are among all three groups."""
+    return (
+        all(0 < y[part].mean() < 1 for part in rows if len(part)) and len(rows[2]) > 1
+    )
 
 
 class Partition:
