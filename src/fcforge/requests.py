@@ -60,6 +60,9 @@ PRIVATE = "Private record, which stays here (fcforge.private beside DATA)."
 JSON = "Print JSON for a program to read."
 KIND = "Content of the files: FC matrices or time series."
 POSITIVE = "Diagnosis that means patient, e.g. ASD; needed if it is neither 1 nor an obvious word."
+NEGATIVE = "Diagnosis that means control; with --positive, others are left out."
+COLUMNS = "Columns of the people's table, e.g. site=scanner_site,label=dx."
+DROP = "Leave people without a diagnosis out."
 REQUIRE = "Refuse anything unsigned (default: only if something else is signed)."
 FIRST_SITE = (
     "config",
@@ -74,8 +77,25 @@ FIRST_SITE = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PeopleRequest(Request):
+    """How a hospital's people are read."""
+
+    kind: Kind = option("auto", KIND)
+    positive: str | None = option(None, POSITIVE)
+    negative: str | None = option(None, NEGATIVE)
+    columns: str = option("", COLUMNS)
+    drop_unlabelled: bool = option(False, DROP)
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """Settings of `fcforge.sites.load_people`."""
+        names = ("kind", "positive", "negative", "columns", "drop_unlabelled")
+        return {name: getattr(self, name) for name in names}
+
+
 @dataclass(frozen=True)
-class LearnRequest(Request):
+class LearnRequest(PeopleRequest):
     """One hospital's step: a release around a public start, or the next step of a chain.
 
     Only the first of a chain chooses method, model and training.
@@ -105,7 +125,6 @@ class LearnRequest(Request):
     accept_scans: bool = option(
         False, "Chain: continue although the scans look odd; recorded."
     )
-    positive: str | None = option(None, POSITIVE)
     config: Path | None = option(
         None, "First site of a chain: config (TOML) to take a learner from."
     )
@@ -123,7 +142,6 @@ class LearnRequest(Request):
     calibrate: str | None = option(
         None, "First site of a chain: inner_val, synthetic or none."
     )
-    kind: Kind = option("auto", KIND)
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
@@ -148,7 +166,7 @@ class LearnRequest(Request):
 
 
 @dataclass(frozen=True)
-class AuditRequest(Request):
+class AuditRequest(PeopleRequest):
     """An audit of generators on a hospital's data, or of what it gave to an exchange."""
 
     data: Path = option(help="The hospital's data: .npz file or folder.")
@@ -168,14 +186,12 @@ class AuditRequest(Request):
     register: Path | None = option(
         None, f"Exchange file: {PRIVATE[0].lower()}{PRIVATE[1:]}"
     )
-    positive: str | None = option(None, POSITIVE)
     record: Path | None = option(
         None, "Exchange file to write with the audit inside (NAME.record: it alone)."
     )
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
-    kind: Kind = option("auto", KIND)
     worlds: Size = option(8, "How often each generator is trained again.")
     multiple: Size = option(4, "Synthetic subjects per training subject.")
     seed: int = option(0, "Seed of splits and generators.")

@@ -39,6 +39,9 @@ def world(tmp_path_factory):
     np.savez(folder / "turned.npz", fc=who.fc, label=1 - who.y, **about)
     words = np.where(who.y == 1, "x", "y")
     np.savez(folder / "words.npz", fc=who.fc, label=words, **about)
+    np.savez(folder / "columns.npz", fc=who.fc, dx_code=who.y, **about)
+    some = np.where(np.arange(len(who)) % 9 == 0, "", who.y.astype(str))
+    np.savez(folder / "unlabelled.npz", fc=who.fc, label=some, **about)
     odd = who.fc[:, order][:, :, order]
     np.savez(folder / "odd.npz", fc=odd, label=who.y, **about)
     for name in ("own", "stranger"):
@@ -65,6 +68,9 @@ COMMON = {  # option: value, and with what else
     "out": ("other.fcx", {}),
     "register": ("other.private", {}),
     "positive": ("x", {"data": "words.npz"}),
+    "negative": ("y", {"data": "words.npz"}),
+    "columns": ("label=dx_code", {"data": "columns.npz"}),
+    "drop_unlabelled": (True, {"data": "unlabelled.npz"}),
     "kind": ("timeseries", {}),
     "sign": ("own.pem", {}),
     "trust": (["stranger.pem.pub"], {}),
@@ -206,6 +212,8 @@ OPTIONS = {
         "kind": ["--kind", "timeseries"],
         "as_json": ["--json"],
         "positive": ["--positive", "0"],
+        "negative": ["--negative", "1"],
+        "columns": ["--columns", "label=subject_id"],
     },
     "predict": {
         **TRUST,
@@ -275,8 +283,17 @@ AUDIT = {
     "trust": ["stranger.pem.pub"],
     "require_signature": True,
     "positive": "x",
+    "negative": "y",
+    "columns": "label=dx_code",
+    "drop_unlabelled": True,
     "kind": "timeseries",
     "seed": 1,
+}
+AUDITED = {
+    "positive": "words.npz",
+    "negative": "words.npz",
+    "columns": "columns.npz",
+    "drop_unlabelled": "unlabelled.npz",
 }
 SHOWN = {
     "data",
@@ -324,7 +341,7 @@ def no_attack(monkeypatch):
 @pytest.mark.parametrize("root", [*KINDS, ""])
 @pytest.mark.usefixtures("no_attack")
 def test_every_option_of_audit(world, root, name):
-    base = {"data": "words.npz"} if name == "positive" else {}
+    base = {"data": AUDITED[name]} if name in AUDITED else {}
     without = attacked(world, root, **base)
     found = attacked(world, root, **base, **{name: AUDIT[name]})
     assert found != without

@@ -14,9 +14,12 @@ import typer
 from typer import Argument, Option
 
 from fcforge.requests import (
+    COLUMNS,
+    DROP,
     FILE,
     JSON,
     KIND,
+    NEGATIVE,
     POSITIVE,
     REGISTER,
     REQUIRE,
@@ -50,6 +53,9 @@ AsJson = Annotated[bool, Option("--json", help=JSON)]
 Trust = Annotated[list[Path] | None, Option(help=TRUST)]
 RequireSignature = Annotated[bool, Option("--require-signature", help=REQUIRE)]
 Positive = Annotated[str | None, Option(help=POSITIVE)]
+Negative = Annotated[str | None, Option(help=NEGATIVE)]
+Columns = Annotated[str, Option(help=COLUMNS)]
+DropUnlabelled = Annotated[bool, Option("--drop-unlabelled", help=DROP)]
 Register = Annotated[Path | None, Option(help=REGISTER)]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace OUT.")]
 FileKind = Annotated[Kind, Option(help=KIND)]

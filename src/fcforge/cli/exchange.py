@@ -201,6 +201,8 @@ def evaluate(
     require_signature: given.RequireSignature = False,
     as_json: given.AsJson = False,
     positive: given.Positive = None,
+    negative: given.Negative = None,
+    columns: given.Columns = "",
 ) -> None:
     """Measure a file's model on people with known diagnoses, next to the majority class."""
     from fcforge.exchange import prediction
@@ -211,7 +213,8 @@ def evaluate(
 
     opened = open_exchange(file, _trust(trust, require_signature))
     private = PrivateRecord.read(register) if register is not None else None
-    cohort = load_people(data, _names(site), kind, positive)
+    groups = {"positive": positive, "negative": negative}
+    cohort = load_people(data, _names(site), columns, kind=kind, **groups)
     with at_work("predicting"):
         found = prediction.evaluate(opened, cohort, private)
     if found.warning:

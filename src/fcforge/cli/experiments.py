@@ -85,15 +85,9 @@ def check(
     ],
     overrides: given.Overrides = None,
     positive: given.Positive = None,
-    negative: Annotated[
-        str | None, Option(help="Diagnosis that means control; others are left out.")
-    ] = None,
-    columns: Annotated[
-        str, Option(help="Columns of a table, e.g. site=scanner_site,label=dx.")
-    ] = "",
-    drop_unlabelled: Annotated[
-        bool, Option("--drop-unlabelled", help="Leave people without diagnosis out.")
-    ] = False,
+    negative: given.Negative = None,
+    columns: given.Columns = "",
+    drop_unlabelled: given.DropUnlabelled = False,
     as_json: given.AsJson = False,
 ) -> None:
     """Check a config or a dataset, subject by subject, before anything runs."""

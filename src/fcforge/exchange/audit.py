@@ -118,7 +118,7 @@ def audit_as_asked(
     _check(request)
     if request.state is not None:
         return _audit_file(request, request.state)
-    mine = load_people(request.data, request.site, request.kind, request.positive)
+    mine = load_people(request.data, request.site, **request.loading)
     return audit_site(
         mine,
         request.generator,
@@ -137,7 +137,7 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
     key = read_private(request.sign) if request.sign is not None else None
     if request.record is not None:  # before minutes of attacks
         opened.require_author(site, key, "audit")
-    people = load_people(request.data, [site], request.kind, request.positive)
+    people = load_people(request.data, [site], **request.loading)
     opened.root.policy.require_classes(people.classes)
     found = opened.model.attack(_attacked(request, site, people))
     if request.record is not None:
@@ -149,7 +149,7 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
 def _attacked(request: AuditRequest, site: str, people: "Cohort") -> Attacked:
     others = None
     if request.reference is not None:
-        others = load_people(request.reference, (), request.kind)
+        others = load_people(request.reference, (), kind=request.kind)
     return Attacked(
         site=site,
         people=people,

@@ -143,7 +143,7 @@ def _handed(
         trust = Trust.of(request.trust, request.require_signature or None)
         before = exchange.open_exchange(request.state, trust)
     model.require_options(before, request)
-    people = load_people(request.data, [request.site], request.kind, request.positive)
+    people = load_people(request.data, [request.site], **request.loading)
     if before is None:
         before = model.begin(request, people, key)
     else:
@@ -231,7 +231,7 @@ def refit_threshold(
     """Fit a hospital's own threshold for a newer exchange; nothing leaves the hospital."""
     found = exchange.open_exchange(state, trust)
     name = site_name(site)
-    people = load_people(data, [name], kind)
+    people = load_people(data, [name], kind=kind)
     _require_fit(found, people)
     PrivateRecord.read(register)  # a new one would know nobody
     with PrivateRecord.open(register) as private:

@@ -20,6 +20,7 @@ from fcforge.errors import ConfigError
 from fcforge.settings import checked
 from fcforge.sites.check import check_cohort, require_valid, without_twins
 from fcforge.sites.cohort import Cohort, Fault
+from fcforge.sites.participants import columns_of
 from fcforge.sites.splits import make_sites, split_site
 from fcforge.types import Component
 
@@ -152,15 +153,22 @@ def load_dataset(component: Component) -> Cohort:
 
 
 def load_people(
-    data: str | os.PathLike[str],
-    sites: Sequence[str],
-    kind: str = "auto",
-    positive: str | None = None,
+    data: str | os.PathLike[str], sites: Sequence[str], columns: str = "", **how: Any
 ) -> Cohort:
-    """People of the named sites, checked as for training; without names all, unchecked."""
-    named = {"sites": list(sites)} if sites else {}
-    params = {"path": str(data), "kind": kind, "positive": positive, **named}
-    cohort = load_dataset(Component("folder", params))
+    """People of the named sites, checked as for training; without names all, unchecked.
+
+    Parameters
+    ----------
+    data : path
+    sites : sequence of str
+    columns : str
+        ``site=scanner_site,label=dx``.
+    **how
+        Further settings of the dataset ``folder``; what is None is left out.
+    """
+    asked = {**how, "columns": columns_of(columns), "sites": list(sites)}
+    params = {name: value for name, value in asked.items() if value}
+    cohort = load_dataset(Component("folder", {"path": str(data), **params}))
     if sites:
         require_valid(cohort)
     return cohort
