@@ -378,7 +378,10 @@ def _compared(d: Comparison | None) -> list[str]:
     if d is None:
         return ["", ""]
     low, high = number(d.low, sign=True), number(d.high, sign=True)
-    return [f"{number(d.difference, sign=True)} [{low}, {high}]", p_value(d.p_holm)]
+    return [
+        f"{number(d.difference, sign=True)} [{low}, {high}]",
+        p_value(d.p_holm, d.at_floor),
+    ]
 
 
 # -- generators ------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def draw_lambda(table: Finished, centre: Sequence[float] = (0.2, 0.35, 0.15)) ->
             found = [points[p][summary] for p in line]
             mean, low, high = (
                 np.array([getattr(e, k) for e in found])
-                for k in ("mean", "low", "high")
+                for k in ("value", "low", "high")
             )
             style = {
                 "fmt": "o-",

@@ -70,6 +70,8 @@ def test_numbers():
     assert with_interval(0.5, math.nan, 0.6) == "0.500"
     assert p_value(1 / 1001) == "≤ 0.001"
     assert p_value(0.0421) == "0.042"
+    assert p_value(15 / 501, at_floor=True) == "≤ 0.030"
+    assert p_value(0.0421, at_floor=True) == "≤ 0.043"
     assert (percent(0.627), percent(0.5, 0), percent(None)) == ("62.7 %", "50 %", "n/a")
     for noise in (-1e-15, 0.0, 1e-15):  # machines differ in the last bit, tables do not
         assert number(0.6435 + noise) == number(0.6435)

@@ -75,9 +75,11 @@ def bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> 
     return f"[{number(low, digits, sign=sign)}, {number(high, digits, sign=sign)}]"
 
 
-def p_value(p: float) -> str:
+def p_value(p: float, at_floor: bool = False) -> str:
     """Three digits; the smallest that the permutations can give is a bound, not a value."""
-    return "≤ 0.001" if p <= 0.001 else number(p)
+    if p <= 0.001:
+        return "≤ 0.001"
+    return f"≤ {number(math.ceil(1000 * p) / 1000)}" if at_floor else number(p)
 
 
 def with_interval(mean: float, low: float, high: float) -> str:

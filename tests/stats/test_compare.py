@@ -108,3 +108,15 @@ def test_a_difference_of_noisy_trainings_has_a_wide_interval():
     c = stats.compare(a, b, summary="acc")
     assert c.difference == pytest.approx(0.25 / 3)
     assert c.low < 0 < c.high
+
+
+def test_a_p_value_that_no_permutation_reached_is_a_bound():
+    y = np.tile([0, 1], 50)
+    right = run({"A": [y * 0.8 + 0.1]}, {"A": y})
+    wrong = run({"A": [0.9 - y * 0.8]}, {"A": y})
+    found = stats.compare([right], [wrong], n_draws=99)
+    assert (found.p_value, found.at_floor) == (0.01, True)
+    assert stats.holm([found, found])[0].at_floor
+    same = stats.compare([right], [right], n_draws=99)
+    assert (same.p_value, same.at_floor) == (1.0, False)
+    assert not stats.Comparison(0.1, 0.0, 0.2, 0.0001, 5, 0.5).at_floor  # a t test

@@ -55,14 +55,18 @@ def test_tables_name_every_learner_and_the_majority():
     results = fake_runs.fake_experiment(seeds=(0,))
     curve, sites = unseen.unseen_tables(results, n_draws=20)
     assert curve.columns == ("after 1 site", "after 2 sites", "after 3 sites")
-    assert sites.columns == fake_runs.SITES
+    assert sites.columns == (*fake_runs.SITES, unseen.NEW_SITE)
+    further = sites.rows["finetune/gcn"][unseen.NEW_SITE]
+    assert further.low < further.value < further.high
     assert "majority class" in curve.rows
     assert len(curve.rows) == 7
     assert (
         "| finetune/gcn | 0."
         in interval_table(curve.title, curve.columns, curve.rows).markdown()
     )
-    brier, ece = unseen.calibration_tables(results, n_draws=20)
+    brier, ece, curve, decisions = unseen.calibration_tables(results, n_draws=20)
+    assert curve.columns[0] == "0 to 0.2"
+    assert next(iter(decisions.rows)) == "everybody treated"
     constant = brier.rows["stuck/gcn"]["NYU"].value  # says 0.2 of everybody
     y = next(r for r in results if r.spec.learner.title == "stuck/gcn").y["NYU"]
     assert constant == pytest.approx(np.mean((0.2 - y) ** 2))

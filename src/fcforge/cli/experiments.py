@@ -345,10 +345,21 @@ def unseen(
 
 
 def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
-    """Show the Brier score and calibration error of a run, site by site."""
+    """Show how well a run's scores are calibrated, and what acting on them is worth."""
     from fcforge.studies.unseen import calibration_of
 
-    _show(calibration_of(folder), as_json)
+    with at_work("measuring"):
+        found = calibration_of(folder)
+    _show(found, as_json)
+
+
+def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
+    """Show how a run's models do by sex, age and other covariates of the tested people."""
+    from fcforge.studies.subgroups import subgroups_of
+
+    with at_work("measuring"):
+        found = subgroups_of(folder)
+    _show(found, as_json)
 
 
 def _show(tables: Sequence[Study], as_json: bool) -> None:
@@ -393,6 +404,7 @@ COMMANDS = (
     tune,
     unseen,
     calibration,
+    subgroups,
     motion,
     list_things,
     judge,

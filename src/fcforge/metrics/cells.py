@@ -193,17 +193,18 @@ def combined(
 ) -> np.ndarray:
     """The metric of `features_of`, (k, ..., n) to (...), or (..., n_draws) under weights."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        sums = (
-            features.sum(-1) if weights is None else _weighted_sums(features, weights)
-        )
+        sums = features.sum(-1) if weights is None else weighted_sums(features, weights)
         return metric.combine(sums)
 
 
-def _weighted_sums(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(..., n) and (n_draws, n) to (..., n_draws), one product in the weights' type."""
-    kind = np.result_type(weights.dtype, np.float32)
-    flat = features.reshape(-1, features.shape[-1]).astype(kind, copy=False)
-    return (flat @ weights.T).reshape(*features.shape[:-1], len(weights))
+def weighted_sums(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(..., n) and (n_draws, n) to (..., n_draws), one product.
+
+    In double precision: CPUs add in different orders, which must not show in a table's digits.
+    """
+    flat = features.reshape(-1, features.shape[-1]).astype(np.float64, copy=False)
+    sums = flat @ weights.T.astype(np.float64)
+    return sums.reshape(*features.shape[:-1], len(weights))
 
 
 def swapped_values(
@@ -222,10 +223,9 @@ def swapped_values(
     Returns
     -------
     pair of ndarray of shape (..., n_draws)
-        In float32; exact for all metrics but AUROC, which is exchanged to first order (its
-        placements).
+        Exact for all metrics but AUROC, which is exchanged to first order (its placements).
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        moved = _weighted_sums(b - a, swap.astype(np.float32))
-        left, right = (x.sum(-1)[..., None].astype(np.float32) for x in (a, b))
+        moved = weighted_sums(b - a, swap)
+        left, right = (x.sum(-1)[..., None] for x in (a, b))
         return metric.combine(left + moved), metric.combine(right - moved)

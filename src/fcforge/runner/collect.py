@@ -16,7 +16,7 @@ from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Plan, make_plan, trainings
 from fcforge.runner.store import Store
 from fcforge.runner.traits import read_traits, traits_of
-from fcforge.types import RunResult, RunSpec
+from fcforge.types import RunResult, RunSpec, Site
 
 if TYPE_CHECKING:
     from fcforge.sites import Cohort
@@ -26,22 +26,26 @@ Scores = Mapping[str, Mapping[str, np.ndarray]]  # of a node, by site
 
 
 def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
-    """Labels, subject ids and training prevalence of every (seed, site): no FC.
+    """Labels, ids, covariates and training prevalence of every (seed, site): no FC.
 
     Written beside the experiment so that reports need neither the data nor torch.
     """
     found: dict[str, Any] = {}
     for seed in experiment.seeds:
-        found[str(seed)] = {
-            name: {
-                "labels": site.test.y.tolist(),
-                "subject_ids": list(site.subject_ids["test"]),
-                "n_train": len(site.train) + len(site.val),
-                "train_positive": float(site.learning(with_val=True).y.float().mean()),
-            }
-            for name, site in experiment.split(cohort, seed).items()
-        }
+        sites = experiment.split(cohort, seed)
+        found[str(seed)] = {name: _describe(site) for name, site in sites.items()}
     return found
+
+
+def _describe(site: Site) -> dict[str, Any]:
+    tested = site.covariates.get("test", {})
+    return {
+        "labels": site.test.y.tolist(),
+        "subject_ids": list(site.subject_ids["test"]),
+        "covariates": {name: values.tolist() for name, values in tested.items()},
+        "n_train": len(site.train) + len(site.val),
+        "train_positive": float(site.learning(with_val=True).y.float().mean()),
+    }
 
 
 def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:

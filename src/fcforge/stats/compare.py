@@ -32,6 +32,8 @@ class Comparison:
         Share of pairs in which A has the larger value (a tie counts half).
     p_holm : float
         The p-value corrected for all comparisons of its table (`holm`); NaN before that.
+    n_draws : int
+        Permutations behind the p-value; 0 for another test.
     """
 
     difference: float
@@ -41,6 +43,12 @@ class Comparison:
     n_pairs: int
     wins: float
     p_holm: float = np.nan
+    n_draws: int = 0
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether no permutation was as extreme: both p-values are then bounds from above."""
+        return self.n_draws > 0 and self.p_value <= 1 / (1 + self.n_draws)
 
 
 def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -164,7 +172,9 @@ class Comparer:
         extreme = int((np.abs(nulls / len(left)) >= abs(difference) - 1e-6).sum())
         p_value = (1 + extreme) / (1 + self.n_draws)
         wins = (points > 0).mean() + (points == 0).mean() / 2
-        return Comparison(difference, low, high, p_value, len(points), float(wins))
+        n = len(points)
+        found = Comparison(difference, low, high, p_value, n, float(wins))
+        return replace(found, n_draws=self.n_draws)
 
     def _drawn(self, runs: list[RunResult]) -> _Drawn:
         key = tuple(map(id, runs))

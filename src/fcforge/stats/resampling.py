@@ -159,10 +159,10 @@ def bootstrap(
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
         return statistic(batch.values(metric, weights))
 
-    return _resampled(results, value, n_draws, seed, batches)
+    return resampled(results, value, n_draws, seed, batches)
 
 
-def _resampled(
+def resampled(
     results: Sequence[RunResult],
     value: Callable[[Runs, Weights | None], np.ndarray],
     n_draws: int,
@@ -330,7 +330,7 @@ def at_site(
         )
         return values[batch.place[site][:, stage]][..., None]
 
-    return estimates(runs, *_resampled(runs, value, n_draws, seed))[0]
+    return estimates(runs, *resampled(runs, value, n_draws, seed))[0]
 
 
 def per_site(

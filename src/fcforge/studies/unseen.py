@@ -27,9 +27,13 @@ from fcforge.stats import (
     per_site,
     with_majority,
 )
+from fcforge.stats.across_sites import new_site
+from fcforge.stats.people import calibration_curve, decision_curve, everybody_treated
 from fcforge.stats.resampling import N_DRAWS, estimates
 from fcforge.text import counted
 from fcforge.types import RunResult
+
+NEW_SITE = "a further site"
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,13 @@ def leave_one_out(
 def unseen_tables(
     results: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
 ) -> list[Study]:
-    """Zero-shot values after k sites, and leave-one-site-out by site."""
+    """Zero-shot values after k sites, and leave-one-site-out by site.
+
+    The last column is what a further site may expect: its interval is over sites, those of the
+    others over people.
+    """
     title = metric_named(metric).title
-    learners = _usable(results)
+    learners = usable(results)
     after = {}
     for k, runs in learners.items():
         found = bootstrap(longest(runs), metric, zero_shot, n_draws=n_draws)
@@ -78,44 +86,46 @@ def unseen_tables(
     out = {
         k: leave_one_out(longest(runs), metric, n_draws) for k, runs in learners.items()
     }
-    sites = tuple(
-        s for s in results[0].sites if any(s in cells for cells in out.values())
-    )
-    return [
-        Study(
-            f"Zero-shot {title}: mean over the sites not learned yet [95 %]",
-            names,
-            curve,
-        ),
-        Study(
-            f"Leave-one-site-out {title}: all other sites learned [95 %]", sites, out
-        ),
-    ]
+    sites = tuple(s for s in results[0].sites if any(s in row for row in out.values()))
+    for row in out.values():
+        row[NEW_SITE] = new_site(row)
+    zero_title = f"Zero-shot {title}: mean over the sites not learned yet [95 %]"
+    left_out = f"Leave-one-site-out {title}: all other sites learned [95 %]"
+    return [Study(zero_title, names, curve), Study(left_out, (*sites, NEW_SITE), out)]
 
 
 def calibration_tables(
     results: Sequence[RunResult], n_draws: int = N_DRAWS
 ) -> list[Study]:
-    """Brier score and expected calibration error after the last stage, site by site.
+    """Brier score and calibration error by site; calibration and decision curve of everybody.
 
     A site's test part is small, and the ECE of a perfectly calibrated score is above zero there:
     compare learners at one site, not sites of different size.
     """
-    learners = _usable(results)
-    return [
-        Study(
-            f"{metric_named(metric).title} per site after the last stage (lower is better) [95 %]",
-            results[0].sites,
-            {
-                k: per_site(runs, metric, n_draws=n_draws)
-                for k, runs in learners.items()
-            },
-        )
-        for metric in ("brier", "ece")
-    ]
+    learners = usable(results)
+    found = []
+    for metric in ("brier", "ece"):
+        title = f"{metric_named(metric).title} per site after the last stage"
+        rows = {k: per_site(v, metric, n_draws=n_draws) for k, v in learners.items()}
+        sites = results[0].sites
+        found.append(Study(f"{title} (lower is better) [95 %]", sites, rows))
+    title = "Calibration: share of patients among people by their P(patient) [95 %]"
+    rows = {k: calibration_curve(runs, n_draws) for k, runs in learners.items()}
+    found.append(_study(title, rows))
+    title = "Decision curve: net benefit of treating above a P(patient) [95 %]"
+    everybody = everybody_treated(next(iter(learners.values())))
+    compared = {"everybody treated": everybody, **learners}
+    rows = {k: decision_curve(runs, n_draws) for k, runs in compared.items()}
+    return [*found, _study(title, rows)]
 
 
-def _usable(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+def _study(title: str, rows: Mapping[str, Mapping[str, Estimate]]) -> Study:
+    """Rows that all have the columns of the first."""
+    return Study(title, tuple(next(iter(rows.values()))), rows)
+
+
+def usable(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+    """Runs by learner, the majority class among them; diverged ones are left out."""
     found = {
         k: [r for r in v if finite(r)] for k, v in group(with_majority(results)).items()
     }
@@ -132,6 +142,6 @@ def unseen_of(folder: Path, metric: str = "accuracy") -> list[Study]:
 
 
 def calibration_of(folder: Path) -> list[Study]:
-    """Brier score and calibration error of a run folder, site by site."""
+    """How well a run folder's scores are calibrated, and what acting on them is worth."""
     results, _ = collect_some(Store(folder))
     return calibration_tables(results)

@@ -1,0 +1,94 @@
+"""`fcforge subgroups`: how a stored run does for women and men, children and adults.
+
+People of all sites are counted together after the last stage. A covariate with few values makes
+a group of each, an age three.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcforge.errors import StoreError
+from fcforge.metrics import metric_named
+from fcforge.runner.collect import collect_some, stored_plan
+from fcforge.runner.store import Store
+from fcforge.stats.people import among, pooled
+from fcforge.stats.resampling import N_DRAWS
+from fcforge.studies.unseen import Study, usable
+from fcforge.types import RunResult
+
+CHILD = 12  # years, at the most
+ADULT = 18  # years, at least
+FEW = 5  # most values of a covariate that makes groups
+METRICS = ("accuracy", "sensitivity", "specificity")
+Groups = dict[str, set[tuple[str, str]]]  # (site, subject id) by name
+
+
+def group_name(covariate: str, value: float) -> str:
+    """Group that a person with this value belongs to.
+
+    Examples
+    --------
+    >>> group_name("age", 12.0), group_name("age", 12.5), group_name("sex", 2.0)
+    ('age up to 12', 'age 12 to 18', 'sex 2')
+    """
+    if covariate != "age":
+        return f"{covariate} {value:g}"
+    if value <= CHILD:
+        return f"age up to {CHILD}"
+    if value < ADULT:
+        return f"age {CHILD} to {ADULT}"
+    return f"age {ADULT} and more"
+
+
+def groups_of(facts: Mapping[str, Mapping[str, Any]]) -> Groups:
+    """Test people of every seed by covariate and value; `facts` are those of a run folder."""
+    values: dict[str, dict[tuple[str, str], float]] = {}
+    for sites in facts.values():
+        for site, about in sites.items():
+            for name, column in about.get("covariates", {}).items():
+                people = [(site, who) for who in about["subject_ids"]]
+                values.setdefault(name, {}).update(zip(people, column, strict=True))
+    found: Groups = {}
+    for name, known in values.items():
+        finite = {who: v for who, v in known.items() if np.isfinite(v)}
+        if name != "age" and len(set(finite.values())) > FEW:
+            continue
+        for who, value in sorted(finite.items(), key=lambda item: item[1]):
+            found.setdefault(group_name(name, value), set()).add(who)
+    return found
+
+
+def subgroup_tables(
+    results: Sequence[RunResult], groups: Groups, n_draws: int = N_DRAWS
+) -> list[Study]:
+    """Accuracy, sensitivity and specificity of every learner in every group."""
+    some = {
+        name: usable(among(results, lambda *who, of=people: who in of))
+        for name, people in groups.items()
+    }
+    tables = []
+    for metric in METRICS:
+        rows: dict[str, dict[str, Any]] = {}
+        for name, learners in some.items():
+            for title, runs in learners.items():
+                rows.setdefault(title, {})[name] = pooled(runs, metric, n_draws=n_draws)
+        title = f"{metric_named(metric).title} by group, all sites together [95 %]"
+        tables.append(Study(title, tuple(groups), rows))
+    return tables
+
+
+def subgroups_of(folder: Path) -> list[Study]:
+    """Subgroups of a run folder."""
+    store = Store(folder)
+    _, _, data = stored_plan(store)
+    groups = groups_of(data["site_facts"])
+    if not groups:
+        raise StoreError(
+            "it knows neither age nor sex of the people, nor another covariate with few values.",
+            where=str(folder),
+            do="Give the covariates with the data (docs/experiments.md) and run it again.",
+        )
+    return subgroup_tables(collect_some(store)[0], groups)

@@ -1,0 +1,80 @@
+"""Subgroups, calibration and decision curves: counts of people, whatever their site."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fake_runs import fake_learner, run
+from fcforge.stats.people import (
+    among,
+    calibration_curve,
+    decision_curve,
+    everybody_treated,
+    net_benefit,
+    observed_share,
+    pooled,
+)
+
+Y = {"A": [0, 1, 1, 0], "B": [1, 0]}
+LAST = {"A": [0.1, 0.9, 0.3, 0.7], "B": [0.75, 0.15]}
+ONE = run({s: [[0.5] * len(p), p] for s, p in LAST.items()}, Y)
+
+
+def test_people_of_all_sites_are_counted_together_after_the_last_stage():
+    """By hand: A's third and fourth are wrong, everybody else is right: 4 of 6, 2 of 3."""
+    assert pooled([ONE], "accuracy", n_draws=50).value == pytest.approx(4 / 6)
+    assert pooled([ONE], "sensitivity", n_draws=50).value == pytest.approx(2 / 3)
+    brier = np.mean([0.01, 0.01, 0.49, 0.49, 0.0625, 0.0225])
+    assert pooled([ONE], "brier", n_draws=50).value == pytest.approx(brier, abs=1e-6)
+
+
+def test_a_group_is_tested_alone_and_a_site_may_have_nobody_of_it():
+    some = among([ONE], lambda site, who: who in ("A-1", "A-2"))
+    assert some[0].subject_ids == {"A": ("A-1", "A-2"), "B": ()}
+    assert some[0].scores["A"].shape == (2, 2)
+    assert pooled(some, "accuracy", n_draws=50).value == 0.5
+    nobody = pooled(among([ONE], lambda *who: False), "accuracy", n_draws=50)
+    assert np.isnan([nobody.value, nobody.low, nobody.high]).all()
+
+
+def test_the_interval_is_that_of_the_people():
+    """Accuracy of many people of one site: about two standard errors of a share."""
+    rng = np.random.default_rng(0)
+    y = np.tile([0, 1], 200)
+    p = np.where(rng.random(400) < 0.7, y * 0.8 + 0.1, 0.9 - y * 0.8)
+    found = pooled([run({"A": [p]}, {"A": y})], "accuracy")
+    wide = 2 * 1.96 * np.sqrt(found.value * (1 - found.value) / 400)
+    assert found.high - found.low == pytest.approx(wide, rel=0.15)
+
+
+def test_seeds_with_other_people_are_one_estimate():
+    runs = fake_learner("a", skill=2.0, seeds=(0, 1, 2))
+    found = pooled(runs, "accuracy", n_draws=100)
+    right = []
+    for r in runs:
+        both = [(r.scores[s][-1] > 0.5) == r.y[s] for s in r.sites]
+        right.append(np.concatenate(both).mean())
+    assert found.value == pytest.approx(np.mean(right))
+    assert found.low < found.value < found.high
+
+
+def test_bins_of_the_calibration_curve_by_hand():
+    """In the bins are 0.1 and 0.15, then 0.3, then nobody, 0.7 and 0.75, and 0.9."""
+    found = calibration_curve([ONE], n_draws=20)
+    assert found["0 to 0.2"].value == 0.0
+    assert found["0.2 to 0.4"].value == 1.0
+    assert np.isnan(found["0.4 to 0.6"].value)
+    assert found["0.6 to 0.8"].value == 0.5
+    assert found["0.8 to 1"].value == 1.0
+    zero = replace(ONE, scores={s: np.zeros_like(p) for s, p in ONE.scores.items()})
+    assert pooled([zero], observed_share(0.0, 0.2), n_draws=20).value == 0.5
+
+
+def test_net_benefit_by_hand():
+    """Above 0.25 are two patients and a control of A, a patient of B: 3/6 - 1/6 * 1/3."""
+    found = pooled([ONE], net_benefit(0.25), n_draws=20).value
+    assert found == pytest.approx(3 / 6 - 1 / 6 / 3)
+    curve = decision_curve(everybody_treated([ONE]), n_draws=20)
+    assert curve["at 0.5"].value == pytest.approx(0.0)  # half of them are patients
+    assert curve["at 0.2"].value == pytest.approx(0.5 - 0.5 / 4)

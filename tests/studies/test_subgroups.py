@@ -1,0 +1,84 @@
+"""Groups of tested people by age, sex and other covariates with few values."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from fake_runs import run
+from fcforge.cli import app
+from fcforge.errors import StoreError
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.studies.subgroups import groups_of, subgroup_tables, subgroups_of
+from fcforge.types import Component, LearnerSpec, Training
+from small_world import cohort
+
+FACTS = {
+    "0": {
+        "A": {
+            "subject_ids": ["a", "b", "c"],
+            "covariates": {"sex": [1, 2, 1], "age": [9.0, 12.5, 40.0]},
+        },
+        "B": {"subject_ids": ["a"], "covariates": {"sex": [2], "age": [float("nan")]}},
+    },
+    "1": {"A": {"subject_ids": ["d"], "covariates": {"sex": [2], "age": [12.0]}}},
+}
+
+
+def test_groups_by_hand():
+    found = groups_of(FACTS)
+    assert found == {
+        "sex 1": {("A", "a"), ("A", "c")},
+        "sex 2": {("A", "b"), ("B", "a"), ("A", "d")},
+        "age up to 12": {("A", "a"), ("A", "d")},
+        "age 12 to 18": {("A", "b")},
+        "age 18 and more": {("A", "c")},
+    }
+
+
+def test_a_covariate_of_many_values_makes_no_groups():
+    many = {
+        "subject_ids": list("abcdef"),
+        "covariates": {"mean_fd": [1, 2, 3, 4, 5, 6]},
+    }
+    assert groups_of({"0": {"A": many}}) == {}
+
+
+def test_tables_by_hand():
+    """Of A's two right and one wrong, the wrong one is in the second group."""
+    ids = {"A": ("a", "b", "c"), "B": ("a",)}
+    y = {"A": [1, 1, 0], "B": [1]}
+    scores = {"A": [[0.9, 0.1, 0.2]] * 2, "B": [[0.9]] * 2}
+    groups = {"one": {("A", "a"), ("A", "c")}, "two": {("A", "b"), ("B", "a")}}
+    results = [run(scores, y, subject_ids=ids)]
+    accuracy, sensitivity, specificity = subgroup_tables(results, groups, n_draws=20)
+    row = accuracy.rows["finetune/gcn"]
+    assert (row["one"].value, row["two"].value) == (1.0, 0.5)
+    assert sensitivity.rows["finetune/gcn"]["two"].value == 0.5
+    assert specificity.rows["finetune/gcn"]["one"].value == 1.0
+    assert accuracy.columns == ("one", "two")
+
+
+def test_the_command_on_a_run_folder(tmp_path):
+    learner = LearnerSpec(Component("analytic"), Component("linear"))
+    data = Component("simulated", {"n_rois": 12, "n_sites": 2, "scale": 0.15})
+    asked = Experiment(data, (learner,), training=Training(epochs=1))
+    prepared = prepare(asked)
+    known = bool(cohort().covariates.keys() - {"mean_fd"})
+    run_experiment(prepared, open_store(prepared, tmp_path / "run"), group=1)
+    if not known:
+        with pytest.raises(StoreError) as raised:
+            subgroups_of(tmp_path / "run")
+        assert raised.value.where == str(tmp_path / "run")
+    path = tmp_path / "run" / "experiment.json"
+    stored = json.loads(path.read_text())
+    for sites in stored["site_facts"].values():
+        for about in sites.values():
+            n = len(about["subject_ids"])
+            about["covariates"]["sex"] = [1 + i % 2 for i in range(n)]
+    path.write_text(json.dumps(stored))
+    shown = CliRunner().invoke(app, ["subgroups", str(tmp_path / "run")])
+    assert shown.exit_code == 0, shown.output
+    assert "sensitivity by group" in shown.output
+    assert "sex 2" in shown.output
