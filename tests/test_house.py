@@ -8,12 +8,8 @@ SRC, TESTS = ROOT / "src" / "fcforge", ROOT / "tests"
 SMALL = 50  # code lines of a module that needs no test file of its own
 
 SPANNING = {  # test files of no single module, and why
-    "capsule/test_forgeries.py": "a thousand forged capsules against all that opens them",
-    "capsule/test_harmonised_chains.py": "harmonised people from learning to predicting",
-    "capsule/test_no_subject_inside.py": "bytes of a capsule of every method",
+    "exchange/test_no_subject_inside.py": "bytes of a chain of every method",
     "exchange/test_two_hospitals.py": "two folders, two processes, one file",
-    "capsule/test_versions.py": "files of every version that was ever written",
-    "consortium/test_speed.py": "what a consortium costs, from learning to merging",
     "exchange/test_options.py": "every option of every command that opens a file",
     "exchange/test_speed.py": "what an exchange costs, from learning to merging",
     "exchange/test_forgeries.py": "hundreds of forged files against all that opens them",
@@ -33,9 +29,6 @@ SPANNING = {  # test files of no single module, and why
     "test_without_torch.py": "what a hospital runs, without torch",
 }
 TESTED_BY = {  # modules whose tests stand under another name
-    "capsule/lines.py": "capsule/test_forgeries.py",
-    "consortium/few_start.py": "consortium/test_public.py",
-    "consortium/few_vector.py": "consortium/test_members.py",
     "exchange/release_description.py": "exchange/test_releases.py",
     "exchange/release_step.py": "exchange/test_releases.py",
     "exchange/rules.py": "exchange/test_exchange.py",

@@ -50,10 +50,6 @@ class StoreError(FCForgeError):
     """A run folder that is damaged, foreign or in use."""
 
 
-class CapsuleError(FCForgeError):
-    """A capsule that is damaged, tampered with, or may not be sealed."""
-
-
 class ExchangeError(FCForgeError):
     """A file, record or key of an exchange that is damaged, forged, or may not be used."""
 
@@ -64,10 +60,10 @@ def at(where: object, do: str = "") -> Iterator[None]:
 
     Examples
     --------
-    >>> with at("a.capsule", do="Ask for it again."):
-    ...     raise CapsuleError("is damaged.")
+    >>> with at("a.exchange", do="Ask for it again."):
+    ...     raise ExchangeError("is damaged.")
     Traceback (most recent call last):
-    fcforge.errors.CapsuleError: a.capsule: is damaged. Ask for it again.
+    fcforge.errors.ExchangeError: a.exchange: is damaged. Ask for it again.
     """
     try:
         yield

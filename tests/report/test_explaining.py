@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fcforge.capsule.prediction import Prediction
 from fcforge.estimator import ForgeClassifier, edge_stability
 from fcforge.exchange.explanation import NOBODY
+from fcforge.exchange.prediction import Prediction
 from fcforge.report.explaining import (
     between_networks,
     explanation_page,

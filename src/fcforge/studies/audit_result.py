@@ -22,13 +22,6 @@ SHARES = {
     "identified": "identified",
     "control": "control_auc",
 }
-LEDGER_KEYS: dict[str, Any] = {
-    "what": str,
-    "not_attacked": list,
-    "noise_is_secret": bool,
-    "epsilon_of_method": (int, float),
-    "delta_of_method": (int, float),
-}
 
 
 @dataclass(frozen=True)
@@ -111,31 +104,6 @@ class Audit:
         """Inverse of `to_json`."""
         return cls(tuple(map(AuditRow.from_json, data["rows"])), dict(data["about"]))
 
-    def to_ledger(self) -> dict[str, Any]:
-        """What a capsule's ledger keeps: every number, what was covered, no count of people."""
-        where = {"site": self.about.get("site", ""), "seed": self.about["plan"]["seed"]}
-        return {
-            **where,
-            "about": _known_kinds(self.about),
-            "rows": self.to_json()["rows"],
-        }
-
-    @classmethod
-    def from_ledger(cls, result: Mapping[str, Any]) -> Audit | None:
-        """The audit of a ledger entry; None where it is not as `to_ledger` writes it.
-
-        What a ledger holds is somebody's JSON: any shape, any number.
-        """
-        try:
-            audit = cls.from_json({**result, "about": _known_kinds(result["about"])})
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            return None
-        shares = [
-            e for r in audit.rows for e in (r.auc, r.tpr, r.control, r.identified) if e
-        ]
-        known = all(0 <= v <= 1 for e in shares for v in (e.value, e.low, e.high))
-        return audit if audit.rows and known else None
-
     def row(self, release: str, attack: str) -> AuditRow:
         """The row of that attack on that release."""
         return next(r for r in self.rows if (r.release, r.attack) == (release, attack))
@@ -192,15 +160,6 @@ class StrongestAttack:
             f"picks the right one {100 * self.row.auc.value:.0f} times in 100; "
             "guessing gets 50."
         )
-
-
-def _known_kinds(about: Mapping[str, Any]) -> dict[str, Any]:
-    found = {
-        k: about[k] for k, kind in LEDGER_KEYS.items() if isinstance(about.get(k), kind)
-    }
-    if "not_attacked" in found:
-        found["not_attacked"] = [str(name) for name in found["not_attacked"]]
-    return found
 
 
 def read_audit(path: str | Path) -> Audit:
