@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from fcforge.cli import _options as given
+from fcforge.text import counted
 
 keys = typer.Typer(
     no_args_is_help=True, help="Keys: make, name, list, rotate, revoke them."
@@ -81,8 +82,9 @@ def rotate_key(
     from fcforge.exchange.rotation import rotate_file
 
     found = rotate_file(old, new, site, state, out, Trust.of(trust or ()), overwrite)
-    vouched = f"{len(found.vouches)} records by the old key stand"
-    print(f"wrote {out}: {found.site} signs with key {found.new_key[:16]}; {vouched}")
+    stands = counted(len(found.vouches), "record")
+    print(f"wrote {out}: {found.site} signs with key {found.new_key[:16]} from now on")
+    print(f"signed by the old key and standing: {stands}")
 
 
 @keys.command("revoke")

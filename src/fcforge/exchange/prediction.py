@@ -24,6 +24,7 @@ from fcforge.text import no_formula, printable
 from fcforge.types import Estimate
 
 UNUSABLE = "cannot be used"
+BATCH = 256  # scans scored at once: memory is of these, however many a file holds
 STRANGE = "unlike anything seen"
 ABSTAINED = "abstained"
 OK = "ok"
@@ -94,8 +95,11 @@ def predict(
         else:
             rows.append(None)
             usable.append(scan)
-    answers = iter(_answers(exchange, usable, threshold) if usable else ())
-    return [next(answers) if row is None else row for row in rows]
+    answers: list[Prediction] = []
+    for first in range(0, len(usable), BATCH):
+        answers += _answers(exchange, usable[first : first + BATCH], threshold)
+    following = iter(answers)
+    return [next(following) if row is None else row for row in rows]
 
 
 def _answers(

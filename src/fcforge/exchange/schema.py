@@ -177,7 +177,8 @@ def read(kind: type[Checked] | TypeAdapter[Checked], data: bytes, what: str) -> 
 def said(error: ValidationError) -> str:
     """The first thing that is wrong, in words: where, the value, and why."""
     first = error.errors(include_url=False)[0]
-    place = ".".join(map(str, first["loc"]))
+    # pydantic also names the kind that a value was tried as, e.g. "literal['']"
+    place = ".".join(str(part) for part in first["loc"] if "[" not in str(part))
     value = repr(first["input"])
     short = value if len(value) <= 60 else f"{value[:60]}..."
     why = first["msg"].removeprefix("Value error, ")
