@@ -228,10 +228,14 @@ def test_a_copy_under_another_name_is_refused():
 
 
 # -- influence ---------------------------------------------------------------------------------
-def test_a_hospital_that_moves_the_head_far_more_is_flagged():
+def test_a_hospital_of_one_mind_is_flagged():
     honest = all_given().model
     assert set(honest.influence()) == set(HOSPITALS)
     assert honest.outliers() == []
+    exact = free()
+    for site in HOSPITALS:
+        exact = exact.merged(learned(free(), site, mechanism="none").exchange)
+    assert exact.model.outliers() == []  # sites differ by more than chance
     loud = numbers_of(SITE) * 30  # 2,000 people, within the policy, all of one mind
     loud[:-1] = 3 * loud[-1] // len(loud) ** 0.5
     others = [given(s).exchange for s in HOSPITALS[1:]]

@@ -108,7 +108,7 @@ def _hospitals(model: "Releases") -> PlainTable:
         counts = [model.head_count(given) for given in parts]
         spread = CERTAIN * sum(sd**2 for _, sd in counts) ** 0.5
         about = f"about {sum(n for n, _ in counts):.0f} ± {spread:.0f}"
-        flag = "far more than the others: ask" if name in outliers else ""
+        flag = "more of one mind than people are: ask" if name in outliers else ""
         rows.append((name, about, f"{moved[name]:.3f}", flag))
     return PlainTable(
         "What each hospital gave",

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from fcforge.studies.audit_result import Audit
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
-OUTLIER = 4.0  # times the others' median that a hospital moves the head
 
 
 class Given(NamedTuple):
@@ -369,14 +368,21 @@ class Releases:
         return dict(sorted(found.items()))
 
     def outliers(self) -> list[str]:
-        """Those that move the head far more than the others do; none of fewer than three."""
-        influence = self.influence()
-        found = []
-        for name, moved in influence.items():
-            others = [value for other, value in influence.items() if other != name]
-            if len(others) >= 2 and moved > OUTLIER * float(np.median(others)):
-                found.append(name)
-        return found
+        r"""Hospitals and rounds whose people seem to be of one mind, beyond noise and chance.
+
+        The public head errs one way for one person and the other way for the next, so that what n
+        people give adds up to about :math:`\sqrt n` of what one may give, and noise on d numbers
+        to :math:`\sqrt{d V}`. ABIDE's sites reach n / 10 to n / 5 of what n may give; who lies
+        about people to turn the head reaches for all of it.
+        """
+        return sorted({given.name for given in self.given if self._of_one_mind(given)})
+
+    def _of_one_mind(self, given: Given) -> bool:
+        moved = given.numbers[:-2].astype(np.float64)  # but intercept and people
+        n = max(self.head_count(given)[0], 1.0)
+        noise = math.sqrt(len(moved) * given.variance) * (1 + 5 / math.sqrt(len(moved)))
+        chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
+        return bool(np.linalg.norm(moved) > noise + chance)
 
     def attribution(self, covariates: Covariates) -> "Explainable":
         """The head on the matrix logarithm, and what removing the covariates adds."""
