@@ -11,7 +11,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from fcforge.components import check_names
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz
 from fcforge.imaging.parsers import as_number
@@ -94,7 +94,8 @@ def load_folder(
     check_names("kind", [kind], get_args(Kind))
     found = _open(path, columns or {}, pattern, kind, variable)
     said = [person.diagnosis for person in found.people]
-    groups = Groups.of(said, positive, negative, found.label_column)
+    with at(path):
+        groups = Groups.of(said, positive, negative, found.label_column)
     people, faults = participants.labelled(found.people, groups, drop_unlabelled)
     faults = [*found.faults, *faults]
     cohort = participants.assemble("folder", people, found.read, faults, n_rois)

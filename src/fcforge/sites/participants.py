@@ -312,7 +312,8 @@ def people_of(
     columns = find_columns(header, named, where)
     for role in ("id", "site", "label"):
         if not columns[role]:
-            raise tables.no_column(role, header, ROLES[role], where)
+            usual = (*ROLES[role], f"or say which it is: columns {role}=NAME")
+            raise tables.no_column(role, header, usual, where)
     people: list[Participant] = []
     faults: list[Fault] = []
     for line, cells in rows:
