@@ -156,10 +156,11 @@ def as_number(cell: str) -> float | None:
     >>> as_number("0,5"), as_number("n/a"), as_number("NYU")
     (0.5, nan, None)
     """
-    text = cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell
     try:
-        return float(text)
+        return float(cell)
     except ValueError:
+        if _DECIMAL_COMMA.fullmatch(cell):
+            return float(cell.replace(",", "."))
         return math.nan if cell.lower() in MISSING else None
 
 
