@@ -263,6 +263,7 @@ def test_a_description_answers_four_questions():
     assert [a.kind for a in exact.answers][1] == "alarm"
     assert exact.answers[3].kind == "alarm"
     assert start().model.describe().answers[3].say == "Nobody took part yet."
+    assert start().model.describe().sites == ()
 
 
 # -- threshold and scores ----------------------------------------------------------------------

@@ -24,7 +24,7 @@ def describe(model: "Releases") -> Description:
         kind="releases around a public start",
         id=model.exchange.id,
         model="one linear head on the matrix logarithm of a scan",
-        sites=model.sites,
+        sites=model.hospitals,
         answers=_answers(model),
         facts={
             "disorder": policy.disorder or "not said",

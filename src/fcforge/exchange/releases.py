@@ -102,8 +102,12 @@ class Releases:
     @property
     def sites(self) -> tuple[str, ...]:
         """Hospitals that gave something, or the public sites where none did."""
-        found = sorted({site for given in self.given for site in given.sites})
-        return tuple(found) or tuple(self.exchange.root.sites)
+        return self.hospitals or tuple(self.exchange.root.sites)
+
+    @property
+    def hospitals(self) -> tuple[str, ...]:
+        """Those that gave something."""
+        return tuple(sorted({site for given in self.given for site in given.sites}))
 
     # -- what was given ----------------------------------------------------------------------------
     @cached_property
