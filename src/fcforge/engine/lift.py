@@ -263,28 +263,22 @@ class Evaluator:
         device: torch.device | str = "cpu",
     ) -> None:
         self._learner = learner
-        self._tests: dict[str, tuple[Inputs, Tensor]] = {
-            name: (
-                learner.model.prepare(site.test.fc.to(device)),
-                site.test.y.to(device),
-            )
-            for name, site in sites.items()
-        }
+        self._tests: dict[str, tuple[Inputs, Tensor]] = {}
+        for name, site in sites.items():
+            inputs = learner.model.prepare(site.test.fc.to(device))
+            self._tests[name] = inputs, site.test.y.to(device)
 
     def scores(self, lane: Lane) -> dict[str, np.ndarray]:
         """P(patient) (n_test,) of every test subject of every site."""
         method = self._learner.method
         model = self._learner.model
+        found = {}
         with torch.no_grad():
-            return {
-                name: torch.softmax(method.site_logits(model, lane, inputs, name), -1)[
-                    :, 1
-                ]
-                .float()
-                .cpu()
-                .numpy()
-                for name, (inputs, _) in self._tests.items()
-            }
+            for name, (inputs, _) in self._tests.items():
+                logits = method.site_logits(model, lane, inputs, name)
+                patient = torch.softmax(logits, -1)[:, 1]
+                found[name] = patient.float().cpu().numpy()
+        return found
 
     def peek(self, site: str) -> tuple[Inputs, Tensor]:
         """Test split of one site, for the `select_on_test` leak alone."""

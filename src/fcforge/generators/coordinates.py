@@ -49,13 +49,12 @@ def _slope(values: Tensor, vectors: Tensor) -> Tensor:
     H = int_0^1 exp(s L) * exp((1 - s) L) ds elementwise (Duhamel), by Gauss-Legendre: a few
     matrix products instead of the R^4 of the Daleckii-Krein sum.
     """
-    return sum(  # type: ignore[return-value]
-        2.0
-        * weight
-        * _matrix_exp(values, vectors, node)
-        * _matrix_exp(values, vectors, 1.0 - node)
-        for node, weight in zip(_NODES, _WEIGHTS, strict=True)
-    )
+    total = torch.zeros_like(vectors)
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        near = _matrix_exp(values, vectors, node)
+        far = _matrix_exp(values, vectors, 1.0 - node)
+        total += 2.0 * weight * near * far
+    return total
 
 
 def from_off_log(

@@ -150,14 +150,10 @@ class PackNet(Method):
         """Which parameters may move now: bool masks (scalars for biases and norms)."""
         t = lane.state["sites"].shape[0]
         pruned = lane.state["pruned"] > 0
-        shared = torch.full_like(pruned, t == 1)
-        owner = part(lane.state, "owner")
-        return {
-            k: torch.where(pruned, owner[k] == t, owner[k] == 0)
-            if k in owner
-            else shared
-            for k in lane.params
-        }
+        trained = dict.fromkeys(lane.params, torch.full_like(pruned, t == 1))
+        for k, owner in part(lane.state, "owner").items():
+            trained[k] = torch.where(pruned, owner == t, owner == 0)
+        return trained
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor

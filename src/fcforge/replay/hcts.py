@@ -200,14 +200,11 @@ class HCTS(Checked):
         self, state: State, look: Look, phi: Tensor, key: Tensor, capacity: int
     ) -> tuple[Choice, Tensor]:
         sites, candidates = look.psi.shape[:2]
-        w, v = (
-            arms.draw(
-                state[f"{level}.s"],
-                state[f"{level}.b"],
-                normal(fold(key, i), (sites, 2)),
-            )
-            for i, (level, arms) in enumerate(self.levels, 1)
-        )
+        drawn = []
+        for i, (level, arms) in enumerate(self.levels, 1):
+            noise = normal(fold(key, i), (sites, 2))
+            drawn.append(arms.draw(state[f"{level}.s"], state[f"{level}.b"], noise))
+        w, v = drawn
         floor = min(self.floor + self.least_share * sites, 1.0)
         share = shares((phi * w).sum(-1), self.temperature, self.zscore, floor)
         quota, total = self.deal(share, capacity, candidates)
@@ -224,9 +221,8 @@ class HCTS(Checked):
         """Quotas (T,) of shares (T,), and their sum."""
         sites = share.shape[0]
         if self.limits is None:
-            return quotas(share, capacity, candidates), min(
-                capacity, sites * candidates
-            )
+            total = min(capacity, sites * candidates)
+            return quotas(share, capacity, candidates), total
         low, high = (min(limit, candidates) for limit in self.limits)
         low = min(low, capacity // sites)
         total = min(capacity, sites * high)

@@ -185,11 +185,11 @@ def dropout_masks(n: int, rois: int, s: VAESettings, rng: RNG) -> dict[str, Tens
         places = {"attention": attention, "hidden": (n, rois, s.d_ff), "ff2": branch}
     else:
         places = {"out": branch, "ff2": branch}
-    return {
-        f"layer{layer}.{place}": uniform(*shape, rng=rng) >= s.dropout
-        for layer in range(s.layers)
-        for place, shape in places.items()
-    }
+    masks = {}
+    for layer in range(s.layers):
+        for place, shape in places.items():
+            masks[f"layer{layer}.{place}"] = uniform(*shape, rng=rng) >= s.dropout
+    return masks
 
 
 def encode(

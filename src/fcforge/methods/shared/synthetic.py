@@ -176,16 +176,12 @@ class SyntheticMemory(Method):
             out = model.apply(lane.params, lane.stats, gather(bank.inputs(model), rows))
             return selection.spread(out.embedding, y, scaling)
 
-        found = [
-            bank.once(
-                (model, scaling, rows.cpu().numpy().tobytes()), partial(look, rows, y)
-            )
-            for rows, y in zip(*by_site(state, "memory", n_sites), strict=True)
-        ]
-        return {
-            k: torch.stack(v)
-            for k, v in zip(SPREAD, zip(*found, strict=True), strict=True)
-        }
+        found = []
+        for rows, y in zip(*by_site(state, "memory", n_sites), strict=True):
+            name = (model, scaling, rows.cpu().numpy().tobytes())
+            found.append(bank.once(name, partial(look, rows, y)))
+        closeness, distance = zip(*found, strict=True)
+        return {SPREAD[0]: torch.stack(closeness), SPREAD[1]: torch.stack(distance)}
 
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
