@@ -1,5 +1,6 @@
 """What a hospital runs, where torch cannot be imported: plain `pip install fcforge` brings none."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from small_cohorts import tiny, write_npz
 
-from real_runs import Answer
+from real_runs import Answer, finished
 
 BLOCKED = """
 import sys
@@ -90,6 +91,17 @@ def test_fc_of_series(series, tmp_path):
     answer = without_torch("fc", series, tmp_path / "out")
     assert answer.code == 0, answer.err
     assert len(list(tmp_path.glob("out/sub-*/func/*relmat.tsv"))) == 2
+
+
+def test_report_and_pages_of_a_run(tmp_path):
+    folder = shutil.copytree(finished().folder, tmp_path / "run")
+    (folder / "report.html").unlink()
+    answer = without_torch("report", folder)
+    assert answer.code == 0, answer.err
+    assert (folder / "report.html").exists()
+    answer = without_torch("pages", tmp_path)
+    assert answer.code == 0, answer.err
+    assert (tmp_path / "pages" / "index.html").exists()
 
 
 def test_what_needs_torch_says_so_in_one_line(tmp_path):
