@@ -216,3 +216,30 @@ class PredictRequest(Request):
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
     as_json: bool = option(False, JSON, flag="--json")
+
+
+@dataclass(frozen=True)
+class EvaluateRequest(PeopleRequest):
+    """People with known diagnoses, to measure the model of an exchange file on."""
+
+    file: Path = option(help=FILE, metavar="FILE")
+    data: Path = option(
+        help="People with diagnoses: .npz file or folder.", metavar="DATA"
+    )
+    site: str = option("", "Sites to use, separated by commas (all).")
+    register: Path | None = option(None, REGISTER)
+    trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE)
+    as_json: bool = option(False, JSON, flag="--json")
+
+
+@dataclass(frozen=True)
+class ThresholdRequest(PeopleRequest):
+    """A hospital's own threshold, to be fitted again for a newer exchange file."""
+
+    file: Path = option(help=FILE, metavar="FILE")
+    data: Path = option(help="The hospital's own people: .npz file or folder.")
+    site: str = option(help="Name of its site.")
+    register: Path = option(help="Its private record, which is updated.")
+    trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE)

@@ -25,6 +25,7 @@ from fcforge.exchange.site_step import (
 )
 from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import StartSettings
+from fcforge.requests import ThresholdRequest
 
 SITE, OTHER = sites()[2:4]
 
@@ -206,18 +207,10 @@ def test_roi_names_by_hand():
 def test_a_threshold_is_fitted_again_at_home(asked, folder, tmp_path):
     done = learn_site(asked())
     place = tmp_path / f"{SITE}.private"
-    again = refit_threshold(
-        tmp_path / "out.fcx", folder / "people.npz", SITE, place, Trust()
-    )
-    assert again == done.threshold
+    told = (tmp_path / "out.fcx", folder / "people.npz", SITE)
+    assert refit_threshold(ThresholdRequest(*told, place)) == done.threshold
     with pytest.raises(DataError):
-        refit_threshold(
-            tmp_path / "out.fcx",
-            folder / "people.npz",
-            SITE,
-            tmp_path / "none",
-            Trust(),
-        )
+        refit_threshold(ThresholdRequest(*told, tmp_path / "none"))
     assert not (tmp_path / "none").exists()
 
 

@@ -62,9 +62,9 @@ def test_settings_become_dotted_names():
     nested = {"a": {"b": 1, "c": {}}, "d": "text", "e": [1, None]}
     assert flat(nested) == [
         ("a.b", "1"),
-        ("a.c", "{}"),
+        ("a.c", "none"),
         ("d", "text"),
-        ("e", "[1, null]"),
+        ("e", "1, None"),
     ]
 
 

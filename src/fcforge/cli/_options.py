@@ -18,13 +18,10 @@ from fcforge.requests import (
     DROP,
     FILE,
     JSON,
-    KIND,
     NEGATIVE,
     POSITIVE,
-    REGISTER,
     REQUIRE,
     TRUST,
-    Kind,
     Request,
 )
 from fcforge.settings import bounds_of, field_types
@@ -56,9 +53,7 @@ Positive = Annotated[str | None, Option(help=POSITIVE)]
 Negative = Annotated[str | None, Option(help=NEGATIVE)]
 Columns = Annotated[str, Option(help=COLUMNS)]
 DropUnlabelled = Annotated[bool, Option("--drop-unlabelled", help=DROP)]
-Register = Annotated[Path | None, Option(help=REGISTER)]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace OUT.")]
-FileKind = Annotated[Kind, Option(help=KIND)]
 
 
 R = TypeVar("R", bound=Request)

@@ -171,39 +171,18 @@ def withdraw(
     _wrote(out, found, "; the withdrawal holds wherever it is merged.")
 
 
-def threshold(
-    file: given.ExchangeFile,
-    data: Annotated[
-        Path, Option(help="The hospital's own people: .npz file or folder.")
-    ],
-    site: Annotated[str, Option(help="Name of its site.")],
-    register: Annotated[Path, Option(help="Its private record, which is updated.")],
-    kind: given.FileKind = "auto",
-    trust: given.Trust = None,
-    require_signature: given.RequireSignature = False,
-) -> None:
+@takes(requests.ThresholdRequest)
+def threshold(request: requests.ThresholdRequest) -> None:
     """Fit the hospital's own threshold again for a newer file; nothing leaves the hospital."""
     from fcforge.exchange.site_step import refit_threshold
 
-    known = _trust(trust, require_signature)
-    own = refit_threshold(file, data, site, register, known, kind)
+    own = refit_threshold(request)
     shared = f"{own.slope:.3f} x the exchange's log odds"
     print(f"own log odds = {own.intercept:.3f} + {shared}")
 
 
-def evaluate(
-    file: given.ExchangeFile,
-    data: Annotated[Path, Argument(help="People with diagnoses: .npz file or folder.")],
-    site: Annotated[str, Option(help="Sites to use, separated by commas (all).")] = "",
-    register: given.Register = None,
-    kind: given.FileKind = "auto",
-    trust: given.Trust = None,
-    require_signature: given.RequireSignature = False,
-    as_json: given.AsJson = False,
-    positive: given.Positive = None,
-    negative: given.Negative = None,
-    columns: given.Columns = "",
-) -> None:
+@takes(requests.EvaluateRequest)
+def evaluate(asked: requests.EvaluateRequest) -> None:
     """Measure a file's model on people with known diagnoses, next to the majority class."""
     from fcforge.exchange import prediction
     from fcforge.exchange.exchange import open_exchange
@@ -211,15 +190,16 @@ def evaluate(
     from fcforge.report.terminal import evaluation_text
     from fcforge.sites import load_people
 
-    opened = open_exchange(file, _trust(trust, require_signature))
-    private = PrivateRecord.read(register) if register is not None else None
-    groups = {"positive": positive, "negative": negative}
-    cohort = load_people(data, _names(site), columns, kind=kind, **groups)
+    opened = open_exchange(asked.file, _trust(asked.trust, asked.require_signature))
+    private = None
+    if asked.register is not None:
+        private = PrivateRecord.read(asked.register)
+    cohort = load_people(asked.data, _names(asked.site), **asked.loading)
     with at_work("predicting"):
         found = prediction.evaluate(opened, cohort, private)
     if found.warning:
         say(found.warning, style="red")
-    if as_json:
+    if asked.as_json:
         print(json.dumps(found.to_json(), indent=1))
     else:
         print(evaluation_text(found))

@@ -149,7 +149,7 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
 def _attacked(request: AuditRequest, site: str, people: "Cohort") -> Attacked:
     others = None
     if request.reference is not None:
-        others = load_people(request.reference, (), kind=request.kind)
+        others = load_people(request.reference, (), **request.loading)
     return Attacked(
         site=site,
         people=people,

@@ -16,6 +16,19 @@ PER_ROW = 5  # numbers of a release on one line
 SHOWN = 100  # of the numbers of a release
 
 
+# What the settings of a start are, for somebody who reads its page.
+SETTINGS = {
+    "axes": "directions that a release says all about",
+    "gamma": "weight of all other directions",
+    "directions": "directions told apart",
+    "even": "variances shrunk towards equal ones",
+    "shrink": "FC shrunk towards the identity",
+    "penalty": "ridge penalty of the public head per feature",
+    "pull": "pull towards the public head",
+    "clip": "quantile at which a person's part is clipped",
+}
+
+
 def describe(model: "Releases") -> Description:
     """All that is said of such an exchange."""
     root = model.exchange.root
@@ -39,7 +52,10 @@ def describe(model: "Releases") -> Description:
             *_worth(model),
         ),
         passages=tuple(_numbers(model)),
-        settings={"start": root.settings, "policy": policy.model_dump()},
+        settings={
+            "start": {SETTINGS.get(k, k): v for k, v in root.settings.items()},
+            "policy": policy.model_dump(),
+        },
     )
 
 

@@ -20,7 +20,7 @@ from fcforge.exchange.receipts import Threshold
 from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import StartSettings
 from fcforge.releases.vector import DOSES
-from fcforge.requests import LearnRequest
+from fcforge.requests import LearnRequest, ThresholdRequest
 from fcforge.runner.config_files import override
 from fcforge.settings import make
 from fcforge.sites import load_dataset, load_people
@@ -225,16 +225,15 @@ def merge_files(
     return found
 
 
-def refit_threshold(
-    state: Path, data: Path, site: str, register: Path, trust: Trust, kind: str = "auto"
-) -> Threshold:
+def refit_threshold(request: ThresholdRequest) -> Threshold:
     """Fit a hospital's own threshold for a newer exchange; nothing leaves the hospital."""
-    found = exchange.open_exchange(state, trust)
-    name = site_name(site)
-    people = load_people(data, [name], kind=kind)
+    trust = Trust.of(request.trust, request.require_signature or None)
+    found = exchange.open_exchange(request.file, trust)
+    name = site_name(request.site)
+    people = load_people(request.data, [name], **request.loading)
     _require_fit(found, people)
-    PrivateRecord.read(register)  # a new one would know nobody
-    with PrivateRecord.open(register) as private:
+    PrivateRecord.read(request.register)  # a new one would know nobody
+    with PrivateRecord.open(request.register) as private:
         threshold = found.model.own_threshold(people, name, private)
         private.append(threshold)
     return threshold

@@ -90,16 +90,33 @@ def coded(value: str) -> Markup:
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as (dotted name, text) pairs."""
+    """Nested settings as (dotted name, text) pairs, as a person would say the values."""
     found: list[tuple[str, str]] = []
     for key, value in settings.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
             found += flat(value, f"{name}.")
         else:
-            shown = json.dumps(value, default=str, ensure_ascii=False)
-            found.append((name, value if isinstance(value, str) else shown))
+            found.append((name, _in_words(value)))
     return found
+
+
+def _in_words(value: Any) -> str:
+    if value is None or value is False:
+        return "no"
+    if value is True:
+        return "yes"
+    if isinstance(value, Mapping | list | tuple) and not value:
+        return "none"
+    if isinstance(value, list | tuple) and not any(map(_is_nested, value)):
+        return ", ".join(map(str, value))
+    if _is_nested(value):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return str(value)
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple)
 
 
 def listed(items: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ ALLOWED_DEATHS = 10  # of workers under one task, for schedulers that we start
 SLURM_JOBS = 4  # where `slurm` names no number
 TOP_UP_SECONDS = 15.0  # how often lost Slurm jobs are replaced
 _PATHS = ("path", "subjects")  # settings of datasets that name files
-_DO_INSTALL = "Install it: pip install 'fcforge[cluster]'."
+_DO_INSTALL = "Install it: pip install '.[cluster]' in the folder of fcforge."
 
 
 # -- on a worker -------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def estimate_field(
         what = (
             "distortion correction needs PyHySCO or FSL's topup; neither is installed."
         )
-        do = "pip install -c constraints.txt 'fcforge[sdc]', or leave out --sdc."
+        do = "pip install '.[sdc]' in the folder of fcforge, or leave out --sdc."
         raise DataError(what, do=do)
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / "up.nii.gz", Path(folder) / "down.nii.gz"]
