@@ -188,6 +188,13 @@ TRUST = {
     "trust": ["--trust", "{w}/stranger.pem.pub"],
     "require_signature": ["--require-signature"],
 }
+PEOPLE = {
+    "kind": ["--kind", "timeseries"],
+    "positive": ["--positive", "0"],
+    "negative": ["--negative", "1"],
+    "columns": ["--columns", "label=subject_id"],
+    "drop_unlabelled": ["--drop-unlabelled"],
+}
 OPTIONS = {
     "start": {
         "remove": ["--remove", "weight"],
@@ -204,16 +211,13 @@ OPTIONS = {
         "sign": ["--sign", "{w}/own.pem"],
         "overwrite": ["--overwrite"],
     },
-    "threshold": {**TRUST, "kind": ["--kind", "timeseries"]},
+    "threshold": {**TRUST, **PEOPLE},
     "evaluate": {
         **TRUST,
         "site": ["--site", OTHER],
         "register": ["--register", "{w}/{k}.private"],
-        "kind": ["--kind", "timeseries"],
         "as_json": ["--json"],
-        "positive": ["--positive", "0"],
-        "negative": ["--negative", "1"],
-        "columns": ["--columns", "label=subject_id"],
+        **PEOPLE,
     },
     "predict": {
         **TRUST,
@@ -238,13 +242,14 @@ NEEDED = {"data", "sites", "out", "files", "state", "site", "file", "scans", "re
 REFUSED = {("withdraw", "chain"), ("threshold", "chain")}  # the whole command, by name
 
 
-def answer(world, place, kind, command, more=(), taken=False):
+def answer(world, place, kind, command, more=(), taken=False, data="people.npz"):
     """What a command says and leaves, in a folder of its own."""
     place.mkdir()
     shutil.copy(world / f"{kind}.private", place / "own.private")
     if taken:
         shutil.copy(world / "start.fcx", place / "x.fcx")
     words = [w.format(w=world, o=place, k=kind) for w in [*WORDS[command], *more]]
+    words = [word.replace("people.npz", data) for word in words]
     said = fcforge(command, *words)
     left = sorted(path.name for path in place.rglob("*"))
     return f"{said} {left}".replace(str(place), ""), said
@@ -265,6 +270,10 @@ def test_every_option_of_a_command(world, tmp_path, kind, command):
         if name == "overwrite":
             without, _ = answer(world, tmp_path / "taken", kind, command, taken=True)
             found, said = answer(world, place, kind, command, more, taken=True)
+        elif name == "drop_unlabelled":
+            gaps = {"data": "unlabelled.npz"}
+            without, _ = answer(world, tmp_path / "gaps", kind, command, **gaps)
+            found, said = answer(world, place, kind, command, more, **gaps)
         else:
             found, said = answer(world, place, kind, command, more)
         assert found != without or more[0] in said.err, f"{more[0]} has no effect"
@@ -353,7 +362,5 @@ def test_no_option_is_forgotten():
     assert set(AUDIT) | SHOWN == asked
     for command, known in OPTIONS.items():
         there = set(inspect.signature(getattr(commands, command)).parameters)
-        if command == "predict":
-            there = {field.name for field in fields(requests.PredictRequest)}
         assert set(known) | NEEDED >= there, command
         assert set(known) <= there, command

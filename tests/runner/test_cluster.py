@@ -218,10 +218,7 @@ def test_the_command_refuses_in_one_line_and_writes_nothing(args, says, tmp_path
 
 def test_without_dask_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with (
-        pytest.raises(ConfigError, match=r"\.\[cluster\]"),
-        ours.open_cluster(NOWHERE),
-    ):
+    with pytest.raises(ConfigError, match=r"\.\[cluster\]"), ours.open_cluster(NOWHERE):
         pass
 
 
