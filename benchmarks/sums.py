@@ -22,6 +22,8 @@ it (learning people) against who was not (tested people of the same hospitals).
   does not know which 70 % are in: true mean and covariance;
 - *all others known*: the attacker knows everybody else in the sum, and one keeper's noise: what
   is left is one dose. The ceiling of the mechanism is for this one.
+
+The expected calibration error is that of the product's own functions on the same partitions.
 """
 
 import csv
@@ -40,9 +42,10 @@ from setting import FILES, FOLDER, ROOT, TWICE, machine, options, show, whole_ab
 from fcforge.privacy.accounting import DELTA, ceiling_of, sigma_for
 from fcforge.privacy.measures import auc
 from fcforge.randomness import numpy_rng
+from fcforge.releases import vector
 from fcforge.releases.features import log_features
 from fcforge.releases.plan import noise_per_person, planned_settings
-from fcforge.releases.start import Start, StartSettings, fit_temperature
+from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.vector import DOSES, SENSITIVITY, UNIT
 from fcforge.releases.worth import Coordinates, Partition, deal
 from fcforge.sites.cohort import Cohort
@@ -55,6 +58,7 @@ RESAMPLED = 200
 DRAWS = 4
 FEW = (4, 8)
 ATTACKED = 6  # partitions; each has hundreds of people
+REPEATED = 30  # draws of the one dose that is left to an attacker who knows all others
 USUAL = 200  # public people for whom fewer hospitals are tried, too
 ATTACKS = ("public covariance", "everybody known", "all others known")
 GROUPS = ("female", "male", "under 15", "15 and over")
@@ -158,9 +162,9 @@ def in_groups(part: Partition, score: np.ndarray, groups: np.ndarray) -> list[fl
     return found
 
 
-def calibration(score: np.ndarray, y: np.ndarray, temperature: float) -> float:
+def calibration(odds: np.ndarray, y: np.ndarray) -> float:
     """Expected calibration error over ten bins of the probability."""
-    p = 1 / (1 + np.exp(-score / temperature))
+    p = 1 / (1 + np.exp(-odds))
     place = np.minimum((10 * p).astype(int), 9)
     found = 0.0
     for k in range(10):
@@ -168,6 +172,38 @@ def calibration(score: np.ndarray, y: np.ndarray, temperature: float) -> float:
         if here.any():
             found += here.mean() * abs(p[here].mean() - y[here].mean())
     return float(found)
+
+
+def product_odds(part: Partition, world: World, name: str, number: int) -> np.ndarray:
+    """Log odds (m,) of the tested people, by the functions that a consortium uses."""
+    epsilon, keepers = PLANS.get(name, (None, True))
+    public, learn, test = part.rows
+    doses = DOSES if keepers else part.hospitals
+    level = noise_per_person(len(learn), epsilon, doses)
+    y = world.cohort.y
+    start = make_start(world.features[public], y[public], planned_settings(level))
+    total = np.zeros(start.n_numbers)
+    units = vector.noise_units(epsilon)
+    if name in PLANS:
+        rng = numpy_rng(number, "sums odds", name)
+        rows = vector.contributions(start, world.features[learn], y[learn])
+        noise = doses**0.5 * units * rng.standard_normal(start.n_numbers)
+        total = rows.sum(0) + noise
+    beta = vector.solve(start, total, float(doses * units**2))
+    head = vector.head(start, beta)
+    score = start.standardise(world.features[test]) @ head.weight + head.bias
+    return score / vector.temperature(start, head)
+
+
+def tried(part: Partition, world: World, name: str, number: int) -> list[float]:
+    """Calibration error, and AUC of each attack, where there are such."""
+    if name not in (PUBLIC, *PLANS):
+        return []
+    found = [calibration(product_odds(part, world, name, number), part.y_test)]
+    if name in PLANS:
+        rng = numpy_rng(number, "sums attacks", world.file, len(part.rows[0]))
+        found += attacked(part, name, rng)
+    return found
 
 
 # -- attacks ---------------------------------------------------------------------------------------
@@ -214,21 +250,22 @@ def attacked(part: Partition, name: str, rng: np.random.Generator) -> list[float
     sigma = 0.0 if epsilon is None else sigma_for(epsilon)
     dose = sigma * where.start.clip * SENSITIVITY / UNIT
     norm = np.linalg.norm(rows, axis=1)
-    known = norm**2 * (inside - 0.5) + dose * norm * rng.standard_normal(len(rows))
-    known = known / max(dose, 1e-12) ** 2
     if keepers:
         first, second = on_sum(where.start, rows, inside, DOSES * dose**2, rng)
     else:
         first = np.zeros(len(people))
-        second = np.full(len(people), np.nan)
+        second = np.zeros(len(people))
         for site in np.unique(part.site[people]):
             here = part.site[people] == site
             own = on_sum(where.start, rows[here], inside[here], dose**2, rng)
             first[here] = own[0]
-    return [
-        auc(score[inside], score[~inside]) if np.isfinite(score).all() else np.nan
-        for score in (first, second, known)
-    ]
+    found = [auc(score[inside], score[~inside]) for score in (first, second)]
+    alone = []
+    for _ in range(REPEATED if dose else 1):
+        noise = dose * norm * rng.standard_normal(len(rows))
+        score = norm**2 * (inside - 0.5) + noise
+        alone.append(auc(score[inside], score[~inside]))
+    return [found[0], found[1] if keepers else np.nan, float(np.mean(alone))]
 
 
 def on_sum(
@@ -275,18 +312,10 @@ def cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, object]]:
         people = len(part.rows[1])
         sizes.append([len(part.rows[0]), part.hospitals, people, len(part.rows[2])])
         if hospitals is None:
-            own = part.rows[0]
-            left_out = part.t[own] - part.public_residual
-            temperature = fit_temperature(left_out, part.t[own])
-            rng = numpy_rng(k, "sums attacks", world.file, public)
             for name, score in scores.items():
-                ece = calibration(score[:, 0], part.y_test, temperature)
-                more = [ece, *in_groups(part, score, world.groups)]
-                if name in PLANS and k < ATTACKED:
-                    more += attacked(part, name, rng)
-                extra.setdefault(name, []).append(
-                    more + [np.nan] * (1 + len(GROUPS) + len(ATTACKS) - len(more))
-                )
+                more = in_groups(part, score, world.groups)
+                more += tried(part, world, name, k) if k < ATTACKED else []
+                extra.setdefault(name, []).append(more)
     print(file, public, hospitals, f"{time.process_time():.0f} s of CPU", flush=True)
     return list(summed(world, public, hospitals, found, extra, np.array(sizes)))
 
@@ -332,8 +361,9 @@ def summed(
         row |= dict(zip(("gain", "gain_low", "gain_high"), interval(gain), strict=True))
         row["gap_closed"] = gain[:, 0].mean() / gap
         row["ceiling"] = ceiling_of(epsilon, DELTA) if name in PLANS else ""
-        for place, key in enumerate(("ece", *GROUPS, *ATTACKS)):
-            seen = [v[place] for v in extra.get(name, []) if np.isfinite(v[place])]
+        for place, key in enumerate((*GROUPS, "ece", *ATTACKS)):
+            seen = [v[place] for v in extra.get(name, []) if len(v) > place]
+            seen = [value for value in seen if np.isfinite(value)]
             row[key] = float(np.mean(seen)) if seen else ""
         yield row
 

@@ -59,8 +59,10 @@ def test_exact_sums_are_the_closed_form_to_the_last_bit(form):
     total = exact_total(world, order())
     assert np.array_equal(world.lane.state["release.sum"].numpy(), total)
     beta = vector.solve(start, total.astype(float), 0.0, len(order()))
-    head = vector.on_features(start, vector.head(start, beta))
-    weight = world.lane.params["head.0.weight"][1] * 2 * start.temperature
+    found = vector.head(start, beta)
+    head = vector.on_features(start, found)
+    scale = 2 * vector.temperature(start, found)
+    weight = world.lane.params["head.0.weight"][1] * scale
     np.testing.assert_allclose(weight.numpy(), head.weight, rtol=1e-4, atol=1e-7)
 
 
@@ -98,8 +100,10 @@ def test_keepers_add_noise_to_the_head_and_never_to_the_sum():
     units = vector.noise_units(1.0)
     assert 0.8 < drawn.std() / (units * 2**0.5) < 1.2
     beta = vector.solve(start, total + drawn, 2.0 * units**2, 2)
-    head = vector.on_features(start, vector.head(start, beta))
-    weight = world.lane.params["head.0.weight"][1] * 2 * start.temperature
+    found = vector.head(start, beta)
+    head = vector.on_features(start, found)
+    scale = 2 * vector.temperature(start, found)
+    weight = world.lane.params["head.0.weight"][1] * scale
     np.testing.assert_allclose(weight.numpy(), head.weight, rtol=1e-3, atol=1e-6)
 
 

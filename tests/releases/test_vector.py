@@ -216,3 +216,29 @@ def test_folding_the_standardisation_in_changes_no_score(start):
     np.testing.assert_allclose(
         x @ raw.weight + raw.bias, start.score(start.standardise(x))
     )
+
+
+def test_the_temperature_grows_with_the_scores(start):
+    """By hand: twice the weights are four times their variance; the public head keeps its own."""
+    public = vector.Head(start.weight, start.bias)
+    assert vector.temperature(start, public) == pytest.approx(start.temperature)
+    louder = vector.Head(2 * start.weight, start.bias)
+    assert vector.temperature(start, louder) == pytest.approx(4 * start.temperature)
+    axis = vector.Head(start.axes[:, 0], 0.0)
+    ratio = vector.temperature(start, axis) / start.temperature
+    h = np.diag(np.append(start.smooth[:-1], start.smooth[-1]))[:-1, :-1]
+    along = start.axes.T @ start.weight
+    off = start.weight - start.axes @ along
+    wanted = along @ h @ along + start.smooth[-1] * off @ off
+    assert ratio == pytest.approx(start.smooth[0] / wanted, rel=1e-2)
+
+
+def test_how_far_scores_move_is_their_spread_over_public_people():
+    """The quadratic form of the second moments, against people drawn with these variances."""
+    start = made(0.25)
+    beta = np.random.default_rng(0).normal(size=start.n_numbers - 1) * 0.1
+    beta[-1] = 0.0
+    normal = np.random.default_rng(1).normal(size=(20_000, 45))
+    drawn = start.scaled(normal, np.sqrt(45 * start.smooth))
+    moved = coordinates(start, drawn) @ beta
+    assert vector.moved(start, beta) == pytest.approx(moved.std(), rel=0.03)

@@ -94,10 +94,10 @@ class Releases:
         """Covariates that every scan must have."""
         return self.exchange.root.removes
 
-    @property
+    @cached_property
     def temperature(self) -> float:
         """Log odds are scores divided by it."""
-        return self.start.arrays.temperature
+        return vector.temperature(self.start.arrays, self.head)
 
     @property
     def sites(self) -> tuple[str, ...]:

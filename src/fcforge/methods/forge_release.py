@@ -32,11 +32,12 @@ from fcforge.settings import Fraction, Positive, Size
 
 def head_params(start: Start, beta: np.ndarray, device: torch.device) -> Params:
     """Linear model on raw features whose two logits differ by the calibrated log odds."""
-    solution = vector.on_features(start, vector.head(start, beta))
-    half = 0.5 / start.temperature
+    found = vector.head(start, beta)
+    solution = vector.on_features(start, found)
+    half = 0.5 / vector.temperature(start, found)
     weight = torch.from_numpy(half * solution.weight)
-    found = linear_head(weight, weight.new_tensor(half * solution.bias))
-    return {name: value.to(device) for name, value in found.items()}
+    params = linear_head(weight, weight.new_tensor(half * solution.bias))
+    return {name: value.to(device) for name, value in params.items()}
 
 
 @dataclass(frozen=True)
