@@ -1,6 +1,7 @@
 """The real curve: what sums and releases add to the public head, and what attacks find in them.
 
-usage: python benchmarks/sums.py [--partitions 40] [--publics 100 200 400] [--jobs 1]
+usage: python benchmarks/sums.py worth [--partitions 40] [--publics 100 200 400] [--jobs 1]
+       python benchmarks/sums.py attacks --partitions 6
 
 Both ABIDE files, everybody in them. In each partition sites at random are public until so many
 people are; all other sites are hospitals, 70 % of each learn and 30 % are tested. The public head,
@@ -14,8 +15,8 @@ AUROC is within hospitals: patients and controls of one hospital are compared, p
 hospitals count alike. Intervals are 95 % over partitions and people: both are drawn again (200
 times), a person with all its pairs in every partition. Noise is averaged over 4 draws.
 
-Membership attacks on the same sums, where all hospitals give (the first six partitions): who was in
-it (learning people) against who was not (tested people of the same hospitals).
+Membership attacks (second command) on the same sums, where all hospitals give: who was in it
+(learning people) against who was not (tested people of the same hospitals).
 
 - *public covariance*: likelihood ratio with means and covariance from public people alone;
 - *everybody known*: the attacker has the scans and diagnoses of all people of all hospitals, and
@@ -57,7 +58,6 @@ POOLED = "pooled ridge"
 RESAMPLED = 200
 DRAWS = 4
 FEW = (4, 8)
-ATTACKED = 6  # partitions; each has hundreds of people
 REPEATED = 30  # draws of the one dose that is left to an attacker who knows all others
 USUAL = 200  # public people for whom fewer hospitals are tried, too
 ATTACKS = ("public covariance", "everybody known", "all others known")
@@ -195,17 +195,6 @@ def product_odds(part: Partition, world: World, name: str, number: int) -> np.nd
     return score / vector.temperature(start, head)
 
 
-def tried(part: Partition, world: World, name: str, number: int) -> list[float]:
-    """Calibration error, and AUC of each attack, where there are such."""
-    if name not in (PUBLIC, *PLANS):
-        return []
-    found = [calibration(product_odds(part, world, name, number), part.y_test)]
-    if name in PLANS:
-        rng = numpy_rng(number, "sums attacks", world.file, len(part.rows[0]))
-        found += attacked(part, name, rng)
-    return found
-
-
 # -- attacks ---------------------------------------------------------------------------------------
 def rows_of(part: Partition, where: Coordinates, people: np.ndarray) -> np.ndarray:
     """What people would add to the sum, (n, d + 1) without the count."""
@@ -296,41 +285,41 @@ world_of = cache(World)
 
 
 def cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, object]]:
-    """Rows of one file, one number of public people, one number of hospitals."""
+    """Worth: rows of one file, one number of public people, one number of hospitals."""
     file, public, hospitals, partitions = asked
     world = world_of(file)
     site = world.cohort.site
     times = numpy_rng(0, "sums people").poisson(1.0, (len(site), RESAMPLED))
     found: dict[str, list] = {}
-    extra: dict[str, list] = {}
+    groups: dict[str, list] = {}
     sizes = []
     for k in range(partitions):
         part = world.partition(k, public, hospitals)
         scores = scored(part, site)
         for name, values in resampled(part, scores, times).items():
             found.setdefault(name, []).append(values)
+            inside = in_groups(part, scores[name], world.groups)
+            groups.setdefault(name, []).append(inside)
         people = len(part.rows[1])
         sizes.append([len(part.rows[0]), part.hospitals, people, len(part.rows[2])])
-        if hospitals is None:
-            for name, score in scores.items():
-                more = in_groups(part, score, world.groups)
-                more += tried(part, world, name, k) if k < ATTACKED else []
-                extra.setdefault(name, []).append(more)
+    place = {
+        "file": file,
+        "public": public,
+        "hospitals": "all" if hospitals is None else hospitals,
+        "partitions": partitions,
+    }
+    counts = ("public_people", "mean_hospitals", "learning_people", "tested_people")
+    place |= dict(zip(counts, np.mean(sizes, axis=0).tolist(), strict=True))
     print(file, public, hospitals, f"{time.process_time():.0f} s of CPU", flush=True)
-    return list(summed(world, public, hospitals, found, extra, np.array(sizes)))
+    return [{**place, **row} for row in summed(found, groups)]
 
 
 def summed(
-    world: World,
-    public: int,
-    hospitals: int | None,
-    found: dict[str, list],
-    extra: dict[str, list],
-    sizes: np.ndarray,
+    found: dict[str, list], groups: dict[str, list]
 ) -> Iterator[dict[str, object]]:
     """Means with intervals over partitions and people, paired with the public head."""
     values = {name: np.array(v) for name, v in found.items()}
-    partitions = len(sizes)
+    partitions = len(values[PUBLIC])
     rng = numpy_rng(0, "sums partitions")
     again = rng.integers(partitions, size=(RESAMPLED, partitions))
 
@@ -340,67 +329,78 @@ def summed(
         return float(each[:, 0].mean()), float(low), float(high)
 
     gap = (values[POOLED] - values[PUBLIC])[:, 0].mean()
-    n_public, n_hospitals, people, tested = sizes.mean(0)
     for name, each in values.items():
         gain = each - values[PUBLIC]
-        epsilon = PLANS.get(name, (None, False))[0]
-        row = {
-            "file": world.file,
-            "public": public,
-            "hospitals": "all" if hospitals is None else hospitals,
-            "row": name,
-            "partitions": partitions,
-            "public_people": n_public,
-            "mean_hospitals": n_hospitals,
-            "learning_people": people,
-            "tested_people": tested,
-        }
-        row |= dict(
-            zip(("auroc", "auroc_low", "auroc_high"), interval(each), strict=True)
-        )
-        row |= dict(zip(("gain", "gain_low", "gain_high"), interval(gain), strict=True))
-        row["gap_closed"] = gain[:, 0].mean() / gap
-        row["ceiling"] = ceiling_of(epsilon, DELTA) if name in PLANS else ""
-        for place, key in enumerate((*GROUPS, "ece", *ATTACKS)):
-            seen = [v[place] for v in extra.get(name, []) if len(v) > place]
-            seen = [value for value in seen if np.isfinite(value)]
-            row[key] = float(np.mean(seen)) if seen else ""
-        yield row
+        row: dict[str, object] = {"row": name}
+        for key, what in (("auroc", each), ("gain", gain)):
+            ends = (key, f"{key}_low", f"{key}_high")
+            row |= dict(zip(ends, interval(what), strict=True))
+        row["gap_closed"] = float(gain[:, 0].mean() / gap)
+        inside = np.nanmean(np.array(groups[name]), axis=0).tolist()
+        yield row | dict(zip(GROUPS, inside, strict=True))
+
+
+def attacked_cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, object]]:
+    """Attacks and calibration: rows of one file and number of public people."""
+    file, public, _, partitions = asked
+    world = world_of(file)
+    found: dict[str, list] = {name: [] for name in (PUBLIC, *PLANS)}
+    for k in range(partitions):
+        part = world.partition(k, public, None)
+        for name, values in found.items():
+            odds = product_odds(part, world, name, k)
+            rng = numpy_rng(k, "sums attacks", file, public)
+            broken = attacked(part, name, rng) if name in PLANS else [np.nan] * 3
+            values.append([calibration(odds, part.y_test), *broken])
+    print(file, public, f"{time.process_time():.0f} s of CPU", flush=True)
+    rows = []
+    for name, values in found.items():
+        row = {"file": file, "public": public, "partitions": partitions, "row": name}
+        each = np.array(values).mean(0).tolist()
+        row |= dict(zip(("ece", *ATTACKS), each, strict=True))
+        row["ceiling"] = ceiling_of(PLANS[name][0]) if name in PLANS else np.nan
+        rows.append(row)
+    return rows
 
 
 def main() -> None:
     args = options(
         __doc__,
+        "worth",
+        "attacks",
         partitions=40,
         publics=(100, 200, 400),
         few=FEW,
         jobs=1,
-        out=ROOT / "results/sums.csv",
+        out=Path,
     )
+    worth = args.command == "worth"
     began = time.perf_counter()
     cells = [
         (file, public, hospitals, args.partitions)
         for file in FILES.values()
         for public in args.publics
-        for hospitals in (None, *(args.few if public == USUAL else ()))
+        for hospitals in (None, *(args.few if worth and public == USUAL else ()))
     ]
+    work = cell if worth else attacked_cell
     if args.jobs == 1:
-        found = [cell(asked) for asked in cells]
+        found = [work(asked) for asked in cells]
     else:
         with ProcessPoolExecutor(args.jobs) as pool:
-            found = list(pool.map(cell, cells))
+            found = list(pool.map(work, cells))
     rows = [row for each in found for row in each]
     about = {
-        "command": f"python benchmarks/sums.py --partitions {args.partitions}",
+        "command": f"python benchmarks/sums.py {args.command} "
+        f"--partitions {args.partitions}",
         "commit": commit(),
         "machine": machine(),
         "seconds": round(time.perf_counter() - began),
         "jobs": args.jobs,
         "delta": DELTA,
     }
-    write_csv(args.out, rows, about)
-    kept = ("file", "public", "row", "auroc", "gain", "gap_closed", *ATTACKS)
-    show([{k: r[k] for k in kept} for r in rows if r["hospitals"] == "all"], ".3f")
+    usual = ROOT / "results" / ("sums.csv" if worth else "sums_attacks.csv")
+    write_csv(args.out or usual, rows, about)
+    show(rows, ".3f")
 
 
 def write_csv(
