@@ -243,3 +243,41 @@ class ThresholdRequest(PeopleRequest):
     register: Path = option(help="Its private record, which is updated.")
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
+
+
+@dataclass(frozen=True)
+class StartRequest(Request):
+    """A public start, and what it is made for."""
+
+    out: Path = option(help="File to write.")
+    data: Path | None = option(None, "Public people: .npz file or folder.")
+    sites: str = option("", "Public sites, separated by commas (all).")
+    remove: str = option("", "Covariates to remove, e.g. mean_fd,age,sex.")
+    dataset: str = option("folder", "Loader; see `fcforge list datasets`.")
+    overrides: list[str] = option(
+        [], "E.g. start.axes=8, policy.max_epsilon=2.", flag="--set"
+    )
+    maker: str = option("public", "Who makes it.")
+    sign: Path | None = option(None, SIGN)
+    keeper: list[Path] = option(
+        [], "Card (.keeper) of one of the two keepers of rounds; give both."
+    )
+    people: Size = option(600, "People planned in all.")
+    hospitals: Size = option(10, "Hospitals planned in all.")
+    epsilon: Epsilon = option(1.0, "Planned for each person.")
+    exact: bool = option(False, "Plan sums without noise.")
+    overwrite: bool = option(False, "Replace OUT.")
+
+
+@dataclass(frozen=True)
+class InspectRequest(Request):
+    """A file to be described: an exchange, single records, or a share."""
+
+    file: Path = option(help=FILE, metavar="FILE")
+    full: bool = option(False, "Print every number that left a hospital, too.")
+    html: Path | None = option(
+        None, "Write its page, for an ethics board, to this file."
+    )
+    trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE)
+    as_json: bool = option(False, JSON, flag="--json")

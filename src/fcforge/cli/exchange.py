@@ -15,15 +15,13 @@ from fcforge import requests, writing
 from fcforge.cli import _options as given
 from fcforge.cli._options import takes
 from fcforge.errors import ConfigError
-from fcforge.privacy.accounting import DELTA, check_budget
 from fcforge.progress import at_work, progress_on_stderr, say
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.keys import Trust
     from fcforge.exchange.prediction import Prediction
-
-Names = list[str] | None
+    from fcforge.exchange.records import Record
 
 
 def _trust(keys: list[Path] | None, required: bool = False) -> Trust:
@@ -41,57 +39,33 @@ def _wrote(out: Path, found: Exchange, what: str = "") -> None:
     print(as_text(found.model.describe()))
 
 
-def start(
-    out: Annotated[Path, Option(help="File to write.")],
-    data: Annotated[
-        Path | None, Option(help="Public people: .npz file or folder.")
-    ] = None,
-    sites: Annotated[str, Option(help="Public sites, separated by commas (all).")] = "",
-    remove: Annotated[
-        str, Option(help="Covariates to remove, e.g. mean_fd,age,sex.")
-    ] = "",
-    dataset: Annotated[
-        str, Option(help="Loader; see `fcforge list datasets`.")
-    ] = "folder",
-    overrides: Annotated[
-        Names, Option("--set", help="E.g. start.axes=8, policy.max_epsilon=2.")
-    ] = None,
-    maker: Annotated[str, Option(help="Who makes it.")] = "public",
-    sign: Annotated[Path | None, Option(help=requests.SIGN)] = None,
-    keeper: Annotated[
-        list[Path] | None,
-        Option(help="Card (.keeper) of one of the two keepers of rounds; give both."),
-    ] = None,
-    people: Annotated[int, Option(help="People planned in all.", min=1)] = 600,
-    hospitals: Annotated[int, Option(help="Hospitals planned in all.", min=1)] = 10,
-    epsilon: Annotated[float, Option(help="Planned for each person.")] = 1.0,
-    exact: Annotated[bool, Option("--exact", help="Plan sums without noise.")] = False,
-    overwrite: given.Overwrite = False,
-) -> None:
+@takes(requests.StartRequest)
+def start(asked: requests.StartRequest) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
     from fcforge.exchange.records import Plan
     from fcforge.exchange.site_step import start_file
+    from fcforge.privacy.accounting import DELTA, check_budget
 
-    if not exact:
-        check_budget(epsilon, DELTA, "--epsilon")
-    planned = None if exact else epsilon
-    source = {"name": dataset}
-    if data is not None:
-        source["path"] = str(data)
+    planned = None if asked.exact else asked.epsilon
+    if planned is not None:
+        check_budget(planned, DELTA, "--epsilon")
+    source = {"name": asked.dataset}
+    if asked.data is not None:
+        source["path"] = str(asked.data)
     with at_work("making the start"):
         made = start_file(
             source,
-            _names(sites),
-            _names(remove),
-            out,
-            overrides or [],
-            maker=maker,
-            sign=sign,
-            keepers=keeper or (),
-            plan=Plan(people=people, hospitals=hospitals, epsilon=planned),
-            overwrite=overwrite,
+            _names(asked.sites),
+            _names(asked.remove),
+            asked.out,
+            asked.overrides,
+            maker=asked.maker,
+            sign=asked.sign,
+            keepers=asked.keeper,
+            plan=Plan(people=asked.people, hospitals=asked.hospitals, epsilon=planned),
+            overwrite=asked.overwrite,
         )
-    _wrote(out, made, "; give this file to every hospital.")
+    _wrote(asked.out, made, "; give this file to every hospital.")
 
 
 def _names(text: str) -> list[str]:
@@ -254,51 +228,63 @@ def _explain(
     say(f"wrote {folder}/index.html, edges.csv and matrices.npz")
 
 
-def inspect(
-    file: given.ExchangeFile,
-    full: Annotated[
-        bool, Option("--full", help="Print every number that left a hospital, too.")
-    ] = False,
-    html: Annotated[
-        Path | None, Option(help="Write its page, for an ethics board, to this file.")
-    ] = None,
-    trust: given.Trust = None,
-    require_signature: given.RequireSignature = False,
-    as_json: given.AsJson = False,
-) -> None:
+@takes(requests.InspectRequest)
+def inspect(asked: requests.InspectRequest) -> None:
     """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
-    from fcforge.exchange.exchange import open_exchange, read_parcel
-    from fcforge.exchange.shares import is_share, read_share
-    from fcforge.report import exchange_file as shown
-    from fcforge.report.terminal import joined
+    from fcforge.exchange.exchange import read_parcel
+    from fcforge.exchange.shares import is_share
 
-    known = _trust(trust, require_signature)
-    if is_share(file):
-        if full or html is not None:
-            what = "a share has neither a page nor numbers that anybody can read."
-            raise ConfigError(what, where=file, do="Leave out --full and --html.")
-        share = read_share(file, known)
-        print(shown.records_json([share.notice]) if as_json else joined(share.words()))
+    known = _trust(asked.trust, asked.require_signature)
+    if is_share(asked.file):
+        _inspect_share(asked, known)
         return
-    single = read_parcel(file, known).records
-    if not any(record.is_root for record in single):
-        if html is not None:
-            what = "these are single records; only a whole exchange has a page."
-            raise ConfigError(what, where=file, do="Merge them with its file first.")
-        print(shown.records_json(single) if as_json else shown.records_text(single))
-        return
-    model = open_exchange(file, known).model
+    single = read_parcel(asked.file, known).records
+    if any(record.is_root for record in single):
+        _inspect_exchange(asked, known)
+    else:
+        _inspect_records(asked, single)
+
+
+def _inspect_exchange(asked: requests.InspectRequest, known: Trust) -> None:
+    from fcforge.exchange.exchange import open_exchange
+    from fcforge.report import exchange_file as shown
+
+    model = open_exchange(asked.file, known).model
     found = model.describe()
-    if html is not None:
+    if asked.html is not None:
         uses = shown.uses_section(model)
-        writing.write_text(html, shown.page_of(found, file.name, more=[uses]))
-        say(f"wrote {html}")
-    if as_json:
+        page = shown.page_of(found, asked.file.name, more=[uses])
+        writing.write_text(asked.html, page)
+        say(f"wrote {asked.html}")
+    if asked.as_json:
         print(shown.as_json(found))
         return
     print(shown.as_text(found))
-    if full:
+    if asked.full:
         print(f"\n{shown.passages_text(found)}")
+
+
+def _inspect_records(
+    asked: requests.InspectRequest, records: tuple[Record, ...]
+) -> None:
+    from fcforge.report import exchange_file as shown
+
+    if asked.html is not None:
+        what = "these are single records; only a whole exchange has a page."
+        raise ConfigError(what, where=asked.file, do="Merge them with its file first.")
+    print(shown.records_json(records) if asked.as_json else shown.records_text(records))
+
+
+def _inspect_share(asked: requests.InspectRequest, known: Trust) -> None:
+    from fcforge.exchange.shares import read_share
+    from fcforge.report.exchange_file import records_json
+    from fcforge.report.terminal import joined
+
+    if asked.full or asked.html is not None:
+        what = "a share has neither a page nor numbers that anybody can read."
+        raise ConfigError(what, where=asked.file, do="Leave out --full and --html.")
+    share = read_share(asked.file, known)
+    print(records_json([share.notice]) if asked.as_json else joined(share.words()))
 
 
 def verify(
