@@ -84,7 +84,7 @@ def needs(
     >>> print(needs("torch", "train"))
     this needs the package 'torch'. Install fcforge with its extra: pip install '.[train]' ...
     """
-    do = f"Install fcforge with its extra: pip install '.[{extra}]' in its folder."
+    do = f"Install fcforge with its extra: pip install '.[{extra}]' (or 'FILE.whl[{extra}]')."
     return error(f"this needs the package '{package}'.", do=do)
 
 
