@@ -79,6 +79,7 @@ CHANGES = {
     "confounds": ("age",),
     "start": PublicSpec(Component("folder", {"path": "x"})),
     "data_sha256": "abd",
+    "left_out": 0,
 }
 
 
@@ -88,7 +89,11 @@ def test_key_holds_all_that_changes_numbers(field):
 
 
 def test_every_field_of_a_spec_is_covered_above():
-    assert {*CHANGES, "dataset"} == set(asdict(SPEC))
+    assert {*CHANGES, "dataset", "own_threshold"} == set(asdict(SPEC))
+
+
+def test_more_runs_do_not_rename_those_that_are_there():
+    assert replace(SPEC, own_threshold=True).key == SPEC.key
 
 
 def test_prefixes_of_different_orders_have_equal_keys():

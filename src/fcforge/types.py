@@ -231,7 +231,8 @@ class Conditions(Checked):
 
     With `folds` = k > 0 seed s tests fold ``s % k`` of repeat ``s // k``: k seeds in a row test
     everybody once. Without, every seed tests `test_fraction` at random. `start` names the public
-    people, `confounds` what is removed from every scan.
+    people, `confounds` what is removed from every scan. With `own_threshold` every run is also
+    shown with each site's own threshold (`fcforge.runner.own_threshold`).
     """
 
     training: Training = field(default_factory=Training)
@@ -242,6 +243,7 @@ class Conditions(Checked):
     folds: Folds = 0
     confounds: tuple[str, ...] = ()
     start: PublicSpec | None = None
+    own_threshold: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain nested dict; `from_json` reads it back."""
@@ -261,7 +263,8 @@ class RunSpec(Conditions):
     """Everything that determines a run. Its hash names the run's folder.
 
     A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
-    RunSpec too (`prefix`).
+    RunSpec too (`prefix`). With `left_out` a fold of every site's training people is not trained
+    on but scored.
     """
 
     kind: ClassVar[str] = "run"
@@ -270,6 +273,7 @@ class RunSpec(Conditions):
     order: tuple[str, ...]
     seed: int
     data_sha256: str = ""
+    left_out: int | None = None
 
     def prefix(self, depth: int) -> RunSpec:
         """Spec of the first `depth` sites of this order."""
@@ -291,6 +295,9 @@ class RunSpec(Conditions):
         """
         data = self.to_json()
         data["harmonise"] = "none"  # runs of when it was a setting keep their names
+        data.pop("own_threshold")  # more runs, and the same ones
+        if self.left_out is None:
+            data.pop("left_out")
         data["learner"].pop("title")
         data["learner"].pop("training")  # already part of the run's training
         data["learner"].pop("start")  # and this of the run's start

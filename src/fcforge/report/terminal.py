@@ -37,7 +37,7 @@ def joined(lines: Sequence[str]) -> str:
 
 def plan_text(plan: Plan, place: Place) -> str:
     """How much will be trained, and where."""
-    runs = counted(len(plan.stages), "run")
+    runs = counted(len(plan.runs), "run")
     trainings = counted(plan.trainings, "site training")
     workers = counted(place.jobs, "worker")
     if place.cluster:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import StoreError
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.experiment import OWN_FOLDS, Experiment
+from fcforge.runner.own_threshold import OWN, with_own_thresholds
 from fcforge.runner.plan import Plan, make_plan, trainings
 from fcforge.runner.store import Store
 from fcforge.runner.traits import read_traits, traits_of
@@ -34,7 +35,17 @@ def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
     for seed in experiment.seeds:
         sites = experiment.split(cohort, seed)
         found[str(seed)] = {name: _describe(site) for name, site in sites.items()}
+        if experiment.own_threshold:
+            for name, site in sites.items():
+                found[str(seed)][name]["folds"] = _labels_of_folds(site, seed)
     return found
+
+
+def _labels_of_folds(site: Site, seed: int) -> list[list[int]]:
+    from fcforge.runner.own_threshold import without_fold
+
+    folds = range(OWN_FOLDS)
+    return [without_fold(site, fold, seed).test.y.tolist() for fold in folds]
 
 
 def _describe(site: Site) -> dict[str, Any]:
@@ -85,16 +96,44 @@ def collect_some(store: Store) -> tuple[list[RunResult], int]:
 
 def collect(store: Store) -> tuple[list[RunResult], int]:
     """Results of all complete runs of a folder, and how many runs were asked for."""
-    _, plan, data = stored_plan(store)
+    experiment, plan, data = stored_plan(store)
     done = store.done()
     scores = {key: store.read_scores(key) for key in plan.nodes if key in done}
     metas = {key: store.read_meta(key) for key in scores}
     whole = [
         (spec, keys) for spec, keys in plan.stages if all(key in scores for key in keys)
     ]
-    return [_result(spec, keys, scores, metas, data) for spec, keys in whole], len(
-        plan.stages
-    )
+    results = [
+        _result(spec, keys, scores, metas, data)
+        for spec, keys in whole
+        if spec.left_out is None
+    ]
+    if not experiment.own_threshold:
+        return results, len(plan.runs)
+    return [*results, *_with_own(results, whole, scores, data)], 2 * len(plan.runs)
+
+
+def _with_own(
+    results: Sequence[RunResult],
+    whole: Sequence[tuple[RunSpec, tuple[str, ...]]],
+    scores: Scores,
+    data: Any,
+) -> Iterator[RunResult]:
+    """The runs with every site's own threshold, where all of their folds are complete."""
+    keys_of = {spec.key: keys for spec, keys in whole}
+    for result in results:
+        specs = [replace(result.spec, left_out=fold) for fold in range(OWN_FOLDS)]
+        if not all(spec.key in keys_of for spec in specs):
+            continue
+        folds = []
+        for spec in specs:
+            stages = keys_of[spec.key][1:]
+            folds.append(
+                {s: np.stack([scores[k][s] for k in stages]) for s in result.sites}
+            )
+        facts = data["site_facts"][str(result.spec.seed)]
+        labels = {site: facts[site]["folds"] for site in result.sites}
+        yield with_own_thresholds(result, folds, labels)
 
 
 def _result(
@@ -141,7 +180,7 @@ def edge_weights(store: Store) -> dict[str, Weights]:
     """Weights of the linear learners of a run folder, by title."""
     _, plan, _ = stored_plan(store)
     done = store.done()
-    last = {keys[-1]: spec for spec, keys in plan.stages if keys[-1] in done}
+    last = {keys[-1]: spec for spec, keys in plan.runs if keys[-1] in done}
     found: dict[str, list[tuple[int, np.ndarray]]] = {}
     for key, spec in last.items():
         weights = store.read_weights(key)
@@ -157,7 +196,8 @@ def kept_by(store: Store) -> dict[str, str]:
     """What each learner of a run folder keeps between sites, by its title."""
     experiment, _, data = stored_plan(store)
     known = read_traits(data.get("methods", {}))
-    return {one.title: traits_of(one, known).keeps for one in experiment.learners}
+    kept = {one.title: traits_of(one, known).keeps for one in experiment.learners}
+    return kept | {title + OWN: keeps for title, keeps in kept.items()}
 
 
 @dataclass(frozen=True)
@@ -182,7 +222,7 @@ def progress_of(folder: str | Path) -> RunProgress:
     experiment, plan, _ = stored_plan(store)
     done = store.whole()
     learners: dict[str, dict[str, int]] = {}
-    for spec, keys in plan.stages:
+    for spec, keys in plan.runs:
         row = learners.setdefault(spec.learner.title, {"done": 0, "asked": 0})
         row["asked"] += 1
         row["done"] += all(key in done for key in keys)

@@ -55,6 +55,13 @@ class SplitTable:
 
 
 @dataclass(frozen=True)
+class EvaluationTable:
+    """``[evaluation]``: whether every site's own threshold is shown beside the common one."""
+
+    own_threshold: bool = False
+
+
+@dataclass(frozen=True)
 class LearnerDefaults:
     """``[learner_defaults]``: what a row takes that does not say it."""
 
@@ -79,6 +86,7 @@ class ConfigFile:
     start: dict[str, Any] | None = None
     confounds: dict[str, Any] = field(default_factory=dict)
     split: dict[str, Any] = field(default_factory=dict)
+    evaluation: dict[str, Any] = field(default_factory=dict)
     learners: list[str] = field(default_factory=list)
     learner_defaults: dict[str, Any] = field(default_factory=dict)
     method: dict[str, Any] = field(default_factory=dict)
@@ -118,16 +126,23 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
         what = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
         do = "Set val_fraction = 0.2, or selection = 'fixed'."
         raise ConfigError(what, where=files.where(("training", "selection")), do=do)
+    leaks = read_table(Leaks, config.leaks, files, "leaks")
+    evaluation = read_table(EvaluationTable, config.evaluation, files, "evaluation")
+    if evaluation.own_threshold and leaks.active():
+        what = "own_threshold = true, but a leak lets methods see whom it is fitted on."
+        raise ConfigError(
+            what, where=files.where(("evaluation",)), do="Remove [leaks]."
+        )
+    confounds = read_table(ConfoundsTable, config.confounds, files, "confounds")
     dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
     return Experiment(
         dataset=dataset,
         learners=_learners(config, files, paper=said.get("protocol") == "paper"),
         training=training,
-        leaks=read_table(Leaks, config.leaks, files, "leaks"),
-        confounds=read_table(
-            ConfoundsTable, config.confounds, files, "confounds"
-        ).remove,
+        leaks=leaks,
+        confounds=confounds.remove,
         start=_start(config, dataset, files, folder),
+        own_threshold=evaluation.own_threshold,
         **said,
     )
 
@@ -156,7 +171,16 @@ def _start(
 
 
 # what has a table of its own
-_NOT_SAID = ("dataset", "learners", "training", "leaks", "confounds", "start", "folds")
+_NOT_SAID = (
+    "dataset",
+    "learners",
+    "training",
+    "leaks",
+    "confounds",
+    "start",
+    "folds",
+    "own_threshold",
+)
 _NEEDED = {
     "dataset": "the table [dataset]",
     "learner": "a table [[learner]]",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fcforge.sites import Cohort
 
 MOST_ORDERS = 5040  # all orders of 7 sites
+OWN_FOLDS = 5  # of the training people, for thresholds of their own
 
 
 Seeds = Annotated[
@@ -67,13 +68,13 @@ class Experiment(Conditions):
         shared = {name: getattr(self, name) for name in CONDITIONS}
         found = []
         orders = self.list_orders(sites)
+        folds = (None, *range(OWN_FOLDS)) if self.own_threshold else (None,)
         for learner in self.learners:
             shared["training"] = replace(self.training, **learner.training)
             shared["start"] = self.start if learner.start else None
-            found += [
-                RunSpec(self.dataset, learner, order, seed, data_sha256, **shared)
-                for seed, order in product(self.seeds, orders)
-            ]
+            for fold, seed, order in product(folds, self.seeds, orders):
+                of = (self.dataset, learner, order, seed, data_sha256, fold)
+                found.append(RunSpec(*of, **shared))
         return found
 
 

@@ -89,6 +89,11 @@ class Plan:
     stages: list[tuple[RunSpec, tuple[str, ...]]]
 
     @property
+    def runs(self) -> list[tuple[RunSpec, tuple[str, ...]]]:
+        """The runs that were asked for; those that only fit thresholds are not among them."""
+        return [(spec, keys) for spec, keys in self.stages if spec.left_out is None]
+
+    @property
     def trainings(self) -> int:
         """Site trainings with shared prefixes (`joint` counts one)."""
         return trainings(self.nodes.values())

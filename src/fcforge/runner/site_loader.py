@@ -246,6 +246,8 @@ def _tag(spec: RunSpec) -> str:
     """What decides a site's subjects beside its name and the seed."""
     removed = f"{spec.confounds}{spec.start}" if spec.confounds else ""
     plain = f"{spec.test_fraction}:{spec.val_fraction}:{removed}"
+    if spec.left_out is not None:
+        plain += f":without {spec.left_out}"
     return plain + f":{spec.folds} folds" * bool(spec.folds) + so_far(spec)
 
 
@@ -275,6 +277,7 @@ def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
         spec.leaks.generator_sees_test,
         [list(spec.confounds), str(spec.start)],
         *[f"{spec.folds} folds"] * bool(spec.folds),
+        *[f"without {spec.left_out}"] * (spec.left_out is not None),
     ]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[
         :12

@@ -23,6 +23,7 @@ from fcforge.replay.bank import PoolName
 from fcforge.runner.environment import describe
 from fcforge.runner.experiment import split_sites
 from fcforge.runner.learners import build_learner, scorer_of
+from fcforge.runner.own_threshold import sites_without_fold
 from fcforge.runner.pipelines import Pipeline, pipeline_of, scores, train
 from fcforge.runner.plan import Node
 from fcforge.runner.public import Public, make_run_start
@@ -65,12 +66,14 @@ class Trainer:
         """Sites of a seed, split once, confounds removed."""
         fractions = spec.test_fraction, spec.val_fraction, spec.folds
         removed = (spec.confounds, spec.start, spec.fitted_on)
-        key = (spec.seed, fractions, str(removed))
+        key = (spec.seed, spec.left_out, fractions, str(removed))
         if key not in self._sites:
             if spec.fitted_on:  # one set of sites for every prefix: keep the last few
                 _forget_oldest(self._sites, 6)
                 _forget_oldest(self._evaluators, 6)
             split = split_sites(spec, self.cohort, spec.seed)
+            if spec.left_out is not None:
+                split = sites_without_fold(split, spec.left_out, spec.seed)
             self._sites[key] = self._without_confounds(spec, split)
         return self._sites[key]
 

@@ -92,7 +92,7 @@ def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
         plan = prepare(experiment, cohort).plan
         describe_sites(cohort, experiment)  # the split itself may be impossible
         notes = [
-            f"{counted(len(experiment.learners), 'learner')}, {counted(len(plan.stages), 'run')}, "
+            f"{counted(len(experiment.learners), 'learner')}, {counted(len(plan.runs), 'run')}, "
             f"{counted(plan.trainings, 'site training')}{plan.saving}"
         ]
     notes += [f"LEAK ON: {name}" for name in experiment.leaks.active()]

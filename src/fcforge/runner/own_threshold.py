@@ -1,0 +1,122 @@
+r"""Each hospital's own threshold in a run, fitted on scores of its training people.
+
+Every run is trained five times more, each time without one fold of every site's training
+people. The model that has not seen them scores them, after every site of the order; over the folds
+every training person has such a score, also at sites that were not learned yet. Stage by stage and
+site by site, penalised logistic regression of the diagnoses on these log odds z gives
+
+.. math:: \operatorname{logit} P(\text{patient}) = a + b\,z,
+
+which is applied to the scores of the site's test people. Nothing of a test split is used.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fcforge.randomness import numpy_rng
+from fcforge.runner.experiment import OWN_FOLDS
+from fcforge.types import FCBatch, RunResult, Site
+
+OWN = ", own threshold"  # end of the row's title
+PRIOR = 1.0  # penalty of a and of b - 1: worth about four people
+STEPS = 50  # of Newton's method
+LARGEST = 30.0  # log odds; those of a probability of 1 are infinite
+
+
+def fold_of_each(y: np.ndarray, *names: str | int) -> np.ndarray:
+    """Fold of every person (n,), each with its share of patients; by seed and names alone."""
+    rng = numpy_rng(0, "own threshold", *names)
+    found = np.zeros(len(y), dtype=int)
+    for label in (0, 1):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        found[rows] = np.arange(len(rows)) % OWN_FOLDS
+    return found
+
+
+def without_fold(site: Site, fold: int, seed: int) -> Site:
+    """The site without a fold of its training people, who take the place of the tested ones."""
+    kept: dict[str, Any] = {}
+    held: list[FCBatch] = []
+    ids: dict[str, tuple[str, ...]] = {"test": ()}
+    covariates: dict[str, dict[str, np.ndarray]] = {}
+    for part in ("train", "val"):
+        batch: FCBatch = getattr(site, part)
+        out = fold_of_each(batch.y.numpy(), seed, site.name, part) == fold
+        kept[part] = batch.select(batch.y.new_tensor(np.flatnonzero(~out)))
+        held.append(batch.select(batch.y.new_tensor(np.flatnonzero(out))))
+        names = np.array(site.subject_ids[part], dtype=object)
+        ids[part] = tuple(names[~out])
+        ids["test"] += tuple(names[out])
+        columns = site.covariates.get(part, {})
+        covariates[part] = {name: v[~out] for name, v in columns.items()}
+        covariates[f"{part} left out"] = {name: v[out] for name, v in columns.items()}
+    covariates["test"] = _joined(
+        covariates.pop("train left out"), covariates.pop("val left out")
+    )
+    kept["test"] = FCBatch.concat(held)
+    return replace(site, **kept, subject_ids=ids, covariates=covariates)
+
+
+def _joined(
+    first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([v, second[name]]) for name, v in first.items()}
+
+
+def sites_without_fold(
+    sites: Mapping[str, Site], fold: int, seed: int
+) -> dict[str, Site]:
+    """`without_fold` of every site."""
+    return {name: without_fold(site, fold, seed) for name, site in sites.items()}
+
+
+def log_odds(p: np.ndarray) -> np.ndarray:
+    """Logit of probabilities, kept finite."""
+    with np.errstate(divide="ignore"):
+        z = np.log(p) - np.log1p(-np.asarray(p, dtype=float))
+    return np.clip(z, -LARGEST, LARGEST)
+
+
+def fit_line(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Intercept and slope by penalised logistic regression of diagnoses y (n,) on log odds z."""
+    x = np.stack([np.ones(len(z)), z], axis=1)
+    middle = np.array([0.0, 1.0])
+    theta = middle
+    for _ in range(STEPS):
+        p = 1 / (1 + np.exp(-np.clip(x @ theta, -LARGEST, LARGEST)))
+        gradient = x.T @ (p - y) + PRIOR * (theta - middle)
+        curvature = (x.T * (p * (1 - p))) @ x + PRIOR * np.eye(2)
+        theta = theta - np.linalg.solve(curvature, gradient)
+    return float(theta[0]), float(theta[1])
+
+
+def with_own_thresholds(
+    result: RunResult,
+    folds: Sequence[Mapping[str, np.ndarray]],
+    labels: Mapping[str, Sequence[Sequence[int]]],
+) -> RunResult:
+    """The run with every site's scores moved by its own intercept and slope.
+
+    Parameters
+    ----------
+    result : RunResult
+    folds : sequence of mapping of site to ndarray of shape (n_stages, n_held_out)
+        Scores of those left out, fold by fold.
+    labels : mapping of site to the diagnoses of those left out, fold by fold
+    """
+    scores = {}
+    for site, own in result.scores.items():
+        y = np.concatenate([np.asarray(fold, dtype=float) for fold in labels[site]])
+        moved = np.empty_like(own)
+        for stage in range(len(own)):
+            p = np.concatenate([fold[site][stage] for fold in folds])
+            intercept, slope = fit_line(log_odds(p), y)
+            z = intercept + slope * log_odds(own[stage])
+            moved[stage] = 1 / (1 + np.exp(-z))
+        scores[site] = moved
+    learner = result.spec.learner
+    titled = replace(learner, title=learner.title + OWN)
+    return replace(result, spec=replace(result.spec, learner=titled), scores=scores)
