@@ -26,7 +26,9 @@ class FCForgeError(Exception):
     """
 
     def __init__(self, what: str, *, where: str | Path = "", do: str = "") -> None:
-        self.what, self.where, self.do = what, str(where), do
+        self.what = what
+        self.where = str(where)
+        self.do = do
         super().__init__(self.__str__())
 
     def __str__(self) -> str:
@@ -39,7 +41,7 @@ class DataError(FCForgeError):
 
 
 class ConfigError(FCForgeError):
-    """A setting that does not exist or cannot be what it was set to."""
+    """A setting with an unknown name, or with a value that it cannot have."""
 
 
 class SealedError(FCForgeError):

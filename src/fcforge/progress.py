@@ -3,6 +3,7 @@
 On a terminal a bar is drawn; elsewhere (a log file, a notebook, a cluster) plain lines are written.
 """
 
+import math
 import sys
 import threading
 import time
@@ -37,7 +38,7 @@ def progress_on_stderr(
         with _bar(what) as report:
             yield report
     else:
-        yield _plain(what, every)
+        yield _Lines(what, every)
 
 
 @contextmanager
@@ -102,31 +103,45 @@ def _drawn(*texts: str, time_left: bool = True) -> "Progress":
     from rich.console import Console
 
     first, *more = map(rich.TextColumn, texts)
-    left = (rich.TextColumn("left"), rich.TimeRemainingColumn()) if time_left else ()
-    last = (rich.TextColumn("[dim]{task.fields[last]}"),) if time_left else ()
-    columns = (first, rich.BarColumn(), *more, rich.TimeElapsedColumn(), *left, *last)
+    columns = [first, rich.BarColumn(), *more, rich.TimeElapsedColumn()]
+    if time_left:
+        columns += [
+            rich.TextColumn("left"),
+            rich.TimeRemainingColumn(),
+            rich.TextColumn("[dim]{task.fields[last]}"),
+        ]
     console = Console(stderr=True)
     return rich.Progress(
         *columns, console=console, transient=True, redirect_stdout=False
     )
 
 
-def _plain(what: str, every: float) -> Report:
-    first: list[int] = []
-    started, shown = [0.0], [0.0]
+class _Lines:
+    """Progress as plain lines, at most one every few seconds.
 
-    def report(done: int, total: int, last: str) -> None:
-        first[:] = first or [done]
+    The time left is told from the first report on: what was made ready before it says nothing
+    about how long the rest takes.
+    """
+
+    def __init__(self, what: str, every: float) -> None:
+        self.what = what
+        self.every = every
+        self.first: int | None = None  # done at the first report
+        self.started = 0.0
+        self.shown = -math.inf
+
+    def __call__(self, done: int, total: int, last: str) -> None:
         now = time.monotonic()
-        if done == first[0]:  # what is made ready before says nothing about the rest
-            started[0] = now
-        if done < total and now - shown[0] < every:
+        if self.first is None or done == self.first:
+            self.first = done
+            self.started = now
+        if done < total and now - self.shown < self.every:
             return
-        shown[0] = now
-        moved = done - first[0]
-        left = duration((now - started[0]) / moved * (total - done)) if moved else ""
-        tail = f", about {left} left" if left and done < total else ""
-        line = printable(f"{what}: {done}/{total}{tail} {last}".rstrip())
-        print(line, file=sys.stderr, flush=True)
-
-    return report
+        self.shown = now
+        left = ""
+        moved = done - self.first
+        if moved and done < total:
+            seconds = (now - self.started) / moved * (total - done)
+            left = f", about {duration(seconds)} left"
+        line = f"{self.what}: {done}/{total}{left} {last}".rstrip()
+        print(printable(line), file=sys.stderr, flush=True)

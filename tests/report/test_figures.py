@@ -128,3 +128,9 @@ def test_colours_are_those_of_the_style_and_of_the_pictures():
         assert not re.search(r"[\"':]#[0-9a-fA-F]{3,6}\b|RdBu", path.read_text()), (
             path.name
         )
+
+
+def test_names_in_any_script_are_drawn_without_a_word_about_fonts():
+    line = figures.StageLine(np.array([0.5, 0.6]), name="北京大学")
+    figure = figures.stage_lines([line], ["北京", "上海"], "after learning", (0.0, 1.0))
+    assert "北京" in figures.inline(figure)

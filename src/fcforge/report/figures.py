@@ -10,6 +10,7 @@ import base64
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -25,10 +26,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 P = ParamSpec("P")
-SMALL, NORMAL = 9.2, 9.8  # points: 12.3 and 13 px
-SEQUENTIAL, DIVERGING = "Blues", "RdBu_r"
-INK, MUTED, LINE, FAINT, ACCENT = "#010101", "#010102", "#010103", "#010104", "#010105"
-PATIENT, CONTROL = "var(--patient)", "var(--control)"  # the ends of DIVERGING
+SMALL = 9.2  # points: 12.3 px
+NORMAL = 9.8  # points: 13 px
+SEQUENTIAL = "Blues"
+DIVERGING = "RdBu_r"
+INK = "#010101"
+MUTED = "#010102"
+LINE = "#010103"
+FAINT = "#010104"
+ACCENT = "#010105"
+PATIENT = "var(--patient)"  # the ends of DIVERGING
+CONTROL = "var(--control)"
 POINTS = "#2171b5"  # points and networks are drawn into PNG, which knows no variables
 NETWORKS = (
     "#0072b2",
@@ -111,7 +119,9 @@ def inline(figure: Figure, name: str = "") -> Markup:
     import matplotlib as mpl
 
     out = io.StringIO()
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        # the text stays text: the browser has fonts that matplotlib lacks
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
     svg = re.sub(
@@ -156,8 +166,9 @@ def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float
     flat = flat[np.isfinite(flat)]
     if not len(flat):
         return 0.0, 1.0
-    low, high = np.floor(flat.min() / step) * step, np.ceil(flat.max() / step) * step
-    return float(low), float(high if high > low else low + step)
+    low = np.floor(flat.min() / step) * step
+    high = max(np.ceil(flat.max() / step) * step, low + step)
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -199,28 +210,36 @@ def stage_lines(
     learned_at: int | None = None,
 ) -> Figure:
     """Lines over the stages on a given axis; `learned_at` is marked by a vertical line."""
-    named = any(line.name for line in lines)
-    figure = canvas(
-        3.5, 2.3, left=0.135, right=0.74 if named else 0.97, top=0.97, bottom=0.215
-    )
-    axes, place = figure.subplots(), np.arange(len(stages))
+    named = [line for line in lines if line.name]
+    right = 0.74 if named else 0.97
+    figure = canvas(3.5, 2.3, left=0.135, right=right, top=0.97, bottom=0.215)
+    axes = figure.subplots()
+    place = np.arange(len(stages))
     if learned_at is not None:
         axes.axvline(learned_at, color=MUTED, lw=1, ls=(0, (4, 4)))
     for line in lines:
-        known = np.isfinite(line.values)
-        look: dict[str, Any] = {"color": line.colour, "lw": 0.9 if line.thin else 2.0}
-        look |= {} if line.thin or line.dashed else {"marker": "o", "ms": 4}
-        axes.plot(
-            place[known], line.values[known], "--" if line.dashed else "-", **look
-        )
-        if line.band is not None:
-            axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
+        _draw(axes, place, line)
     axes.set(ylim=limits, xlabel=x_title, xlim=(-0.3, max(len(stages) - 0.7, 0.3)))
-    axes.set_xticks(place, [s if len(s) <= 8 else f"{s[:7]}…" for s in stages])
+    axes.set_xticks(place, [_cut(stage, 8) for stage in stages])
     axes.grid(axis="y")
     axes.tick_params(length=0)
-    _name_ends(axes, [line for line in lines if line.name], limits)
+    _name_ends(axes, named, limits)
     return figure
+
+
+def _draw(axes: Axes, place: np.ndarray, line: StageLine) -> None:
+    known = np.isfinite(line.values)
+    look: dict[str, Any] = {"color": line.colour, "lw": 0.9 if line.thin else 2.0}
+    if not (line.thin or line.dashed):
+        look |= {"marker": "o", "ms": 4}
+    style = "--" if line.dashed else "-"
+    axes.plot(place[known], line.values[known], style, **look)
+    if line.band is not None:
+        axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
+
+
+def _cut(name: str, most: int) -> str:
+    return printable(name if len(name) <= most else f"{name[: most - 1]}…")
 
 
 def _name_ends(
@@ -231,9 +250,8 @@ def _name_ends(
     ends = [line.values[np.isfinite(line.values)][-1] for line in known]
     gap = 0.085 * (limits[1] - limits[0])
     for line, place in zip(known, spread(ends, gap, *limits), strict=True):
-        name = printable(line.name if len(line.name) <= 12 else f"{line.name[:11]}…")
         axes.annotate(
-            name,
+            _cut(line.name, 12),
             (1.02, place),
             xycoords=("axes fraction", "data"),
             color=line.colour,

@@ -160,8 +160,9 @@ def figure_section(
     """The pictures, after the given tables; the first portrait is the real one."""
     if not portraits:
         return Section(FIGURES, "No pictures were kept.")
-    real, cards = next(iter(portraits.values())), []
+    real = next(iter(portraits.values()))
     low = lowest_edge(portraits)
+    cards = []
     for name, found in portraits.items():
         r = np.corrcoef(real.edge_mean, found.edge_mean)[0, 1]
         alt = f"FC of a typical control and patient of {name}; edge means"
@@ -176,7 +177,8 @@ def figure_section(
 
 def folder_section(folder: Path) -> Section:
     """Figures and first table of a judged folder, for ``fcforge report --judge FOLDER``."""
-    store, pictures = folder / "records.json", folder / "portraits.npz"
+    store = folder / "records.json"
+    pictures = folder / "portraits.npz"
     if not (store.exists() and pictures.exists()):
         raise DataError(
             "holds no finished judgement (records.json and portraits.npz).",
@@ -252,28 +254,17 @@ def portrait_figure(found: Portrait, real: Portrait, lowest: float = LOWEST) -> 
     )
     grid = figure.add_gridspec(2, 2, height_ratios=(1, 1.05), hspace=0.18)
     systems = found.systems.tolist() or [""] * len(found.control)
-    for k, (title, fc) in enumerate(
-        (("control", found.control), ("patient", found.patient))
-    ):
+    people = {"control": found.control, "patient": found.patient}
+    for k, (title, fc) in enumerate(people.items()):
         axes = figure.add_subplot(grid[0, k])
         figures.matrix(axes, fc, systems, named=False, vmin=-1, vmax=1)
         axes.set_title(title, fontsize=figures.SMALL, color=figures.MUTED, pad=3)
     axes = figure.add_subplot(grid[1, :])
     axes.plot([-1, 1], [-1, 1], color=figures.FAINT, lw=0.8)
-    axes.scatter(
-        real.edge_mean,
-        found.edge_mean,
-        s=1.2,
-        alpha=0.35,
-        color=figures.POINTS,
-        rasterized=True,
-    )
-    axes.set(
-        xlim=(LOWEST, 1),
-        ylim=(lowest, 1),
-        xlabel="mean of an edge, real",
-        ylabel="generated",
-    )
+    points: dict[str, Any] = {"s": 1.2, "alpha": 0.35, "color": figures.POINTS}
+    axes.scatter(real.edge_mean, found.edge_mean, rasterized=True, **points)
+    axes.set(xlim=(LOWEST, 1), ylim=(lowest, 1))
+    axes.set(xlabel="mean of an edge, real", ylabel="generated")
     return figure
 
 
@@ -290,15 +281,14 @@ def spectra_figure(portraits: Mapping[str, Portrait]) -> Figure:
     styles = ("-", "--", ":")
     for i, (name, p) in enumerate(portraits.items()):
         rank = np.arange(1, len(p.spectrum) + 1)
-        k, again = i % len(figures.SERIES), i // len(figures.SERIES)
+        again, k = divmod(i, len(figures.SERIES))
         look: dict[str, Any] = {"color": figures.INK, "lw": 2.4}
         if i:
             look = {"color": figures.SERIES[k], "ls": styles[again % 3], "lw": 1.4}
         axes.plot(rank, p.spectrum, label=name, **look)
     axes.set_yscale("symlog", linthresh=0.01)
-    axes.yaxis.set_major_formatter(
-        lambda value, _: f"{value:g}"
-    )  # exponents would be too small
+    # exponents would be too small
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.axhline(0, color=figures.MUTED, lw=0.6)
     axes.set(xlabel="rank", ylabel="mean eigenvalue")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
