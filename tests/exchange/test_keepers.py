@@ -69,6 +69,16 @@ def test_only_to_keepers_and_only_signed():
         give(START_EXCHANGE, gift, None)
 
 
+def test_a_round_takes_a_hospital_once_and_none_when_it_is_published(shares, listed):
+    given = START_EXCHANGE.joined([shares[0]["Ministry"].notice])
+    with pytest.raises(ConfigError, match="'NYU' has given to round 'spring'"):
+        shares_of("NYU", exchange=given, number=2)
+    published = half_of("Ministry", shares, listed).exchange
+    with pytest.raises(ConfigError, match="'spring' is published already"):
+        shares_of("OHSU", exchange=published)
+    assert shares_of("OHSU", "summer", exchange=published)
+
+
 def test_a_notice_says_no_count_and_no_number(shares):
     notice = shares[0]["Ministry"].notice
     assert notice == shares[0]["University"].notice

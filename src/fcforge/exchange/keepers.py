@@ -115,6 +115,7 @@ def give(
         do = "Sign with --sign KEY; `fcforge keys new KEY` makes one."
         raise ConfigError("what is given to keepers must be signed.", do=do)
     title = site_name(gift.round)
+    _require_open(exchange, title, gift.site)
     start = exchange.root.id
     sealed = seal(gift.numbers, keepers, start, (title, gift.site))
     exact = gift.epsilon is None
@@ -134,6 +135,15 @@ def give(
         commitment=gift.commitment,
     )
     return notice, {name: Share(notice, data).data for name, data in sealed.items()}
+
+
+def _require_open(exchange: "Exchange", title: str, site: str) -> None:
+    """Raise `ConfigError` where a round is published already, or has what a site gave."""
+    do = "Give to the next round: --round NEXT."
+    if any(half.round == title for half in exchange.of(Half)):
+        raise ConfigError(f"round '{title}' is published already.", do=do)
+    if any(notice.round == title for notice in exchange.of(Notice, site)):
+        raise ConfigError(f"'{site}' has given to round '{title}' already.", do=do)
 
 
 # -- what a keeper does ----------------------------------------------------------------------------
