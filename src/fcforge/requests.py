@@ -166,6 +166,23 @@ class LearnRequest(PeopleRequest):
 
 
 @dataclass(frozen=True)
+class KeepRequest(Request):
+    """A keeper's half of a round."""
+
+    shares: list[Path] = option(help="Share files of one round.", metavar="SHARES...")
+    state: Path = option(help="The start, or the exchange as it is now.")
+    key: Path = option(help="The keeper's private key.")
+    out: Path = option(help="Half to write, e.g. half.record.")
+    rounds: Path | None = option(None, "List of rounds published (KEY.rounds).")
+    again: bool = option(
+        False, "Publish once more without who withdrew; all spend once more."
+    )
+    trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE)
+    overwrite: bool = option(False, "Replace OUT.")
+
+
+@dataclass(frozen=True)
 class AuditRequest(PeopleRequest):
     """An audit of generators on a hospital's data, or of what it gave to an exchange."""
 

@@ -16,6 +16,7 @@ from fcforge.exchange.keepers import Noise, RoundList, card_of, keep, rounds_fil
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.shares import is_share
+from fcforge.requests import KeepRequest
 
 KEEPERS = ("Ministry", "University")
 SITES = small.sites()[2:5]
@@ -49,14 +50,20 @@ def world(tmp_path_factory):
     return folder
 
 
+def asked(world, shares, keeper, out, **more):
+    """What a keeper types."""
+    place = {"state": world / "start.exchange", "key": world / f"{keeper}.key"}
+    return KeepRequest(shares=shares, out=out, **place, **more)
+
+
 def halves(world, folder, name, sites=SITES):
     """Both halves of a round, as files."""
     made = []
     for keeper in KEEPERS:
         shares = [world / f"{name} {site} {keeper}.share" for site in sites]
         made.append(folder / f"{name} {keeper}.record")
-        given = (shares, world / "start.exchange", world / f"{keeper}.key", made[-1])
-        keep_files(*given, Trust(), listed=folder / f"{keeper}.rounds")
+        listed = folder / f"{keeper}.rounds"
+        keep_files(asked(world, shares, keeper, made[-1], rounds=listed))
     return made
 
 
@@ -92,16 +99,16 @@ def test_what_is_merged_is_verified_and_says_that_a_half_is_missing(world, tmp_p
 
 def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monkeypatch):
     shares = [world / f"spring {site} Ministry.share" for site in SITES]
-    place = (world / "start.exchange", world / "Ministry.key", tmp_path / "h.record")
     listed = tmp_path / "list"
+    place = (world, shares, "Ministry", tmp_path / "h.record")
     with monkeypatch.context() as patch:
         patch.setattr(archive, "pack", lambda contents: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            keep_files(shares, *place, Trust(), listed=listed)
-    keep_files(shares, *place, Trust(), listed=listed)
+            keep_files(asked(*place, rounds=listed))
+    keep_files(asked(*place, rounds=listed))
     assert (tmp_path / "h.record").stat().st_mode & 0o077 == 0
     with pytest.raises(ExchangeError, match="published before"):
-        keep_files(shares, *place, Trust(), listed=listed, overwrite=True)
+        keep_files(asked(*place, rounds=listed, overwrite=True))
     assert len(RoundList.read(listed).lines) == 3
     assert rounds_file(world / "Ministry.key") == world / "Ministry.key.rounds"
 

@@ -7,43 +7,21 @@ import typer
 from typer import Argument, Option
 
 from fcforge.cli import _options as given
+from fcforge.cli._options import takes
+from fcforge.requests import KeepRequest
+from fcforge.text import counted
 
 
-def keep(
-    shares: Annotated[list[Path], Argument(help="Share files of one round.")],
-    state: Annotated[Path, Option(help="The start, or the exchange as it is now.")],
-    key: Annotated[Path, Option(help="The keeper's private key.")],
-    out: Annotated[Path, Option(help="Half to write, e.g. half.record.")],
-    rounds: Annotated[
-        Path | None, Option(help="List of rounds published [KEY.rounds].")
-    ] = None,
-    again: Annotated[
-        bool,
-        Option(
-            "--again",
-            help="Publish a round once more without who withdrew; all spend once more.",
-        ),
-    ] = False,
-    trust: given.Trust = None,
-    overwrite: given.Overwrite = False,
-) -> None:
+@takes(KeepRequest)
+def keep(asked: KeepRequest) -> None:
     """Add the shares of a round and a dose of noise, sign, and write this keeper's half."""
     from fcforge.exchange.keeper_step import keep_files
-    from fcforge.exchange.keys import Trust
 
-    kept = keep_files(
-        shares,
-        state,
-        key,
-        out,
-        Trust.of(trust or ()),
-        listed=rounds,
-        again=again,
-        overwrite=overwrite,
-    )
+    kept = keep_files(asked)
     half = kept.half
     names = ", ".join(one.site for one in half.hospitals)
-    print(f"wrote {out}: half of round {half.round}, {len(half.hospitals)} hospitals")
+    size = counted(len(half.hospitals), "hospital")
+    print(f"wrote {asked.out}: half of round {half.round}, {size}")
     print(f"added: {names}")
     if kept.withdrawn:
         print(f"withdrawn and not added: {', '.join(kept.withdrawn)}")

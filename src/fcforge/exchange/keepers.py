@@ -243,23 +243,13 @@ def keep(
     again : bool
         Publish a round once more that lost a hospital by withdrawal; everybody spends once more.
     """
-    start = exchange.root.id
     keeper = _own_card(exchange, key)
-    _require_one_round(shares, start, keeper.name)
-    notices = [share.notice for share in shares]
-    joined = exchange.joined(notices)
-    here = {record.id for record in joined.records}
-    staying = [share for share in shares if share.notice.id in here]
-    staying.sort(key=lambda share: share.notice.site)
-    with at(f"round '{notices[0].round}'"):
-        _require_enough(exchange, len(staying))
-        taken = {notice.id for notice in notices} - here
-        times = _publication(start, listed, staying, taken, again)
-    _require_budget(exchange, notices[0], times)
-    private = encryption_key(key)
-    words = [opened(share, start, private, size) for share in staying]
-    data = save_arrays({rounds.NUMBERS: added([*words, _drawn(noise.sigma, size)])})
-    place = (keeper.name, listed.next_number, [start], key)
+    _require_one_round(shares, exchange.root.id, keeper.name)
+    joined = exchange.joined([share.notice for share in shares])
+    staying, taken = _still_given(joined, shares)
+    times = _publication(exchange, listed, staying, taken, again)
+    data = _sum(staying, exchange.root.id, key, noise.sigma, size)
+    place = (keeper.name, listed.next_number, [exchange.root.id], key)
     half = make(
         Half, *place, payload=schema.sha256(data), **_said(staying, noise, times)
     )
@@ -268,14 +258,35 @@ def keep(
     rounds.rounds_of(
         whole
     )  # a half that does not fit the other keeper's is not published
-    records = (*(share.notice for share in staying), half)
     return Kept(
         half=half,
-        contents=Contents(records, payloads),
+        contents=Contents((*(share.notice for share in staying), half), payloads),
         exchange=whole,
-        withdrawn=tuple(sorted(n.site for n in notices if n.id in taken)),
-        line=_published(half, start),
+        withdrawn=tuple(sorted(share.notice.site for share in taken)),
+        line=_published(half, exchange.root.id),
     )
+
+
+def _still_given(
+    joined: "Exchange", shares: Sequence[Share]
+) -> tuple[list[Share], list[Share]]:
+    """Shares that stand, by hospital, and those that their hospitals took back."""
+    here = {record.id for record in joined.records}
+    standing = [share for share in shares if share.notice.id in here]
+    taken = [share for share in shares if share.notice.id not in here]
+    return sorted(standing, key=lambda share: share.notice.site), taken
+
+
+def _sum(
+    staying: Sequence[Share], start: str, key: Ed25519PrivateKey, sigma: int, size: int
+) -> bytes:
+    """The array of a half: all shares and a dose of secret noise, modulo 2^64."""
+    private = encryption_key(key)
+    words = [opened(share, start, private, size) for share in staying]
+    noise = np.zeros(size, dtype="<u8")
+    if sigma:
+        noise = discrete_gaussian(sigma, size).astype("<i8").view("<u8")
+    return save_arrays({rounds.NUMBERS: added([*words, noise])})
 
 
 def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
@@ -337,41 +348,44 @@ def _require_one_round(shares: Sequence[Share], start: str, keeper: str) -> None
                 )
 
 
-def _require_enough(exchange: "Exchange", hospitals: int) -> None:
-    fewest = exchange.root.policy.fewest_hospitals
-    if hospitals < fewest:
-        raise ExchangeError(
-            f"has shares of {hospitals} hospitals; the policy asks for {fewest}.",
-            do="Wait for more; nothing was published.",
-        )
-
-
-def _require_budget(exchange: "Exchange", notice: Notice, times: int) -> None:
-    """What everybody spends by this publication and the earlier ones is within the policy."""
-    epsilon = times * notice.epsilon if notice.mechanism == "gaussian" else None
-    exchange.root.policy.require_budget(epsilon, times * notice.delta)
-
-
 def _publication(
-    start: str,
+    exchange: "Exchange",
     listed: RoundList,
     staying: Sequence[Share],
-    taken: set[str],
+    taken: Sequence[Share],
     again: bool,
 ) -> int:
-    """The how-manieth publication of a round this is; `ExchangeError` unless it may be.
+    """The how-manieth publication of a round this is; an error unless it may be.
 
     Once more is possible only without hospitals that have withdrawn, and with nobody new: then
     the two sums differ by what the policy's budget covers twice.
     """
-    notice = staying[0].notice
-    earlier = listed.earlier(start, notice.round)
-    if not earlier:
-        return 1
-    last = set(earlier[-1].notices)
+    policy = exchange.root.policy
+    first = (*staying, *taken)[0].notice
+    with at(f"round '{first.round}'"):
+        if len(staying) < policy.fewest_hospitals:
+            raise ExchangeError(
+                f"has shares of {len(staying)} hospitals; the policy asks for "
+                f"{policy.fewest_hospitals}.",
+                do="Wait for more; nothing was published.",
+            )
+        earlier = listed.earlier(exchange.root.id, first.round)
+        if earlier:
+            _require_withdrawal(earlier[-1], staying, taken, again)
+        times = len(earlier) + 1
+        epsilon = times * first.epsilon if first.mechanism == "gaussian" else None
+        policy.require_budget(epsilon, times * first.delta)
+    return times
+
+
+def _require_withdrawal(
+    last: Published, staying: Sequence[Share], taken: Sequence[Share], again: bool
+) -> None:
+    """Raise `ExchangeError` unless a round lost hospitals by withdrawal and nothing else."""
+    before = set(last.notices)
     now = {share.notice.id for share in staying}
-    late = [share.notice.site for share in staying if share.notice.id not in last]
-    if not again or late or now == last:
+    late = [share.notice.site for share in staying if share.notice.id not in before]
+    if not again or late or now == before:
         who = f"; the share of '{late[0]}' came too late for it" if late else ""
         raise ExchangeError(
             f"was published before{who}. Twice would give the difference away.",
@@ -379,22 +393,14 @@ def _publication(
             "hospital has withdrawn from can be published once more without it: --again, which "
             "spends everybody's budget once more.",
         )
-    if not last - now <= taken:
+    if not before - now <= {share.notice.id for share in taken}:
         raise ExchangeError(
             "would leave out a hospital that has not withdrawn.",
             do="Name the same share files as before, and merge the withdrawal into the file named "
             "by --state.",
         )
-    return 1 + earlier[-1].times
 
 
 def _added(share: Share) -> Added:
     notice = share.notice
     return Added(site=notice.site, notice=notice.id, share=share.sha256)
-
-
-def _drawn(sigma: int, size: int) -> np.ndarray:
-    """A dose of secret noise (size,) as words."""
-    if sigma == 0:
-        return np.zeros(size, dtype="<u8")
-    return discrete_gaussian(sigma, size).astype("<i8").view("<u8")
