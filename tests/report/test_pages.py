@@ -115,7 +115,7 @@ def test_rois_that_are_not_of_aal_have_no_brain(pages):
 
 def test_a_damaged_file_is_shown_as_damaged(pages):
     text = of(pages, "exchange-damaged")
-    assert "This is damaged and must not be used." in text
+    assert "Damaged, must not be used. Why: is damaged" in text
     assert "Who signed it?" not in text
 
 
@@ -162,3 +162,14 @@ def test_what_is_shown_is_said(tmp_path):
     said: list[str] = []
     write_pages(tmp_path, say=said.append)
     assert said == ["run a"]
+
+
+def test_a_missing_package_is_no_damage(world, tmp_path, monkeypatch):
+    def without(path):
+        raise ModuleNotFoundError("no torch", name="torch")
+
+    monkeypatch.setattr("fcforge.report.pages.open_exchange", without)
+    (tmp_path / "a.fcx").write_bytes((world / "chain/1.fcx").read_bytes())
+    text = write_pages(tmp_path).read_text()
+    assert "Cannot be shown here. Why: needs the package" in text
+    assert "Damaged" not in text

@@ -48,6 +48,8 @@ def reason(error: BaseException) -> str:
     """What is wrong with a file in one line, without its place on this machine."""
     if isinstance(error, FCForgeError):
         return printable(error.what)
+    if isinstance(error, ModuleNotFoundError):
+        return f"needs the package '{error.name}', which is not installed here."
     if isinstance(error, OSError):
         return f"cannot be read ({error.strerror or type(error).__name__})."
     return f"is not as fcforge writes it ({type(error).__name__})."

@@ -167,7 +167,10 @@ def _write(
         writers = {"run": _write_run, "audit": _write_audit, "judged": _write_judged}
         return writers[item.kind](item, to)
     except BROKEN as error:
-        damage = reason(error)
+        label = "Damaged, must not be used."
+        if isinstance(error, ModuleNotFoundError):
+            label = "Cannot be shown here."
+        damage = f"{label} Why: {reason(error)}"
         page = render("damaged.html.j2", item=item, damage=damage, home=INDEX)
         write_text(to / item.page, page)
         return Listed(item, damage=damage)
