@@ -1,15 +1,18 @@
 """A round from the hospitals' people to the merged sum, with files."""
 
 import time
+from dataclasses import replace
 
 import keeper_rounds
 import numpy as np
 import pytest
 import small_exchange as small
 from exchange_records import key_of
+from small_chains import settings
 
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import archive, model
+from fcforge.exchange.chain import empty_chain
 from fcforge.exchange.exchange import save, union_of, verify
 from fcforge.exchange.keeper_step import keep_files
 from fcforge.exchange.keepers import Noise, RoundList, card_of, keep, rounds_file
@@ -111,6 +114,17 @@ def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monke
         keep_files(asked(*place, rounds=listed, overwrite=True))
     assert len(RoundList.read(listed).lines) == 3
     assert rounds_file(world / "Ministry.key") == world / "Ministry.key.rounds"
+
+
+def test_a_chain_has_no_keepers(world, tmp_path):
+    chain = empty_chain(settings("finetune"), ("TC", "ASD"), "NYU")
+    save(chain, tmp_path / "chain.fcx")
+    request = replace(
+        asked(world, [], "Ministry", tmp_path / "h.record"),
+        state=tmp_path / "chain.fcx",
+    )
+    with pytest.raises(ExchangeError, match="policy names none"):
+        keep_files(request)
 
 
 def test_a_late_hospital_joins_the_next_round_at_no_cost(world, tmp_path):

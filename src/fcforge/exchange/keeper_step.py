@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fcforge.exchange import archive
 from fcforge.exchange.exchange import open_exchange
-from fcforge.exchange.keepers import Kept, Noise, RoundList, keep, rounds_file
+from fcforge.exchange.keepers import Kept, Noise, RoundList, keep, own_card, rounds_file
 from fcforge.exchange.keys import Trust, read_private
 from fcforge.exchange.release_step import Budget
 from fcforge.exchange.releases import Releases
@@ -18,6 +18,7 @@ def keep_files(asked: KeepRequest) -> Kept:
     key = read_private(asked.key)
     trust = Trust.of(asked.trust, asked.require_signature or None)
     exchange = open_exchange(asked.state, trust)
+    own_card(exchange, key)  # a chain has no keepers
     shares = [read_share(path, trust) for path in asked.shares]
     model = Releases(exchange)
     noise = _noise(model, shares)

@@ -243,7 +243,7 @@ def keep(
     again : bool
         Publish a round once more that lost a hospital by withdrawal; everybody spends once more.
     """
-    keeper = _own_card(exchange, key)
+    keeper = own_card(exchange, key)
     _require_one_round(shares, exchange.root.id, keeper.name)
     joined = exchange.joined([share.notice for share in shares])
     staying, taken = _still_given(joined, shares)
@@ -309,7 +309,7 @@ def _published(half: Half, start: str) -> Published:
     return Published(start=start, round=half.round, times=half.times, notices=notices)
 
 
-def _own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Keeper:
+def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Keeper:
     """The keeper of the policy whose key this is."""
     for keeper in exchange.root.policy.keepers:
         if keeper == card_of(keeper.name, key):
