@@ -281,7 +281,7 @@ class StartRequest(Request):
     )
     people: Size = option(600, "People planned in all.")
     hospitals: Size = option(10, "Hospitals planned in all.")
-    epsilon: Epsilon = option(1.0, "Planned for each person.")
+    epsilon: Epsilon | None = option(None, "Planned for each person (1).")
     exact: bool = option(False, "Plan sums without noise.")
     overwrite: bool = option(False, "Replace OUT.")
 

@@ -44,10 +44,13 @@ def start(asked: requests.StartRequest) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
     from fcforge.exchange.records import Plan
     from fcforge.exchange.site_step import start_file
-    from fcforge.privacy.accounting import DELTA, check_budget
+    from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
 
-    planned = None if asked.exact else asked.epsilon
-    if planned is not None:
+    if asked.exact and asked.epsilon is not None:
+        raise ConfigError("--exact has no --epsilon.", do="Leave one of them out.")
+    planned = None
+    if not asked.exact:
+        planned = EPSILON if asked.epsilon is None else asked.epsilon
         check_budget(planned, DELTA, "--epsilon")
     source = {"name": asked.dataset}
     if asked.data is not None:

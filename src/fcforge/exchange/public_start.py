@@ -9,7 +9,7 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError, ExchangeError, at
 from fcforge.exchange import records, schema
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.payload import load_arrays, save_arrays
+from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.policy import ANYWHERE, Policy
 from fcforge.exchange.records import Expected, StartLimits
 from fcforge.exchange.scan_checks import likeness, probability, side_distance
@@ -42,6 +42,8 @@ SITES_APART = 4.0  # a site's mean may differ so much more than a public site's
 ALIKE_SITES = 0.8
 BEYOND = 0.5  # a covariate may lie so much of the public range outside of it
 STRANGE = 0.2  # share of a site's scans that may lie outside what was seen
+# fields of a start that are settings, and what those are called
+SET = {"full": "axes", **{name: name for name in ("gamma", "even", "shrink", "pull")}}
 CENTRE = "confounds.centre"
 COEFFICIENTS = "confounds.coefficients"
 
@@ -210,8 +212,8 @@ def _without_confounds(
 
 
 def _stored(start: Start, confounds: Confounds | None) -> dict[str, np.ndarray]:
-    """All arrays as float32, which holds their 12 or 24 bits exactly."""
-    found = start.arrays()
+    """All arrays but settings, as float32, which holds their 12 bits exactly."""
+    found = {k: v for k, v in start.arrays().items() if k not in SET}
     if confounds is not None:
         found[CENTRE] = confounds.centre
         found[COEFFICIENTS] = confounds.coefficients
@@ -319,14 +321,17 @@ def read_start(exchange: Exchange) -> PublicStart:
     record = exchange.root
     with at(f"the {record.title}"):
         _check_claims(record)
-        stored = load_arrays(exchange.payloads[record.payload], record.title)
-        centre = stored.pop(CENTRE, None)
-        coefficients = stored.pop(COEFFICIENTS, None)
-        start = _read_arrays(stored)
-        _check_shapes(start, record)
-        _check_settings(start, record)
+        _check_settings(record)
+        stored = exchange.arrays(record)
+        _check_shapes(stored, record)
+        confounds = None
+        if record.removes:
+            centre = stored.pop(CENTRE).astype(np.float64)
+            slopes = stored.pop(COEFFICIENTS).astype(np.float64)
+            shrink = float(record.settings["shrink"])
+            confounds = Confounds(record.removes, centre, slopes, shrink)
+        start = _read_arrays(stored, record)
         _check_numbers(start, record)
-        confounds = _read_confounds(record, centre, coefficients, start)
     return PublicStart(record, start, confounds)
 
 
@@ -351,46 +356,45 @@ def _check_claims(record: records.Start) -> None:
         raise ExchangeError(f"claims {found[0]}.")
 
 
-def _read_arrays(stored: Mapping[str, np.ndarray]) -> Start:
-    names = {field.name for field in fields(Start)}
-    odd = names ^ set(stored)
-    if odd:
-        raise ExchangeError(f"array '{min(odd)[:80]}' is missing or too many.")
-    for name, array in stored.items():
-        if array.dtype != np.float32:
-            raise ExchangeError(f"array '{name}' is of type {array.dtype}.")
-    plain: dict[str, Any] = {}
-    for name, array in stored.items():
-        plain[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
-    return Start(**plain)
-
-
-def _check_shapes(start: Start, record: records.Start) -> None:
-    p = record.n_rois * (record.n_rois + 1) // 2
-    k = int(np.shape(start.axes)[-1]) if np.ndim(start.axes) == 2 else 0
-    wanted = {
-        "mean": (p,),
-        "scale": (p,),
-        "weight": (p,),
-        "axes": (p, k),
-        "variance": (k + 1,),
-    }
-    for name, array in start.arrays().items():
-        if array.shape != wanted.get(name, ()):
-            raise ExchangeError(f"array '{name}' has the shape {array.shape}.")
-
-
-def _check_settings(start: Start, record: records.Start) -> None:
-    """The arrays were made with what the record says."""
+def _check_settings(record: records.Start) -> None:
+    """All settings of a start are there, and no other."""
     try:
         settings = make(StartSettings, record.settings, "start")
     except ConfigError as error:
         raise ExchangeError(f"its settings cannot be used: {error.what}") from error
-    names = ("gamma", "even", "shrink", "pull")
-    said = [settings.axes, *(getattr(settings, name) for name in names)]
-    made = [start.full, *(getattr(start, name) for name in names)]
-    if asdict(settings) != record.settings or not np.allclose(said, made, rtol=1e-6):
-        raise ExchangeError("its settings are not those its arrays were made with.")
+    if asdict(settings) != record.settings:
+        raise ExchangeError("its settings are not all there, or of another type.")
+
+
+def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> None:
+    """Exactly the arrays of a start, each of its type and shape."""
+    p = record.n_rois * (record.n_rois + 1) // 2
+    k = [0, *stored.get("axes", np.zeros(0)).shape][-1]
+    wanted: dict[str, tuple[int, ...]] = {
+        field.name: () for field in fields(Start) if field.name not in SET
+    }
+    wanted |= dict.fromkeys(("mean", "scale", "weight"), (p,))
+    wanted |= {"axes": (p, k), "variance": (k + 1,)}
+    if record.removes:
+        columns = sum(len(terms(name, np.zeros(1))) for name in record.removes)
+        wanted |= {CENTRE: (columns,), COEFFICIENTS: (columns, p)}
+    for name in sorted(set(wanted) | set(stored)):
+        array = stored.get(name)
+        if array is None or name not in wanted:
+            raise ExchangeError(f"array '{name[:80]}' is missing or too many.")
+        if array.dtype != np.float32 or array.shape != wanted[name]:
+            found = f"{array.dtype} of shape {array.shape}"
+            raise ExchangeError(f"array '{name}' is {found}, not {wanted[name]}.")
+
+
+def _read_arrays(stored: Mapping[str, np.ndarray], record: records.Start) -> Start:
+    """The start of these arrays, made with the settings of the record."""
+    plain: dict[str, Any] = {}
+    for name, array in stored.items():
+        plain[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
+    for name, setting in SET.items():
+        plain[name] = rounded_number(float(record.settings[setting]), 24)
+    return Start(**plain)
 
 
 def _check_numbers(start: Start, record: records.Start) -> None:
@@ -421,21 +425,3 @@ def _check_numbers(start: Start, record: records.Start) -> None:
     most = 2 * np.sqrt((square + 0.25) / (1 - quantile))
     if 1.01 * np.sqrt(2 * square) < 1 or not 1e-6 < start.clip <= 1.01 * most:
         raise ExchangeError("holds a size or clip that its variances do not allow.")
-
-
-def _read_confounds(
-    record: records.Start,
-    centre: np.ndarray | None,
-    coefficients: np.ndarray | None,
-    start: Start,
-) -> Confounds | None:
-    if not record.removes and centre is None and coefficients is None:
-        return None
-    if not record.removes or centre is None or coefficients is None:
-        raise ExchangeError("its confound step does not fit what it removes.")
-    columns = sum(len(terms(name, np.zeros(1))) for name in record.removes)
-    wanted = ((columns,), (columns, len(start.mean)))
-    if (centre.shape, coefficients.shape) != wanted:
-        raise ExchangeError("its confound coefficients have another shape.")
-    both = (centre.astype(np.float64), coefficients.astype(np.float64))
-    return Confounds(record.removes, *both, start.shrink)
