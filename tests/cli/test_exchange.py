@@ -158,6 +158,13 @@ def test_predict_evaluate_and_explain(world, file, tmp_path):
     assert found["people"] + found["abstained"] == (COHORT.site == SITES[2]).sum()
     np.save(tmp_path / "small.npy", np.eye(4))
     assert fcforge("predict", world / file, tmp_path / "small.npy").code == 1
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_abstaining_from_everybody_is_no_success(world, tmp_path):
+    np.save(tmp_path / "strange.npy", np.eye(R) * 0.9 + 0.1)
+    told = fcforge("predict", world / "r2.fcx", tmp_path / "strange.npy")
+    assert (told.code, told.out.count("unlike anything seen")) == (1, 1)
 
 
 def test_the_own_threshold_of_a_hospital(world, tmp_path):
