@@ -92,7 +92,7 @@ def other_pages() -> dict[str, str]:
     return {
         "judge": judge.page_of(judgement),
         "quality": quality.subject_page(
-            SubjectFC("01", (run,), fc, (3,)), aal116(), {}
+            SubjectFC("01", (run,), fc, (3,), {}), aal116()
         ),
         "group": quality.group_page(
             rows, [("sub-99", "no scan")], Methods("FC [1].", "Software.", ("A work.",))
