@@ -58,7 +58,7 @@ class ExchangeError(FCForgeError):
 
 @contextlib.contextmanager
 def at(where: object, do: str = "") -> Iterator[None]:
-    """Put `where` before whatever an error of the block says, and `do` where it says nothing to do.
+    """Name a place in every error of the block, and give advice to those that have none.
 
     Examples
     --------
