@@ -191,7 +191,7 @@ def test_names_of_columns_are_kept(tmp_path):
 @pytest.mark.parametrize(
     ("matrix", "words"),
     [
-        (np.eye(4), "has 4 ROIs, the capsule 6"),
+        (np.eye(4), "has 4 ROIs, the model 6"),
         (np.where(np.eye(R) > 0, 1.0, np.nan), "NaN"),
         (4 * fc(0) - 3 * np.eye(R), "beyond 1"),
         (fc(0) + np.diag([0.5] + [0.0] * (R - 1)), "diagonal is not 1"),

@@ -47,7 +47,7 @@ class Released(Generator):
     noise : {"secret", "seeded"}
         "seeded" makes experiments repeatable and gives no guarantee.
     start : Start
-        Given by the run or the capsule.
+        Given by the run or the exchange.
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"

@@ -117,7 +117,7 @@ class Method(Checked):
     captures
         Whether `begin_epoch` runs often and keeps shapes, so that a CUDA graph of it pays.
     row_keys
-        Keys of ``lane.state`` that hold bank rows (-1 marks an empty slot). Stores and capsules
+        Keys of ``lane.state`` that hold bank rows (-1 marks an empty slot). Stores and chains
         turn them into subjects or addresses; the engine checks them against `keeps`.
     transient
         Beginnings of keys of ``lane.state`` that anybody can compute again (the untrained
@@ -193,7 +193,7 @@ class Method(Checked):
         return lane
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Every array of the state after `sites` sites; nothing else may travel in a capsule.
+        """Every array of the state after `sites` sites; nothing else may travel in a chain.
 
         By default what `start` makes: a state that does not grow. `lane` has the network.
         """

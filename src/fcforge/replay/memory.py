@@ -2,7 +2,7 @@
 
 The memory is five tensors of a lane's state, so that it can be stacked over lanes, stored and
 sealed. Filled slots come first; empty ones have row -1. Subjects are held by bank row; stores
-write addresses, capsules write FC.
+write addresses, chains write FC.
 
 A real subject gets a priority on entry and keeps it. A memory that is too small keeps the highest:
 over everybody (with random priorities that is reservoir sampling, a uniform sample of all subjects

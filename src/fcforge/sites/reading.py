@@ -206,9 +206,7 @@ def _checked(scan: Scan, n_rois: int) -> Scan:
     """The scan, or why it cannot be used."""
     fc = np.asarray(scan.fc, dtype=np.float32)
     if fc.shape != (n_rois, n_rois):
-        return Scan(
-            scan.subject, None, f"has {fc.shape[0]} ROIs, the capsule {n_rois}."
-        )
+        return Scan(scan.subject, None, f"has {fc.shape[0]} ROIs, the model {n_rois}.")
     for problem, _ in not_correlations(fc):
         return Scan(scan.subject, None, f"is not a correlation matrix: {problem}")
     return scan._replace(fc=fc)
