@@ -70,7 +70,7 @@ def subject_weights(
 
     Returns
     -------
-    ndarray of shape (n_draws, n), float32
+    ndarray of shape (n_draws, n)
         Each class's weights sum to its number of subjects.
     """
     return _weights(site, tuple(ids), tuple(np.asarray(labels).tolist()), n_draws, seed)
@@ -80,7 +80,8 @@ def subject_weights(
 def _weights(
     site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int, seed: int
 ) -> np.ndarray:
-    raw = -np.log1p(-subject_draws("bootstrap", site, ids, n_draws, seed))
+    drawn = subject_draws("bootstrap", site, ids, n_draws, seed).astype(np.float64)
+    raw = -np.log1p(-drawn)
     for label in set(labels):
         members = np.array(labels) == label
         raw[:, members] *= members.sum() / raw[:, members].sum(1, keepdims=True)
