@@ -18,8 +18,8 @@ from fcforge.studies.audit import (
     stratified,
     world_members,
 )
-from fcforge.studies.audit_inputs import parse_generator, read_audit, read_halves
-from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
+from fcforge.studies.audit_inputs import parse_generator, read_halves
+from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow, read_audit
 from fcforge.types import Component, Estimate, FCBatch
 from real_runs import fcforge
 

@@ -239,24 +239,25 @@ def read_component(value: Named, kind: str, where: str) -> Component:
         raise ConfigError(f"{kind} '{name}': {error}.", where=where) from error
 
 
-def _checked(
+def _check(
     component: Component, kind: str, known: Mapping[str, Any], where: str
-) -> Component:
-    """The component, if its name is in a table and its settings can be used.
+) -> None:
+    """Refuse a name that is in no table, and settings that cannot be used.
 
     `known` maps names to what is called with the settings: a dataclass or a function.
     """
     target = look_up(kind, component.name, known, where=where)
     place = f"{where}: {kind} '{component.name}'"
-    (make if isinstance(target, type) else checked)(target, component.params, place)
-    return component
+    if isinstance(target, type):
+        make(target, component.params, place)
+    else:
+        checked(target, component.params, place)
 
 
 def _as_in_paper(component: Component, cls: type[Any]) -> Component:
     """Protocol "paper": what has presets takes the paper's, unless the config says otherwise."""
-    offered = "paper" in getattr(cls, "presets", ()) or "preset" in {
-        f.name for f in fields(cls)
-    }
+    settings = {f.name for f in fields(cls)}
+    offered = "paper" in getattr(cls, "presets", ()) or "preset" in settings
     if not offered or "preset" in component.params:
         return component
     return replace(component, params={**component.params, "preset": "paper"})
@@ -268,7 +269,8 @@ def resolve_dataset(table: dict[str, Any], where: str, folder: Path) -> Componen
 
     component = read_component(table, "dataset", f"{where}: [dataset]")
     loaders = {name: entry.loader for name, entry in DATASETS.items()}
-    params = dict(_checked(component, "dataset", loaders, f"{where}: [dataset]").params)
+    _check(component, "dataset", loaders, f"{where}: [dataset]")
+    params = dict(component.params)
     for name in ("path", "covariates"):
         if name in params:
             params[name] = resolve_data(str(params[name]), folder)
@@ -288,9 +290,8 @@ def _learners(
 ) -> tuple[LearnerSpec, ...]:
     """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
     _check_named_settings(config, files)
-    defaults = read_table(
-        LearnerDefaults, config.learner_defaults, files, "learner_defaults"
-    )
+    said = config.learner_defaults
+    defaults = read_table(LearnerDefaults, said, files, "learner_defaults")
     where = files.where(("learner",))
     rows = []
     for i, table in enumerate(config.learner):
@@ -302,15 +303,11 @@ def _learners(
     titles = [row.title for row in rows]
     for title in titles:
         if titles.count(title) > 1:
-            raise ConfigError(
-                f"two learners are called '{title}'.",
-                where=where,
-                do="Give each a title.",
-            )
-    check_names("learner", config.learners, titles, where=files.where(("learners",)))
-    return tuple(
-        row for row in rows if not config.learners or row.title in config.learners
-    )
+            what = f"two learners are called '{title}'."
+            raise ConfigError(what, where=where, do="Give each a title.")
+    wanted = config.learners or titles
+    check_names("learner", wanted, titles, where=files.where(("learners",)))
+    return tuple(row for row in rows if row.title in wanted)
 
 
 def _check_named_settings(config: ConfigFile, files: ConfigFiles) -> None:
@@ -322,7 +319,7 @@ def _check_named_settings(config: ConfigFile, files: ConfigFiles) -> None:
                 raise ConfigError(
                     f"{name} = {params!r} is not a table of settings.", where=where
                 )
-            _checked(Component(name, params), kind, known, where)
+            _check(Component(name, params), kind, known, where)
 
 
 def _learner(
@@ -336,22 +333,19 @@ def _learner(
 
     def part(kind: str, value: Named) -> Component:
         component = read_component(value, kind, where)
-        params = merge(getattr(config, kind).get(component.name, {}), component.params)
-        component = _checked(
-            replace(component, params=params), kind, known[kind], where
-        )
-        return (
-            _as_in_paper(component, known[kind][component.name]) if paper else component
-        )
+        shared = getattr(config, kind).get(component.name, {})
+        component = replace(component, params=merge(shared, component.params))
+        _check(component, kind, known[kind], where)
+        cls = known[kind][component.name]
+        return _as_in_paper(component, cls) if paper else component
 
     row = _row(table, where)
     method = part("method", row.method)
     needed = known["method"][method.name].needs_generator
     if row.generator and not needed:
         what = f"method '{method.name}' uses no generator."
-        raise ConfigError(
-            what, where=where, do="Leave it out, or set method = 'forge'."
-        )
+        do = "Leave it out, or set method = 'forge'."
+        raise ConfigError(what, where=where, do=do)
     generator = (row.generator or defaults.generator) if needed else None
     return LearnerSpec(
         method=method,

@@ -111,28 +111,31 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
     pool = _workers(jobs)
     root = str(work.store.root)
     try:
-        # first of all: two workers that need a generator at the same time would both fit it
-        wanted = wanted_generators(work.todo).values() if jobs > 1 else ()
-        ahead = {
-            pool.submit(fit_generator, n, dataset, root, draw=True): n for n in wanted
-        }
-        for done in as_completed(ahead):
-            done.result()
-            work.done([], f"generator of {ahead[done].spec.order[-1]}")
+        if jobs > 1:  # two workers that need a generator at one time would both fit it
+            _fit_generators_first(work, pool, dataset, root)
         _train_all(work, jobs, lambda node: pool.submit(train, node, dataset, root))
     except BrokenProcessPool as error:
-        raise FCForgeError(
-            "a worker process died (killed, or out of memory).",
-            do="The same command again continues; --jobs with a smaller number needs less memory.",
-        ) from error
-    except KeyboardInterrupt:
-        for worker in list(
-            pool._processes.values()
-        ):  # what they work on is lost, nothing else
+        what = "a worker process died (killed, or out of memory)."
+        do = "The same command again continues; --jobs with a smaller number needs less memory."
+        raise FCForgeError(what, do=do) from error
+    except KeyboardInterrupt:  # what the workers are doing is lost, nothing else
+        for worker in list(pool._processes.values()):
             worker.kill()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _fit_generators_first(
+    work: Work, pool: ProcessPoolExecutor, dataset: Component, root: str
+) -> None:
+    """Fit every generator that the missing nodes need, and draw from it."""
+    ahead = {}
+    for node in wanted_generators(work.todo).values():
+        ahead[pool.submit(fit_generator, node, dataset, root, draw=True)] = node
+    for done in as_completed(ahead):
+        done.result()
+        work.done([], f"generator of {ahead[done].spec.order[-1]}")
 
 
 def _train_all(work: Work, jobs: int, submit: Callable[[Node], Future[str]]) -> None:
@@ -219,18 +222,16 @@ def fitted_generators(
     Yields a function that waits for the generators of some nodes. With one job nothing is done
     ahead: whoever needs a generator fits it.
     """
-    wanted = {
-        name: n for name, n in wanted_generators(nodes).items() if name not in but
-    }
+    every = wanted_generators(nodes)
+    wanted = {name: node for name, node in every.items() if name not in but}
     if jobs < 2 or len(wanted) < 2:
         yield lambda members: None
         return
+    root = str(store.root)
     with _workers(min(jobs, len(wanted))) as pool:
-        place = dataset, str(store.root)
-        running = {
-            name: pool.submit(fit_generator, node, *place)
-            for name, node in wanted.items()
-        }
+        running = {}
+        for name, node in wanted.items():
+            running[name] = pool.submit(fit_generator, node, dataset, root)
 
         def wait_for(members: Sequence[Node]) -> None:
             for name in {generator_name(n) for n in members} & running.keys():

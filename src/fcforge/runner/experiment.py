@@ -96,16 +96,12 @@ def _pick_orders(
     there_are = math.factorial(len(sites))
     n = there_are if wanted == "all" else wanted
     if not 1 <= n <= there_are:
-        raise ConfigError(
-            f"orders = {wanted}, but {len(sites)} sites have {there_are} orders.",
-            do=f"Give 1 to {there_are}, or 'all'.",
-        )
+        what = f"orders = {wanted}, but {len(sites)} sites have {there_are} orders."
+        raise ConfigError(what, do=f"Give 1 to {there_are}, or 'all'.")
     if n > MOST_ORDERS:
-        raise ConfigError(
-            f"orders = {wanted!r}: of {len(sites)} sites, more than {MOST_ORDERS} orders "
-            "are too many to run.",
-            do=f"Give orders = a number up to {MOST_ORDERS}, or a list of orders.",
-        )
+        what = f"orders = {wanted!r}: of {len(sites)} sites, more than {MOST_ORDERS} orders "
+        do = f"Give orders = a number up to {MOST_ORDERS}, or a list of orders."
+        raise ConfigError(what + "are too many to run.", do=do)
     if there_are <= MOST_ORDERS:
         every = list(permutations(sites))
         if wanted == "all":

@@ -107,30 +107,25 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     title = said.pop("title", "")
     start = said.pop("start", True)
     if "keeps" not in said:
-        raise ConfigError(
-            "an estimator says what it is trained on.",
-            where=where,
-            do="Add keeps = 'cumulative' (all sites so far), 'independent' or 'partial_fit'.",
-        )
+        what = "an estimator says what it is trained on."
+        do = "Add keeps = 'cumulative' (all sites so far), 'independent' or 'partial_fit'."
+        raise ConfigError(what, where=where, do=do)
     named = isinstance(given, str)
     shown = given if isinstance(given, str) else type(given).__name__
     settings = checked(Pipeline, said, where, hidden=("estimator", "folder", "sha256"))
     found = Pipeline(shown, folder=str(folder) if named else "", **settings)
     made = found.make() if named else clone(given, safe=False)
     _require_usable(made, found, where)
-    digest = hashlib.sha256(
-        _described(made).encode() + (_source(found) if named else b"")
-    )
-    found = replace(found, sha256=digest.hexdigest()[:32])
+    decides = _described(made).encode() + (_source(found) if named else b"")
+    found = replace(found, sha256=hashlib.sha256(decides).hexdigest()[:32])
     if not named:
         _HANDED[found.sha256] = made
     title = title or shown.rpartition(":")[2]
     params = asdict(found)
     if not found.site:  # rows of before there was this setting keep their runs' names
         params.pop("site")
-    return LearnerSpec(
-        Component(PIPELINE, params), Component(PIPELINE), title=title, start=start
-    )
+    method = Component(PIPELINE, params)
+    return LearnerSpec(method, Component(PIPELINE), title=title, start=start)
 
 
 def _described(value: Any) -> str:
@@ -236,18 +231,9 @@ def train(
     is None is set from the seed and the order.
     """
     estimator = pipeline.make()
-    if hasattr(estimator, "get_params"):
-        params = estimator.get_params().items()
-        free = [
-            k
-            for k, v in params
-            if v is None and k.rpartition("__")[2] == "random_state"
-        ]
-        stays = (
-            pipeline.keeps == "partial_fit"
-        )  # one estimator, which goes from site to site
-        number = derive(seed, *(() if stays else order), PIPELINE) % 2**32
-        estimator.set_params(**dict.fromkeys(free, number))
+    # by partial_fit one estimator goes from site to site
+    names = () if pipeline.keeps == "partial_fit" else order
+    _seed(estimator, derive(seed, *names, PIPELINE) % 2**32)
     try:
         if pipeline.keeps == "partial_fit":
             for part in parts.values():
@@ -264,6 +250,14 @@ def train(
             where=f"sites {' > '.join(order)}, seed {seed}",
         ) from error
     return estimator
+
+
+def _seed(estimator: Any, number: int) -> None:
+    """Set every ``random_state`` that is None, of the estimator and of what is in it."""
+    if hasattr(estimator, "get_params"):
+        for name, value in estimator.get_params().items():
+            if value is None and name.rpartition("__")[2] == "random_state":
+                estimator.set_params(**{name: number})
 
 
 @contextmanager

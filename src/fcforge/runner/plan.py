@@ -151,10 +151,8 @@ def make_plan(
     ]
     kept = _wanted(nodes, {key for _, keys in stages for key in keys})
     parents = {node.parent for node in kept}
-    return Plan(
-        {node.key: replace(node, continued=node.key in parents) for node in kept},
-        stages,
-    )
+    known = {n.key: replace(n, continued=n.key in parents) for n in kept}
+    return Plan(known, stages)
 
 
 def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> list[Node]:

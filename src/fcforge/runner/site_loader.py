@@ -74,24 +74,21 @@ class SiteLoader:
         public : PublicView, optional
             The public people, in a run with a start.
         """
-        fixed = spec.training.selection == "fixed"
-        seen = len(spec.order) - 1
-        train, val = self.learning_rows(
-            site, spec, fixed if with_val is None else with_val
-        )
+        if with_val is None:
+            with_val = spec.training.selection == "fixed"
+        if position is None:
+            position = len(spec.order) - 1
+        train, val = self.learning_rows(site, spec, with_val)
         leaked = None
-        start = public.start if public else None
         if spec.leaks.context_on_test:
-            leaked = self.bank.add(
-                PoolName("test", site.name, spec.seed, _tag(spec)), site.test
-            )
-        make = (
-            partial(self.synthetic, site, spec, start=start)
-            if spec.learner.generator
-            else None
-        )
-        place = (site.name, seen if position is None else position)
-        return SiteView(*place, self.bank, train, val, make, leaked, public, spec.seed)
+            name = PoolName("test", site.name, spec.seed, _tag(spec))
+            leaked = self.bank.add(name, site.test)
+        make = None
+        if spec.learner.generator:
+            start = public.start if public else None
+            make = partial(self.synthetic, site, spec, start=start)
+        shown = (self.bank, train, val, make, leaked, public, spec.seed)
+        return SiteView(site.name, position, *shown)
 
     def public_view(self, spec: RunSpec, public: Public) -> PublicView:
         """The public people, put into the bank once."""
@@ -105,12 +102,9 @@ class SiteLoader:
         part = "train+val" if with_val else "train"
         tag = _tag(spec)
         learning = site.learning(with_val=with_val)
-        train = self.bank.add(
-            PoolName("real", site.name, spec.seed, f"{part}:{tag}"), learning
-        )
-        val = self.bank.add(
-            PoolName("real", site.name, spec.seed, f"val:{tag}"), site.val
-        )
+        whose = ("real", site.name, spec.seed)
+        train = self.bank.add(PoolName(*whose, f"{part}:{tag}"), learning)
+        val = self.bank.add(PoolName(*whose, f"val:{tag}"), site.val)
         return train, val
 
     def show(self, name: str, batch: FCBatch, seed: int) -> SiteView:

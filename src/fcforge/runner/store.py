@@ -148,21 +148,15 @@ class Store:
         # numbered arrays: a site may have any name
         numbered = {f"site{i}": values for i, values in enumerate(scores.values())}
         if weights is not None:
-            numbered["weights"] = (weights / (np.abs(weights).max() or 1.0)).astype(
-                np.float16
-            )
-        meta = {**meta, "sites": list(scores)}
+            scaled = weights / (np.abs(weights).max() or 1.0)
+            numbered["weights"] = scaled.astype(np.float16)
+        facts = json.dumps({**meta, "sites": list(scores)}, indent=1, sort_keys=True)
         try:
             with whole_folder(self.folder(key)) as folder:
                 np.savez(folder / "scores.npz", allow_pickle=False, **numbered)
-                (folder / "meta.json").write_text(
-                    json.dumps(meta, indent=1, sort_keys=True)
-                )
+                (folder / "meta.json").write_text(facts)
                 if tensors is not None:
-                    save_file(
-                        {k: v.contiguous().cpu() for k, v in tensors.items()},
-                        folder / LANE,
-                    )
+                    save_file(_on_cpu(tensors), folder / LANE)
         except (OSError, SafetensorError) as error:
             if not self.has(key):
                 what = f"what was trained cannot be written ({error})."
@@ -229,8 +223,7 @@ class Store:
         """Put back the state of a node that is there without it."""
         from safetensors.torch import save
 
-        ready = {k: v.contiguous().cpu() for k, v in tensors.items()}
-        write_bytes(self.folder(key) / LANE, save(ready))
+        write_bytes(self.folder(key) / LANE, save(_on_cpu(tensors)))
 
     def drop_lane(self, key: str) -> None:
         """Delete a node's state; its scores stay."""
@@ -288,3 +281,7 @@ class Store:
 
     def _damaged(self, path: Path, error: Exception) -> StoreError:
         return StoreError(f"damaged file ({error}).", where=str(path), do=self._REDO)
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.contiguous().cpu() for name, value in tensors.items()}

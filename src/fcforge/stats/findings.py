@@ -63,32 +63,24 @@ def _serious(
     for title, active in leaks_on(results).items():
         yield title, f"was run with test data leaking in: {', '.join(active)}."
     if expected is not None and len(results) < expected:
-        missing = expected - len(results)
-        yield (
-            "",
-            f"{missing} of {expected} runs are missing: the numbers are provisional.",
-        )
+        missing = f"{expected - len(results)} of {expected} runs are missing"
+        yield "", f"{missing}: the numbers are provisional."
     asked = len({(r.spec.seed, r.spec.order) for r in results})
     for title, runs in group(results).items():
         own = {(r.spec.seed, r.spec.order) for r in runs}
         if len(own) < asked:
-            text = f"lacks {asked - len(own)} of {asked} (order, seed) pairs that others have."
-            yield title, text
+            lacks = f"lacks {asked - len(own)} of {asked}"
+            yield title, f"{lacks} (order, seed) pairs that others have."
         if len(own) < len(runs):
-            yield (
-                title,
-                "has more than one run of the same order and seed: give each a title.",
-            )
+            twice = "has more than one run of the same order and seed"
+            yield title, f"{twice}: give each a title."
         if bad := [r.spec for r in runs if not finite(r)]:
-            yield (
-                title,
-                f"{len(bad)} of {len(runs)} runs diverged (scores that are not finite, e.g. seed "
-                f"{bad[0].seed}, order {' → '.join(bad[0].order)}); they are left out of its "
-                "numbers, which flatters it.",
-            )
-        yield from (
-            (title, text) for text in _constant([r for r in runs if finite(r)] or runs)
-        )
+            first = f"e.g. seed {bad[0].seed}, order {' → '.join(bad[0].order)}"
+            some = f"{len(bad)} of {len(runs)} runs diverged"
+            text = f"{some} (scores that are not finite, {first}); they are left out of its "
+            yield title, text + "numbers, which flatters it."
+        for text in _constant([r for r in runs if finite(r)] or runs):
+            yield title, text
 
 
 def findings(

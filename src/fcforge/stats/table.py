@@ -231,28 +231,33 @@ def _row(
     costs = [
         intransigence(a, star[key]) for key, a in _matrices(batches) if key in star
     ]
-    counts = {"n_runs": len(good), "n_left_out": len(runs) - len(good)}
-    counts |= {"n_orders": len({r.spec.order for r in good})}
-    counts |= {"n_seeds": len({r.spec.seed for r in good})}
-    nothing = Estimate(np.nan, np.nan, np.nan)
-    estimates = dict.fromkeys((c.key for c in columns), nothing)
-    for metric in dict.fromkeys(c.metric for c in columns) if good else ():
-        same = [c for c in columns if c.metric == metric]
-        names = dict.fromkeys(c.summary for c in same)
-        found = resampling.estimate(
-            good, metric, tuple(names), batches=batches, **draws
-        )
-        estimates.update({c.key: found[c.summary] for c in same})
     return Row(
         learner=runs[0].spec.learner.title,
         keeps=keeps or ("statistics" if majority else "not stated"),
-        **counts,
-        estimates=estimates,
+        n_runs=len(good),
+        n_left_out=len(runs) - len(good),
+        n_orders=len({r.spec.order for r in good}),
+        n_seeds=len({r.spec.seed for r in good}),
+        estimates=_estimates(good, batches, columns, **draws),
         intransigence=float(np.mean(costs)) if costs else float("nan"),
         memory_bytes=float(np.mean([np.max(r.memory_bytes) for r in runs])),
         seconds=float(np.mean([np.sum(r.seconds) for r in runs])),
         is_majority=majority,
     )
+
+
+def _estimates(
+    runs: list[RunResult], batches: list[Runs], columns: Sequence[Column], **draws: int
+) -> dict[str, Estimate]:
+    """Estimate of every column; NaN where no run is left."""
+    nothing = Estimate(np.nan, np.nan, np.nan)
+    found = dict.fromkeys((c.key for c in columns), nothing)
+    for metric in dict.fromkeys(c.metric for c in columns) if runs else ():
+        same = [c for c in columns if c.metric == metric]
+        names = tuple(dict.fromkeys(c.summary for c in same))
+        own = resampling.estimate(runs, metric, names, batches=batches, **draws)
+        found.update({c.key: own[c.summary] for c in same})
+    return found
 
 
 def rows(

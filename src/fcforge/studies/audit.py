@@ -119,17 +119,12 @@ def summarise(
     release: str, evidence: list[Evidence], member: np.ndarray, plan: AuditPlan
 ) -> list[AuditRow]:
     """Rows of one release from its worlds' evidence; the shadow attack where worlds allow it."""
-    scores = {
-        name: np.stack([e.scores[name] for e in evidence])
-        for name in evidence[0].scores
-    }
-    hits = {
-        name: np.stack([e.hits[name] for e in evidence]) for name in evidence[0].hits
-    }
-    if len(evidence) >= 4 and evidence[0].features.size:
-        scores["shadow models"] = attacks.shadow(
-            np.stack([e.features for e in evidence]), member
-        )
+    first = evidence[0]
+    scores = {k: np.stack([e.scores[k] for e in evidence]) for k in first.scores}
+    hits = {k: np.stack([e.hits[k] for e in evidence]) for k in first.hits}
+    if len(evidence) >= 4 and first.features.size:
+        features = np.stack([e.features for e in evidence])
+        scores["shadow models"] = attacks.shadow(features, member)
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
     rows = []
     n = plan.n_draws
@@ -137,11 +132,9 @@ def summarise(
         rng = numpy_rng(plan.seed, "audit interval", release, attack)
         area, rate = membership(values, member, rng, fpr=plan.fpr, n_draws=n)
         control, _ = membership(values, fake, rng, fpr=plan.fpr, n_draws=n)
-        linked = (
-            identification(hits[attack], member, rng, n_draws=n)
-            if attack in hits
-            else None
-        )
+        linked = None
+        if attack in hits:
+            linked = identification(hits[attack], member, rng, n_draws=n)
         reference = release in REFERENCES
         rows.append(AuditRow(release, attack, area, rate, linked, control, reference))
     return rows

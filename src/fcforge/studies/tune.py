@@ -215,20 +215,15 @@ def tune(
         Told how many trainings are done, and what is tried.
     """
     prepared = prepare_tuning(experiment, folder, repeats, budget)
-    orders = [
-        " > ".join(order) for order in prepared.experiment.list_orders(prepared.sites)
-    ]
-    n = len(prepared.experiment.learners)
-    say(
-        f"{n} settings on {', '.join(orders)}: {prepared.plan.trainings} site trainings"
-    )
+    inner = prepared.experiment
+    orders = [" > ".join(order) for order in inner.list_orders(prepared.sites)]
+    trainings = f"{prepared.plan.trainings} site trainings"
+    say(f"{len(inner.learners)} settings on {', '.join(orders)}: {trainings}")
     store = open_store(prepared, folder / "runs")
-    jobs = place.jobs
-    device = place.device
-    alone = 1 if jobs == 1 and device == "cpu" else None  # one worker: this process
-    run_experiment(
-        prepared, store, jobs=jobs, device=device, group=alone, progress=progress
-    )
+    alone = place.jobs == 1 and place.device == "cpu"
+    where: dict[str, Any] = {"jobs": place.jobs, "device": place.device}
+    where["group"] = 1 if alone else None  # one worker: this process
+    run_experiment(prepared, store, **where, progress=progress)
     tuned = judge_trials(experiment, collect(store)[0], budget)
     text = as_toml(tuned, orders, repeats)
     write_text(folder / "tuned.toml", text)
@@ -254,28 +249,24 @@ def learner_toml(learner: LearnerSpec) -> str:
     said: dict[str, Any] = {"title": learner.title}
     if pipeline := pipeline_of(learner):
         if ":" not in pipeline.estimator:
-            return (
-                f"# {toml_value(learner.title)} was handed over as an object of Python"
-            )
-        said |= {
-            name: getattr(pipeline, name) for name in ("estimator", "keeps", "input")
-        }
+            named = toml_value(learner.title)
+            return f"# {named} was handed over as an object of Python"
+        settings = ("estimator", "keeps", "input")
+        said |= {name: getattr(pipeline, name) for name in settings}
+        if pipeline.site:
+            said["site"] = True
     else:
-        parts = {
-            "method": learner.method,
-            "model": learner.model,
-            "generator": learner.generator,
-        }
-        said |= {
-            k: {"name": c.name, **c.params} if c.params else c.name
-            for k, c in parts.items()
-            if c
-        }
-    said |= {"training": learner.training} if learner.training else {}
-    said |= {} if learner.start else {"start": False}
-    return "\n".join(
-        ["[[learner]]", *(f"{k} = {toml_value(v)}" for k, v in said.items())]
-    )
+        for kind in ("method", "model", "generator"):
+            part = getattr(learner, kind)
+            if part:
+                named = {"name": part.name, **part.params}
+                said[kind] = named if part.params else part.name
+    if learner.training:
+        said["training"] = learner.training
+    if not learner.start:
+        said["start"] = False
+    lines = [f"{name} = {toml_value(value)}" for name, value in said.items()]
+    return "\n".join(["[[learner]]", *lines])
 
 
 def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:

@@ -182,11 +182,8 @@ def mmd(
     """
     both = torch.cat([a, b])
     squared = torch.cdist(both, both).square()
-    width = (
-        squared[squared > 0].median()
-        if bool((squared > 0).any())
-        else squared.new_ones(())
-    )
+    apart = squared[squared > 0]
+    width = apart.median() if len(apart) else squared.new_ones(())
     kernel = torch.exp(-squared / width).cpu().numpy()
     np.fill_diagonal(kernel, 0.0)
     n = len(a)
@@ -204,10 +201,8 @@ def mmd(
 
     seen = statistic(np.arange(n + m))
     null = [statistic(rng.permutation(n + m)) for _ in range(permutations)]
-    return {
-        "mmd2": float(seen),
-        "mmd_p": (1 + sum(x >= seen for x in null)) / (1 + permutations),
-    }
+    p = (1 + sum(x >= seen for x in null)) / (1 + permutations)
+    return {"mmd2": seen, "mmd_p": p}
 
 
 def ridge_scores(

@@ -145,23 +145,21 @@ def judge_site(
     records: list[dict[str, Any]] = []
     sets = []
     for seed, site in sites.items():
-        train, test = (
-            to_device(b, device) for b in (site.learning(with_val=True), site.test)
-        )
+        train = to_device(site.learning(with_val=True), device)
+        test = to_device(site.test, device)
         for row, component in panel.rows.items():
-            fc, said = (
-                make(component, train, site.name, seed) if component else (train, {})
-            )
-            fake = to_device(fc, device)
+            fake = train
+            said: Mapping[str, Any] = {}
+            if component:
+                fake, said = make(component, train, site.name, seed)
+            fake = to_device(fake, device)
             sets.append(JudgedSet(train, test, fake, seed, dict(said), row == REAL))
             place = {"site": site.name, "seed": seed, "row": row}
             records.append({**place, "diagnostics": dict(said)})
             say(f"{site.name} seed {seed} {row}: made")
-    found = judge_all(sets, panel, device)
-    return [
-        {**record, "numbers": numbers}
-        for record, numbers in zip(records, found, strict=True)
-    ]
+    for record, numbers in zip(records, judge_all(sets, panel, device), strict=True):
+        record["numbers"] = numbers
+    return records
 
 
 def to_device(batch: FCBatch, device: torch.device | str) -> FCBatch:
