@@ -175,7 +175,7 @@ def test_command_says_what_is_missing(files, tmp_path) -> None:
     assert "say what to audit" in fcforge(*asked).err
     answer = fcforge(*asked, "--generator", "edge_gauss", "--record", tmp_path / "x")
     assert answer.code == 2
-    assert "--record was given without --capsule" in answer.err
+    assert "--record is for an audit of an exchange file" in answer.err
     with pytest.raises(ConfigError, match="corr_gauss"):
         parse_generator("corr_gaus")
     with pytest.raises(

@@ -259,8 +259,8 @@ def learner_toml(learner: LearnerSpec) -> str:
         for kind in ("method", "model", "generator"):
             part = getattr(learner, kind)
             if part:
-                named = {"name": part.name, **part.params}
-                said[kind] = named if part.params else part.name
+                table = {"name": part.name, **part.params}
+                said[kind] = table if part.params else part.name
     if learner.training:
         said["training"] = learner.training
     if not learner.start:
