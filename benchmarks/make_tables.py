@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
 import paper_tables  # noqa: E402
+import sums_tables  # noqa: E402
 import text_tables  # noqa: E402
 from paper_tables import Finished, shown, split  # noqa: E402
 from scores import read_table  # noqa: E402
@@ -78,6 +79,12 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "augmented": lambda name, rest: paper_tables.augmented(
         RESULTS / f"{name}.json", *_listed(rest, ",")
     ),
+    "by_hospitals": sums_tables.by_hospitals,
+    "curve": sums_tables.curve,
+    "groups": sums_tables.groups,
+    "honest": sums_tables.honest,
+    "in_orders": sums_tables.in_orders,
+    "ran": sums_tables.about,
     "beside": lambda name, _: paper_tables.beside(name, tables()),
     "grid": lambda name, rest: text_tables.grid(name, rest, tables()),
     "judged": lambda name, rest: paper_tables.judged(
@@ -192,6 +199,7 @@ def main() -> int:
         for path, text in made.items():
             path.write_text(text)
         draw(tables(), IMAGES)
+        sums_tables.draw_sums(IMAGES)
     return int(args.check and bool(stale))
 
 

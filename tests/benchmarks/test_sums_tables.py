@@ -1,0 +1,54 @@
+"""Tables of sums say what the spreadsheets say."""
+
+import pytest
+import sums_tables
+from sums_tables import PEOPLE, by_hospitals, curve, groups, in_orders, rows_of
+
+
+def cells(text: str) -> list[list[str]]:
+    lines = text.splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize("file", PEOPLE)
+@pytest.mark.parametrize("public", ["100", "200", "400"])
+def test_every_row_of_a_curve_has_its_numbers(file, public):
+    found = {row[0]: row for row in cells(curve("sums", f"{file} {public}"))}
+    wanted = {
+        row["row"]: row
+        for row in rows_of("sums")
+        if (row["file"], row["public"], row["hospitals"]) == (file, public, "all")
+    }
+    assert found.keys() == wanted.keys()
+    assert len(found) == 13
+    for name, row in wanted.items():
+        assert found[name][1].startswith(f"{float(row['auroc']):.3f}")
+    assert found["pooled ridge"][3] == "100 %"
+    assert found["public head"][2:4] == ["", ""]
+
+
+def test_no_attack_passes_the_ceiling_but_by_chance():
+    """The published claim, held against the published numbers."""
+    seen = 0
+    for row in rows_of("sums_attacks"):
+        if row["row"] == "public head":
+            continue
+        seen += 1
+        names = ("public covariance", "everybody known", "all others known")
+        tried = [float(row[n]) for n in names if row[n] not in ("", "nan")]
+        assert max(tried) <= float(row["ceiling"]) + 0.02, row
+        if row["row"].endswith("epsilon 1"):
+            assert max(tried) <= 0.58
+    assert seen == 60
+
+
+def test_hospitals_groups_and_orders_have_their_rows():
+    for file in PEOPLE:
+        assert [len(row) for row in cells(by_hospitals("sums", file))] == [4] * 5
+        assert len(cells(groups("sums", file))) == 13
+        assert len(cells(in_orders("four_hospitals", file))) == 8
+
+
+def test_the_picture_is_drawn(tmp_path):
+    sums_tables.draw_sums(tmp_path)
+    assert (tmp_path / "sums.svg").stat().st_size > 10_000
