@@ -36,9 +36,9 @@ def test_no_attack_passes_the_ceiling_but_by_chance():
         seen += 1
         names = ("public covariance", "everybody known", "all others known")
         tried = [float(row[n]) for n in names if row[n] not in ("", "nan")]
-        assert max(tried) <= float(row["ceiling"]) + 0.02, row
+        assert max(tried) <= float(row["ceiling"]) + 0.005, row
         if row["row"].endswith("epsilon 1"):
-            assert max(tried) <= 0.58
+            assert max(tried) <= 0.57
     assert seen == 60
 
 
