@@ -127,11 +127,7 @@ def contents(
     everything = stats.with_majority(results, own=True)
     ranking = stats.rows(everything, keeps=keeps, n_draws=n_draws)
     ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].value, nan=-1.0))
-    groups: dict[str, list[RunResult]] = {}
-    for row in ranking:
-        usable = [r for r in stats.group(everything)[row.learner] if finite(r)]
-        if usable:
-            groups[row.learner] = usable
+    groups = _usable(everything, ranking)
     references = {row.learner for row in ranking if row.is_majority}
     learners = [title for title in groups if title not in references]
     forests = _forests(groups, learners, n_draws)
@@ -149,6 +145,19 @@ def contents(
         sites={k: stats.per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
         more={k: _more(runs) for k, runs in groups.items()},
     )
+
+
+def _usable(
+    results: Sequence[RunResult], ranking: Sequence[Row]
+) -> dict[str, list[RunResult]]:
+    """Runs with finite scores by learner, in the order of the ranking."""
+    every = stats.group(results)
+    groups = {}
+    for row in ranking:
+        finished = [r for r in every[row.learner] if finite(r)]
+        if finished:
+            groups[row.learner] = finished
+    return groups
 
 
 def _more(runs: Sequence[RunResult]) -> dict[str, dict[str, float]]:

@@ -147,7 +147,7 @@ def ticks(low: float, high: float) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def templates() -> jinja2.Environment:
-    """Jinja with autoescape: names, labels and ledgers are other people's text."""
+    """Jinja with autoescape: names, labels and records are other people's text."""
     env = jinja2.Environment(
         loader=jinja2.PackageLoader("fcforge.report", "templates"),
         autoescape=True,
@@ -156,26 +156,24 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=safe,
     )
-    folder = files("fcforge.report").joinpath("templates")
-    own = {"style": "style.css", "script": "page.js"}
+    script = _own_file("page.js")
+    digest = hashlib.sha256(script.encode()).digest()
     env.globals.update(
-        {k: Markup(folder.joinpath(v).read_text("utf-8")) for k, v in own.items()}
+        script=script,
+        script_sha256=base64.b64encode(digest).decode(),
+        style=_own_file("style.css"),
+        version=__version__,
     )
-    digest = hashlib.sha256(str(env.globals["script"]).encode()).digest()
-    env.globals["script_sha256"] = base64.b64encode(digest).decode()
-    env.globals.update(version=__version__, bracket=text.bracket, isfinite=np.isfinite)
-    env.globals.update(heat=heat, share=share, ticks=ticks)
-    env.filters.update(coded=coded, flat=flat, listed=listed, short=short)
-    words = (
-        text.number,
-        text.percent,
-        text.counted,
-        text.p_value,
-        text.memory,
-        text.duration,
-    )
-    env.filters.update({word.__name__: word for word in (*words, text.people)})
+    for known in (text.bracket, np.isfinite, heat, share, ticks):
+        env.globals[known.__name__] = known
+    for word in (coded, flat, short, text.number, text.percent, text.p_value):
+        env.filters[word.__name__] = word
     return env
+
+
+def _own_file(name: str) -> Markup:
+    folder = files("fcforge.report").joinpath("templates")
+    return Markup(folder.joinpath(name).read_text("utf-8"))
 
 
 def render(template: str, **values: Any) -> str:

@@ -67,21 +67,25 @@ def results_table(
     made = []
     for row in rows:
         cells = [name_cell(row.learner, levels)]
-        cells += [
-            _cell(row, k, k in bare, spread, row.learner in best[k]) for k in keys
-        ]
+        for key in keys:
+            is_best = row.learner in best[key]
+            cells.append(_cell(row, key, key in bare, spread, is_best))
         if "intransigence" in shown:
             cells.append(Cell(number(row.intransigence), value=row.intransigence))
-        look = f"keeps keeps-{KEPT.get(row.keeps, 'other')}"
-        cells.append(
-            Cell(row.keeps, (memory(row.memory_bytes),), row.memory_bytes, look)
-        )
-        left_out = [f"{row.n_left_out} diverged"] if row.n_left_out else []
-        runs = counted(row.n_runs, "run"), *left_out
-        made.append((*cells, Cell(duration(row.seconds), runs, row.seconds)))
+        made.append((*cells, *_costs(row)))
     quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
     heads = (*_heads(shown), *END_HEADS)
     return Table(heads, tuple(made), quiet=quiet, sortable=True, falling_by="AAA")
+
+
+def _costs(row: Row) -> tuple[Cell, Cell]:
+    """What a learner keeps, and how long its runs take."""
+    look = f"keeps keeps-{KEPT.get(row.keeps, 'other')}"
+    kept = Cell(row.keeps, (memory(row.memory_bytes),), row.memory_bytes, look)
+    below = [counted(row.n_runs, "run")]
+    if row.n_left_out:
+        below.append(f"{row.n_left_out} diverged")
+    return kept, Cell(duration(row.seconds), tuple(below), row.seconds)
 
 
 INTRANSIGENCE = Heading(

@@ -232,24 +232,28 @@ class Forest(NamedTuple):
     rows: list[tuple[Difference, str, str]]  # difference, small print, look
 
 
+FORESTS = {
+    "baseline": (
+        "Against the commonest class of each site",
+        "Is a learner better than a hospital that names its own commonest class?",
+    ),
+    "finetune": (
+        "Against fine-tuning",
+        "What does a method add to plain fine-tuning of the same model (where it was run)?",
+    ),
+    "best": (
+        "Against the highest AAA",
+        "The best of many looks better than it is; read the intervals.",
+    ),
+}
+
+
 def _forest(c: Contents, against: str) -> Forest:
-    differences = c.forests[against]
-    titles = {
-        "baseline": (
-            "Against the commonest class of each site",
-            "Is a learner better than a hospital that names its own commonest class?",
-        ),
-        "finetune": (
-            "Against fine-tuning",
-            "What does a method add to plain fine-tuning of the same model (where it was run)?",
-        ),
-        "best": (
-            f"Against the highest AAA, {differences[0].reference}",
-            "The best of many looks better than it is; read the intervals.",
-        ),
-    }
+    title, note = FORESTS[against]
+    if against == "best":
+        title = f"{title}, {c.forests[against][0].reference}"
     rows = []
-    for d in differences:
+    for d in c.forests[against]:
         small = f"vs {d.reference}" if against == "finetune" else ""
         look = "unclear"
         if d.found.low > 0:
@@ -259,7 +263,7 @@ def _forest(c: Contents, against: str) -> Forest:
         rows.append((d, small, look))
     # the permutation test is conservative against a constant, see fcforge.stats.compare
     with_p = against != "baseline"
-    return Forest(*titles[against], *c.limits(against), with_p, rows)
+    return Forest(title, note, *c.limits(against), with_p, rows)
 
 
 def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
