@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from report_world import chain, releases
@@ -24,11 +23,13 @@ from fcforge.report.terminal import (
 from fcforge.requests import LearnRequest
 from fcforge.runner.collect import RunProgress
 from fcforge.runner.environment import Place
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.plan import make_plan
 from fcforge.runner.run import Cost
 from fcforge.sites import Fault
 from fcforge.sites.simulated import simulate
 from fcforge.studies.check import Verdict
-from fcforge.types import Estimate
+from fcforge.types import Component, Estimate, LearnerSpec
 
 
 def verdict(*findings: Fault) -> Verdict:
@@ -57,9 +58,10 @@ def test_check_counts_what_it_found():
 
 @pytest.fixture
 def plan():
-    return SimpleNamespace(
-        stages=[0] * 24, trainings=64, saving=" (96 without shared prefixes)"
-    )
+    """All 24 orders of four sites."""
+    learner = LearnerSpec(Component("finetune"), Component("linear"))
+    experiment = Experiment(Component("simulated"), (learner,))
+    return make_plan(experiment.specs("ABCD"), "ABCD")
 
 
 def test_plan(plan):
