@@ -30,7 +30,11 @@ def folder(tmp_path_factory):
         fcforge("keepers", "new", name, "--out", place / name)
         start += ["--keeper", place / f"{name}.keeper"]
     start += ["--set", "start.axes=4", "--out", place / "start.fcx"]
-    assert fcforge("start", *start).code == 0
+    unsigned = fcforge("start", *start)
+    assert unsigned.code == 2
+    assert "must be signed" in unsigned.err
+    fcforge("keys", "new", place / "maker.key")
+    assert fcforge("start", *start, "--sign", place / "maker.key").code == 0
     for number, site in enumerate(small.sites()[2:5]):
         fcforge("keys", "new", place / f"{number}.key")
         given = ["--site", site, "--data", data, "--state", place / "start.fcx"]

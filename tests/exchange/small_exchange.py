@@ -41,9 +41,9 @@ def sites() -> tuple[str, ...]:
 
 @cache
 def start(remove: tuple[str, ...] = (), **policy) -> Exchange:
-    return make_public(
-        people(), sites()[:2], remove, StartSettings(axes=4), Policy(**policy)
-    )
+    maker = ("maker", key_of("maker")) if "keepers" in policy else ()
+    settings = StartSettings(axes=4)
+    return make_public(people(), sites()[:2], remove, settings, Policy(**policy), *maker)
 
 
 def request(site: str, **asked) -> LearnRequest:

@@ -18,6 +18,7 @@ from keeper_rounds import (
 
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import keepers, model
+from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keepers import Gift, Noise, RoundList, give, read_card
 from fcforge.exchange.private_record import Spent
 from fcforge.exchange.records import Half, Notice
@@ -241,3 +242,10 @@ def test_publishing_again_stays_within_the_policy(listed):
     state = kept.exchange.withdrawn("UM", key_of("UM"))
     with pytest.raises(ConfigError, match="epsilon 2 and"):
         half_of("Ministry", four, listed, state, again=True)
+
+
+def test_an_unsigned_start_gets_no_share():
+    root = START_EXCHANGE.root.changed(key="", signature="")
+    unsigned = Exchange(root, (), START_EXCHANGE.payloads)
+    with pytest.raises(ExchangeError, match="the start is not signed"):
+        shares_of("NYU", exchange=unsigned)

@@ -111,6 +111,11 @@ def give(
     if len(keepers) != 2:
         do = "Leave out --round, or ask whoever made the start to name two keepers."
         raise ConfigError("the policy of this start names no keepers.", do=do)
+    if not exchange.root.key:
+        raise ExchangeError(
+            "the start is not signed: whoever handed it on could have named other keepers.",
+            do="Ask its maker for a signed one (`fcforge start --sign KEY`).",
+        )
     if key is None:
         do = "Sign with --sign KEY; `fcforge keys new KEY` makes one."
         raise ConfigError("what is given to keepers must be signed.", do=do)

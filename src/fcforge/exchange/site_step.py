@@ -64,6 +64,11 @@ def start_file(
     overwrite : bool
     """
     archive.require_place(out, overwrite=overwrite)
+    if keepers and sign is None:
+        raise ConfigError(
+            "a start that names keepers must be signed: anybody could put other keepers in.",
+            do="Add --sign KEY (`fcforge keys new KEY` makes one).",
+        )
     key = read_private(sign) if sign is not None else None
     given = override({"start": {}, "policy": {}, "dataset": dict(dataset)}, settings)
     if set(given) != {"start", "policy", "dataset"}:
