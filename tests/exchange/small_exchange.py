@@ -43,7 +43,9 @@ def sites() -> tuple[str, ...]:
 def start(remove: tuple[str, ...] = (), **policy) -> Exchange:
     maker = ("maker", key_of("maker")) if "keepers" in policy else ()
     settings = StartSettings(axes=4)
-    return make_public(people(), sites()[:2], remove, settings, Policy(**policy), *maker)
+    return make_public(
+        people(), sites()[:2], remove, settings, Policy(**policy), *maker
+    )
 
 
 def request(site: str, **asked) -> LearnRequest:

@@ -9,6 +9,8 @@ directions and used for every setting, so that all are compared on the same nois
 nothing here leaves a hospital.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -105,24 +107,20 @@ def worth(
         How often public sites are dealt into public people and hospitals.
     """
     plans = [(e, keepers) for keepers in (True, False) for e in epsilons]
+    levels = []
+    for epsilon, keepers in plans:
+        doses = DOSES if keepers else hospitals
+        levels.append(noise_per_person(people, epsilon, doses, delta))
     gains = []
     base = []
     for k in range(dealings):
         rng = numpy_rng(k, "worth of sums")
         rows = deal(site, y, PUBLIC * len(y), rng)
-        if min(len(rows[0]), len(rows[1])) < MIN_PUBLIC or not _both(y, rows):
-            continue
-        part = Partition(features, y, site, rows, rng)
-        score = float(part.auroc(part.score[rows[2]]))
-        base.append([score, float(part.auroc(part.ridge())) - score, len(rows[1])])
-        own = []
-        for epsilon, keepers in plans:
-            doses = DOSES if keepers else hospitals
-            level = noise_per_person(people, epsilon, doses, delta)
-            where = part.place(planned_settings(level))
-            scores = part.scores(where, level * len(rows[1]))
-            own.append(float(part.auroc(scores).mean()) - score)
-        gains.append(own)
+        if min(len(rows[0]), len(rows[1])) >= MIN_PUBLIC and _both(y, rows):
+            part = Partition(features, y, site, rows, rng)
+            public, pooled, own = _gained(part, levels)
+            base.append([public, pooled, len(rows[1])])
+            gains.append(own)
     if len(gains) < 2:
         return WorthTable(0.5, 0.0, 0.0, ())
     found = np.array(gains)
@@ -133,6 +131,21 @@ def worth(
     ]
     public, pooled, learned = np.mean(base, axis=0).tolist()
     return WorthTable(public, pooled, learned, tuple(told))
+
+
+def _gained(
+    part: Partition, levels: Sequence[float]
+) -> tuple[float, float, list[float]]:
+    """AUROC of the public head, and what pooled ridge and each noise per person add to it."""
+    _, learn, test = part.rows
+    public = float(part.auroc(part.score[test]))
+    pooled = float(part.auroc(part.ridge())) - public
+    gains = []
+    for level in levels:
+        where = part.place(planned_settings(level))
+        scores = part.scores(where, level * len(learn))
+        gains.append(float(part.auroc(scores).mean()) - public)
+    return public, pooled, gains
 
 
 def deal(site: Array, y: Array, wanted: float, rng: np.random.Generator) -> Rows:
