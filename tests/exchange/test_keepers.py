@@ -244,6 +244,16 @@ def test_publishing_again_stays_within_the_policy(listed):
         half_of("Ministry", four, listed, state, again=True)
 
 
+def test_publishing_again_counts_what_people_had_spent_before(listed):
+    spent = Spent(7.5, 1e-6)
+    four = [shares_of("NYU", spent=spent), *map(shares_of, ("UM", "USM", "OHSU"))]
+    kept = half_of("Ministry", four, listed)
+    listed.publish(kept.line, {})
+    state = kept.exchange.withdrawn("UM", key_of("UM"))
+    with pytest.raises(ConfigError, match=r"epsilon 8\.5 and"):
+        half_of("Ministry", four, listed, state, again=True)
+
+
 def test_an_unsigned_start_gets_no_share():
     root = START_EXCHANGE.root.changed(key="", signature="")
     unsigned = Exchange(root, (), START_EXCHANGE.payloads)

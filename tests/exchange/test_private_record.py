@@ -69,8 +69,10 @@ def test_what_never_became_part_of_a_sum_costs_nothing(place):
     late = receipt(round="spring")
     with PrivateRecord.open(place) as private:
         private.publish(late, {})
-        void = [late.commitment]
-        assert private.require_room(PEOPLE, 1.0, 1e-6, POLICY, void=void).epsilon == 1
+        never = {late.commitment: 0}
+        room = private.require_room(PEOPLE, 1.0, 1e-6, POLICY, times=never)
+        assert room.epsilon == 1
+        assert private.spent(PEOPLE, {late.commitment: 2})[0] == Spent(2.0, 2e-6)
         with pytest.raises(ConfigError, match="given before"):
             private.require_room(PEOPLE, 1.0, 1e-6, POLICY)
 

@@ -14,6 +14,7 @@ from small_exchange import all_given, given, learned, people, sites, start
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange import schema
+from fcforge.exchange.keepers import card_of
 from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Release
@@ -325,3 +326,35 @@ def test_the_public_head_stands_beside():
 def test_a_signed_step_is_its_hospitals():
     done = given(SITE, SITE)
     assert done.new[0].key == key_of(SITE).public_key().public_bytes_raw().hex()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "why"),
+    [
+        (0.0, 1e-6, "not within the policy"),
+        (0.5, 1e-6, "less than it costs"),
+        (1.0, 1e-7, "less than it costs"),
+        (1e5, 1e-6, "not within the policy"),
+        (1.0, 1.0, "not within the policy"),
+    ],
+)
+def test_what_people_have_spent_is_possible(epsilon, delta, why):
+    """Such a record once made `inspect` fail for everybody, or say too little."""
+    done = given(SITE, SITE)
+    (release,) = done.new
+    forged = release.changed(spent_epsilon=epsilon, spent_delta=delta, signature="")
+    forged = forged.signed(key_of(SITE))
+    with pytest.raises(ExchangeError, match=why):
+        start().joined([forged], done.exchange.payloads)
+
+
+def test_notices_say_what_they_cost():
+    names = ("Ministry", "University")
+    keepers = tuple(card_of(name, key_of(name)) for name in names)
+    around = start(keepers=keepers)
+    (notice,) = learned(around, SITE, signer=SITE, round="spring").new
+    assert around.joined([notice]).model.spent(notice) == (1.0, 1e-6)
+    for change in ({"spent_epsilon": 0.1}, {"epsilon": 1e6}, {"delta": 0.0}):
+        forged = notice.changed(**change, signature="").signed(key_of(SITE))
+        with pytest.raises(ExchangeError, match=f"notice 1 of '{SITE}'|spent"):
+            around.joined([forged])

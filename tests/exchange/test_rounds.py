@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from exchange_records import key_of
-from keeper_rounds import SITES, SIZE, START_EXCHANGE, half_of, shares_of
+from keeper_rounds import KEEPERS, SITES, SIZE, START_EXCHANGE, half_of, shares_of
 from people_at_home import receipt
 
 from fcforge.errors import ExchangeError
 from fcforge.exchange import model
 from fcforge.exchange.keepers import RoundList
-from fcforge.exchange.rounds import check_words, never_added, rounds_of
+from fcforge.exchange.rounds import check_words, rounds_of, times_published
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +136,35 @@ def test_what_came_too_late_costs_nothing_once_the_round_is_closed(tmp_path):
     one = kept("Ministry", SITES, tmp_path)
     both = joined(one, kept("University", SITES, tmp_path))
     mine = SHARES["NYU"]["Ministry"].notice.commitment
-    assert never_added(joined(one), [late]) == set()
-    assert never_added(both, [late, elsewhere]) == {late.commitment}
-    assert mine not in never_added(both, [late])
+    assert times_published(joined(one), [late]) == {late.commitment: 1}
+    assert times_published(both, [late, elsewhere]) == {late.commitment: 0}
+    assert mine not in times_published(both, [late])
+
+
+def test_a_round_published_again_is_counted_again(tmp_path):
+    """Whoever withdrew was in the first sum; who stayed is in both."""
+    mine = {site: receipt(site=site, round="spring") for site in ("UM", "NYU")}
+    seen = [START_EXCHANGE.root.id]
+    mine = {site: one.having_seen(seen) for site, one in mine.items()}
+    gave = {**SHARES}
+    for site, one in mine.items():
+        gave[site] = shares_of(site, commitment=one.commitment)
+    state = START_EXCHANGE
+    for again in (False, True):
+        for keeper in KEEPERS:
+            with RoundList.open(tmp_path / keeper) as listed:
+                half = half_of(keeper, [*gave.values()], listed, state, again=again)
+                listed.publish(half.line, {})
+            state = half.exchange
+            if again and keeper == KEEPERS[0]:
+                assert times_published(state, mine.values()) == {
+                    mine["UM"].commitment: 1,
+                    mine["NYU"].commitment: 2,
+                }
+        if not again:
+            state = state.withdrawn("UM", key_of("UM"))
+    assert [one.closed for one in rounds_of(state)] == [True]
+    assert times_published(state, mine.values()) == {
+        mine["UM"].commitment: 1,
+        mine["NYU"].commitment: 2,
+    }

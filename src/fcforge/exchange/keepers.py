@@ -378,8 +378,8 @@ def _publication(
         if earlier:
             _require_withdrawal(earlier[-1], staying, taken, again)
         times = len(earlier) + 1
-        epsilon = times * first.epsilon if first.mechanism == "gaussian" else None
-        policy.require_budget(epsilon, times * first.delta)
+        for share in staying:
+            policy.require_budget(*rounds.spent_with(share.notice, times))
     return times
 
 

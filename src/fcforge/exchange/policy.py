@@ -8,17 +8,16 @@ from pydantic import Field, ValidationError
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange.names import lookalike
 from fcforge.exchange.schema import (
-    Budget,
     Closed,
     EncryptionKey,
     Name,
     PublicKey,
-    Share,
     SiteName,
     Text,
     canonical,
     said,
 )
+from fcforge.privacy.accounting import MOST_EPSILON
 
 # What diagnoses are called in any data: they mean the same everywhere.
 ANYWHERE = (("0", "1"), ("control", "patient"))
@@ -66,8 +65,8 @@ class Policy(Closed):
     disorder: Text = ""
     control: Name = "control"
     patient: Name = "patient"
-    max_epsilon: Budget = 8.0
-    max_delta: Share = 1e-5
+    max_epsilon: Annotated[float, Field(ge=0, le=MOST_EPSILON)] = 8.0
+    max_delta: Annotated[float, Field(ge=0, lt=1)] = 1e-5
     fewest_people: People = 10
     most_people: People = 10_000
     fewest_hospitals: Annotated[int, Field(ge=2, le=10_000)] = 3

@@ -5,8 +5,9 @@ register: people are known by id and by scan, under whatever site they are given
 delta add up over everything they were part of.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -70,24 +71,27 @@ class PrivateRecord(Journal):
         self.append(threshold)
 
     # -- the budget register ---------------------------------------------------------------------
-    def spent(self, people: People, void: Iterable[str] = ()) -> list[Spent | None]:
+    def spent(
+        self, people: People, times: Mapping[str, int] = MappingProxyType({})
+    ) -> list[Spent | None]:
         """What each of these people has spent, by id or scan; None for somebody new.
 
         Parameters
         ----------
         people : tuple of Person
-        void : iterable of str
-            Commitments of what was given to a round and never became part of its sum.
+        times : mapping of commitment to int
+            How often that was published, where it was not once (`rounds.times_published`).
         """
         found: list[Spent | None] = [None] * len(people)
         for receipt in self.receipts:
-            if receipt.commitment in void:
+            often = times.get(receipt.commitment, 1)
+            if not often:
                 continue
             for k in np.flatnonzero(same_people(people, receipt.people)):
                 before = found[k] or Spent()
                 found[k] = Spent(
-                    before.epsilon + (receipt.epsilon or 0.0),
-                    before.delta + receipt.delta,
+                    before.epsilon + often * (receipt.epsilon or 0.0),
+                    before.delta + often * receipt.delta,
                     before.exact or receipt.epsilon is None,
                 )
         return found
@@ -100,7 +104,7 @@ class PrivateRecord(Journal):
         policy: Policy,
         *,
         again: bool = False,
-        void: Iterable[str] = (),
+        times: Mapping[str, int] = MappingProxyType({}),
     ) -> Spent:
         """Most that one of these people will have spent; `ConfigError` beyond the policy.
 
@@ -114,11 +118,11 @@ class PrivateRecord(Journal):
             Its `max_epsilon` and `max_delta` hold for everything a person was ever part of.
         again : bool
             Whether people of an earlier record may be given again; what they spend adds up.
-        void : iterable of str
+        times : mapping of commitment to int
             As in `spent`.
         """
         policy.require_budget(epsilon, delta)
-        before = [spent for spent in self.spent(people, void) if spent is not None]
+        before = [spent for spent in self.spent(people, times) if spent is not None]
         with at(self.path):
             if before and not again:
                 raise ConfigError(

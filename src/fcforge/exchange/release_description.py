@@ -62,7 +62,7 @@ def describe(model: "Releases") -> Description:
 def _answers(model: "Releases") -> tuple[Answer, ...]:
     exchange = model.exchange
     expected = exchange.root.expected
-    exact = sorted({r.site for r in _spending(model) if r.mechanism == "none"})
+    exact = sorted({r.site for r in model.spending if r.mechanism == "none"})
     withdrawn = sorted({w.site for w in exchange.of(Withdrawal)})
     people = exchange.root.people
     return (
@@ -87,10 +87,10 @@ def _attacked(model: "Releases", exact: list[str]) -> Answer:
     ]
     if exact:
         return description.exact_numbers(exact, audits)
-    worst = max(_spending(model), key=lambda release: release.spent_epsilon)
-    budget = (worst.spent_epsilon, worst.spent_delta)
+    worst = max(model.spending, key=model.spent)
+    budget = model.spent(worst)
     noise = vector.noise_units(*budget)
-    replaced = vector.promises(noise, worst.spent_delta)["replace one person"]
+    replaced = vector.promises(noise, budget[1])["replace one person"]
     known = (
         "For 'patient or control?' of somebody who is known to have taken part (one person "
         f"replaced) it means epsilon {replaced.epsilon:.3g}: right at most "
@@ -98,11 +98,6 @@ def _attacked(model: "Releases", exact: list[str]) -> Answer:
     )
     bound = ceiling_of(*budget)
     return description.promised_privacy(worst.site, *budget, bound, [known, *audits])
-
-
-def _spending(model: "Releases") -> tuple[Release | Notice, ...]:
-    """Records that cost people something."""
-    return (*model.exchange.of(Release), *model.exchange.of(Notice))
 
 
 def _strongest(audit: Audit) -> str:
@@ -173,18 +168,19 @@ def _records(model: "Releases") -> PlainTable:
     for record in model.exchange.everything:
         signed = f"key {record.key[:12]}" if record.key else "not signed"
         rows.append(
-            (record.title, record.time, _budget(record), signed, record.id[:12])
+            (record.title, record.time, _budget(model, record), signed, record.id[:12])
         )
     columns = ("record", "time", "budget", "signature", "id")
     return PlainTable("Records", columns, tuple(rows))
 
 
-def _budget(record: Record) -> str:
+def _budget(model: "Releases", record: Record) -> str:
     if not isinstance(record, Release | Notice):
         return ""
     if record.mechanism == "none":
         return "none: exact"
-    spent = f"{record.spent_epsilon:g} and {record.spent_delta:g} in all"
+    epsilon, delta = model.spent(record)
+    spent = f"{epsilon:g} and {delta:g} in all"
     return f"epsilon {record.epsilon:g}, delta {record.delta:g} ({spent})"
 
 

@@ -111,9 +111,9 @@ def _charged(
     policy.require_people(len(people))
     _require_known(model, asked.site, private)
     who = _known(people)
-    void = rounds.never_added(model.exchange, private.receipts)
+    times = rounds.times_published(model.exchange, private.receipts)
     amount = (budget.epsilon, budget.delta)
-    spent = private.require_room(who, *amount, policy, again=asked.again, void=void)
+    spent = private.require_room(who, *amount, policy, again=asked.again, times=times)
     earlier = [r.number for r in private.receipts if r.site == asked.site]
     receipt = Receipt(
         site=asked.site,

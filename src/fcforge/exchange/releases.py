@@ -20,7 +20,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.model import Covariates, Learned, Say, Scores, Tick
 from fcforge.exchange.public_start import PublicStart
 from fcforge.exchange.receipts import Threshold
-from fcforge.exchange.records import Half, Release
+from fcforge.exchange.records import Half, Notice, Release
 from fcforge.exchange.release_step import Budget
 from fcforge.exchange.rounds import NUMBERS
 from fcforge.releases import vector
@@ -156,6 +156,20 @@ class Releases:
         """What each person adds, (n, m), in whole units."""
         return vector.contributions(self.start.arrays, x, y)
 
+    @property
+    def spending(self) -> tuple[Release | Notice, ...]:
+        """Records that cost people something."""
+        return (*self.exchange.of(Release), *self.exchange.of(Notice))
+
+    def spent(self, record: Release | Notice) -> tuple[float, float]:
+        """Epsilon and delta of one of its people at most, every publication of a round counted."""
+        budget = np.array([record.epsilon, record.delta])
+        total = np.array([record.spent_epsilon, record.spent_delta])
+        for one in self.rounds:
+            if record.id in one.notices:
+                total += (one.halves[0].times - 1) * budget
+        return float(total[0]), float(total[1])
+
     def read_numbers(self, release: Release) -> np.ndarray:
         """The numbers (m,) of a release; `ExchangeError` for other arrays."""
         arrays = self.exchange.arrays(release)
@@ -220,6 +234,9 @@ class Releases:
         for release in self.exchange.of(Release):
             with at(f"the {release.title}"):
                 self.check_budget(release)
+        for record in self.spending:
+            with at(f"the {record.title}"):
+                self.check_spent(record)
         for given in self.given:
             with at(f"what '{given.name}' gave"):
                 self.check_possible(given)
@@ -242,6 +259,22 @@ class Releases:
                 f"{record.epsilon:g} asks for {wanted} of {self.grid:.4g}.",
                 do="Its budget is not what it says; ask the hospital for a new release.",
             )
+
+    def check_spent(self, record: Release | Notice) -> None:
+        """Raise `ExchangeError` for people who spent less than this costs, or beyond the policy."""
+        spent = (record.spent_epsilon, record.spent_delta)
+        said = f"says that its people spent epsilon {spent[0]:g} and delta {spent[1]:g}"
+        if record.mechanism == "none":
+            if any((record.epsilon, record.delta, *spent)):
+                raise ExchangeError("exact sums cannot have a budget.")
+            return
+        try:
+            self.exchange.root.policy.require_budget(*spent)
+            self.noise_units(Budget(record.epsilon, record.delta))
+        except ConfigError as error:
+            raise ExchangeError(f"{said}: {error.what}") from error
+        if record.epsilon > spent[0] or record.delta > spent[1]:
+            raise ExchangeError(f"{said}, less than it costs them.")
 
     def check_possible(self, given: Given) -> None:
         """Refuse sums that no group of people within the policy can give."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ExchangeError, at
+from fcforge.errors import ConfigError, ExchangeError, at
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Half, Notice
 from fcforge.exchange.shares import WORD, added, signed_numbers
@@ -93,6 +93,10 @@ def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> No
             raise ExchangeError(f"adds a share that '{one.site}' did not give.")
         if _budget(notice) != _budget(half):
             raise ExchangeError(f"has another budget than '{one.site}' gave its for.")
+        try:
+            policy.require_budget(*spent_with(notice, half.times))
+        except ConfigError as error:
+            raise ExchangeError(f"'{one.site}': {error.what}") from error
 
 
 def _check_pair(name: str, halves: list[Half]) -> None:
@@ -133,18 +137,31 @@ def check_words(words: np.ndarray, size: int) -> None:
         raise ExchangeError(f"holds {found} instead of {size} words.")
 
 
-def never_added(exchange: "Exchange", receipts: Iterable["Receipt"]) -> set[str]:
-    """Commitments of what a hospital gave to rounds that were closed without it.
+def times_published(
+    exchange: "Exchange", receipts: Iterable["Receipt"]
+) -> dict[str, int]:
+    """How often what a hospital gave to rounds was published, by commitment.
 
-    A late, lost or withdrawn share is in neither half. One of the two keepers is honest and
-    publishes a round once, so that it never will be: nobody has spent anything on it.
+    Whoever is in the last publication was in all of them; whoever is not can have been in all
+    before it. So a late share, which is in neither half of a round published once, costs nothing:
+    one of the two keepers is honest and never adds it. Before a round is closed, it counts.
     """
-    closed = {one.name: one for one in rounds_of(exchange) if one.closed}
+    here = {one.name: one for one in rounds_of(exchange)}
     notices = {notice.id: notice.commitment for notice in exchange.of(Notice)}
-    void = set()
+    found = {}
     for receipt in receipts:
-        if receipt.round in closed and exchange.root.id in receipt.seen:
-            used = {notices[one] for one in closed[receipt.round].notices}
-            if receipt.commitment not in used:
-                void.add(receipt.commitment)
-    return void
+        if receipt.round in here and exchange.root.id in receipt.seen:
+            last = here[receipt.round]
+            used = {notices[one] for one in last.notices}
+            times = last.halves[0].times - (receipt.commitment not in used)
+            found[receipt.commitment] = times if last.closed else max(times, 1)
+    return found
+
+
+def spent_with(notice: Notice, times: int) -> tuple[float | None, float]:
+    """Most that one of a hospital's people has spent when a round was published so often."""
+    if notice.mechanism == "none":
+        return None, 0.0
+    more = times - 1
+    epsilon = notice.spent_epsilon + more * notice.epsilon
+    return epsilon, notice.spent_delta + more * notice.delta
