@@ -409,14 +409,60 @@ def test_what_was_seen_must_be_here(tmp_path):
 
 
 def test_a_private_record_knows_what_was_seen(tmp_path):
-    made = joined(release("NYU"), release("UM"))
+    own = receipt()
+    mine, numbers = release("NYU")
+    mine = mine.changed(commitment=own.commitment)
+    made = joined((mine, numbers), release("UM"))
     ids = [r.id for r in made.everything]
     with PrivateRecord.open(tmp_path / "fcforge.private") as private:
-        private.publish(receipt().having_seen(ids), {})
+        private.publish(own.having_seen(ids), {})
     path = save(made, tmp_path / "a.fcx")
     assert verify(path, Trust(), private.path)[-1].ok
-    dropped = save(joined(release("NYU")), tmp_path / "b.fcx")
+    dropped = save(joined((mine, numbers)), tmp_path / "b.fcx")
     assert (
         made.of(records.Release, "UM")[0].id[:12]
         in verify(dropped, Trust(), private.path)[-1].detail
     )
+
+
+def excusing(site, *gone):
+    """A withdrawal by a site that says that records of others went with it."""
+    mine, _ = release(site)
+    took = records.Taken(kind="release", number=1, commitment=mine.commitment)
+    ids = tuple(sorted({mine.id, *gone}))
+    return record(
+        records.Withdrawal, site, 1, (START.id,), site, takes=(took,), gone=ids
+    )
+
+
+def test_nobody_excuses_that_a_record_of_another_is_missing(tmp_path):
+    """A coordinator and a member dropped another's release: all here or withdrawn, it said."""
+    own = receipt()
+    mine, numbers = release("NYU")
+    mine = mine.changed(commitment=own.commitment, signature="").signed(key_of("NYU"))
+    whole = joined((mine, numbers), release("UM", signer="UM"))
+    seen = save(whole, tmp_path / "seen.fcx")
+    with PrivateRecord.open(tmp_path / "fcforge.private") as private:
+        private.publish(own.having_seen(r.id for r in whole.everything), {})
+    forged = joined().joined([excusing("UM", mine.id)])
+    dropped = save(forged, tmp_path / "dropped.fcx")
+    for expect, named in ((seen, "release 1 of 'NYU'"), (private.path, "what 'NYU'")):
+        last = verify(dropped, Trust(), expect)[-1]
+        assert not last.ok
+        assert named in last.detail
+    own_word = whole.withdrawn("NYU", key_of("NYU"))
+    honest = save(own_word, tmp_path / "honest.fcx")
+    for expect in (seen, private.path):
+        last = verify(honest, Trust(), expect)[-1]
+        assert last.ok
+        assert "by NYU" in last.detail
+
+
+def test_a_withdrawal_in_anothers_name_excuses_nothing(tmp_path):
+    seen = save(joined(release("NYU", signer="NYU")), tmp_path / "seen.fcx")
+    mine, _ = release("NYU", signer="NYU")
+    forged = excusing("NYU", mine.id).changed(signature="").signed(key_of("thief"))
+    dropped = save(joined().joined([forged]), tmp_path / "dropped.fcx")
+    last = verify(dropped, Trust(), seen)[-1]
+    assert not last.ok
+    assert "signed by different keys" in last.detail

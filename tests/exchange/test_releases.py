@@ -358,3 +358,14 @@ def test_notices_say_what_they_cost():
         forged = notice.changed(**change, signature="").signed(key_of(SITE))
         with pytest.raises(ExchangeError, match=f"notice 1 of '{SITE}'|spent"):
             around.joined([forged])
+
+
+def test_nobody_is_in_one_release_twice():
+    """Ten copies of one person, each changed a little, were ten times the stated epsilon."""
+    copied = mine().fc.copy()
+    copied[1] = copied[0]
+    copied[1, [0, 1], [1, 0]] += 0.001
+    who = replace(mine(), fc=copied)
+    first, second = who.subject_id[:2]
+    with pytest.raises(DataError, match=f"first: {first} and {second}"):
+        learned(start(), SITE, cohort=who)

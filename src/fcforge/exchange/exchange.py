@@ -316,7 +316,7 @@ def verify(
     checks += _signers(found.everything, found.key_lines, trust)
     checks.append(Check("model", True, found.model.summary()))
     if expect is not None:
-        checks.append(_expected(found, _seen(expect, found.root.id)))
+        checks.append(_expected(found, expect))
     return checks
 
 
@@ -341,28 +341,50 @@ def _signers(
     return checks
 
 
-def _expected(found: Exchange, seen: Mapping[str, str]) -> Check:
-    """Whether every record that was seen is here, or was withdrawn."""
+def _expected(found: Exchange, expect: str | Path) -> Check:
+    """Whether every record that was seen is here, or was withdrawn by who gave it."""
     here = {record.id for record in found.everything}
-    for withdrawal in found.of(Withdrawal):
-        here |= set(withdrawal.gone)
-    lost = [title for record, title in seen.items() if record not in here]
+    try:
+        seen, excused = _seen(expect, found)
+    except ExchangeError as error:
+        return Check("expected records", False, error.what)
+    lost = [title for one, title in seen.items() if one not in here | excused]
     if lost:
         said = f"{len(lost)} that you have seen are missing: {', '.join(lost[:5])}"
         return Check("expected records", False, said)
-    return Check("expected records", True, f"all {len(seen)} are here or withdrawn")
+    said = f"all {len(seen)} are here or withdrawn"
+    if not here >= seen.keys():
+        by = ", ".join(sorted({w.site for w in found.of(Withdrawal)}))
+        said += f" ({len(seen.keys() - here)}, by {by}: ask whether they did)"
+    return Check("expected records", True, said)
 
 
-def _seen(path: str | Path, root: str) -> dict[str, str]:
-    """Ids and titles of the records that a file has, or that a hospital has seen of a root."""
+def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
+    """Records that a file has, or a hospital has seen, by id; and those that may be missing.
+
+    An earlier file has the records, so that only what withdrawals by their own authors take is
+    excused. A private record has ids alone: what a withdrawal says that went with it is excused,
+    but what the hospital itself gave only by the hospital's withdrawal.
+    """
+    withdrawals = found.of(Withdrawal)
     if archive.is_archive(path):
-        return {record.id: record.title for record in archive.read(path).records}
+        seen = {record.id: record for record in archive.read(path).records}
+        every = seen | {one.id: one for one in withdrawals}
+        rules.key_lines([*seen.values(), *found.everything])
+        stand = {record.id for record in rules.without_taken(every)}
+        return {one: seen[one].title for one in seen}, every.keys() - stand
     from fcforge.exchange.private_record import PrivateRecord
 
     receipts = PrivateRecord.read(path).receipts
-    every = {
-        one for receipt in receipts if root in receipt.seen for one in receipt.seen
-    }
-    if not every:
-        raise ExchangeError("has seen nothing of this exchange.", where=path)
-    return {one: f"record {one[:12]}" for one in sorted(every)}
+    mine = [receipt for receipt in receipts if found.root.id in receipt.seen]
+    if not mine:
+        raise ExchangeError("the private record has seen nothing of this exchange.")
+    titles = {one: f"record {one[:12]}" for receipt in mine for one in receipt.seen}
+    known = {(record.site, record.committed) for record in found.records}
+    for withdrawal in withdrawals:
+        known |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}
+    for receipt in mine:
+        if (receipt.site, receipt.commitment) not in known:
+            what = f"what '{receipt.site}' gave as {receipt.number}"
+            titles[receipt.commitment] = what
+    return titles, {one for w in withdrawals for one in w.gone}

@@ -16,7 +16,7 @@ from fcforge.exchange.records import Notice, Release
 from fcforge.exchange.scan_checks import probability, quality, require_labels
 from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.privacy.noise import discrete_gaussian
-from fcforge.sites.check import require_valid
+from fcforge.sites.check import near_duplicates, require_valid
 from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def _charged(
     policy = model.exchange.root.policy
     policy.require_people(len(people))
     _require_known(model, asked.site, private)
+    _require_once_each(people)
     who = _known(people)
     times = rounds.times_published(model.exchange, private.receipts)
     amount = (budget.epsilon, budget.delta)
@@ -202,6 +203,18 @@ def own_features(model: "Releases", people: Cohort) -> np.ndarray:
         x = model.start.features(people.fc, people.covariates)
         model.start.require_alike(x)
     return x
+
+
+def _require_once_each(people: Cohort) -> None:
+    """Refuse somebody who is there twice: noise is for one contribution of each person."""
+    twins = near_duplicates(people)
+    if twins:
+        first, second, alike = twins[0]
+        raise DataError(
+            f"{len(twins)} pairs of scans look like one person each (first: {first} and {second}, "
+            f"edges correlate {alike:.3f}): whoever is there twice spends twice what is said.",
+            do="Leave one of each pair out.",
+        )
 
 
 def _require_known(model: "Releases", site: str, private: "PrivateRecord") -> None:
