@@ -6,9 +6,10 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fcforge.exchange import records, schema
+from fcforge.exchange.keepers import card_of
 from fcforge.exchange.keys import public_hex
 from fcforge.exchange.payload import save_arrays
-from fcforge.exchange.policy import Keeper, Policy
+from fcforge.exchange.policy import Policy
 
 SHA = "ab" * 32
 BUDGET = {
@@ -34,10 +35,7 @@ def public_of(name: str) -> str:
 
 POLICY = Policy(
     disorder="autism",
-    keepers=tuple(
-        Keeper(name=n, key=public_of(n), encryption_key="09" + "00" * 31)
-        for n in ("University", "Ministry")
-    ),
+    keepers=tuple(card_of(n, key_of(n)) for n in ("University", "Ministry")),
 )
 ARRAYS = save_arrays({"numbers": np.arange(18, dtype=np.int64)})
 START = {

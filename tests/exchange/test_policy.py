@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange.keepers import card_of
-from fcforge.exchange.policy import Policy
+from fcforge.exchange.policy import Keeper, Policy
 
 POLICY = Policy(disorder="autism", control="TC", patient="ASD")
 
@@ -65,3 +65,24 @@ def test_two_keepers_who_are_not_one():
     for why, named in wrong.items():
         with pytest.raises(ConfigError, match=why):
             policy.with_keepers(named)
+
+
+def test_nobody_puts_an_encryption_key_beside_a_keepers_key():
+    """Whoever made a start could name known keepers, and keys of his own to encrypt to."""
+    card = card_of("University", key_of("University"))
+    thief = card_of("University", key_of("thief"))
+    said = dict(card)
+    for change in (
+        {"encryption_key": thief.encryption_key},
+        {"encryption_key": thief.encryption_key, "proof": thief.proof},
+        {"name": "Ministry"},
+    ):
+        with pytest.raises(ValidationError, match="did not sign its encryption key"):
+            Keeper(**{**said, **change})
+    assert Keeper(**said) == card
+
+
+def test_one_keeper_under_two_names_is_refused_on_reading_too():
+    twice = [card_of(name, key_of("University")) for name in ("University", "Ministry")]
+    with pytest.raises(ValidationError, match="one and the same"):
+        Policy(keepers=tuple(twice))

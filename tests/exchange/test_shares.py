@@ -8,7 +8,6 @@ from keeper_rounds import KEEPERS, SIZE, START_EXCHANGE, numbers_of, shares_of
 from fcforge.errors import ExchangeError
 from fcforge.exchange import shares
 from fcforge.exchange.keepers import encryption_key
-from fcforge.exchange.policy import Keeper
 from fcforge.exchange.shares import (
     added,
     is_share,
@@ -75,7 +74,7 @@ def test_a_ciphertext_is_good_for_one_place(place):
 
 def test_nothing_is_encrypted_to_a_weak_key():
     first, second = START_EXCHANGE.root.policy.keepers
-    weak = Keeper(name=first.name, key=first.key, encryption_key="00" * 32)
+    weak = first.model_copy(update={"encryption_key": "00" * 32})
     with pytest.raises(ExchangeError, match="keeper 'Ministry' is weak"):
         seal(numbers_of("NYU"), [weak, second], ID, ("spring", "NYU"))
 

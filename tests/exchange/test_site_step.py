@@ -11,7 +11,14 @@ from small_exchange import data_file, people, request, sites, start
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange import records
 from fcforge.exchange.exchange import open_exchange, save
-from fcforge.exchange.keys import Trust, read_private, write_keys
+from fcforge.exchange.keepers import card_of
+from fcforge.exchange.keys import (
+    Trust,
+    read_keyring,
+    read_private,
+    write_keyring,
+    write_keys,
+)
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.public_start import make_public
 from fcforge.exchange.records import Release
@@ -308,3 +315,19 @@ def test_a_hospital_needs_no_torch(folder, tmp_path):
     command = [sys.executable, "-c", NO_TORCH, folder, tmp_path, SITE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_given_to_keepers_whose_names_are_known_with_other_keys(
+    folder, asked, tmp_path, monkeypatch
+):
+    cards = tuple(
+        card_of(name, read_private(folder / f"{who}.pem"))
+        for name, who in (("Ministry", SITE), ("University", OTHER))
+    )
+    state = save(start(keepers=cards), tmp_path / "swapped.fcx")
+    monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
+    write_keyring(read_keyring().add("University", cards[0].key))
+    given = asked(state=state, round="spring", sign=folder / f"{SITE}.pem")
+    with pytest.raises(ExchangeError, match="card of keeper 'University'"):
+        learn_site(given)
+    assert not given.register.exists()

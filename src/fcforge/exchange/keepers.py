@@ -27,7 +27,7 @@ from fcforge.exchange.archive import Contents
 from fcforge.exchange.journal import Header, Intent, Journal
 from fcforge.exchange.names import site_name
 from fcforge.exchange.payload import save_arrays
-from fcforge.exchange.policy import Keeper
+from fcforge.exchange.policy import Keeper, owned
 from fcforge.exchange.private_record import Spent
 from fcforge.exchange.records import Added, Half, Notice, make
 from fcforge.exchange.schema import Closed, Sha256, SiteName
@@ -53,7 +53,9 @@ def encryption_key(key: Ed25519PrivateKey) -> X25519PrivateKey:
 def card_of(name: str, key: Ed25519PrivateKey) -> Keeper:
     """What is public of a keeper, for the policy of a start."""
     encryption = encryption_key(key).public_key().public_bytes_raw().hex()
-    return Keeper(name=name, key=keys.public_hex(key), encryption_key=encryption)
+    proof = key.sign(owned(name, encryption)).hex()
+    public = keys.public_hex(key)
+    return Keeper(name=name, key=public, encryption_key=encryption, proof=proof)
 
 
 def write_keeper(path: str | Path, name: str, passphrase: str = "") -> Keeper:

@@ -1,17 +1,20 @@
 """The policy of an exchange: what its hospitals agreed on, in the root, signed by its maker."""
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.exchange.keys import fits
 from fcforge.exchange.names import lookalike
 from fcforge.exchange.schema import (
     Closed,
     EncryptionKey,
     Name,
     PublicKey,
+    Signature,
     SiteName,
     Text,
     canonical,
@@ -34,11 +37,35 @@ class Keeper(Closed):
         Ed25519 public key that signs the halves, hex.
     encryption_key : str
         X25519 public key that shares are encrypted to, hex.
+    proof : str
+        The first key's signature of name and second key: whoever makes a start cannot put an
+        encryption key of his own beside a keeper's known key.
     """
 
     name: SiteName
     key: PublicKey
     encryption_key: EncryptionKey
+    proof: Signature
+
+    @model_validator(mode="after")
+    def _proven(self) -> Self:
+        if not fits(self.key, self.proof, owned(self.name, self.encryption_key)):
+            raise ValueError("the keeper's key did not sign its encryption key")
+        return self
+
+
+def owned(name: str, encryption_key: str) -> bytes:
+    """What a keeper signs: that this encryption key is its own."""
+    return b"fcforge keeper 1\n" + canonical([name, encryption_key])
+
+
+def _same(keepers: Sequence[Keeper]) -> str:
+    """Why two keepers are one and the same; empty where they are not."""
+    for first, other in combinations(keepers, 2):
+        both = {first.key, first.encryption_key} & {other.key, other.encryption_key}
+        if both or lookalike(first.name, other.name):
+            return f"the keepers '{first.name}' and '{other.name}' are one and the same"
+    return ""
 
 
 class Policy(Closed):
@@ -72,6 +99,12 @@ class Policy(Closed):
     fewest_hospitals: Annotated[int, Field(ge=2, le=10_000)] = 3
     exact_allowed: bool = False
     keepers: Annotated[tuple[Keeper, ...], Field(max_length=2)] = ()
+
+    @model_validator(mode="after")
+    def _two_keepers(self) -> Self:
+        if same := _same(self.keepers):
+            raise ValueError(same)
+        return self
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
@@ -134,14 +167,11 @@ class Policy(Closed):
         """The policy with two keepers, or none; else `ConfigError`."""
         if not keepers:
             return self
-        first, *others = keepers
-        for other in others:
-            same = {first.key, first.encryption_key} & {other.key, other.encryption_key}
-            if same or lookalike(first.name, other.name):
-                raise ConfigError(
-                    f"the keepers '{first.name}' and '{other.name}' are one and the same.",
-                    do="Two keepers who would not talk to each other are what keeps a sum safe.",
-                )
+        if same := _same(keepers):
+            raise ConfigError(
+                f"{same}.",
+                do="Two keepers who would not talk to each other are what keeps a sum safe.",
+            )
         if len(keepers) != 2:
             what = f"a round has two keepers, {len(keepers)} are named."
             raise ConfigError(what, do="Name the .keeper files of both.")

@@ -147,6 +147,9 @@ def _handed(
     if request.state is not None:
         trust = Trust.of(request.trust, request.require_signature or None)
         before = exchange.open_exchange(request.state, trust)
+        for keeper in before.root.policy.keepers:
+            what = f"the card of keeper '{keeper.name}' in the start"
+            trust.keyring.require_valid(keeper.key, what, keeper.name)
     model.require_options(before, request)
     people = load_people(request.data, [request.site], **request.loading)
     if before is None:

@@ -126,12 +126,14 @@ def continued_text(before: Exchange, asked: LearnRequest) -> str:
     for author, keys in before.key_lines.items():
         signers.append(f"{author}: {keyring.said(keys[-1]) if keys[-1] else 'nobody'}")
     policy = before.root.policy
+    keepers = [f"{one.name}: {keyring.said(one.key)}" for one in policy.keepers]
     limits = f"at most epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}"
     return joined(
         [
             f"About to continue exchange {before.id[:16]}: {found.kind}.",
             f"  sites so far: {', '.join(found.sites) or 'none'}",
             f"  signed by: {'; '.join(signers)}",
+            f"  keepers: {'; '.join(keepers) or 'none'}",
             f"  model: {found.model}",
             *(f"  {name}: {value}" for name, value in found.facts.items()),
             f"  policy for one person in all: {limits}",
