@@ -263,7 +263,10 @@ def test_a_description_answers_four_questions():
     exact = learned(free(), SITE, mechanism="none").exchange.model.describe()
     assert [a.kind for a in exact.answers][1] == "alarm"
     assert exact.answers[3].kind == "alarm"
-    assert start().model.describe().answers[3].say == "Nobody took part yet."
+    assert (
+        start().model.describe().answers[3].say
+        == "Nothing that people gave is in the file."
+    )
     assert start().model.describe().sites == ()
 
 

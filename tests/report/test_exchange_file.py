@@ -7,7 +7,13 @@ import pytest
 from page_parser import EVIL, require_sound
 
 from fcforge.exchange.description import Answer, Bar, Description, Passage, PlainTable
-from fcforge.report.exchange_file import as_json, as_text, page_of, passages_text
+from fcforge.report.exchange_file import (
+    as_json,
+    as_text,
+    brief_text,
+    page_of,
+    passages_text,
+)
 
 
 @pytest.fixture
@@ -37,6 +43,14 @@ def test_words(described):
     assert any(EVIL in line and "41" in line for line in lines)
     assert "All numbers" not in lines
     assert passages_text(described).splitlines() == ["All numbers", "  1 2 3"]
+
+
+def test_in_short(described):
+    lines = brief_text(described).splitlines()
+    assert lines[1:] == ["  hospitals: UM, NYU", "  Does it work? Hardly."]
+    more = brief_text(described, ["Sites"]).splitlines()
+    assert more[:3] == lines
+    assert (more[4], more[-1]) == ("Sites:", "A note.")
 
 
 def test_no_name_adds_a_line_or_an_escape(described):

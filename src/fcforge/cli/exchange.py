@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,18 +32,21 @@ def _trust(keys: list[Path] | None, required: bool = False) -> Trust:
     return Trust.of(keys or (), required or None)
 
 
-def _wrote(out: Path, found: Exchange, what: str = "") -> None:
-    """Say that a file was written, and print what it holds."""
-    from fcforge.report.exchange_file import as_text
+def _wrote(
+    out: Path, found: Exchange, what: str = "", tables: Sequence[str] = ()
+) -> None:
+    """Say that a file was written, and print in short what the exchange holds now."""
+    from fcforge.report.exchange_file import brief_text
 
     say(f"wrote {out}{what}")
-    print(as_text(found.model.describe()))
+    print(brief_text(found.model.describe(), tables))
 
 
 @takes(requests.StartRequest)
 def start(asked: requests.StartRequest) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
     from fcforge.exchange.records import Plan
+    from fcforge.exchange.release_description import WORTH
     from fcforge.exchange.site_step import start_file
     from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
 
@@ -68,7 +72,8 @@ def start(asked: requests.StartRequest) -> None:
             plan=Plan(people=asked.people, hospitals=asked.hospitals, epsilon=planned),
             overwrite=asked.overwrite,
         )
-    _wrote(asked.out, made, "; give this file to every hospital.")
+    what = "; give this file to every hospital. `fcforge inspect` shows all of it."
+    _wrote(asked.out, made, what, [WORTH])
 
 
 def _names(text: str) -> list[str]:

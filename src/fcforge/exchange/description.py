@@ -312,8 +312,8 @@ def strongest_attack(attacks: Sequence[AttackRow], missing: Sequence[str]) -> An
 
 
 def nobody_took_part() -> Answer:
-    """A start alone."""
-    return Answer(ATTACKED, "", "Nobody took part yet.")
+    """A start, perhaps with notices of rounds whose sums are not there, or all withdrawn."""
+    return Answer(ATTACKED, "", "Nothing that people gave is in the file.")
 
 
 def exact_numbers(sites: Sequence[str], audits: Sequence[str] = ()) -> Answer:

@@ -23,6 +23,7 @@ from fcforge.exchange.model import Covariates, Model
 from fcforge.exchange.scan_checks import fisher_z
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
 from fcforge.randomness import numpy_rng
+from fcforge.releases.blas import one_blas_thread
 from fcforge.releases.features import LOG_SCALE, log_features
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.text import no_formula, printable
@@ -141,10 +142,11 @@ class LogHead:
         r = np.tanh(z)
         fc = matrices(r)
         shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(fc.shape[-1])
-        value, vector = np.linalg.eigh(shrunk)
-        turned = np.swapaxes(vector, -1, -2)
-        inside = turned @ self._weights(fc.shape[-1]) @ vector
-        gradient = vector @ (inside * _log_slopes(value)) @ turned
+        with one_blas_thread():
+            value, vector = np.linalg.eigh(shrunk)
+            turned = np.swapaxes(vector, -1, -2)
+            inside = turned @ self._weights(fc.shape[-1]) @ vector
+            gradient = vector @ (inside * _log_slopes(value)) @ turned
         # an edge stands twice in the matrix; its Fisher z changes it by 1 - r^2
         return 2 * (1 - self.shrink) * upper_from_fc(gradient) * (1 - r**2)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fcforge.exchange.releases import Releases
 
 CERTAIN = 1.96  # standard deviations of a 95 % interval
+WORTH = "What sums would add"  # title of a table
 PER_ROW = 5  # numbers of a release on one line
 SHOWN = 100  # of the numbers of a release
 
@@ -146,7 +147,7 @@ def _worth(model: "Releases") -> list[PlainTable]:
             rows.append((budget, *both, right))
     return [
         PlainTable(
-            "What sums would add",
+            WORTH,
             (
                 "epsilon",
                 "two keepers",

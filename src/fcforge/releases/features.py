@@ -7,6 +7,7 @@ hospital that only gives releases needs neither.
 import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.releases.blas import one_blas_thread
 from fcforge.types import SHRINK
 
 Array = np.ndarray
@@ -44,9 +45,10 @@ def log_features(fc: Array, shrink: float = SHRINK) -> Array:
     """
     rois = fc.shape[-1]
     fc = np.asarray(fc, dtype=np.float64)
-    value, vector = _eigen((1 - shrink) * fc + shrink * np.eye(rois))
-    log = (vector * np.log(np.maximum(value, SMALLEST))[..., None, :]) @ _turned(vector)
-    log = log / LOG_SCALE
+    with one_blas_thread():
+        value, vector = _eigen((1 - shrink) * fc + shrink * np.eye(rois))
+        scaled = vector * np.log(np.maximum(value, SMALLEST))[..., None, :]
+        log = scaled @ _turned(vector) / LOG_SCALE
     rows, columns = np.triu_indices(rois, 1)
     diagonal = np.diagonal(log, axis1=-2, axis2=-1) / 2**0.5
     return np.concatenate([log[..., rows, columns], diagonal], axis=-1)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fcforge.exchange.model import Model
     from fcforge.exchange.records import Record
 
+NONE_IN_IT = "none in the model"
 MOST_ROIS = 500  # of a picture of what the model uses
 USE = (
     "Research: to study how well a diagnosis can be told from resting-state FC across hospitals, "
@@ -55,7 +56,7 @@ def as_text(found: Description) -> str:
     """What `fcforge inspect` prints."""
     lines = [
         f"Exchange {found.id[:16]}: {found.kind}",
-        f"  hospitals: {', '.join(found.sites) or 'none yet'}",
+        f"  hospitals: {', '.join(found.sites) or NONE_IN_IT}",
         f"  model: {found.model}",
         *(f"  {name}: {value}" for name, value in found.facts.items()),
         "",
@@ -63,8 +64,28 @@ def as_text(found: Description) -> str:
     for answer in found.answers:
         lines += [*_answer_lines(answer), ""]
     for table in found.tables:
-        lines += [f"{table.title}:", *_shown(table).text().splitlines(), table.note, ""]
+        lines += [*_table_lines(table), ""]
     return joined(lines).rstrip()
+
+
+def brief_text(found: Description, tables: Sequence[str] = ()) -> str:
+    """What a command prints of a file that it has just written: an answer a line.
+
+    Parameters
+    ----------
+    found : Description
+    tables : sequence of str
+        Titles of tables to show in full.
+    """
+    lines = [
+        f"Exchange {found.id[:16]}: {found.kind}",
+        f"  hospitals: {', '.join(found.sites) or NONE_IN_IT}",
+        *(f"  {answer.question} {answer.say}" for answer in found.answers),
+    ]
+    for table in found.tables:
+        if table.title in tables:
+            lines += ["", *_table_lines(table)]
+    return joined(lines)
 
 
 def passages_text(found: Description) -> str:
@@ -73,6 +94,10 @@ def passages_text(found: Description) -> str:
     for passage in found.passages:
         lines += [passage.title, *(f"  {line}" for line in passage.lines), ""]
     return joined(lines).rstrip()
+
+
+def _table_lines(table: PlainTable) -> list[str]:
+    return [f"{table.title}:", *_shown(table).text().splitlines(), table.note]
 
 
 def _answer_lines(answer: Answer) -> list[str]:

@@ -16,7 +16,6 @@ recognised .99-1.0 (.97), diagnosis by ridge pooled .68-.73 (.72), one site to a
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ import numpy as np
 from fcforge.errors import ConfigError
 from fcforge.imaging.atlas import Atlas
 from fcforge.randomness import numpy_rng
+from fcforge.releases.blas import one_blas_thread
 from fcforge.sites.cohort import Cohort, as_text
 from fcforge.sites.recipes import (
     Recipe,
@@ -80,7 +80,7 @@ def simulate(
         raise ConfigError(f"n_rois = {n_rois} is too few.", do=do)
     atlas = atlas_of(n_rois)
     population = _population(atlas, recipe, seed)
-    with _one_blas_thread():
+    with one_blas_thread():
         made = [_site(place, atlas, recipe, population, seed) for place in places]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
     sizes = [place.patients + place.controls for place in places]
@@ -94,19 +94,6 @@ def simulate(
 
 
 load_simulated = simulate  # as the table of datasets calls it
-
-
-def _one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread where threadpoolctl is installed (scikit-learn brings it).
-
-    Threads only wait for each other on matrices this small: on two busy cores, 529 subjects
-    took 12-24 s with two threads and 1 s with one.
-    """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
-    return threadpool_limits(1, user_api="blas")
 
 
 def _symmetric(rng: np.random.Generator, n: int) -> np.ndarray:
