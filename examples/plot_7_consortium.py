@@ -17,8 +17,8 @@ import numpy as np
 
 from fcforge.exchange.exchange import save
 from fcforge.exchange.prediction import probability
-from fcforge.exchange.public_start import make_public
 from fcforge.exchange.site_step import learn_site
+from fcforge.exchange.starts.public_start import make_public
 from fcforge.report.exchange_file import passages_text
 from fcforge.requests import LearnRequest
 from fcforge.sites.simulated import simulate

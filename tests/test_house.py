@@ -29,8 +29,8 @@ SPANNING = {  # test files of no single module, and why
     "test_without_torch.py": "what a hospital runs, without torch",
 }
 TESTED_BY = {  # modules whose tests stand under another name
-    "exchange/release_description.py": "exchange/test_releases.py",
-    "exchange/release_step.py": "exchange/test_releases.py",
+    "exchange/starts/release_description.py": "exchange/starts/test_releases.py",
+    "exchange/starts/release_step.py": "exchange/starts/test_releases.py",
     "exchange/rules.py": "exchange/test_exchange.py",
     "models/fused_kernels.py": "models/test_fused.py",
     "studies/check.py": "cli/test_experiments.py",

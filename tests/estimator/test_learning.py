@@ -7,10 +7,10 @@ from small_exchange import learned, people, sites, start
 
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.estimator import ForgeClassifier, InputError
-from fcforge.exchange.chain import empty_chain
-from fcforge.exchange.chain_settings import settings_for
+from fcforge.exchange.chains.chain import empty_chain
+from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.exchange import open_exchange, save
-from fcforge.exchange.private_record import PrivateRecord
+from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.records import Release
 from fcforge.exchange.scan_checks import probability
 from fcforge.sites import split_site

@@ -5,12 +5,12 @@ from exchange_records import ARRAYS, key_of, record
 
 from fcforge.exchange import records
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.keepers import Gift, Noise, card_of, give, keep
+from fcforge.exchange.home.private_record import Spent
+from fcforge.exchange.keeping.keepers import Gift, Noise, card_of, give, keep
+from fcforge.exchange.keeping.shares import FIRST_LINE, Share
 from fcforge.exchange.policy import Policy
-from fcforge.exchange.private_record import Spent
 from fcforge.exchange.records import read_record
 from fcforge.exchange.schema import sha256
-from fcforge.exchange.shares import FIRST_LINE, Share
 
 KEEPERS = ("Ministry", "University")
 SITES = ("NYU", "UM", "USM")

@@ -16,9 +16,9 @@ from fcforge.exchange.exchange import (
     union_of,
     verify,
 )
+from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keys import Keyring, Trust
 from fcforge.exchange.payload import save_arrays
-from fcforge.exchange.private_record import PrivateRecord
 
 
 class AnyRecords:

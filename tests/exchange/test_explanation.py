@@ -10,9 +10,9 @@ import torch
 
 from fcforge import graphs
 from fcforge.errors import DataError
-from fcforge.exchange.chain import Chain, empty_chain
-from fcforge.exchange.chain_arrays import State, Subjects
-from fcforge.exchange.chain_settings import settings_for
+from fcforge.exchange.chains.chain import Chain, empty_chain
+from fcforge.exchange.chains.chain_arrays import State, Subjects
+from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.explanation import (
     Deletion,
     LogHead,

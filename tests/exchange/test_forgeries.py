@@ -12,11 +12,11 @@ from small_chains import joined as one_more
 
 from fcforge.errors import ExchangeError
 from fcforge.exchange import records
-from fcforge.exchange.chain import empty_chain
+from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import open_exchange
-from fcforge.exchange.keepers import Noise, RoundList, card_of, keep
-from fcforge.exchange.private_record import PrivateRecord
-from fcforge.exchange.release_step import Budget
+from fcforge.exchange.home.private_record import PrivateRecord
+from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
+from fcforge.exchange.starts.release_step import Budget
 
 KEEPERS = ("Ministry", "University")
 TRIED = 300  # of each kind, spread over all of them

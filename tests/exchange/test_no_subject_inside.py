@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from small_chains import N_ROIS, SITES, cohort, joined, quick
 
-from fcforge.exchange.chain import empty_chain
-from fcforge.exchange.chain_settings import settings_for
+from fcforge.exchange.chains.chain import empty_chain
+from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.exchange import Exchange, packed
 from fcforge.exchange.payload import save_arrays
 from fcforge.methods import METHODS

@@ -16,11 +16,11 @@ from fcforge import requests
 from fcforge.cli import exchange as commands
 from fcforge.errors import FCForgeError
 from fcforge.exchange import audit
-from fcforge.exchange.chain import Chain
+from fcforge.exchange.chains.chain import Chain
 from fcforge.exchange.exchange import save
 from fcforge.exchange.keys import write_keys
-from fcforge.exchange.releases import Releases
 from fcforge.exchange.site_step import learn_site
+from fcforge.exchange.starts.releases import Releases
 from real_runs import fcforge
 
 SITE, OTHER = sites()[2:4]

@@ -3,7 +3,7 @@ from exchange_records import key_of
 from pydantic import ValidationError
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
-from fcforge.exchange.keepers import card_of
+from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.policy import Keeper, Policy
 
 POLICY = Policy(disorder="autism", control="TC", patient="ASD")

@@ -11,9 +11,9 @@ import pytest
 from small_exchange import R, all_given, given, people, sites, start
 
 from fcforge.errors import DataError
+from fcforge.exchange.home.private_record import PrivateRecord
+from fcforge.exchange.home.receipts import Threshold
 from fcforge.exchange.prediction import as_csv, as_json, evaluate, predict
-from fcforge.exchange.private_record import PrivateRecord
-from fcforge.exchange.receipts import Threshold
 
 HOSPITALS = sites()[2:]
 NEW = people().select_sites([HOSPITALS[-1]])

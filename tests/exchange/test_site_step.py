@@ -11,7 +11,8 @@ from small_exchange import data_file, people, request, sites, start
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange import records
 from fcforge.exchange.exchange import open_exchange, save
-from fcforge.exchange.keepers import card_of
+from fcforge.exchange.home.private_record import PrivateRecord
+from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.keys import (
     Trust,
     read_keyring,
@@ -19,8 +20,6 @@ from fcforge.exchange.keys import (
     write_keyring,
     write_keys,
 )
-from fcforge.exchange.private_record import PrivateRecord
-from fcforge.exchange.public_start import make_public
 from fcforge.exchange.records import Release
 from fcforge.exchange.site_step import (
     learn_site,
@@ -30,6 +29,7 @@ from fcforge.exchange.site_step import (
     withdraw_file,
     wrong_rois,
 )
+from fcforge.exchange.starts.public_start import make_public
 from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import StartSettings
 from fcforge.requests import ThresholdRequest

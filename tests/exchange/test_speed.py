@@ -11,7 +11,7 @@ from fcforge.exchange import records, schema
 from fcforge.exchange.exchange import Exchange, open_exchange, save, verify
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.payload import save_arrays
-from fcforge.exchange.release_step import Budget
+from fcforge.exchange.starts.release_step import Budget
 from fcforge.releases import vector
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from small_exchange import given, sites, start
 
 from fcforge.exchange import audit as audits
-from fcforge.exchange.chain import empty_chain
-from fcforge.exchange.chain_settings import settings_for
+from fcforge.exchange.chains.chain import empty_chain
+from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.exchange import Exchange, save
 from fcforge.report.audits import write_files
 from fcforge.runner.collect import describe_sites

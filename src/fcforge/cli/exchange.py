@@ -168,7 +168,7 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
     """Measure a file's model on people with known diagnoses, next to the majority class."""
     from fcforge.exchange import prediction
     from fcforge.exchange.exchange import open_exchange
-    from fcforge.exchange.private_record import PrivateRecord
+    from fcforge.exchange.home.private_record import PrivateRecord
     from fcforge.report.terminal import evaluation_text
     from fcforge.sites import load_people
 
@@ -192,7 +192,7 @@ def predict(asked: requests.PredictRequest) -> int:
     """Predict each scan, or abstain where it is too unusual; exit code 1 if none has an answer."""
     from fcforge.exchange import prediction
     from fcforge.exchange.exchange import open_exchange
-    from fcforge.exchange.private_record import PrivateRecord
+    from fcforge.exchange.home.private_record import PrivateRecord
     from fcforge.report.terminal import prediction_text
 
     if asked.atlas and asked.explain is None:
@@ -240,7 +240,7 @@ def _explain(
 def inspect(asked: requests.InspectRequest) -> None:
     """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
     from fcforge.exchange.exchange import read_parcel
-    from fcforge.exchange.shares import is_share
+    from fcforge.exchange.keeping.shares import is_share
 
     known = _trust(asked.trust, asked.require_signature)
     if is_share(asked.file):
@@ -284,7 +284,7 @@ def _inspect_records(
 
 
 def _inspect_share(asked: requests.InspectRequest, known: Trust) -> None:
-    from fcforge.exchange.shares import read_share
+    from fcforge.exchange.keeping.shares import read_share
     from fcforge.report.exchange_file import records_json
     from fcforge.report.terminal import joined
 

@@ -15,7 +15,7 @@ from fcforge.text import counted
 @takes(KeepRequest)
 def keep(asked: KeepRequest) -> None:
     """Add the shares of a round and a dose of noise, sign, and write this keeper's half."""
-    from fcforge.exchange.keeper_step import keep_files
+    from fcforge.exchange.keeping.keeper_step import keep_files
 
     kept = keep_files(asked)
     half = kept.half
@@ -42,7 +42,7 @@ def new_keeper(
     ] = False,
 ) -> None:
     """Make a keeper's key: OUT, which the keeper keeps, and OUT.keeper for `fcforge start`."""
-    from fcforge.exchange.keepers import CARD, write_keeper
+    from fcforge.exchange.keeping.keepers import CARD, write_keeper
 
     said = ""
     if passphrase:

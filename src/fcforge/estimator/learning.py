@@ -17,11 +17,11 @@ from fcforge.errors import ConfigError
 from fcforge.estimator.parts import RELEASES, SETTINGS, Parameters
 from fcforge.estimator.people import OwnPeople, require_stated, scan_hashes
 from fcforge.exchange import archive
-from fcforge.exchange.chain import empty_chain
+from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import Exchange, open_exchange, packed
+from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.names import site_name
-from fcforge.exchange.private_record import PrivateRecord, default_place
 from fcforge.progress import progress_on_stderr
 from fcforge.sites.cohort import Cohort, as_text
 

@@ -11,9 +11,9 @@ import numpy as np
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import Layout, ReadsFC, as_input_error
-from fcforge.exchange.chain_settings import ChainSettings, settings_for
+from fcforge.exchange.chains.chain_settings import ChainSettings, settings_for
+from fcforge.exchange.home.receipts import Receipt
 from fcforge.exchange.model import Model
-from fcforge.exchange.receipts import Receipt
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from fcforge.errors import ConfigError, DataError
 from fcforge.exchange import archive, exchange, model, records
 from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.keys import Trust, read_private
 from fcforge.exchange.names import site_name
-from fcforge.exchange.private_record import PrivateRecord, default_place
 from fcforge.exchange.records import AttackRow
 from fcforge.requests import AuditRequest
 from fcforge.sites import load_people

@@ -373,7 +373,7 @@ def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
         rules.key_lines([*seen.values(), *found.everything])
         stand = {record.id for record in rules.without_taken(every)}
         return {one: seen[one].title for one in seen}, every.keys() - stand
-    from fcforge.exchange.private_record import PrivateRecord
+    from fcforge.exchange.home.private_record import PrivateRecord
 
     receipts = PrivateRecord.read(path).receipts
     mine = [receipt for receipt in receipts if found.root.id in receipt.seen]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fcforge.exchange.description import Description
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.explanation import Explainable
-    from fcforge.exchange.private_record import PrivateRecord
-    from fcforge.exchange.receipts import Receipt, Threshold
+    from fcforge.exchange.home.private_record import PrivateRecord
+    from fcforge.exchange.home.receipts import Receipt, Threshold
     from fcforge.requests import LearnRequest
     from fcforge.sites.cohort import Cohort
     from fcforge.studies.audit_result import Audit
@@ -190,13 +190,13 @@ class Implementation(NamedTuple):
 
 MODELS = {
     "start": Implementation(
-        "fcforge.exchange.releases",
+        "fcforge.exchange.starts.releases",
         "Releases",
         "a public start",
         frozenset({"epsilon", "delta", "mechanism", "again", "round"}),
     ),
     "chain": Implementation(
-        "fcforge.exchange.chain",
+        "fcforge.exchange.chains.chain",
         "Chain",
         "a chain",
         frozenset(

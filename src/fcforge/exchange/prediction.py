@@ -11,8 +11,8 @@ import pandas as pd
 from fcforge.errors import DataError, at
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explanation, explain_model
-from fcforge.exchange.private_record import PrivateRecord
-from fcforge.exchange.receipts import Threshold, people_of, same_people
+from fcforge.exchange.home.private_record import PrivateRecord
+from fcforge.exchange.home.receipts import Threshold, people_of, same_people
 from fcforge.exchange.scan_checks import probability
 from fcforge.exchange.site_step import wrong_rois
 from fcforge.imaging.atlas import Atlas

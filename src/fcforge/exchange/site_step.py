@@ -9,14 +9,14 @@ from typing import Any
 from fcforge.errors import ConfigError, ExchangeError, at
 from fcforge.exchange import archive, exchange, model, records
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.keepers import read_card
+from fcforge.exchange.home.private_record import PrivateRecord, default_place
+from fcforge.exchange.home.receipts import Threshold
+from fcforge.exchange.keeping.keepers import read_card
 from fcforge.exchange.keys import Trust, read_private
 from fcforge.exchange.model import Learned, Say, Tick
 from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Policy
-from fcforge.exchange.private_record import PrivateRecord, default_place
-from fcforge.exchange.public_start import MAKER, make_public
-from fcforge.exchange.receipts import Threshold
+from fcforge.exchange.starts.public_start import MAKER, make_public
 from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import StartSettings
 from fcforge.releases.vector import DOSES

@@ -1,0 +1,1 @@
+"""The chain as a model: settings, arrays, a step, audits (torch)."""

@@ -1,0 +1,606 @@
+"""The chain: hospitals learn one model one after another, and hand on a lane of any method.
+
+A chain's records are its root (settings, policy) and one step per hospital, each built on the last;
+only the last one's arrays travel. A chain of steps is the run `fcforge run` would do for that
+order and seed, bit by bit.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fcforge.engine import Learner
+from fcforge.errors import ConfigError, ExchangeError
+from fcforge.exchange import explanation, records, scan_checks, schema
+from fcforge.exchange.chains import chain_description
+from fcforge.exchange.chains.chain_arrays import State, empty_state, read_state
+from fcforge.exchange.chains.chain_settings import ChainSettings, first_settings
+from fcforge.exchange.chains.chain_step import FEWEST, SiteStep, Tick, log_odds
+from fcforge.exchange.description import Description
+from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.explanation import Attribution, Explainable
+from fcforge.exchange.home.receipts import People, Receipt, people_of
+from fcforge.exchange.model import Covariates, Learned, Model, Say, Scores
+from fcforge.exchange.policy import Policy
+from fcforge.exchange.records import Step
+from fcforge.exchange.scan_checks import Known, Reference
+from fcforge.models.attribution import Scorer, attribute, slope_at
+from fcforge.randomness import numpy_rng
+from fcforge.requests import LearnRequest
+from fcforge.runner import config, environment, learners
+from fcforge.sites import Cohort, split_site
+from fcforge.sites.cohort import NUMBERED
+from fcforge.speed import one_thread
+from fcforge.types import FCBatch, Site
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fcforge.exchange.audit import Attacked
+    from fcforge.exchange.home.private_record import PrivateRecord
+    from fcforge.exchange.home.receipts import Threshold
+    from fcforge.studies.audit_result import Audit
+
+REAL_FLAG = "allow_real_subjects"
+ACCEPT_LABELS = "accept_labels"
+ACCEPT_SCANS = "accept_scans"
+WEIGHTED = "weighted subjects"
+
+
+def begin(
+    asked: LearnRequest, people: Cohort, key: "Ed25519PrivateKey | None"
+) -> Exchange:
+    """An empty chain: the first hospital chooses by a config, or by names."""
+    experiment = None
+    if asked.config is not None:
+        experiment = config.load_experiment(asked.config)
+    settings = first_settings(people, experiment, asked.chosen)
+    words = ("control", "patient") if people.classes == NUMBERED else people.classes
+    return empty_chain(settings, words, asked.site, key)
+
+
+def empty_chain(
+    settings: ChainSettings,
+    words: Sequence[Any],
+    site: str,
+    key: "Ed25519PrivateKey | None" = None,
+) -> Exchange:
+    """An exchange with the root of a chain and nothing else.
+
+    Parameters
+    ----------
+    settings : ChainSettings
+    words : sequence of two
+        What controls and patients are called.
+    site : str
+        The first hospital, which chose.
+    key : private key, optional
+    """
+    control, patient = (str(word) for word in words)
+    # nothing that a chain hands on has noise
+    policy = Policy(control=control, patient=patient, exact_allowed=True)
+    told = settings.to_json()
+    root = records.make(records.Chain, site, 0, (), key, settings=told, policy=policy)
+    return Exchange(root)
+
+
+class Chain:
+    """What the records of a chain make.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    state : State, optional
+        What the last step hands on, where it was learned in memory and is not on record yet.
+    """
+
+    needs: tuple[str, ...] = ()
+
+    def __init__(self, exchange: Exchange, state: State | None = None) -> None:
+        self.exchange = exchange
+        self._state = state
+
+    # -- what it is --------------------------------------------------------------------------------
+    @cached_property
+    def settings(self) -> ChainSettings:
+        """What all its hospitals share."""
+        return ChainSettings.from_json(self.exchange.root.settings)
+
+    @cached_property
+    def learner(self) -> Learner:
+        """Method and model."""
+        return self.settings.build()
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Its steps in order; a chain that forks or has a gap raises `ExchangeError`."""
+        after: dict[str, Step] = {}
+        for step in self.exchange.of(Step):
+            other = after.setdefault(step.parents[0], step)
+            if other is not step:
+                raise ExchangeError(
+                    f"the chain forks: '{other.site}' and '{step.site}' both went on from the same "
+                    "step.",
+                    do="A chain has one order; one of them must learn after the other.",
+                )
+        found = []
+        place = self.exchange.root.id
+        while place in after:
+            found.append(after.pop(place))
+            place = found[-1].id
+        if after:
+            lost = next(iter(after.values()))
+            raise ExchangeError(f"the {lost.title} goes on from what is no step.")
+        return tuple(found)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Hospitals that learned, in order."""
+        return tuple(step.site for step in self.steps)
+
+    @property
+    def n_rois(self) -> int:
+        """ROIs of every scan."""
+        return self.settings.n_rois
+
+    @property
+    def roi_names(self) -> tuple[str, ...]:
+        """Empty where unknown."""
+        return self.settings.roi_names
+
+    @cached_property
+    def state(self) -> State:
+        """What the last step hands on."""
+        if self._state is not None:
+            return self._state
+        if not self.steps:
+            return empty_state(self.n_rois)
+        last = self.steps[-1]
+        if not last.payload:
+            raise ExchangeError(f"the {last.title} has lost its arrays.")
+        data = self.exchange.payloads[last.payload]
+        return read_state(data, self.settings, len(self.steps), last.title)
+
+    @cached_property
+    def temperature(self) -> float:
+        """Geometric mean of the hospitals' temperatures; 1 where nobody has one."""
+        found = [step.calibration.temperature for step in self.steps]
+        logs = [math.log(t) for t in found if t is not None]
+        return math.exp(sum(logs) / len(logs)) if logs else 1.0
+
+    @property
+    def holds_real(self) -> bool:
+        """Whether somebody's scans travel, or may."""
+        return self.settings.copies_real or bool(self.state.remembered.real.any())
+
+    def summary(self) -> str:
+        """What follows from the records, in a few words."""
+        numbers = sum(v.numel() for v in self.state.lane.params.values())
+        remembered = len(self.state.remembered)
+        return (
+            f"a chain of {len(self.steps)} steps: {numbers} parameters, {remembered} remembered "
+            f"and {len(self.state.held_out)} held-out subjects"
+        )
+
+    # -- whether it can be meant -------------------------------------------------------------------
+    def check(self) -> None:
+        """Raise `ExchangeError` unless steps and arrays are those of one chain."""
+        digest = self.settings.digest
+        for place, step in enumerate(self.steps):
+            if step.number != place + 1 or step.settings != digest:
+                raise ExchangeError(f"the {step.title} is of another chain or place.")
+            if step.site in self.sites[:place]:
+                raise ExchangeError(f"the chain learns site '{step.site}' twice.")
+            if not set(step.metrics.held_out) <= set(self.sites[: place + 1]):
+                raise ExchangeError(
+                    f"the {step.title} measures a site it has not seen."
+                )
+            limits = [value is None for _, value in step.reference]
+            if any(limits) != all(limits):
+                raise ExchangeError(f"the {step.title} has lost some limits of scans.")
+        if bool(self.state.held_out.real.any()):
+            raise ExchangeError("a held-out set holds real subjects.")
+        if self.steps and self.holds_real and REAL_FLAG not in self.steps[-1].flags:
+            what = "holds real subjects without the flag that allows it."
+            raise ExchangeError(what)
+
+    def require_next(self, site: str, n_rois: int) -> None:
+        """Raise when this site cannot be learned next."""
+        if self.learner.method.depends_on == "all":
+            title = self.settings.learner.title
+            what = f"learner '{title}' needs all sites at once: nothing to hand over."
+            do = "Choose a continual method; see `fcforge list methods`."
+            raise ExchangeError(what, do=do)
+        if n_rois != self.n_rois:
+            what = f"the data have {n_rois} ROIs, the chain {self.n_rois}."
+            raise ExchangeError(what, do="All hospitals of a chain use one atlas.")
+        if site in self.sites:
+            what = f"site '{site}' was learned already."
+            raise ExchangeError(what, do="Give the new site another name.")
+
+    # -- learning ----------------------------------------------------------------------------------
+    def learn(
+        self,
+        people: Cohort,
+        private: "PrivateRecord",
+        asked: LearnRequest,
+        key: "Ed25519PrivateKey | None",
+        say: Say,
+        tick: Any,
+    ) -> Learned:
+        """What the people of one site add; nothing is written."""
+        self._require_choice(asked)
+        self.require_next(asked.site, people.n_rois)
+        site = self.split(people, asked.site)
+        before, flags = self._found(site, asked.accept, say)
+        epochs = count(1)
+        total = self.settings.training.epochs
+        after, receipt = self.after(
+            site, flags, tick=lambda: tick(next(epochs), total, f"epochs, {site.name}")
+        )
+        made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
+        known = self.exchange.everything
+        learning = site.learning(with_val=True)
+        found = scan_checks.quality(after.log_odds(learning.fc), learning.y.numpy())
+        return Learned(
+            exchange=made,
+            new=tuple(record for record in made.everything if record not in known),
+            receipt=receipt.having_seen(record.id for record in made.everything),
+            threshold=None,
+            before=before,
+            after=found,
+        )
+
+    def _require_choice(self, asked: LearnRequest) -> None:
+        """Raise where a later hospital chooses, or real subjects would leave unasked."""
+        if self.steps and asked.chosen:
+            name = next(iter(asked.chosen)).replace("_", "-")
+            do = "Only the first site of a chain chooses; later ones follow it."
+            raise ConfigError(f"--{name} was given together with --state.", do=do)
+        if self.settings.copies_real:
+            require_allowed(self.settings, asked.allow_real_subjects)
+
+    def split(self, people: Cohort, site: str) -> Site:
+        """A hospital's people as its step trains and tests on them."""
+        settings = self.settings
+        shares = (settings.test_fraction, settings.val_fraction)
+        return split_site(people, site, settings.seed, *shares)
+
+    def _found(
+        self, site: Site, accept: Sequence[str], say: Say
+    ) -> tuple[Mapping[str, float], list[str]]:
+        """How good the model that came in is here, and what is odd but accepted.
+
+        Names of ROIs are often unknown: a shuffled atlas shows in the FC itself. Diagnoses that
+        are turned round show in a model that tells them apart the wrong way round.
+        """
+        if not self.steps:
+            return {}, []
+        learning = site.learning(with_val=True)
+        fc = learning.fc.numpy()
+        y = learning.y.numpy()
+        odds = self.log_odds(learning.fc)
+        found = scan_checks.quality(odds, y)
+        say(
+            f"site '{site.name}': the model that came in reaches accuracy {found['accuracy']:.3f} "
+            f"on the {len(y)} people to be learned (majority class {found['majority']:.3f}), AUROC "
+            f"{found['auroc']:.3f}."
+        )
+        flags = []
+        if scan_checks.require_alike(self.known, fc, ACCEPT_SCANS in accept):
+            flags.append(ACCEPT_SCANS)
+        if scan_checks.require_labels(odds, y, ACCEPT_LABELS in accept):
+            flags.append(ACCEPT_LABELS)
+        return found, flags
+
+    def after(
+        self,
+        site: Site,
+        flags: Sequence[str] = (),
+        *,
+        weight: Tensor | None = None,
+        tick: Tick = lambda: None,
+    ) -> tuple[Self, Receipt]:
+        """The chain after one more site, in memory, and the receipt of its people.
+
+        Parameters
+        ----------
+        site : Site
+            The hospital's own subjects, split. `test` may be empty.
+        flags : sequence of str
+            What was accepted, to be recorded.
+        weight : Tensor, optional
+            What each learned subject counts, for methods that weigh; recorded as a flag.
+        tick : callable
+            Called after every epoch.
+        """
+        self.require_next(site.name, site.n_rois)
+        step = SiteStep(self.settings, self.sites, self.state, site)
+        began = time.perf_counter()
+        lane = step.train(with_val=self.settings.learns_val, tick=tick, weight=weight)
+        seconds = round(time.perf_counter() - began, 3)
+        state = step.finished(lane)
+        receipt = Receipt(
+            site=site.name,
+            number=len(self.steps) + 1,
+            people=people_learned(self.settings, site),
+            epsilon=None,
+            delta=0.0,
+        )
+        record = self._record(
+            receipt,
+            seconds=seconds,
+            flags=(*flags, *(() if weight is None else (WEIGHTED,))),
+            **step.measured(lane, state.held_out),
+        )
+        grown = Exchange(self.exchange.root, (*self.exchange.records, record))
+        return type(self)(grown, state), receipt
+
+    def _record(self, receipt: Receipt, **said: Any) -> Step:
+        """The next step, neither signed nor with arrays yet."""
+        return records.make(
+            Step,
+            receipt.site,
+            receipt.number,
+            (self.steps[-1].id if self.steps else self.exchange.root.id,),
+            None,
+            settings=self.settings.digest,
+            environment=here(),
+            commitment=receipt.commitment,
+            **said,
+        )
+
+    def added(
+        self,
+        people: Cohort,
+        weight: np.ndarray | None,
+        given: Mapping[str, Any],
+        private: "PrivateRecord",
+        tick: Tick,
+    ) -> tuple[Self, Receipt]:
+        """The chain after everybody of one more site; its settings are the root's alone."""
+        site, weights = whole_site(people, self.settings, weight)
+        return self.after(site, weight=weights, tick=tick)
+
+    def on_record(
+        self,
+        key: "Ed25519PrivateKey | None" = None,
+        *,
+        allow_real_subjects: bool = False,
+    ) -> Exchange:
+        """The exchange with all that was learned in memory, signed and checked.
+
+        Steps between the last one on record and the new last one have no arrays: nobody else has
+        ever seen them.
+
+        Parameters
+        ----------
+        key : private key, optional
+            Of the hospital whose steps are new.
+        allow_real_subjects : bool
+            A method that keeps real subjects (or a generator that copies them) is refused without
+            it; the permission is written into the step for everyone to read.
+        """
+        places = [k for k, step in enumerate(self.steps) if step.payload]
+        n_kept = places[-1] + 1 if places else 0
+        new = self.steps[n_kept:]
+        if not new:
+            return self.exchange
+        root = self.exchange.root
+        if not n_kept:  # the chain begins here: its root is new, too
+            root = root.signed(key)
+        others = tuple(r for r in self.exchange.records if r not in new)
+        before = Exchange(root, others, self.exchange.payloads)
+        before.require_same_signing(key is not None)
+        data = self.state.to_bytes()
+        digest = schema.sha256(data)
+        parent = self.steps[n_kept - 1].id if n_kept else root.id
+        made = []
+        for step in new:
+            said: dict[str, Any] = {"parents": (parent,)}
+            if step is new[-1]:
+                said["payload"] = digest
+                said["flags"] = self._flags(allow_real_subjects)
+            made.append(step.changed(**said).signed(key))
+            parent = made[-1].id
+        return before.joined(made, {digest: data})
+
+    def _flags(self, allowed: bool) -> tuple[str, ...]:
+        """Flags of the last step, with the one that lets real subjects travel."""
+        flags = self.steps[-1].flags
+        if not self.holds_real or REAL_FLAG in flags:
+            return flags
+        require_allowed(self.settings, allowed)
+        return (*flags, REAL_FLAG)
+
+    # -- answers -----------------------------------------------------------------------------------
+    def log_odds(self, fc: Tensor) -> np.ndarray:
+        """Log odds (n,) that are not calibrated, of FC (n, R, R)."""
+        with one_thread():
+            return log_odds(self.learner, self.state.lane, fc)
+
+    @cached_property
+    def known(self) -> list[Known]:
+        """Axes and limits of every site that has them."""
+        found = []
+        for place, step in enumerate(self.steps):
+            batch = self.state.held_out.of_site(place)
+            if step.reference.inside is not None and len(batch) >= FEWEST:
+                reference = Reference.of(batch.fc.numpy())
+                limits = step.reference.model_dump()
+                found.append(Known(step.site, reference, limits))
+        return found
+
+    def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
+        """Log odds (n,) of whatever scan, each by itself: nobody's depend on who else is asked."""
+        scans = torch.from_numpy(np.array(fc, dtype=np.float32))
+        lane = self.state.lane
+        with one_thread():
+            each = [log_odds(self.learner, lane, scan) for scan in scans.split(1)]
+        return np.concatenate([*each, np.zeros(0)]) / self.temperature
+
+    def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
+        """Log odds of scans (n, R, R), or why there are none."""
+        scans = np.array(fc, dtype=np.float32)
+        odds = self.log_odds(torch.from_numpy(scans)) / self.temperature
+        strange = np.full(len(scans), np.nan)
+        why = [""] * len(scans)
+        if self.known:
+            strange, said = scan_checks.strangeness(self.known, scans)
+            why = [
+                text if far > 1 else "" for text, far in zip(said, strange, strict=True)
+            ]
+        abstained = np.array([bool(text) for text in why], dtype=bool)
+        return Scores(np.where(abstained, np.nan, odds), strange, tuple(why))
+
+    def baselines(self) -> Mapping[str, Model]:
+        """None: there is no chain without its hospitals."""
+        return {}
+
+    def reference(self) -> tuple[np.ndarray, str]:
+        """The scan (R, R) that others are explained against, and who it is."""
+        if len(self.state.held_out):
+            fc = self.state.held_out.batch().fc.double().mean(0).numpy()
+            return fc, "the mean of the chain's synthetic subjects"
+        return np.eye(self.n_rois), explanation.NOBODY
+
+    def attribution(self, covariates: Covariates) -> Explainable:
+        """Calibrated log odds, to be explained; covariates add nothing."""
+        scorer = learners.scorer_of(self.learner, self.state.lane, self.temperature)
+        return Explainable(LaneScore(scorer))
+
+    def own_threshold(
+        self, people: Cohort, site: str, private: "PrivateRecord"
+    ) -> "Threshold":
+        """None: the hospitals' own people were learned, so that they cannot tell."""
+        raise ConfigError(
+            "a chain has no threshold of a hospital's own.",
+            do="Calibrate it when it begins: --calibrate.",
+        )
+
+    def familiar(self, people: Cohort) -> tuple[str, ...]:
+        """Sentences about people of sites that it has learned."""
+        here = [site for site in self.sites if site in set(people.site.tolist())]
+        if not here:
+            return ()
+        n = int(np.isin(people.site, here).sum())
+        return (
+            f"{n} of these people are of {' and '.join(here)}, where it learned: too good to be "
+            "true if they are those it learned. --register FILE tells.",
+        )
+
+    def parameters(self) -> Mapping[str, Any]:
+        """How a `ForgeClassifier` is called that goes on from it."""
+        return self.settings.parameters()
+
+    def attack(self, asked: "Attacked") -> "Audit":
+        """An audit of all that the chain hands on, by one of its hospitals."""
+        from fcforge.exchange.chains.chain_audit import audit_chain
+
+        return audit_chain(self, asked)
+
+    def promise(self, asked: LearnRequest) -> str:
+        """What each person of a site would spend, in words."""
+        return "nothing is promised; `fcforge audit` measures what a chain gives away"
+
+    def describe(self) -> Description:
+        """In plain values, for `inspect` and pages."""
+        return chain_description.describe(self)
+
+
+def require_allowed(settings: ChainSettings, allowed: bool) -> None:
+    """Refuse to hand on real subjects unless that was allowed by name."""
+    if not allowed:
+        raise ExchangeError(
+            f"learner '{settings.learner.title}' would carry real subjects to the next hospital.",
+            do="Choose a method that keeps none, or give --allow-real-subjects (recorded in the "
+            "step).",
+        )
+
+
+def whole_site(
+    people: Cohort, settings: ChainSettings, weight: np.ndarray | None
+) -> tuple[Site, Tensor | None]:
+    """A site that is all training, and what those learned count, in the order learned.
+
+    A validation part is cut only where one is used; nobody's id is kept.
+    """
+    (name,) = people.site_names
+    val = np.zeros(len(people), dtype=bool)
+    if not settings.learns_val or settings.calibrate == "inner_val":
+        rng = numpy_rng(settings.seed, "split", name)
+        for label in (0, 1):
+            members = rng.permutation(np.flatnonzero(people.y == label))
+            n = max(1, round(settings.val_fraction * len(members)))
+            val[members[:n]] = True
+    everybody = FCBatch.from_numpy(people.fc, people.y)
+    train = everybody.select(torch.from_numpy(~val))
+    kept = everybody.select(torch.from_numpy(val))
+    nobody = kept.select(slice(0, 0))
+    site = Site(name, train, kept, nobody, {"train": (), "val": (), "test": ()})
+    if weight is None:
+        return site, None
+    learned = [weight[~val]]
+    if settings.learns_val:
+        learned.append(weight[val])
+    return site, torch.from_numpy(np.concatenate(learned))
+
+
+def people_learned(settings: ChainSettings, site: Site) -> People:
+    """The subjects of a site that are trained on, in order."""
+    learning = site.learning(with_val=settings.learns_val)
+    parts = ("train", "val") if settings.learns_val else ("train",)
+    ids = [who for part in parts for who in site.subject_ids[part]]
+    return people_of(
+        learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy()
+    )
+
+
+def here() -> records.Environment:
+    """What this step is trained with."""
+    found = environment.describe("cpu")
+    return records.Environment(
+        **{name: found[name] for name in records.Environment.model_fields}
+    )
+
+
+@dataclass(frozen=True)
+class LaneScore:
+    """A lane's log odds as explanations want them: arrays in, arrays out."""
+
+    scorer: Scorer
+
+    @property
+    def exact(self) -> bool:
+        """Whether contributions are the terms of a linear model."""
+        return self.scorer.exact
+
+    def score(self, fc: np.ndarray) -> np.ndarray:
+        """Log odds (n,) of scans (n, R, R)."""
+        with torch.no_grad(), one_thread():
+            return self.scorer.score(torch.from_numpy(fc)).numpy()
+
+    def attribute(self, fc: np.ndarray, reference: np.ndarray) -> Attribution:
+        """Contributions of every edge of scans against a reference scan."""
+        scans = torch.from_numpy(fc)
+        with one_thread():
+            found = attribute(self.scorer, scans, torch.from_numpy(reference))
+        return Attribution(
+            found.contribution.numpy(),
+            found.slope.numpy(),
+            found.score.numpy(),
+            float(found.base),
+        )
+
+    def slope(self, fc: np.ndarray) -> np.ndarray:
+        """Gradient (E,) by each Fisher-z edge at one scan (R, R)."""
+        with one_thread():
+            return slope_at(self.scorer, torch.from_numpy(fc)).numpy()

@@ -1,0 +1,211 @@
+"""The audit of a chain by one of its hospitals.
+
+Everything in the last step counts as released: synthetic subjects, network, class means,
+statistics, bandit state. The hospital knows who was trained on (the split follows from seed and
+site name); its test split was not. That is one world, so there is no shadow attack here.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from fcforge.errors import DataError, at
+from fcforge.exchange.audit import Attacked, require_given
+from fcforge.exchange.chains.chain import Chain, people_learned
+from fcforge.privacy import attacks, measures
+from fcforge.randomness import numpy_rng
+from fcforge.sites import Cohort, split_site
+from fcforge.studies import audit as study
+from fcforge.studies.audit import Evidence, People
+from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
+from fcforge.types import Component, FCBatch, Site
+
+MIN_PEOPLE = 8
+FEWEST = 4  # synthetic subjects that can be attacked
+
+
+def audit_chain(chain: Chain, asked: Attacked) -> Audit:
+    """Attack all that a chain hands on about one site.
+
+    Returns
+    -------
+    Audit
+        Reference rows first, then the synthetic subjects, the network and the method's state.
+    """
+    began = time.perf_counter()
+    require_given(chain.sites, asked.site)
+    with at(f"site '{asked.site}'"):
+        site = site_as_learned(chain, asked.people, asked.site)
+        require_same_people(chain, site, asked)
+        who, member = gather(chain, site, asked)
+    place = chain.sites.index(asked.site)
+    subjects = _subjects_of(chain, place)
+    found, left = _evidence(chain, who, member, subjects, asked.plan)
+    rows = []
+    for name, evidence in found.items():
+        rows += study.summarise(name, [evidence], member, asked.plan)
+    own = chain.steps[place]
+    last = chain.steps[-1]
+    about: dict[str, Any] = {
+        "what": f"the chain up to the {last.title}",
+        "parents": tuple(dict.fromkeys((own.id, last.id))),
+        "site": asked.site,
+        "proved_by_receipt": True,
+        **study.about_people(who, member, replace(asked.plan, worlds=1)),
+        "released_subjects": len(subjects),
+        "not_attacked": [f"state {key}" for key in left],
+        "seconds_total": round(time.perf_counter() - began, 1),
+    }
+    return Audit(tuple(rows), about)
+
+
+def _subjects_of(chain: Chain, place: int) -> FCBatch:
+    """Synthetic subjects of one site that travel."""
+    both = [chain.state.remembered.of_site(place), chain.state.held_out.of_site(place)]
+    return FCBatch.concat([batch for batch in both if len(batch)] or both)
+
+
+# -- who was learned -------------------------------------------------------------------------------
+def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
+    """The hospital's subjects as the chain learned them: split, or all of them for training.
+
+    `ForgeClassifier` trains on everybody it is given; the step then counts nobody as tested.
+    """
+    settings = chain.settings
+    tested = chain.steps[chain.sites.index(name)].counts.test
+    if (tested.controls, tested.patients) != (0, 0):
+        parts = (settings.test_fraction, settings.val_fraction)
+        return split_site(people, name, settings.seed, *parts)
+    if settings.training.selection == "inner_val":
+        what = "who was used for validation is not known, so members cannot be told from others."
+        do = "Audit a chain of `fcforge learn`, or one with selection = 'fixed'."
+        raise DataError(what, do=do)
+    mine = people.select_sites([name])
+    everyone = FCBatch.from_numpy(mine.fc, mine.y)
+    nobody = everyone.select(slice(0, 0))
+    ids = {"train": tuple(mine.subject_id.tolist()), "val": (), "test": ()}
+    return Site(name, everyone, nobody, nobody, ids)
+
+
+def require_same_people(chain: Chain, site: Site, asked: Attacked) -> None:
+    """Raise where no receipt proves that these are the people who were learned.
+
+    The step holds a salted hash of them, in the order learned; ids that were renumbered, other
+    diagnoses and strangers under the site's name give another.
+    """
+    step = chain.steps[chain.sites.index(site.name)]
+    receipt = asked.private.receipt_for(step.commitment, f"the {step.title}")
+    people = people_learned(chain.settings, site)
+    if len(receipt.places(people)) != len(people):
+        raise DataError(
+            f"{len(people)} people would be taken for members, {len(receipt.people)} were learned.",
+            do="Give exactly the data that `fcforge learn` was given.",
+        )
+
+
+def gather(chain: Chain, site: Site, asked: Attacked) -> tuple[People, np.ndarray]:
+    """Members, outsiders and reference of a site; `member` of shape (1, n)."""
+    inside = site.learning(with_val=chain.settings.learns_val)
+    ids = [person.id for person in people_learned(chain.settings, site)]
+    outside, outside_ids, reference = _outsiders(site, asked)
+    if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
+        raise DataError(
+            f"{len(inside)} trained on, {len(outside)} not, {len(reference)} as reference: too few "
+            f"for an audit (at least {MIN_PEOPLE} each).",
+            do="Give people outside the study with --reference.",
+        )
+    batch = FCBatch.concat([inside, outside])
+    trained = np.arange(len(batch)) < len(inside)
+    member = np.where(trained, measures.MEMBER, measures.OUTSIDER)[None]
+    if asked.other is None:
+        return People(batch, reference), member
+    every = [*ids, *outside_ids]
+    if missing := [who for who in every if who not in asked.other]:
+        what = f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'."
+        raise DataError(what)
+    scans = torch.stack([asked.other[who] for who in every])
+    return People(batch, reference, scans), member
+
+
+def _outsiders(site: Site, asked: Attacked) -> tuple[FCBatch, list[str], FCBatch]:
+    """People nobody trained on with their ids, and the attacker's reference.
+
+    Where only one of test split and reference is there, it is cut in half to serve as both.
+    """
+    given = None
+    if asked.reference is not None:
+        given = FCBatch.from_numpy(asked.reference.fc, asked.reference.y)
+    ids = list(site.subject_ids["test"])
+    if len(site.test) and given is not None:
+        return site.test, ids, given
+    both = site.test if given is None else given
+    if not len(both):
+        what = "the chain learned everybody, so that nobody is left to compare with."
+        raise DataError(what, do="Give people outside the study with --reference.")
+    ids = ids or ["(reference)"] * len(both)
+    rng = numpy_rng(asked.plan.seed, "audit reference")
+    mask = study.stratified(both.y.numpy(), 0.5, rng)
+    rest = [who for who, taken in zip(ids, mask, strict=True) if not taken]
+    outside = both.select(torch.from_numpy(~mask))
+    return outside, rest, both.select(torch.from_numpy(mask))
+
+
+# -- attacks ---------------------------------------------------------------------------------------
+def _evidence(
+    chain: Chain, who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
+) -> tuple[dict[str, Evidence], list[str]]:
+    """What every attack found, the two references first, and arrays that no attack fits."""
+    inside = who.batch.select(torch.from_numpy(member[0] == measures.MEMBER))
+    y = inside.y.repeat(plan.multiple)
+    copies = Component("bootstrap")
+    strangers = Component("corr_gauss")
+    released = {
+        BOOTSTRAP: study.synthetic(copies, inside, y, plan.seed, BOOTSTRAP),
+        UNTRAINED: study.synthetic(strangers, who.reference, y, plan.seed, UNTRAINED),
+        "synthetic subjects": subjects,
+    }
+    found = {}
+    for name, batch in released.items():
+        if len(batch) >= FEWEST:
+            found[name] = study.attack_records(who, batch, plan.components)
+    odds = torch.from_numpy(chain.log_odds(who.batch.fc))
+    right = torch.where(who.batch.y == 1, odds, -odds)
+    none = np.zeros((len(odds), 0))
+    # the loss is lower for who was trained on
+    found["network"] = Evidence({"loss": F.logsigmoid(right).numpy()}, {}, none)
+    state, left = state_scores(chain, who)
+    if state:
+        found["method state"] = Evidence(dict(state), {}, none)
+    return found, left
+
+
+def state_scores(
+    chain: Chain, who: People
+) -> tuple[Mapping[str, np.ndarray], list[str]]:
+    """Attacks on the method's state, and the arrays that none of them fits.
+
+    Second moments are attacked by leverage; arrays whose rows are edges (Fisher information,
+    means, weights of a teacher) by alignment.
+    """
+    learner = chain.settings.build()
+    inputs = learner.model.prepare(who.batch.fc)
+    rows = learner.method.statistics_rows(learner.model, inputs, who.batch.y)
+    n_edges = who.x.shape[1]
+    found: dict[str, np.ndarray] = {}
+    left = []
+    for key, value in sorted(chain.state.lane.state.items()):
+        array = value.double().numpy()
+        wide = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
+        if rows is not None and array.ndim == 2 and array.shape[-1] == rows.shape[1]:
+            found[f"leverage in {key}"] = attacks.leverage(rows.numpy(), array)
+        elif wide and array.std() > 0:
+            flat = array.reshape(-1, n_edges)
+            found[f"alignment with {key}"] = attacks.alignment(who.x, flat, who.ref_x)
+        else:
+            left.append(key)
+    return found, left

@@ -1,0 +1,285 @@
+"""One hospital's step of a chain: what came in and its own open site, trained and measured.
+
+The step is the one that `fcforge run` would do for that order and seed, bit by bit: the site is
+trained by the same engine call with one torch thread, and remembered synthetic subjects travel as
+the exact float32 numbers they were.
+
+While a site is open a generator fitted on its training part alone makes a set of synthetic
+subjects that no learner ever trains on. They travel, so that the next hospital can measure what
+happened to the sites before it. They are easier than real subjects (they are drawn from a model of
+the training part), so read them as a change over time, not as a diagnosis rate.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fcforge import randomness
+from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.exchange import scan_checks
+from fcforge.exchange.chains.chain_arrays import State, Subjects
+from fcforge.exchange.chains.chain_settings import ChainSettings
+from fcforge.exchange.records import (
+    Accuracy,
+    Calibration,
+    ScanLimits,
+    SplitCounts,
+    StepCounts,
+    StepMetrics,
+)
+from fcforge.generators import cache, make_generator
+from fcforge.methods import Lane
+from fcforge.replay.bank import PoolName
+from fcforge.runner.site_loader import SiteLoader
+from fcforge.speed import one_thread
+from fcforge.types import FCBatch, Site
+
+Tick = Callable[[], Any]
+CARRIED = "(from earlier sites)"
+SMALL_CELL = 10  # counts of subjects below this are never written
+STEPS_OF_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
+FEWEST = 4  # synthetic subjects that axes are made of
+
+
+def log_odds(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
+    """Log odds (n,) of a lane for FC (n, R, R), not calibrated."""
+    with torch.no_grad():
+        inputs = learner.model.prepare(fc)
+        u = learner.method.logits(learner.model, lane, inputs).double()
+    return (u[:, 1] - u[:, 0]).numpy()
+
+
+class SiteStep:
+    """What came in and the site that is learned next.
+
+    Parameters
+    ----------
+    settings : ChainSettings
+    sites : sequence of str
+        Learned before, in order.
+    before : State
+        What the last of them handed on; empty at the first hospital.
+    site : Site
+    """
+
+    def __init__(
+        self, settings: ChainSettings, sites: Sequence[str], before: State, site: Site
+    ) -> None:
+        self.settings = settings
+        self.sites = (*sites, site.name)
+        self.before = before
+        self.site = site
+        self.learner = settings.build()
+        self.loader = SiteLoader()
+        self._rows = self._carry(before.remembered)
+        fresh = not sites or self.learner.method.depends_on == "site"
+        order = (site.name,) if fresh else self.sites
+        self.spec = settings.spec(order)  # node of the prefix tree
+        self.lane = start_lane(self.learner, settings.seed) if fresh else self._lane()
+
+    def _carry(self, carried: Subjects) -> Tensor:
+        """Bank rows of the subjects that came in, (m,).
+
+        Pools are of one kind each: the bank tells real from synthetic by pool.
+        """
+        rows = torch.full((len(carried),), -1, dtype=torch.int64)
+        for kind, real in (("synthetic", 0), ("real", 1)):
+            mine = carried.real == real
+            if bool(mine.any()):
+                pool = PoolName(kind, CARRIED, self.settings.seed, kind)
+                rows[mine] = self.loader.bank.add(pool, carried.batch().select(mine))
+        return rows
+
+    def _lane(self) -> Lane:
+        """The lane that came in, its state's places turned into bank rows.
+
+        Sums over arrays (gradient norm, penalties) are rounded by order; a run reads its lanes
+        back from files sorted by name.
+        """
+        lane = self.before.lane
+        keys = self.learner.method.row_keys
+        state = self.loader.from_places(lane.state, keys, self._rows)
+        parts = (lane.params, lane.stats, state)
+        return Lane(*({key: part[key] for key in sorted(part)} for part in parts))
+
+    def train(
+        self, *, with_val: bool, tick: Tick, weight: Tensor | None = None
+    ) -> Lane:
+        """Lane after the site; `weight` is what each learned subject counts, all alike if None."""
+        view = self.loader.view(self.site, self.spec, with_val=with_val)
+        job = Job(
+            self.lane, replace(view, weight=weight), self.spec.seed, self.spec.order
+        )
+        bank = self.loader.bank
+        with one_thread():
+            lanes = learn_site(self.learner, [job], bank, self.spec.training, tick=tick)
+        return lanes[0]
+
+    def finished(self, lane: Lane) -> State:
+        """What is handed on: rows become places among the subjects that travel."""
+        held_out = self._held_out()
+        bank = self.loader.bank
+        keys = self.learner.method.row_keys
+        state, rows = self.loader.to_places(lane.state, keys)
+        packed = lane._replace(state=state)
+        if not len(rows):
+            nobody = Subjects.none(self.settings.n_rois)
+            return State(packed, nobody, held_out)
+        pools, pool, _ = bank.address(rows)
+        real = torch.tensor([p.kind == "real" for p in pools])[pool].to(torch.uint8)
+        origin = torch.full((len(bank),), len(self.sites) - 1)
+        origin[self._rows] = self.before.remembered.site
+        batch = FCBatch(bank.fc(rows), bank.y[rows])
+        return State(packed, Subjects.of(batch, origin[rows], real), held_out)
+
+    def _held_out(self) -> Subjects:
+        """Synthetic held-out subjects of all sites, this one last.
+
+        The generator is the one that replay uses where both are the same (fitted once per site
+        and seed); the draw is another one.
+        """
+        settings = self.settings
+        before = self.before.held_out
+        n = settings.held_out
+        if not n:
+            return before
+        learned = self.site.learning(with_val=settings.learns_val)
+        own = settings.learner.generator
+        named = settings.held_out_generator
+        generator = make_generator(own if own and own.name == named.name else named)
+        names = (settings.seed, "generator", self.site.name)
+        state = cache.fit_cached(generator, learned, names, None)
+        y = generator.diagnoses(state, learned.y, n)
+        batch = generator.sample(state, y, randomness.torch_rng(*names, "held-out", n))
+        place = torch.full((len(batch),), len(self.sites) - 1, dtype=torch.int64)
+        nobody_real = torch.zeros(len(batch), dtype=torch.uint8)
+        return before.join(Subjects.of(batch, place, nobody_real))
+
+    def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
+        """What the step says of the site and the network: counts, metrics, calibration, limits."""
+        counts = counts_of(self.site)
+        synthetic = {}
+        for place, name in enumerate(self.sites):
+            batch = held_out.of_site(place)
+            if len(batch):
+                synthetic[name] = self._accuracy(lane, batch)
+        own = None
+        if len(self.site.test):
+            own = publishable(self._accuracy(lane, self.site.test), counts.test)
+        return {
+            "counts": counts,
+            "metrics": StepMetrics(held_out=synthetic, own_test=own),
+            "calibration": self._calibration(lane, held_out),
+            "reference": self._limits(held_out),
+        }
+
+    def _accuracy(self, lane: Lane, batch: FCBatch) -> Accuracy:
+        odds = log_odds(self.learner, lane, batch.fc)
+        found = scan_checks.quality(odds, batch.y.numpy())
+        return Accuracy(
+            accuracy=rounded(found["accuracy"]),
+            balanced_accuracy=rounded(found["balanced_accuracy"]),
+        )
+
+    def _calibration(self, lane: Lane, held_out: Subjects) -> Calibration:
+        """Temperature of this hospital.
+
+        ``inner_val``: log odds of the validation part. Where it was folded into training (nothing
+        was chosen on it), a second network is trained without it, only to be measured.
+        """
+        how = self.settings.calibrate
+        if how == "inner_val" and len(self.site.val):
+            batch = self.site.val
+            if self.settings.learns_val:
+                lane = self.train(with_val=False, tick=lambda: None)
+        elif how == "synthetic" and len(held_out):
+            batch = held_out.batch()
+        else:
+            return Calibration(how="none", temperature=None)
+        odds = log_odds(self.learner, lane, batch.fc)
+        temperature = scan_checks.fit_temperature(odds, batch.y.numpy())
+        return Calibration(how=how, temperature=rounded(temperature))
+
+    def _limits(self, held_out: Subjects) -> ScanLimits:
+        """Limits of ordinary scans; None without a held-out set."""
+        batch = held_out.of_site(len(self.sites) - 1)
+        if len(batch) < FEWEST:
+            return ScanLimits(inside=None, outside=None, pattern=None)
+        reference = scan_checks.Reference.of(batch.fc.numpy())
+        everybody = self.site.learning(with_val=True).fc.numpy()
+        return ScanLimits(**scan_checks.limits(reference, everybody))
+
+
+def counts_of(site: Site) -> StepCounts:
+    """Subjects per split and class, small cells suppressed. No totals: they would undo it."""
+
+    def counted(y: Tensor) -> SplitCounts:
+        return SplitCounts(
+            controls=suppressed(int((y == 0).sum())),
+            patients=suppressed(int((y == 1).sum())),
+        )
+
+    learning = counted(site.learning(with_val=True).y)
+    return StepCounts(learning=learning, test=counted(site.test.y))
+
+
+def suppressed(count: int) -> int | None:
+    """A count of subjects, or None where it is positive and below `SMALL_CELL`.
+
+    Examples
+    --------
+    >>> suppressed(34), suppressed(3), suppressed(0)
+    (34, None, 0)
+    """
+    return None if 0 < count < SMALL_CELL else count
+
+
+def rounded(value: float, digits: int = 4) -> float | None:
+    """A metric as a record has it: few digits, None where it does not exist."""
+    return round(float(value), digits) if math.isfinite(value) else None
+
+
+def publishable(found: Accuracy, counts: SplitCounts) -> Accuracy:
+    """The accuracy on real test subjects, so that it does not undo a suppressed count."""
+    said = (counts.controls, counts.patients)
+    balanced = None if None in said else found.balanced_accuracy
+    accuracy = found.accuracy
+    if accuracy is not None:
+        accuracy = published_share(accuracy, said)
+    return Accuracy(accuracy=accuracy, balanced_accuracy=balanced)
+
+
+def published_share(share: float, counts: Sequence[int | None]) -> float | None:
+    """A share of some people, rounded so that it gives away no count that was suppressed.
+
+    From 13 controls, fewer than 10 patients and an accuracy of 0.6500 follow 7 patients. The share
+    is rounded to the finest step at which every count that could be behind a suppressed one
+    still fits; None where there is no such step.
+
+    Parameters
+    ----------
+    share : float
+        Between 0 and 1.
+    counts : sequence of int or None
+        People per class as they are published.
+
+    Examples
+    --------
+    >>> published_share(13 / 20, (13, 7)), published_share(0.7512345, (413, 387))
+    (0.65, 0.75)
+    >>> published_share(13 / 20, (13, None))
+    0.6
+    """
+    known = sum(n for n in counts if n is not None)
+    hidden = sum(n is None for n in counts)
+    totals = range(known + hidden, known + hidden * (SMALL_CELL - 1) + 1)
+    for step in STEPS_OF_SHARES:
+        said = round(share / step)
+        if all(any(round(k / n / step) == said for k in range(n + 1)) for n in totals):
+            return round(said * step, 2)
+    return None

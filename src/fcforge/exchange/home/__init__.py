@@ -1,0 +1,1 @@
+"""What stays at home: receipts, budgets, the own threshold."""

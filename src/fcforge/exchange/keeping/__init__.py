@@ -1,0 +1,1 @@
+"""Rounds of two keepers: shares, halves, sums."""

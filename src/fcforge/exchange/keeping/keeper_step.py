@@ -1,0 +1,47 @@
+"""What a keeper does with files: adds the shares of a round and publishes its half."""
+
+from collections.abc import Sequence
+
+from fcforge.exchange import archive
+from fcforge.exchange.exchange import open_exchange
+from fcforge.exchange.keeping.keepers import (
+    Kept,
+    Noise,
+    RoundList,
+    keep,
+    own_card,
+    rounds_file,
+)
+from fcforge.exchange.keeping.shares import Share, read_share
+from fcforge.exchange.keys import Trust, read_private
+from fcforge.exchange.starts.release_step import Budget
+from fcforge.exchange.starts.releases import Releases
+from fcforge.requests import KeepRequest
+
+
+def keep_files(asked: KeepRequest) -> Kept:
+    """Add the shares of a round; the half is written and on the keeper's list, or neither."""
+    archive.require_place(asked.out, overwrite=asked.overwrite)
+    key = read_private(asked.key)
+    trust = Trust.of(asked.trust, asked.require_signature or None)
+    exchange = open_exchange(asked.state, trust)
+    own_card(exchange, key)  # a chain has no keepers
+    shares = [read_share(path, trust) for path in asked.shares]
+    model = Releases(exchange)
+    noise = _noise(model, shares)
+    with RoundList.open(asked.rounds or rounds_file(asked.key)) as listed:
+        place = (exchange, shares, key, noise, model.size, listed)
+        kept = keep(*place, again=asked.again)
+        kept.exchange.require_trusted(trust)
+        listed.publish(kept.line, {asked.out: archive.pack(kept.contents)})
+    return kept
+
+
+def _noise(model: Releases, shares: Sequence[Share]) -> Noise:
+    """A keeper's dose for the budget that the notices name; `keep` sees that it is one."""
+    if not shares or shares[0].notice.mechanism == "none":
+        return Noise(0, model.grid)
+    notice = shares[0].notice
+    model.exchange.root.policy.require_budget(notice.epsilon, notice.delta)
+    budget = Budget(notice.epsilon, notice.delta)
+    return Noise(model.noise_units(budget), model.grid)

@@ -1,0 +1,414 @@
+"""Two keepers: rounds in which hospitals give a sum that neither keeper can read alone.
+
+A round is a named set of hospitals. Each gives a share to either keeper (`shares`). A keeper adds
+the shares of a round, adds its own noise, signs and publishes its half; the two halves add up to
+the noisy sum. If one of the two is honest, nobody learns more than that sum with one dose of noise.
+
+A keeper publishes a round once: two sums over different hospitals would give the difference away.
+Its list of rounds is locked while in use, and knows what was published even if the process dies.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from pydantic import Field, TypeAdapter
+
+from fcforge.errors import ConfigError, ExchangeError, at
+from fcforge.exchange import keys, schema
+from fcforge.exchange.archive import Contents
+from fcforge.exchange.home.journal import Header, Intent, Journal
+from fcforge.exchange.home.private_record import Spent
+from fcforge.exchange.keeping import rounds
+from fcforge.exchange.keeping.shares import Share, added, given, opened, seal
+from fcforge.exchange.names import site_name
+from fcforge.exchange.payload import save_arrays
+from fcforge.exchange.policy import Keeper, owned
+from fcforge.exchange.records import Added, Half, Notice, make
+from fcforge.exchange.schema import Closed, Sha256, SiteName
+from fcforge.privacy.noise import discrete_gaussian
+from fcforge.reading import read_plain
+from fcforge.writing import write_bytes
+
+if TYPE_CHECKING:
+    from fcforge.exchange.exchange import Exchange
+
+CARD = ".keeper"
+DERIVED = b"fcforge keeper encryption 1"  # a key for nothing else
+
+
+# -- who keepers are -------------------------------------------------------------------------------
+def encryption_key(key: Ed25519PrivateKey) -> X25519PrivateKey:
+    """The key that opens shares, derived from the one that signs halves: one file to keep."""
+    kdf = HKDF(SHA256(), 32, None, DERIVED)
+    return X25519PrivateKey.from_private_bytes(kdf.derive(key.private_bytes_raw()))
+
+
+def card_of(name: str, key: Ed25519PrivateKey) -> Keeper:
+    """What is public of a keeper, for the policy of a start."""
+    encryption = encryption_key(key).public_key().public_bytes_raw().hex()
+    proof = key.sign(owned(name, encryption)).hex()
+    public = keys.public_hex(key)
+    return Keeper(name=name, key=public, encryption_key=encryption, proof=proof)
+
+
+def write_keeper(path: str | Path, name: str, passphrase: str = "") -> Keeper:
+    """New key of a keeper: `path` (private), ``path.pub``, and ``path.keeper`` to give away."""
+    title = site_name(name)
+    keys.write_keys(path, passphrase)
+    card = card_of(title, keys.read_private(path, passphrase))
+    write_bytes(f"{path}{CARD}", schema.written(card) + b"\n")
+    return card
+
+
+def read_card(path: str | Path) -> Keeper:
+    """What is public of a keeper, from the file that it gave away."""
+    data = read_plain(path, 1 << 12, ExchangeError)
+    with at(path, do="Ask the keeper for the file that ends in .keeper."):
+        return schema.read(Keeper, data.removesuffix(b"\n"), "it")
+
+
+# -- what a hospital does --------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Gift:
+    """What a hospital gives to a round.
+
+    Attributes
+    ----------
+    site, round : str
+    number : int
+        Of the hospital's notices.
+    numbers : ndarray of shape (d,)
+        Whole numbers, exact: the keepers add the noise.
+    epsilon : float or None
+        Planned for the sum; None without noise.
+    delta : float
+    spent : Spent
+        Most that one of its people has spent with this.
+    commitment : str
+        Of the receipt.
+    """
+
+    site: str
+    round: str
+    number: int
+    numbers: np.ndarray
+    epsilon: float | None
+    delta: float
+    spent: Spent
+    commitment: str
+
+
+def give(
+    exchange: "Exchange", gift: Gift, key: Ed25519PrivateKey | None
+) -> tuple[Notice, dict[str, bytes]]:
+    """The signed notice of a gift, and its share files by keeper."""
+    keepers = sorted(exchange.root.policy.keepers, key=lambda keeper: keeper.name)
+    if len(keepers) != 2:
+        do = "Leave out --round, or ask whoever made the start to name two keepers."
+        raise ConfigError("the policy of this start names no keepers.", do=do)
+    if not exchange.root.key:
+        raise ExchangeError(
+            "the start is not signed: whoever handed it on could have named other keepers.",
+            do="Ask its maker for a signed one (`fcforge start --sign KEY`).",
+        )
+    if key is None:
+        do = "Sign with --sign KEY; `fcforge keys new KEY` makes one."
+        raise ConfigError("what is given to keepers must be signed.", do=do)
+    title = site_name(gift.round)
+    _require_open(exchange, title, gift.site)
+    start = exchange.root.id
+    sealed = seal(gift.numbers, keepers, start, (title, gift.site))
+    exact = gift.epsilon is None
+    notice = make(
+        Notice,
+        gift.site,
+        gift.number,
+        [start],
+        key,
+        round=title,
+        shares=given(sealed),
+        mechanism="none" if exact else "gaussian",
+        epsilon=gift.epsilon or 0.0,
+        delta=0.0 if exact else gift.delta,
+        spent_epsilon=gift.spent.epsilon,
+        spent_delta=gift.spent.delta,
+        commitment=gift.commitment,
+    )
+    return notice, {name: Share(notice, data).data for name, data in sealed.items()}
+
+
+def _require_open(exchange: "Exchange", title: str, site: str) -> None:
+    """Raise `ConfigError` where a round is published already, or has what a site gave."""
+    do = "Give to the next round: --round NEXT."
+    if any(half.round == title for half in exchange.of(Half)):
+        raise ConfigError(f"round '{title}' is published already.", do=do)
+    if any(notice.round == title for notice in exchange.of(Notice, site)):
+        raise ConfigError(f"'{site}' has given to round '{title}' already.", do=do)
+
+
+# -- what a keeper does ----------------------------------------------------------------------------
+class Published(Closed):
+    """A round that the keeper has published, and who was in it."""
+
+    kind: Literal["published"] = "published"
+    start: Sha256
+    round: SiteName
+    times: Annotated[int, Field(ge=1)]
+    notices: tuple[Sha256, ...]
+
+
+class RoundList(Journal):
+    """The rounds that a keeper has published; beside its key."""
+
+    format = "fcforge-rounds"
+    title = "a keeper's list of rounds"
+    pays = Published
+    kinds = TypeAdapter(
+        Annotated[Header | Intent | Published, Field(discriminator="kind")]
+    )
+    keep = "Nothing else knows which rounds were published: bring back your copy of it."
+
+    def earlier(self, start: str, name: str) -> list[Published]:
+        """Publications of a round around a start."""
+        mine = [line for line in self.lines if isinstance(line, Published)]
+        return [one for one in mine if (one.start, one.round) == (start, name)]
+
+    @property
+    def next_number(self) -> int:
+        """Of the next half."""
+        return 1 + sum(isinstance(line, Published) for line in self.lines)
+
+
+def rounds_file(key: str | Path) -> Path:
+    """Where the list of rounds of a keeper's key lies."""
+    return Path(f"{key}.rounds")
+
+
+class Noise(NamedTuple):
+    """What a keeper adds to each number: in units of the grid, and what a unit is worth."""
+
+    sigma: int
+    grid: float
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a keeper publishes of a round.
+
+    Attributes
+    ----------
+    half : Half
+    contents : Contents
+        The half with the notices it is built on, to send round.
+    exchange : Exchange
+        With all of them.
+    withdrawn : tuple of str
+        Hospitals whose shares were not added because they took them back.
+    line : Published
+        For the keeper's list.
+    """
+
+    half: Half
+    contents: Contents
+    exchange: "Exchange"
+    withdrawn: tuple[str, ...]
+    line: Published
+
+
+def keep(
+    exchange: "Exchange",
+    shares: Sequence[Share],
+    key: Ed25519PrivateKey,
+    noise: Noise,
+    size: int,
+    listed: RoundList,
+    *,
+    again: bool = False,
+) -> Kept:
+    """Add the shares of one round and a dose of noise: the keeper's half.
+
+    Parameters
+    ----------
+    exchange : Exchange
+        The start, with whatever was published and withdrawn so far.
+    shares : sequence of Share
+        All of one round and for this keeper.
+    key : private key
+        The keeper's.
+    noise : Noise
+        For the budget that the notices name; sigma 0 without noise.
+    size : int
+        How many numbers each share has.
+    listed : RoundList
+    again : bool
+        Publish a round once more that lost a hospital by withdrawal; everybody spends once more.
+    """
+    keeper = own_card(exchange, key)
+    _require_one_round(shares, exchange.root.id, keeper.name)
+    joined = exchange.joined([share.notice for share in shares])
+    staying, taken = _still_given(joined, shares)
+    times = _publication(exchange, listed, staying, taken, again)
+    data = _sum(staying, exchange.root.id, key, noise.sigma, size)
+    place = (keeper.name, listed.next_number, [exchange.root.id], key)
+    half = make(
+        Half, *place, payload=schema.sha256(data), **_said(staying, noise, times)
+    )
+    payloads = {half.payload: data}
+    whole = joined.joined([half], payloads)
+    rounds.rounds_of(
+        whole
+    )  # a half that does not fit the other keeper's is not published
+    return Kept(
+        half=half,
+        contents=Contents((*(share.notice for share in staying), half), payloads),
+        exchange=whole,
+        withdrawn=tuple(sorted(share.notice.site for share in taken)),
+        line=_published(half, exchange.root.id),
+    )
+
+
+def _still_given(
+    joined: "Exchange", shares: Sequence[Share]
+) -> tuple[list[Share], list[Share]]:
+    """Shares that stand, by hospital, and those that their hospitals took back."""
+    here = {record.id for record in joined.records}
+    standing = [share for share in shares if share.notice.id in here]
+    taken = [share for share in shares if share.notice.id not in here]
+    return sorted(standing, key=lambda share: share.notice.site), taken
+
+
+def _sum(
+    staying: Sequence[Share], start: str, key: Ed25519PrivateKey, sigma: int, size: int
+) -> bytes:
+    """The array of a half: all shares and a dose of secret noise, modulo 2^64."""
+    private = encryption_key(key)
+    words = [opened(share, start, private, size) for share in staying]
+    noise = np.zeros(size, dtype="<u8")
+    if sigma:
+        noise = discrete_gaussian(sigma, size).astype("<i8").view("<u8")
+    return save_arrays({rounds.NUMBERS: added([*words, noise])})
+
+
+def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
+    """What a half says of its round, its hospitals and its noise."""
+    first = staying[0].notice
+    return {
+        "round": first.round,
+        "hospitals": tuple(_added(share) for share in staying),
+        "mechanism": first.mechanism,
+        "epsilon": first.epsilon,
+        "delta": first.delta,
+        "grid": noise.grid,
+        "variance": str(noise.sigma**2),
+        "times": times,
+    }
+
+
+def _published(half: Half, start: str) -> Published:
+    notices = tuple(one.notice for one in half.hospitals)
+    return Published(start=start, round=half.round, times=half.times, notices=notices)
+
+
+def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Keeper:
+    """The keeper of the policy whose key this is."""
+    for keeper in exchange.root.policy.keepers:
+        if keeper == card_of(keeper.name, key):
+            return keeper
+    named = ", ".join(k.name for k in exchange.root.policy.keepers) or "none"
+    raise ExchangeError(
+        f"the key {keys.public_hex(key)[:16]} is of no keeper of this start.",
+        do=f"Its policy names {named}. Use the key that `fcforge keepers new` made for it.",
+    )
+
+
+def _require_one_round(shares: Sequence[Share], start: str, keeper: str) -> None:
+    """Every share is for this keeper, start and round, one for each hospital, of one budget."""
+    if not shares:
+        raise ExchangeError("there is no share to add.", do="Name the share files.")
+    first = shares[0].notice
+    sites = Counter(share.notice.site for share in shares)
+    for share in shares:
+        notice = share.notice
+        with at(f"share of '{notice.site}'", do="Leave it out, or ask the hospital."):
+            if notice.parents != (start,):
+                raise ExchangeError("was made for another start.")
+            if share.keeper != keeper:
+                raise ExchangeError(f"is for keeper '{share.keeper}', not '{keeper}'.")
+            if notice.round != first.round:
+                other = f"the share of '{first.site}' of round '{first.round}'"
+                raise ExchangeError(f"is of round '{notice.round}', {other}.")
+            if sites[notice.site] > 1:
+                raise ExchangeError(f"is there {sites[notice.site]} times.")
+            mine = (notice.mechanism, notice.epsilon, notice.delta)
+            if mine != (first.mechanism, first.epsilon, first.delta):
+                theirs = f"that of '{first.site}' is for epsilon {first.epsilon:g}"
+                raise ExchangeError(
+                    f"is for epsilon {notice.epsilon:g}, delta {notice.delta:g}, {theirs}, "
+                    f"{first.delta:g}."
+                )
+
+
+def _publication(
+    exchange: "Exchange",
+    listed: RoundList,
+    staying: Sequence[Share],
+    taken: Sequence[Share],
+    again: bool,
+) -> int:
+    """The how-manieth publication of a round this is; an error unless it may be.
+
+    Once more is possible only without hospitals that have withdrawn, and with nobody new: then
+    the two sums differ by what the policy's budget covers twice.
+    """
+    policy = exchange.root.policy
+    first = (*staying, *taken)[0].notice
+    with at(f"round '{first.round}'"):
+        if len(staying) < policy.fewest_hospitals:
+            raise ExchangeError(
+                f"has shares of {len(staying)} hospitals; the policy asks for "
+                f"{policy.fewest_hospitals}.",
+                do="Wait for more; nothing was published.",
+            )
+        earlier = listed.earlier(exchange.root.id, first.round)
+        if earlier:
+            _require_withdrawal(earlier[-1], staying, taken, again)
+        times = len(earlier) + 1
+        for share in staying:
+            policy.require_budget(*rounds.spent_with(share.notice, times))
+    return times
+
+
+def _require_withdrawal(
+    last: Published, staying: Sequence[Share], taken: Sequence[Share], again: bool
+) -> None:
+    """Raise `ExchangeError` unless a round lost hospitals by withdrawal and nothing else."""
+    before = set(last.notices)
+    now = {share.notice.id for share in staying}
+    late = [share.notice.site for share in staying if share.notice.id not in before]
+    if not again or late or now == before:
+        who = f"; the share of '{late[0]}' came too late for it" if late else ""
+        raise ExchangeError(
+            f"was published before{who}. Twice would give the difference away.",
+            do="Late hospitals join the next round (`fcforge learn --round NEXT`). A round that a "
+            "hospital has withdrawn from can be published once more without it: --again, which "
+            "spends everybody's budget once more.",
+        )
+    if not before - now <= {share.notice.id for share in taken}:
+        raise ExchangeError(
+            "would leave out a hospital that has not withdrawn.",
+            do="Name the same share files as before, and merge the withdrawal into the file named "
+            "by --state.",
+        )
+
+
+def _added(share: Share) -> Added:
+    notice = share.notice
+    return Added(site=notice.site, notice=notice.id, share=share.sha256)

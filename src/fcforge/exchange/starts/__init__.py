@@ -1,0 +1,1 @@
+"""A public start with releases and sums as a model (numpy)."""

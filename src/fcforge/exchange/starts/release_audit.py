@@ -1,0 +1,313 @@
+"""The audit of a release: what its numbers tell about who was among the people.
+
+A quarter of a site's people is the attacker's reference; random halves of the others each make a
+release (with noise of its own), so that who was in it is known, and every attack of
+`fcforge.privacy.release_attacks` is tried on all of them at once. A half hides its people worse
+than the whole site does: what is found here is more than the release itself gives away.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.exchange.audit import Attacked, require_given
+from fcforge.exchange.home.receipts import people_of
+from fcforge.exchange.records import Notice, Release
+from fcforge.exchange.starts.release_step import own_features
+from fcforge.privacy import accounting, attacks, release_attacks
+from fcforge.privacy.measures import MEMBER, OUTSIDER
+from fcforge.privacy.release_attacks import KNOWN, SAMPLE
+from fcforge.randomness import numpy_rng
+from fcforge.releases import vector
+from fcforge.releases.start import Start, coordinates
+from fcforge.studies.audit import Evidence, stratified, summarise
+from fcforge.studies.audit_result import (
+    BOOTSTRAP,
+    STATISTICS,
+    UNTRAINED,
+    Audit,
+    AuditPlan,
+)
+
+if TYPE_CHECKING:
+    from fcforge.exchange.starts.releases import Releases
+
+SHADOWED = (SAMPLE, "class mean", "loss against public head")  # seen by shadow models
+PLAN = AuditPlan(worlds=100, n_draws=100)
+FEW = 8  # worlds of the two references that leak everything: slow, and always found
+MIN_PEOPLE = 32
+UNLIKELY = 1e-9
+
+
+class Contributors(NamedTuple):
+    """What is known of n people: one row of each array per person (float64).
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, d + 2)
+        What each adds to a release, in units.
+    coordinates : ndarray of shape (n, d + 1)
+    residual : ndarray of shape (n,)
+        Of the public head.
+    moments : ndarray of shape (n, p + 2)
+        Row of exact ridge statistics: standardised features, one, diagnosis.
+    y : ndarray of shape (n,)
+    """
+
+    rows: np.ndarray
+    coordinates: np.ndarray
+    residual: np.ndarray
+    moments: np.ndarray
+    y: np.ndarray
+
+    @classmethod
+    def of(cls, start: Start, features: np.ndarray, y: np.ndarray) -> Self:
+        """People with their features (n, p), confounds removed, and diagnoses (n,)."""
+        x = start.standardise(features)
+        t = 2.0 * y - 1.0
+        ends = np.stack([np.ones_like(t), t], 1)
+        return cls(
+            rows=vector.contributions(start, features, y).astype(np.float64),
+            coordinates=coordinates(start, x),
+            residual=t - start.score(x),
+            moments=np.concatenate([x, ends], 1),
+            y=y,
+        )
+
+    def select(self, mask: np.ndarray) -> Self:
+        """Some of them."""
+        return type(self)(*(array[mask] for array in self))
+
+
+class Sums(NamedTuple):
+    """K releases that are attacked: their numbers (K, d + 2), members each (K,) and noise."""
+
+    totals: np.ndarray
+    members: np.ndarray
+    noise: float
+
+
+def attack_totals(
+    start: Start, who: Contributors, reference: Contributors, released: Sums
+) -> list[Evidence]:
+    """Every attack on every release.
+
+    The attacker knows how many people a release has, and so looks at the other numbers alone.
+    """
+    totals, members, noise = released
+    sums, rows, ref = release_attacks.within_span(
+        totals[:, :-1], who.rows[:, :-1], reference.rows[:, :-1]
+    )
+    step = vector.solve(start, totals, noise**2)
+    sampled = release_attacks.from_reference(ref, members, noise)
+    known = release_attacks.from_everybody(rows, members, noise)
+    seen = (who.residual, who.coordinates, step)
+    scores = {
+        SAMPLE: release_attacks.likelihood_ratio(sums, rows, sampled),
+        KNOWN: release_attacks.likelihood_ratio(sums, rows, known),
+        "class mean": release_attacks.class_mean(
+            sums, rows, who.y, ref, reference.y, members
+        ),
+        "leverage": release_attacks.leverage(sums, rows),
+        "loss": release_attacks.loss(*seen),
+        "loss against public head": release_attacks.loss_drop(*seen),
+    }
+    features = np.stack([scores[name] for name in SHADOWED], 2)
+    found = []
+    for k in range(len(totals)):
+        own = {name: values[k] for name, values in scores.items()}
+        found.append(Evidence(own, {}, features[k]))
+    return found
+
+
+def references(
+    start: Start,
+    who: Contributors,
+    reference: Contributors,
+    member: np.ndarray,
+    seed: int,
+) -> dict[str, list[Evidence]]:
+    """What an audit is read against: rows one by one, exact ridge statistics, strangers."""
+    inside = member == MEMBER
+    none = np.zeros((len(who.y), 0))
+    copied = []
+    exact = []
+    for mine in inside[:FEW]:
+        near = attacks.distance_ratio(who.rows, who.rows[mine], reference.rows)
+        copied.append(Evidence({"distance ratio": near}, {}, none))
+        moments = attacks.leverage(who.moments, who.moments[mine])
+        exact.append(Evidence({"leverage": moments}, {}, none))
+    rng = numpy_rng(seed, "audit strangers")
+    sizes = inside.sum(1)
+    drawn = [rng.integers(len(reference.y), size=n) for n in sizes]
+    strangers = np.stack([reference.rows[rows].sum(0) for rows in drawn])
+    alone = attack_totals(start, who, reference, Sums(strangers, sizes, 0.0))
+    return {BOOTSTRAP: copied, STATISTICS: exact, UNTRAINED: alone}
+
+
+def halves(n: int, plan: AuditPlan) -> np.ndarray:
+    """Who is in each world's release, (K, n): halves at random, whatever their diagnoses.
+
+    Halves with equal shares of patients would hide what a release says about diagnoses.
+    """
+    rng = numpy_rng(plan.seed, "audit halves")
+    place = np.stack([rng.permutation(n) for _ in range(plan.worlds)])
+    return np.where(place < n // 2, MEMBER, OUTSIDER)
+
+
+def audit_people(
+    start: Start,
+    everybody: Contributors,
+    epsilons: Sequence[float | None],
+    delta: float,
+    plan: AuditPlan = PLAN,
+) -> Audit:
+    """Attack releases of random halves of these people at each epsilon (None: exact).
+
+    Returns
+    -------
+    Audit
+        Rows of the references first: members' contributions one by one ("bootstrap"), exact ridge
+        statistics, a release of strangers ("untrained"); then one release per epsilon.
+    """
+    began = time.perf_counter()
+    if len(everybody.y) < MIN_PEOPLE:
+        what = f"{len(everybody.y)} people are too few to audit a release."
+        do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
+        raise DataError(what, do=do)
+    rng = numpy_rng(plan.seed, "audit reference")
+    mask = stratified(everybody.y, plan.reference, rng)
+    who = everybody.select(~mask)
+    reference = everybody.select(mask)
+    member = halves(len(who.y), plan)
+    evidence = references(start, who, reference, member, plan.seed)
+    evidence |= _at_each(start, who, reference, member, epsilons, delta, plan.seed)
+    rows = []
+    for name, found in evidence.items():
+        rows += summarise(name, found, member[: len(found)], plan)
+    about = {
+        "what": "releases of random halves",
+        "people": len(who.y),
+        "trained_on": len(who.y) // 2,
+        "reference_people": len(reference.y),
+        "ceilings": {release_name(e): ceiling(e, delta) for e in epsilons},
+        "plan": asdict(plan),
+        "seconds_total": round(time.perf_counter() - began, 1),
+    }
+    return Audit(tuple(rows), about)
+
+
+def _at_each(
+    start: Start,
+    who: Contributors,
+    reference: Contributors,
+    member: np.ndarray,
+    epsilons: Sequence[float | None],
+    delta: float,
+    seed: int,
+) -> dict[str, list[Evidence]]:
+    """Evidence against the halves' releases at each epsilon."""
+    inside = member == MEMBER
+    sums = inside.astype(float) @ who.rows
+    sizes = inside.sum(1)
+    found = {}
+    for epsilon in epsilons:
+        noise = float(vector.noise_units(epsilon, delta))
+        rng = numpy_rng(seed, "audit noise", str(epsilon))
+        totals = sums + noise * rng.standard_normal(sums.shape)
+        released = Sums(totals, sizes, noise)
+        found[release_name(epsilon)] = attack_totals(start, who, reference, released)
+    return found
+
+
+def ceiling(epsilon: float | None, delta: float) -> float:
+    """Largest AUC that any attack can have, to four digits."""
+    return round(accounting.ceiling_of(epsilon, delta), 4)
+
+
+def release_name(epsilon: float | None) -> str:
+    """How a row calls a release at this budget."""
+    if epsilon is None:
+        return "release without noise"
+    return f"release at epsilon {epsilon:g}"
+
+
+def audit_release(model: "Releases", asked: Attacked) -> Audit:
+    """Attack what a site gave last, of which all people are in the data.
+
+    That they are its people is proved first, by the receipt kept at home and the commitment in
+    the record; people, scans or diagnoses that differ are refused by name.
+    """
+    record, features, y = given_people(model, asked)
+    start = model.start.arrays
+    everybody = Contributors.of(start, features, y)
+    if isinstance(record, Release):
+        require_numbers(model, record, everybody.rows)
+    epsilon = None if record.mechanism == "none" else record.epsilon
+    budgets = (None,) if epsilon is None else (None, epsilon)
+    plan = replace(PLAN, seed=asked.plan.seed)
+    found = audit_people(
+        start, everybody, budgets, record.delta or accounting.DELTA, plan
+    )
+    about = {
+        **found.about,
+        "what": f"the {record.title}",
+        "parents": (record.id,),
+        "site": asked.site,
+        "released": release_name(epsilon),
+        "epsilon": epsilon,
+        "delta": record.delta,
+        "proved": f"{len(y)} people, their scans and diagnoses, by the receipt",
+    }
+    return replace(found, about=about)
+
+
+def given_people(
+    model: "Releases", asked: Attacked
+) -> tuple[Release | Notice, np.ndarray, np.ndarray]:
+    """The last record whose people are all here; they in its order: features (n, p), diagnoses."""
+    given: list[Release | Notice] = [
+        *model.exchange.of(Release, asked.site),
+        *model.exchange.of(Notice, asked.site),
+    ]
+    require_given(tuple({record.site for record in given}), asked.site)
+    given.sort(key=lambda record: record.number, reverse=True)
+    mine = asked.people.select_sites([asked.site])
+    here = people_of(mine.fc, mine.subject_id.tolist(), mine.y)
+    known = {person.id for person in here}
+    chosen = given[0]  # says who is missing where no record's people are all here
+    for record in given[::-1]:
+        receipt = asked.private.receipt_for(record.commitment, f"the {record.title}")
+        if {person.id for person in receipt.people} <= known:
+            chosen = record
+    receipt = asked.private.receipt_for(chosen.commitment, f"the {chosen.title}")
+    places = receipt.places(here)
+    features = own_features(model, mine)
+    return chosen, features[places], mine.y[places]
+
+
+def require_numbers(model: "Releases", release: Release, rows: np.ndarray) -> None:
+    """Refuse where the released numbers cannot be these people's sum plus the stated noise.
+
+    The receipt proves people, scans and diagnoses, not covariates: others would be attacked in
+    vain.
+    """
+    from scipy.stats import chi2  # slow to import
+
+    apart = model.read_numbers(release) - rows.sum(0)
+    variance = float(Fraction(release.variance))
+    if variance:
+        far = float((apart**2).sum()) / variance
+        fits = chi2.sf(far, len(apart)) > UNLIKELY
+    else:  # another machine may cut a number to the next unit
+        fits = bool(np.abs(apart).max() <= 2 * len(rows))
+    if not fits:
+        raise DataError(
+            f"the numbers of the {release.title} are not what these people add up to.",
+            do="Check the covariates: they must be those that were learned.",
+        )

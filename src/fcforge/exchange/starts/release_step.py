@@ -1,0 +1,297 @@
+"""One hospital's step around a start: a release, or shares for a round of keepers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fcforge.errors import ConfigError, DataError, at
+from fcforge.exchange import records, schema
+from fcforge.exchange.home.receipts import (
+    People,
+    Receipt,
+    Threshold,
+    people_of,
+    same_people,
+)
+from fcforge.exchange.keeping import keepers, rounds
+from fcforge.exchange.model import Learned
+from fcforge.exchange.names import site_name
+from fcforge.exchange.payload import save_arrays
+from fcforge.exchange.records import Notice, Release
+from fcforge.exchange.scan_checks import probability, quality, require_labels
+from fcforge.privacy.accounting import DELTA, EPSILON
+from fcforge.privacy.noise import discrete_gaussian
+from fcforge.sites.check import near_duplicates, require_valid
+from fcforge.sites.cohort import Cohort
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fcforge.exchange.exchange import Exchange
+    from fcforge.exchange.home.private_record import PrivateRecord, Spent
+    from fcforge.exchange.starts.releases import Releases
+    from fcforge.requests import LearnRequest
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a hospital is ready to spend on each of its people; epsilon None: exact sums."""
+
+    epsilon: float | None = EPSILON
+    delta: float = DELTA
+
+    @classmethod
+    def asked(cls, request: "LearnRequest") -> "Budget":
+        """As a request says; `ConfigError` where it contradicts itself."""
+        if request.mechanism == "none":
+            if request.epsilon is not None or request.delta is not None:
+                raise ConfigError(
+                    "--mechanism none (exact sums) has no epsilon or delta.",
+                    do="Leave --epsilon and --delta out, or use the gaussian mechanism.",
+                )
+            return cls(None, 0.0)
+        epsilon = EPSILON if request.epsilon is None else request.epsilon
+        return cls(epsilon, DELTA if request.delta is None else request.delta)
+
+    @property
+    def fields(self) -> dict[str, str | float]:
+        """As a record says them."""
+        if self.epsilon is None:
+            return {"mechanism": "none", "epsilon": 0.0, "delta": 0.0}
+        return {"mechanism": "gaussian", "epsilon": self.epsilon, "delta": self.delta}
+
+
+def learn(
+    model: "Releases",
+    people: Cohort,
+    private: "PrivateRecord",
+    asked: "LearnRequest",
+    key: "Ed25519PrivateKey | None",
+) -> Learned:
+    """What the people of one site give; nothing is written."""
+    budget = Budget.asked(asked)
+    x = own_features(model, people)
+    before = model.odds(x)
+    with at(f"site '{asked.site}'"):
+        require_labels(before, people.y, asked.accept_labels)
+    receipt, spent = _charged(model, people, private, asked, budget)
+    numbers = model.contributions(x, people.y).sum(0)
+    found = quality(before, people.y)
+    if asked.round:
+        notice, shares = _shares(model, numbers, receipt, spent, key)
+        joined = model.exchange.joined([notice])
+        seen = _having_seen(receipt, joined)
+        return Learned(joined, (notice,), seen, None, found, found, shares)
+    release, data = _release(model, numbers, budget, receipt, spent, key)
+    joined = model.exchange.joined([release], {release.payload: data})
+    after = type(model)(joined)
+    left_out = left_out_odds(after, people, x, [*private.receipts, receipt])
+    return Learned(
+        exchange=joined,
+        new=(release,),
+        receipt=_having_seen(receipt, joined),
+        threshold=fit_threshold(left_out, people.y, joined.id, asked.site),
+        before=found,
+        after=quality(left_out, people.y),
+    )
+
+
+def _having_seen(receipt: Receipt, exchange: "Exchange") -> Receipt:
+    return receipt.having_seen(record.id for record in exchange.everything)
+
+
+def _known(people: Cohort) -> People:
+    return people_of(people.fc, people.subject_id.tolist(), people.y)
+
+
+def _charged(
+    model: "Releases",
+    people: Cohort,
+    private: "PrivateRecord",
+    asked: "LearnRequest",
+    budget: Budget,
+) -> "tuple[Receipt, Spent]":
+    """The receipt of these people, and what one of them will have spent at most."""
+    policy = model.exchange.root.policy
+    policy.require_people(len(people))
+    _require_known(model, asked.site, private)
+    _require_once_each(people)
+    who = _known(people)
+    times = rounds.times_published(model.exchange, private.receipts)
+    amount = (budget.epsilon, budget.delta)
+    spent = private.require_room(who, *amount, policy, again=asked.again, times=times)
+    earlier = [r.number for r in private.receipts if r.site == asked.site]
+    receipt = Receipt(
+        site=asked.site,
+        number=1 + max(earlier, default=0),
+        people=who,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        round=site_name(asked.round) if asked.round else "",
+    )
+    return receipt, spent
+
+
+def _release(
+    model: "Releases",
+    numbers: np.ndarray,
+    budget: Budget,
+    receipt: Receipt,
+    spent: "Spent",
+    key: "Ed25519PrivateKey | None",
+) -> tuple[Release, bytes]:
+    """The record of a release with secret noise, and its arrays."""
+    sigma = model.noise_units(budget)
+    if sigma:
+        numbers = numbers + discrete_gaussian(sigma, len(numbers))
+    data = save_arrays({rounds.NUMBERS: numbers})
+    release = records.make(
+        Release,
+        receipt.site,
+        receipt.number,
+        (model.exchange.root.id,),
+        key,
+        payload=schema.sha256(data),
+        spent_epsilon=spent.epsilon,
+        spent_delta=spent.delta,
+        grid=model.grid,
+        variance=str(sigma**2),
+        commitment=receipt.commitment,
+        **budget.fields,
+    )
+    return release, data
+
+
+def _shares(
+    model: "Releases",
+    numbers: np.ndarray,
+    receipt: Receipt,
+    spent: "Spent",
+    key: "Ed25519PrivateKey | None",
+) -> tuple[Notice, dict[str, bytes]]:
+    """Two encrypted shares and a signed notice; the sum is known when the round is closed."""
+    gift = keepers.Gift(
+        site=receipt.site,
+        round=receipt.round,
+        number=receipt.number,
+        numbers=numbers,
+        epsilon=receipt.epsilon,
+        delta=receipt.delta,
+        spent=spent,
+        commitment=receipt.commitment,
+    )
+    return keepers.give(model.exchange, gift, key)
+
+
+# -- who the people are ----------------------------------------------------------------------------
+def own_features(model: "Releases", people: Cohort) -> np.ndarray:
+    """Features (n, p) of people who fit the start; else `DataError`."""
+    require_valid(people, n_rois=model.n_rois)
+    with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
+        both = model.start.public_among(people.subject_id.tolist())
+        if both:
+            raise DataError(
+                f"{len(both)} of its people are among the public ones by id (first: "
+                f"{', '.join(both[:5])}).",
+                do="Leave them out: a start that shares a person proves nothing. If they are "
+                "other people, put the site before their ids.",
+            )
+        told = model.start.wrong_covariates(people.covariates, len(people))
+        wrong = [i for i, why in enumerate(told) if why]
+        if wrong:
+            raise DataError(
+                f"covariates of {len(wrong)} people cannot be used (first: "
+                f"{people.subject_id[wrong[0]]} {told[wrong[0]]}).",
+                do="Add what is missing, check unit and coding (ABIDE: sex 1 male, 2 female; age "
+                "in years; mean FD in mm), or leave these people out.",
+            )
+        x = model.start.features(people.fc, people.covariates)
+        model.start.require_alike(x)
+    return x
+
+
+def _require_once_each(people: Cohort) -> None:
+    """Refuse somebody who is there twice: noise is for one contribution of each person."""
+    twins = near_duplicates(people)
+    if twins:
+        first, second, alike = twins[0]
+        raise DataError(
+            f"{len(twins)} pairs of scans look like one person each (first: {first} and {second}, "
+            f"edges correlate {alike:.3f}): whoever is there twice spends twice what is said.",
+            do="Leave one of each pair out.",
+        )
+
+
+def _require_known(model: "Releases", site: str, private: "PrivateRecord") -> None:
+    """Refuse where the exchange holds something of the site that its private record lacks."""
+    known = {receipt.commitment for receipt in private.receipts}
+    for record in model.exchange.records:
+        if record.site == site and record.committed and record.committed not in known:
+            raise ConfigError(
+                f"the exchange holds the {record.title}, which {private.path} does not know, so "
+                "nobody can tell who has spent what.",
+                do="Name the private record of that release with --register.",
+            )
+
+
+# -- the own threshold -----------------------------------------------------------------------------
+def left_out_odds(
+    model: "Releases", people: Cohort, x: np.ndarray, receipts: Iterable[Receipt]
+) -> np.ndarray:
+    """Log odds (n,) of each person by the head without that person's own contributions.
+
+    Receipts say how often each is in what was given. Clipping and the noise stay.
+    """
+    here = {release.commitment for release in model.exchange.of(Release)}
+    summed = {one for r in model.rounds if r.closed for one in r.notices}
+    here |= {n.commitment for n in model.exchange.of(Notice) if n.id in summed}
+    who = _known(people)
+    times = np.zeros(len(who), dtype=np.int64)
+    for receipt in receipts:
+        if receipt.commitment in here:
+            times += same_people(who, receipt.people)
+    return model.odds_without(x, model.contributions(x, people.y) * times[:, None])
+
+
+def own_threshold(
+    model: "Releases", people: Cohort, site: str, private: "PrivateRecord"
+) -> Threshold:
+    """The hospital's own threshold for this state.
+
+    Another hospital's private record is refused: it does not say which of these people are in
+    releases, and what that hospital reads by its own threshold would be this one's.
+    """
+    theirs = sorted({receipt.site for receipt in private.receipts})
+    if theirs and site not in theirs:
+        raise DataError(
+            f"the private record is of {', '.join(theirs)}, not of '{site}'.",
+            where=private.path,
+            do="Give the one that `fcforge learn` wrote for this site.",
+        )
+    x = own_features(model, people)
+    left_out = left_out_odds(model, people, x, private.receipts)
+    return fit_threshold(left_out, people.y, model.exchange.id, site)
+
+
+def fit_threshold(
+    odds: np.ndarray, y: np.ndarray, exchange: str, site: str
+) -> Threshold:
+    """The hospital's own intercept and slope by penalised logistic regression.
+
+    The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few
+    people move them little.
+    """
+    design = np.stack([np.ones_like(odds), odds], 1)
+    prior = np.array([0.0, 1.0])
+    theta = prior
+    for _ in range(50):  # Newton; the penalised loss is strictly convex
+        p = probability(design @ theta)
+        gradient = design.T @ (p - y) + (theta - prior)
+        hessian = (design * (p * (1 - p))[:, None]).T @ design + np.eye(2)
+        theta = theta - np.linalg.solve(hessian, gradient)
+    intercept, slope = (round(float(value), 6) for value in theta)
+    return Threshold(
+        intercept=intercept, slope=slope, people=len(y), exchange=exchange, site=site
+    )

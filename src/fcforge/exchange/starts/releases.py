@@ -1,0 +1,461 @@
+"""The model of releases and sums around a public start: order-free, mergeable, numpy only.
+
+The head is a function of the set of records alone and never stored, so it cannot be forged: sums of
+whole numbers are exact, and any order of hospitals and any tree of merges ends in the same head.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fcforge.errors import ConfigError, DataError, ExchangeError, at
+from fcforge.exchange.description import Description
+from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.home.receipts import Threshold
+from fcforge.exchange.keeping import rounds
+from fcforge.exchange.keeping.rounds import NUMBERS
+from fcforge.exchange.model import Covariates, Learned, Say, Scores, Tick
+from fcforge.exchange.records import Half, Notice, Release
+from fcforge.exchange.starts import public_start, release_description, release_step
+from fcforge.exchange.starts.public_start import PublicStart
+from fcforge.exchange.starts.release_step import Budget
+from fcforge.releases import vector
+from fcforge.releases.features import from_log_features
+from fcforge.releases.start import coordinates
+from fcforge.requests import LearnRequest
+from fcforge.sites.cohort import Cohort
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fcforge.exchange.audit import Attacked
+    from fcforge.exchange.explanation import Explainable
+    from fcforge.exchange.home.private_record import PrivateRecord
+    from fcforge.exchange.home.receipts import Receipt
+    from fcforge.studies.audit_result import Audit
+
+LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
+
+
+class Given(NamedTuple):
+    """Something that counts toward the head: a release, or the sum of a round.
+
+    Attributes
+    ----------
+    name : str
+        The hospital, or the round.
+    sites : tuple of str
+    numbers : ndarray of shape (m,), int64
+        In units of the grid.
+    variance : Fraction
+        Of the noise on each number, in squared units.
+    """
+
+    name: str
+    sites: tuple[str, ...]
+    numbers: np.ndarray
+    variance: Fraction
+
+
+class Releases:
+    """A start with everything that hospitals gave around it.
+
+    Parameters
+    ----------
+    exchange : Exchange
+        Its root is a start.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+
+    # -- what it is --------------------------------------------------------------------------------
+    @cached_property
+    def start(self) -> PublicStart:
+        """The start, its claims checked."""
+        return public_start.read_start(self.exchange)
+
+    @property
+    def n_rois(self) -> int:
+        """ROIs of every scan."""
+        return self.exchange.root.n_rois
+
+    @property
+    def roi_names(self) -> tuple[str, ...]:
+        """Empty where unknown."""
+        return self.exchange.root.roi_names
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Covariates that every scan must have."""
+        return self.exchange.root.removes
+
+    @cached_property
+    def temperature(self) -> float:
+        """Log odds are scores divided by it."""
+        return vector.temperature(self.start.arrays, self.head)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Hospitals that gave something, or the public sites where none did."""
+        return self.hospitals or tuple(self.exchange.root.sites)
+
+    @property
+    def hospitals(self) -> tuple[str, ...]:
+        """Those that gave something."""
+        return tuple(sorted({site for given in self.given for site in given.sites}))
+
+    # -- what was given ----------------------------------------------------------------------------
+    @cached_property
+    def given(self) -> tuple[Given, ...]:
+        """Releases and sums of rounds, every number read from the file."""
+        found = []
+        for release in self.exchange.of(Release):
+            numbers = self.read_numbers(release)
+            variance = Fraction(release.variance)
+            found.append(Given(release.site, (release.site,), numbers, variance))
+        for closed in [one for one in self.rounds if one.closed]:
+            numbers = rounds.total(self.exchange, closed)
+            variance = sum((Fraction(h.variance) for h in closed.halves), Fraction())
+            name = f"round {closed.name}"
+            found.append(Given(name, closed.hospitals, numbers, variance))
+        return tuple(found)
+
+    @cached_property
+    def rounds(self) -> tuple[rounds.Round, ...]:
+        """Rounds that at least one keeper has published, their halves checked."""
+        found = rounds.rounds_of(self.exchange)
+        for half in self.exchange.of(Half):
+            with at(f"the {half.title}"):
+                arrays = self.exchange.arrays(half)
+                if set(arrays) != {NUMBERS}:
+                    raise ExchangeError(f"holds other arrays than '{NUMBERS}'.")
+                rounds.check_words(arrays[NUMBERS], self.size)
+                self.check_budget(half)
+        return found
+
+    @property
+    def size(self) -> int:
+        """Numbers of a release."""
+        return self.start.arrays.n_numbers
+
+    @property
+    def grid(self) -> float:
+        """What one unit is worth: a millionth of the clip."""
+        return self.start.arrays.grid
+
+    def noise_units(self, budget: Budget) -> int:
+        """Standard deviation of the noise in units of the grid; 0 for exact sums."""
+        return vector.noise_units(budget.epsilon, budget.delta)
+
+    def contributions(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """What each person adds, (n, m), in whole units."""
+        return vector.contributions(self.start.arrays, x, y)
+
+    @property
+    def spending(self) -> tuple[Release | Notice, ...]:
+        """Records that cost people something."""
+        return (*self.exchange.of(Release), *self.exchange.of(Notice))
+
+    def spent(self, record: Release | Notice) -> tuple[float, float]:
+        """Epsilon and delta of one of its people at most, every publication of a round counted."""
+        budget = np.array([record.epsilon, record.delta])
+        total = np.array([record.spent_epsilon, record.spent_delta])
+        for one in self.rounds:
+            if record.id in one.notices:
+                total += (one.halves[0].times - 1) * budget
+        return float(total[0]), float(total[1])
+
+    def read_numbers(self, release: Release) -> np.ndarray:
+        """The numbers (m,) of a release; `ExchangeError` for other arrays."""
+        arrays = self.exchange.arrays(release)
+        shapes = {name: (a.shape, str(a.dtype)) for name, a in arrays.items()}
+        if shapes != {NUMBERS: ((self.size,), "int64")}:
+            raise ExchangeError(
+                f"the {release.title} holds {shapes!r:.80} where the start asks for "
+                f"{self.size} whole numbers."
+            )
+        return arrays[NUMBERS]
+
+    def head_count(self, given: Given) -> tuple[float, float]:
+        """About how many people something is of, and the standard deviation of that."""
+        uncertain = vector.people(math.sqrt(given.variance))
+        return vector.people(int(given.numbers[-1])), uncertain
+
+    # -- the head ----------------------------------------------------------------------------------
+    def beta(self, without: str = "") -> np.ndarray:
+        """Step from the public head; without one hospital or round where it is named."""
+        used = [g for g in self.given if g.name != without]
+        total = np.zeros(self.size, dtype=object)  # Python's whole numbers: exact
+        for given in used:
+            total = total + given.numbers
+        return self._solved(total, used)
+
+    def _solved(self, total: np.ndarray, used: list[Given]) -> np.ndarray:
+        variance = float(sum(g.variance for g in used))
+        sums = total.astype(np.float64)
+        return vector.solve(self.start.arrays, sums, variance, len(used))
+
+    def odds_without(self, x: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Log odds (n,) of features (n, p), each without `own` (n, m) of the numbers given."""
+        arrays = self.start.arrays
+        z = arrays.standardise(x)
+        used = list(self.given)
+        total = sum((g.numbers for g in used), np.zeros(self.size, np.int64))
+        moved = (coordinates(arrays, z) * self._solved(total - own, used)).sum(1)
+        return (arrays.score(z) + moved) / self.temperature
+
+    @cached_property
+    def head(self) -> vector.Head:
+        """The head on standardised features."""
+        return vector.head(self.start.arrays, self.beta())
+
+    def odds(self, x: np.ndarray) -> np.ndarray:
+        """Log odds (n,) of features (n, p)."""
+        z = self.start.arrays.standardise(x)
+        return (z @ self.head.weight + self.head.bias) / self.temperature
+
+    def summary(self) -> str:
+        """What follows from the records, in a few words."""
+        moved = np.linalg.norm(self.beta())
+        return (
+            f"head computed anew from {len(self.given)} releases and sums, {moved:.4f} away from "
+            f"the public head; state {self.exchange.id[:16]}"
+        )
+
+    # -- checks ------------------------------------------------------------------------------------
+    def check(self) -> None:
+        """Start, budgets, noise and counts are what they claim to be."""
+        _ = self.start
+        for release in self.exchange.of(Release):
+            with at(f"the {release.title}"):
+                self.check_budget(release)
+        for record in self.spending:
+            with at(f"the {record.title}"):
+                self.check_spent(record)
+        for given in self.given:
+            with at(f"what '{given.name}' gave"):
+                self.check_possible(given)
+
+    def check_budget(self, record: Release | Half) -> None:
+        """Raise `ExchangeError` unless noise, grid and budget fit each other and the policy."""
+        exact = record.mechanism == "none"
+        budget = Budget(None if exact else record.epsilon, record.delta)
+        if any(getattr(record, k) != v for k, v in budget.fields.items()):
+            raise ExchangeError("exact sums cannot have a budget.")
+        try:
+            self.exchange.root.policy.require_budget(budget.epsilon, budget.delta)
+            wanted = self.noise_units(budget)
+        except ConfigError as error:
+            raise ExchangeError(error.what) from error
+        stated = math.sqrt(Fraction(record.variance))
+        if record.grid != self.grid or abs(stated - wanted) > 1:
+            raise ExchangeError(
+                f"states noise of {stated:.6g} units of {record.grid:.4g} where epsilon "
+                f"{record.epsilon:g} asks for {wanted} of {self.grid:.4g}.",
+                do="Its budget is not what it says; ask the hospital for a new release.",
+            )
+
+    def check_spent(self, record: Release | Notice) -> None:
+        """Raise `ExchangeError` for people who spent less than this costs, or beyond the policy."""
+        spent = (record.spent_epsilon, record.spent_delta)
+        said = f"says that its people spent epsilon {spent[0]:g} and delta {spent[1]:g}"
+        if record.mechanism == "none":
+            if any((record.epsilon, record.delta, *spent)):
+                raise ExchangeError("exact sums cannot have a budget.")
+            return
+        try:
+            self.exchange.root.policy.require_budget(*spent)
+            self.noise_units(Budget(record.epsilon, record.delta))
+        except ConfigError as error:
+            raise ExchangeError(f"{said}: {error.what}") from error
+        if record.epsilon > spent[0] or record.delta > spent[1]:
+            raise ExchangeError(f"{said}, less than it costs them.")
+
+    def check_possible(self, given: Given) -> None:
+        """Refuse sums that no group of people within the policy can give."""
+        policy = self.exchange.root.policy
+        people, uncertain = self.head_count(given)
+        noise = math.sqrt(given.variance) * self.grid
+        fewest = policy.fewest_people * len(given.sites)
+        most = policy.most_people * len(given.sites)
+        room = LUCK * uncertain + 1e-6
+        moved = math.hypot(*(given.numbers[:-1] * self.grid))
+        reach = (max(people, 0.0) + room) * self.start.arrays.clip
+        farthest = reach + LUCK * noise * math.sqrt(len(given.numbers))
+        if not fewest - room <= people <= most + room or moved > farthest:
+            raise ExchangeError(
+                f"its numbers are not of {fewest} to {most} people: about "
+                f"{people:.0f}, who moved the head by {moved:.4g} (at most {farthest:.4g}).",
+                do="It was not made by `fcforge learn`; ask the hospital for a new release.",
+            )
+
+    # -- a hospital's step -------------------------------------------------------------------------
+    def learn(
+        self,
+        people: Cohort,
+        private: "PrivateRecord",
+        asked: LearnRequest,
+        key: "Ed25519PrivateKey | None",
+        say: Say,
+        tick: Tick,
+    ) -> Learned:
+        """The release of one site's people, or what it gives to a round of keepers."""
+        return release_step.learn(self, people, private, asked, key)
+
+    def own_threshold(
+        self, people: Cohort, site: str, private: "PrivateRecord"
+    ) -> Threshold:
+        """The hospital's own threshold for this state; costs nothing, sends nothing."""
+        return release_step.own_threshold(self, people, site, private)
+
+    def added(
+        self,
+        people: Cohort,
+        weight: np.ndarray | None,
+        given: Mapping[str, Any],
+        private: "PrivateRecord",
+        tick: Callable[[], Any],
+    ) -> tuple["Releases", "Receipt"]:
+        """The model after the release of one more site; releases weigh everybody alike."""
+        (site,) = people.site_names
+        asked = LearnRequest(site=site, data=Path(), out=Path(), **given)
+        done = release_step.learn(self, people, private, asked, None)
+        return Releases(done.exchange), done.receipt
+
+    def on_record(
+        self,
+        key: "Ed25519PrivateKey | None" = None,
+        *,
+        allow_real_subjects: bool = False,
+    ) -> Exchange:
+        """The exchange: a release is on record as soon as it is made."""
+        if key is not None:
+            what = "a release is signed when it is made."
+            raise ConfigError(what, do="Use `fcforge learn --sign`.")
+        return self.exchange
+
+    def parameters(self) -> Mapping[str, Any]:
+        """How a `ForgeClassifier` is called that goes on from it."""
+        return {"method": "forge_release", "start": self.exchange}
+
+    # -- answers -----------------------------------------------------------------------------------
+    def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
+        """Log odds (n,) of whatever scan; `DataError` where a covariate is missing."""
+        for k, why in enumerate(self.start.wrong_covariates(covariates, len(fc))):
+            if why:
+                do = f"Give covariates={{'{self.needs[0]}': ...}}, one number per subject."
+                raise DataError(f"subject {k + 1} {why}.", do=do)
+        return self.odds(self.start.features(fc, covariates))
+
+    def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
+        """Log odds of scans (n, R, R), or why there are none.
+
+        It abstains from a scan that is unlike the public people's, and from one that lacks a
+        covariate which the start removes: a guess there would look like an answer.
+        """
+        n = len(fc)
+        why = self.start.wrong_covariates(covariates, n)
+        here = np.array([not reason for reason in why], dtype=bool)
+        odds = np.full(n, np.nan)
+        strange = np.full(n, np.nan)
+        if here.any():
+            x = self.start.features(
+                fc[here], {k: v[here] for k, v in covariates.items()}
+            )
+            apart = self.start.strangeness(x)
+            every = np.stack([*apart.values()])
+            strange[here] = every.max(0)
+            odds[here] = self.odds(x)
+            for i, which in zip(np.flatnonzero(here), every.argmax(0), strict=True):
+                if strange[i] > 1:
+                    why[i] = [*apart][which]
+                    odds[i] = np.nan
+        return Scores(odds, strange, tuple(why))
+
+    def baselines(self) -> Mapping[str, "Releases"]:
+        """The public head, beside which what hospitals gave must show its worth."""
+        if not self.given:
+            return {}
+        root = self.exchange.root
+        arrays = {root.payload: self.exchange.payloads[root.payload]}
+        return {"public head alone": Releases(Exchange(root, (), arrays))}
+
+    def reference(self) -> tuple[np.ndarray, str]:
+        """The scan (R, R) that others are explained against, and who it is."""
+        arrays = self.start.arrays
+        mean = from_log_features(arrays.mean[None], arrays.shrink)[0]
+        return mean, "the mean of the public people"
+
+    def influence(self) -> dict[str, float]:
+        r"""How far the head moves without each hospital or round: :math:`\sqrt{d^\top G d} / T`.
+
+        That is the standard deviation, over the public people, by which log odds change.
+        """
+        arrays = self.start.arrays
+        whole = self.beta()
+        found = {}
+        for name in {given.name for given in self.given}:
+            step = whole - self.beta(without=name)
+            found[name] = vector.moved(arrays, step) / self.temperature
+        return dict(sorted(found.items()))
+
+    def outliers(self) -> list[str]:
+        r"""Hospitals and rounds whose people seem to be of one mind, beyond noise and chance.
+
+        The public head errs one way for one person and the other way for the next, so that what n
+        people give adds up to about :math:`\sqrt n` of what one may give, and noise on d numbers
+        to :math:`\sqrt{d V}`. ABIDE's sites reach n / 10 to n / 5 of what n may give; who lies
+        about people to turn the head reaches for all of it.
+        """
+        return sorted({given.name for given in self.given if self._of_one_mind(given)})
+
+    def _of_one_mind(self, given: Given) -> bool:
+        moved = given.numbers[:-2].astype(np.float64)  # but intercept and people
+        n = max(self.head_count(given)[0], 1.0)
+        noise = math.sqrt(len(moved) * given.variance) * (1 + 5 / math.sqrt(len(moved)))
+        chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
+        return bool(np.linalg.norm(moved) > noise + chance)
+
+    def attribution(self, covariates: Covariates) -> "Explainable":
+        """The head on the matrix logarithm, and what removing the covariates adds."""
+        from fcforge.exchange.explanation import Explainable, LogHead  # brings pandas
+
+        arrays = self.start.arrays
+        head = vector.on_features(arrays, self.head)
+        scale = self.temperature
+        scored = LogHead(head.weight / scale, head.bias / scale, arrays.shrink)
+        if self.start.confounds is None:
+            return Explainable(scored)
+        removed = self.start.confounds.effect(covariates)
+        return Explainable(scored, -(removed @ scored.weight))
+
+    def familiar(self, people: Cohort) -> tuple[str, ...]:
+        """People who are among the public ones."""
+        public = self.start.public_among(people.subject_id.tolist())
+        if not public:
+            return ()
+        said = f"{len(public)} of these people are among the public ones"
+        return (f"{said}: too good to be true.",)
+
+    def attack(self, asked: "Attacked") -> "Audit":
+        """An audit of what a site gave last, by that site."""
+        from fcforge.exchange.starts.release_audit import audit_release  # needs torch
+
+        return audit_release(self, asked)
+
+    def promise(self, asked: "LearnRequest") -> str:
+        """What each person of a site would spend, in words."""
+        budget = Budget.asked(asked)
+        if budget.epsilon is None:
+            return "everything: exact sums promise nothing"
+        return f"epsilon {budget.epsilon:g} (delta {budget.delta:g})"
+
+    def describe(self) -> Description:
+        """In plain values, for `inspect` and pages."""
+        return release_description.describe(self)
