@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from public_people import people
 
+from fcforge.errors import DataError
 from fcforge.privacy.accounting import sigma_for
 from fcforge.privacy.noise import discrete_gaussian
 from fcforge.releases import vector
@@ -243,3 +244,14 @@ def test_how_far_scores_move_is_their_spread_over_public_people():
     drawn = start.scaled(normal, np.sqrt(45 * start.smooth))
     moved = coordinates(start, drawn) @ beta
     assert vector.moved(start, beta) == pytest.approx(moved.std(), rel=0.03)
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+def test_what_is_no_number_never_becomes_a_whole_one(start, odd):
+    """It became -2^63, which no noise hides."""
+    u = np.ones((2, start.n_numbers - 1))
+    u[1, 0] = odd
+    with pytest.raises(DataError, match="not finite"):
+        vector.whole_rows(start, u, np.ones(2))
+    with pytest.raises(DataError, match="not finite"):
+        vector.whole_rows(start, np.ones_like(u), np.array([0.5, np.nan]))

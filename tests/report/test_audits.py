@@ -1,6 +1,7 @@
 """An audit in words, tables and files: exact sentences of hand-made numbers."""
 
 import json
+import stat
 from dataclasses import replace
 
 import pytest
@@ -59,6 +60,8 @@ def test_text_markdown_and_page_show_the_same_cells(found):
 
 def test_files_can_be_read_back(found, tmp_path):
     audits.write_files(found, tmp_path / "a")
+    for file in (tmp_path / "a").iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
     stored = json.loads((tmp_path / "a" / "audit.json").read_text())
     assert Audit.from_json(stored) == found
     assert stored["words"] == audits.sentences(found)

@@ -1,5 +1,7 @@
 """Pages that say why: of scans, and of the linear learners of a run."""
 
+import stat
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,8 @@ def test_the_page_of_scans(explained, tmp_path):
     assert "Glass brain" in page
     assert "trainings on random halves of the people" in page
     assert "Within and between networks" in page
+    for file in (tmp_path / "why").iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600  # edges of patients' scans
     stored = np.load(tmp_path / "why" / "matrices.npz")
     total = stored["contribution"][0][np.triu_indices(R, 1)].sum()
     assert total == pytest.approx(explained.score[0] - explained.base[0])

@@ -347,6 +347,8 @@ def _expected(found: Exchange, expect: str | Path) -> Check:
     try:
         seen, excused = _seen(expect, found)
     except ExchangeError as error:
+        if error.where:  # the file that was named, not what is in it
+            raise
         return Check("expected records", False, error.what)
     lost = [title for one, title in seen.items() if one not in here | excused]
     if lost:
@@ -378,7 +380,7 @@ def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
     receipts = PrivateRecord.read(path).receipts
     mine = [receipt for receipt in receipts if found.root.id in receipt.seen]
     if not mine:
-        raise ExchangeError("the private record has seen nothing of this exchange.")
+        raise ExchangeError("has seen nothing of this exchange.", where=path)
     titles = {one: f"record {one[:12]}" for receipt in mine for one in receipt.seen}
     known = {(record.site, record.committed) for record in found.records}
     for withdrawal in withdrawals:

@@ -376,7 +376,7 @@ class Explanation:
             pd.concat(tables).to_csv(index=False, float_format="%.6g") if tables else ""
         )
         if path is not None:
-            write_text(Path(path), text)
+            write_text(Path(path), text, private=True)  # edges of patients' scans
         return text
 
     def connectome(self, scan: int = 0, n: int = 30) -> tuple[Array, Array]:

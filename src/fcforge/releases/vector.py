@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fcforge.errors import DataError
 from fcforge.privacy.accounting import DELTA, Promise, promise, sigma_for
 from fcforge.releases.start import RESIDUAL, Array, Start, coordinates
 
@@ -64,6 +65,8 @@ def contributions(start: Start, features: Array, y: Array) -> Array:
 def whole_rows(start: Start, u: Array, residual: Array) -> Array:
     """The same from coordinates (n, d + 1) and residuals (n,) of the public head."""
     moved = u * (np.clip(residual, -RESIDUAL, RESIDUAL) / start.grid)[:, None]
+    if not np.isfinite(moved).all():  # as a whole number it would be -2^63
+        raise DataError("a scan and the start give numbers that are not finite.")
     norm = np.linalg.norm(moved, axis=1, keepdims=True)
     most = UNIT * (1 - 1e-9)  # rounding of floats must not lift a norm above the unit
     cut = np.trunc(moved * np.minimum(most / np.maximum(norm, 1e-30), 1.0))

@@ -73,9 +73,12 @@ def section(audit: Audit, title: str = "") -> Section:
 
 
 def write_files(audit: Audit, folder: Path) -> None:
-    """audit.json and audit.md in `folder`, each written whole or not at all."""
-    write_text(folder / "audit.json", as_json(audit) + "\n")
-    write_text(folder / "audit.md", as_markdown(audit))
+    """audit.json and audit.md in `folder`, whole or not at all, for their owner to read.
+
+    They count people exactly, which what is recorded does not.
+    """
+    write_text(folder / "audit.json", as_json(audit) + "\n", private=True)
+    write_text(folder / "audit.md", as_markdown(audit), private=True)
 
 
 def sentences(audit: Audit) -> list[str]:

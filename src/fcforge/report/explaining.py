@@ -182,7 +182,10 @@ def _edge_name(found: Explanation, k: int) -> str:
 def write_explanation(
     found: Explanation, rows: Sequence[Prediction], folder: Path, model: str
 ) -> None:
-    """Write edges.csv, matrices.npz and index.html into a folder; `model` is the file's id."""
+    """Write edges.csv, matrices.npz and index.html into a folder; `model` is the file's id.
+
+    They hold edges of patients' scans: only their owner may read them.
+    """
     out = io.BytesIO()
     np.savez_compressed(
         out,
@@ -193,8 +196,9 @@ def write_explanation(
     )
     folder.mkdir(parents=True, exist_ok=True)
     found.to_csv(folder / "edges.csv", CSV_EDGES)
-    write_bytes(folder / "matrices.npz", out.getvalue())
-    write_text(folder / "index.html", explanation_page(found, rows, model))
+    write_bytes(folder / "matrices.npz", out.getvalue(), private=True)
+    page = explanation_page(found, rows, model)
+    write_text(folder / "index.html", page, private=True)
 
 
 def explanation_page(found: Explanation, rows: Sequence[Prediction], model: str) -> str:
