@@ -3,9 +3,9 @@ r"""What a start is made for: the noise per person, and the settings that suit i
 The *noise per person* is the standard deviation of all noise in a sum, in units of the
 sensitivity, divided by the people in it. It alone decides how many directions are worth speaking
 about, so that one table serves sums and local noise, any number of people and any epsilon: ten
-times the people at epsilon 1 are as good as 600 at epsilon 10. The table was chosen on public
-people alone, by a rule that was committed before the run (benchmarks/choose_sums.py,
-results/choose_sums_2.json).
+times the people at epsilon 1 have less noise than 600 at epsilon 10. The table was chosen on
+ABIDE's fourteen smaller sites, by a rule that was committed before the run
+(benchmarks/choose_sums.py, results/choose_sums_2.json).
 """
 
 import math
