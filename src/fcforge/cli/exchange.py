@@ -46,8 +46,8 @@ def _wrote(
 def start(asked: requests.StartRequest) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
     from fcforge.exchange.records import Plan
-    from fcforge.exchange.release_description import WORTH
     from fcforge.exchange.site_step import start_file
+    from fcforge.exchange.starts.release_description import WORTH
     from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
 
     if asked.exact and asked.epsilon is not None:
