@@ -42,6 +42,7 @@ def folder(tmp_path_factory):
         done = fcforge("learn", *given, "--out", place / f"{number}.record")
         assert done.code == 0, done.err
         assert done.err.count(" alone.") == 2
+        assert done.out == ""  # no news of a model that has not changed
     return place
 
 

@@ -100,8 +100,11 @@ def learn(request: requests.LearnRequest) -> None:
         )
     for keeper in done.files:
         say(f"wrote {share_place(request.out, keeper)}: send it to {keeper} alone.")
-    private = private_place(request)
-    _wrote(request.out, done.exchange, f", which may leave; {private} must not.")
+    what = f", which may leave; {private_place(request)} must not."
+    if done.files:  # the model is what it was until the keepers publish
+        say(f"wrote {request.out}{what}")
+    else:
+        _wrote(request.out, done.exchange, what)
 
 
 def _agree(text: str, yes: bool) -> None:

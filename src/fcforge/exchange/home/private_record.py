@@ -62,7 +62,7 @@ class PrivateRecord(Journal):
             raise ConfigError(
                 "holds no threshold of the hospital's own.",
                 where=self.path,
-                do="Releases have one (`fcforge threshold` fits it); leave --register out.",
+                do="Fit one after a round (`fcforge threshold`), or leave --register out.",
             )
         return found
 

@@ -218,7 +218,7 @@ def _require_once_each(people: Cohort) -> None:
     if twins:
         first, second, alike = twins[0]
         raise DataError(
-            f"{len(twins)} pairs of scans look like one person each (first: {first} and {second}, "
+            f"scans {first} and {second} look like one person's ({len(twins)} such in all, "
             f"edges correlate {alike:.3f}): whoever is there twice spends twice what is said.",
             do="Leave one of each pair out.",
         )

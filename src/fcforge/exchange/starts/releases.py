@@ -29,6 +29,7 @@ from fcforge.releases.features import from_log_features
 from fcforge.releases.start import coordinates
 from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
+from fcforge.text import counted
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -224,7 +225,7 @@ class Releases:
         """What follows from the records, in a few words."""
         moved = np.linalg.norm(self.beta())
         return (
-            f"head computed anew from {len(self.given)} releases and sums, {moved:.4f} away from "
+            f"head computed anew from {counted(len(self.given), 'release')}, {moved:.4f} away from "
             f"the public head; state {self.exchange.id[:16]}"
         )
 
