@@ -26,6 +26,6 @@ def read_plain(
         what = f"cannot be read ({problem.strerror})."
         raise error(what, where=Path(path), do="Check the path.") from problem
     if max(info.st_size, len(data)) > limit:
-        what = f"has more than the {limit} bytes that such a file may have."
+        what = f"is larger than allowed: it has more than the {limit} bytes of such a file."
         raise error(what, where=Path(path))
     return data

@@ -12,7 +12,6 @@ canonical line per record, in the order of `in_order`), ``payloads/SHA256.safete
 
 import io
 import json
-import os
 import stat
 import struct
 import tempfile
@@ -24,6 +23,7 @@ from typing import NamedTuple
 from fcforge.errors import ExchangeError, at
 from fcforge.exchange import schema
 from fcforge.exchange.records import Record, read_record
+from fcforge.reading import read_plain
 from fcforge.writing import write_bytes
 
 FORMAT = "fcforge-exchange"
@@ -185,20 +185,11 @@ def is_archive(path: str | Path) -> bool:
 
 def read_file(path: str | Path, limit: int) -> bytes:
     """A regular file of at most `limit` bytes."""
-    place = Path(path)
-    if place.is_dir():
+    if Path(path).is_dir():
         raise ExchangeError("is a folder; an exchange is one file.")
-    if not place.is_file():  # a pipe would never end
+    if not Path(path).is_file():
         raise ExchangeError("no such file.", do="Check the path.")
-    try:
-        with place.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            data = stream.read(limit + 1) if size <= limit else b""
-    except OSError as error:
-        raise ExchangeError(f"cannot be read ({error.strerror}).") from error
-    if max(size, len(data)) > limit:
-        raise ExchangeError(f"is larger than {limit} bytes.")
-    return data
+    return read_plain(path, limit, ExchangeError)
 
 
 def require_place(out: str | Path, *, overwrite: bool = False) -> None:
