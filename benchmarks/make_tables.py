@@ -7,8 +7,8 @@ A page asks for a table between two comments; what stands between them is replac
 
     <!-- table main_529 beside -->  ...  <!-- end -->
 
-Beside the tables every NAME.npz gives NAME.csv with all columns, and two of them the figures of
-docs/images.
+Beside the tables every NAME.npz gives NAME.csv with all columns, and the figures of docs/images are
+drawn.
 """
 
 import argparse
@@ -199,7 +199,6 @@ def main() -> int:
         for path, text in made.items():
             path.write_text(text)
         draw(tables(), IMAGES)
-        sums_tables.draw_sums(IMAGES)
     return int(args.check and bool(stale))
 
 

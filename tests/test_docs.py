@@ -291,6 +291,15 @@ def test_the_settings_of_forge_are_those_of_the_code():
                 )
 
 
+def test_the_readme_example_runs_as_written(capsys):
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
+    assert len(code.strip().splitlines()) == 10
+    exec(compile(code, "README.md", "exec"), {})
+    accuracies, *edges = capsys.readouterr().out.splitlines()
+    assert all(0.5 < float(value) < 1 for value in accuracies.strip("[]").split())
+    assert len(edges) == 6  # a heading, five edges
+
+
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)
 def test_examples_compile_and_have_a_title(script):
     text = script.read_text()

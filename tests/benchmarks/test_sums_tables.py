@@ -1,8 +1,18 @@
 """Tables of sums say what the spreadsheets say."""
 
 import pytest
-import sums_tables
-from sums_tables import PEOPLE, by_hospitals, curve, groups, in_orders, rows_of
+from sums_tables import (
+    LEAVES,
+    PEOPLE,
+    at,
+    attacks,
+    by_hospitals,
+    curve,
+    groups,
+    honest,
+    in_orders,
+    rows_of,
+)
 
 
 def cells(text: str) -> list[list[str]]:
@@ -49,6 +59,13 @@ def test_hospitals_groups_and_orders_have_their_rows():
         assert len(cells(in_orders("four_hospitals", file))) == 8
 
 
-def test_the_picture_is_drawn(tmp_path):
-    sums_tables.draw_sums(tmp_path)
-    assert (tmp_path / "sums.svg").stat().st_size > 10_000
+def test_the_first_page_has_both_files_and_the_strongest_attack():
+    rows = {row[0]: row for row in cells(honest("sums", ""))}
+    assert list(rows) == list(LEAVES)
+    assert rows["public head"][4] == ""
+    assert [at(file, "200")["public head"]["auroc"][:5] for file in PEOPLE] == [
+        cell[:5] for cell in rows["public head"][2:4]
+    ]
+    tried = [attacks(file, "200", "two keepers, epsilon 4") for file in PEOPLE]
+    worst = [max(each[k] for each in tried) for k in (0, 1)]
+    assert rows["two keepers, epsilon 4"][4] == f"{worst[0]} ({worst[1]})"
