@@ -18,11 +18,13 @@ from fcforge.exchange.explanation import (
     LogHead,
     Stability,
     atlas_for,
+    attribute,
     explain_model,
+    slope_at,
 )
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.methods import Lane
-from fcforge.models.attribution import Scorer, attribute, slope_at
+from fcforge.models.attribution import Scorer
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component, FCBatch, LearnerSpec
 
@@ -101,7 +103,7 @@ def test_tables_and_nilearn(found, tmp_path):
     assert np.count_nonzero(adjacency) == 2
     assert np.array_equal(adjacency, adjacency.T)
     assert xyz.shape == (R, 3)
-    with pytest.raises(DataError, match="where these ROIs lie is not known"):
+    with pytest.raises(DataError, match="ROIs lie"):
         replace(found, atlas=atlas_for(R, ())).connectome()
 
 
@@ -123,9 +125,7 @@ def test_an_atlas_must_have_the_models_rois():
     assert atlas_for(R, ATLAS.roi_names, ATLAS) is ATLAS
     with pytest.raises(DataError, match="116 ROIs, the model 4"):
         atlas_for(R, (), own)
-    with pytest.raises(
-        DataError, match="ROI 2 is 'b' in atlas 'four', the model has 'B' there"
-    ):
+    with pytest.raises(DataError, match="ROI 2 is 'b' in atlas 'four'"):
         atlas_for(R, ("a", "B", "c", "d"), ATLAS)
 
 
@@ -153,13 +153,12 @@ def test_the_gradient_of_the_logarithm_is_that_of_torch():
     fc, reference, head = heads()
     weight = torch.from_numpy(head.weight)
     scorer = Scorer(lambda x: graphs.log_features(x, 0.4) @ weight + 0.7)
-    expected = attribute(scorer, torch.from_numpy(fc), torch.from_numpy(reference))
-    found = head.attribute(fc, reference)
+    expected = attribute(scorer, fc, reference)
+    found = attribute(head, fc, reference)
     for mine, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, other, atol=1e-9)
-    np.testing.assert_allclose(
-        head.slope(fc[0]), slope_at(scorer, torch.from_numpy(fc[0])), atol=1e-9
-    )
+    both = (slope_at(one, fc[0]) for one in (head, scorer))
+    np.testing.assert_allclose(*both, atol=1e-9)
     gap = found.score - found.base - found.contribution.sum(1)
     np.testing.assert_allclose(gap, 0.0, atol=1e-8)
 
@@ -170,12 +169,12 @@ def test_the_gradient_holds_where_eigenvalues_repeat():
     n_edges = 28
     # an edge's weight counts once: half of it in each triangle
     expected = 0.6 * head.weight[:n_edges] / 0.05
-    np.testing.assert_allclose(head.slope(np.eye(8)), expected, atol=1e-9)
+    np.testing.assert_allclose(slope_at(head, np.eye(8)), expected, atol=1e-9)
 
 
 def test_deletion_moves_the_score_by_what_the_edges_added():
     fc, reference, head = heads()
-    found = head.attribute(fc, reference)
+    found = attribute(head, fc, reference)
     tested = Deletion.of(head, fc, reference, found)
     assert tested.k == 1
     for scan in range(len(fc)):

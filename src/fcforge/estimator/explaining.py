@@ -14,7 +14,13 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.parts import Parameters
 from fcforge.estimator.people import columns_of
-from fcforge.exchange.explanation import Explanation, Stability, explain_model, matrices
+from fcforge.exchange.explanation import (
+    Explanation,
+    Stability,
+    explain_model,
+    matrices,
+    slope_at,
+)
 from fcforge.exchange.model import Model
 from fcforge.graphs import EDGE_SCALE
 from fcforge.imaging.atlas import Atlas
@@ -149,7 +155,7 @@ def _part(value: Any, rows: np.ndarray, n: int) -> Any:
 def _weights(model: ForgeClassifier) -> np.ndarray:
     """Gradient (E,) of the patients' log odds by each edge's Fisher z at the mean scan."""
     scored = model.model_.attribution({}).scored
-    return scored.slope(model.mean_fc_)
+    return slope_at(scored, np.asarray(model.mean_fc_))
 
 
 def head_of(model: Model, *, in_z: bool) -> tuple[np.ndarray, float]:
@@ -167,9 +173,9 @@ def head_of(model: Model, *, in_z: bool) -> tuple[np.ndarray, float]:
         Where the log odds are not linear in Fisher-z edges.
     """
     scored = None if model.needs else model.attribution({}).scored
-    if scored is None or not scored.exact:
+    if scored is None or scored.steps > 1:
         what = "only a linear model of Fisher-z edges has coef_ and intercept_; this one does not"
         raise AttributeError(f"{what} score edges linearly.")
     nothing = np.eye(model.n_rois)
-    weight = scored.slope(nothing) * (1.0 if in_z else EDGE_SCALE)
+    weight = slope_at(scored, nothing) * (1.0 if in_z else EDGE_SCALE)
     return matrices(weight[None], 0.0)[0], float(scored.score(nothing[None])[0])

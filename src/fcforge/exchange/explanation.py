@@ -3,13 +3,28 @@ r"""Why a model said so: which edges, ROIs and networks moved each scan's score.
 What is shown is what *this model* used. It is not a proof that an edge has to do with the illness;
 whether another sample of people would give the same edges is told by `Stability`.
 
+With :math:`z = \mathrm{artanh}(C)` of a scan's FC and :math:`z'` of a reference scan, edge e
+contributes to the score f
+
+.. math:: c_e = (z_e - z'_e) \int_0^1 \frac{\partial f}{\partial z_e}
+          \big(z' + a (z - z')\big) \, da, \qquad \sum_e c_e = f(z) - f(z').
+
+Where f is linear in z this is :math:`w_e (z_e - z'_e)`, and one gradient is exact. Elsewhere
+(matrix-log features, networks) the integral is Gauss-Legendre quadrature. A graph model looks only
+at edges above a threshold, so its score jumps where an edge crosses it on the way: such a jump
+belongs to the edge that crosses, and is shared by those that cross within the same of many steps.
+
 Contributions are for the patients' class, whatever the two classes are called: positive ones
 speak for it.
+
+References
+----------
+Sundararajan, Taly, Yan (2017), Axiomatic attribution for deep networks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
@@ -34,7 +49,6 @@ IN_RUNS = 0.95  # of trainings on a run's splits, which share most of their peop
 FALSE = 1.0  # edges that may be believed by chance, on average
 DELETED = 0.01  # share of the edges that the deletion test sets to the reference
 DRAWS = 20  # random choices of as many edges that it compares with
-STEPS = 16  # gradients on the way from the reference
 SAME = 1e-9  # eigenvalues nearer than this count as one
 HALVES = "random halves of the people"
 NOBODY = "a scan without any connectivity"
@@ -60,20 +74,21 @@ class Attribution(NamedTuple):
 
 
 class Scored(Protocol):
-    """A score that can be taken apart."""
+    """A score that can be taken apart; a network's is `fcforge.models.attribution.Scorer`."""
 
     @property
-    def exact(self) -> bool:
-        """Whether contributions are the terms of a linear model."""
+    def steps(self) -> int:
+        """Gradients on the way from the reference; 1 where the score is linear in Fisher z."""
+
+    @property
+    def kept(self) -> Callable[[Array], Array] | None:
+        """Which edges (m, E) the model sees, where it has a threshold."""
 
     def score(self, fc: Array) -> Array:
         """Log odds (n,) of scans (n, R, R)."""
 
-    def attribute(self, fc: Array, reference: Array) -> Attribution:
-        """Contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
-
-    def slope(self, fc: Array) -> Array:
-        """Gradient (E,) by each Fisher-z edge at one scan (R, R)."""
+    def slopes(self, z: Array) -> Array:
+        """Gradients (m, E) at Fisher-z edges (m, E)."""
 
 
 class Explainable(NamedTuple):
@@ -90,6 +105,45 @@ class Explainable(NamedTuple):
     offset: Array | float = 0.0
 
 
+def slope_at(model: Scored, fc: Array) -> Array:
+    """Gradient (E,) by each Fisher-z edge at one scan (R, R): a linear model's weights."""
+    return model.slopes(fisher_z(fc[None]))[0]
+
+
+def attribute(model: Scored, fc: Array, reference: Array) -> Attribution:
+    """Contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
+    begin = fisher_z(reference[None])[0]
+    way = fisher_z(fc) - begin
+    slope = np.zeros_like(way)
+    jumps = np.zeros_like(way)
+    for scan, step in enumerate(way):
+        if model.kept is None:
+            slope[scan] = _mean_slope(model, begin, step)
+        else:
+            slope[scan], jumps[scan] = _with_jumps(model, model.kept, begin, step)
+    base = float(model.score(reference[None])[0])
+    return Attribution(way * slope + jumps, slope, model.score(fc), base)
+
+
+def _mean_slope(model: Scored, begin: Array, way: Array) -> Array:
+    """Mean gradient (E,) on the straight way."""
+    place, weight = np.polynomial.legendre.leggauss(model.steps)
+    return weight / 2 @ model.slopes(begin + (place[:, None] + 1) / 2 * way)
+
+
+def _with_jumps(
+    model: Scored, seen: Callable[[Array], Array], begin: Array, way: Array
+) -> tuple[Array, Array]:
+    """Mean gradient (E,), and what edges add (E,) by crossing the threshold."""
+    points = begin + np.linspace(0, 1, model.steps + 1)[:, None] * way
+    slopes = model.slopes((points[1:] + points[:-1]) / 2)
+    r = np.tanh(points)
+    jump = np.diff(model.score(matrices(r))) - slopes @ way / model.steps
+    crossing = np.diff(seen(r).astype(np.int8), axis=0) != 0
+    each = jump / crossing.sum(1).clip(min=1)
+    return slopes.mean(0), each @ crossing
+
+
 @dataclass(frozen=True)
 class LogHead:
     r"""Log odds that are linear in the matrix logarithm, as those around a public start are.
@@ -100,21 +154,17 @@ class LogHead:
     .. math:: \frac{\partial}{\partial M} = V \big( (V^\top W V) \circ L \big) V^\top, \quad
         L_{ij} = \frac{\log v_i - \log v_j}{v_i - v_j}, \quad L_{ii} = 1 / v_i
 
-    (Daleckii and Krein), which holds for repeated eigenvalues, too. Contributions are integrated
-    gradients: Gauss-Legendre quadrature on the straight way between Fisher-z edges.
+    (Daleckii and Krein), which holds for repeated eigenvalues, too.
 
     Attributes
     ----------
     weight : ndarray of shape (R (R + 1) / 2,)
         Of `log_features`.
     bias, shrink : float
-
-    References
-    ----------
-    Sundararajan, Taly, Yan (2017), Axiomatic attribution for deep networks.
     """
 
-    exact: ClassVar[bool] = False
+    steps: ClassVar[int] = 16
+    kept: ClassVar[None] = None
     weight: Array
     bias: float
     shrink: float
@@ -123,22 +173,8 @@ class LogHead:
         """Log odds (n,) of scans (n, R, R)."""
         return log_features(fc, self.shrink) @ self.weight + self.bias
 
-    def attribute(self, fc: Array, reference: Array) -> Attribution:
-        """Contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
-        begin = fisher_z(reference[None])[0]
-        way = fisher_z(fc) - begin
-        slope = np.zeros_like(way)
-        for place, weight in zip(*np.polynomial.legendre.leggauss(STEPS), strict=True):
-            slope += weight / 2 * self._slopes(begin + (place + 1) / 2 * way)
-        base = float(self.score(reference[None])[0])
-        return Attribution(way * slope, slope, self.score(fc), base)
-
-    def slope(self, fc: Array) -> Array:
-        """Gradient (E,) by each Fisher-z edge at one scan (R, R)."""
-        return self._slopes(fisher_z(fc[None]))[0]
-
-    def _slopes(self, z: Array) -> Array:
-        """Gradients (n, E) at Fisher-z edges (n, E)."""
+    def slopes(self, z: Array) -> Array:
+        """Gradients (m, E) at Fisher-z edges (m, E)."""
         r = np.tanh(z)
         fc = matrices(r)
         shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(fc.shape[-1])
@@ -408,36 +444,23 @@ def by_network(atlas: Atlas, matrix: Array) -> Array:
     return member @ matrix @ member.T
 
 
-def explain(
-    model: Scored,
+def explain_model(
+    model: Model,
     fc: Array,
-    reference: Array,
-    *,
-    atlas: Atlas,
-    said: str,
-    positive: str,
-    subjects: Sequence[str] | None = None,
-    offset: Array | float = 0.0,
+    covariates: Covariates,
+    subjects: Sequence[str] = (),
+    atlas: Atlas | None = None,
+    reference: tuple[Array, str] | None = None,
 ) -> Explanation:
-    """Explain the scores of scans (n, R, R) against a reference scan (R, R).
+    """Explain what a model says of scans (n, R, R).
 
-    Parameters
-    ----------
-    model : Scored
-        Log odds of `positive`.
-    fc, reference : ndarray
-    atlas : Atlas
-    said : str
-        Who the reference is.
-    positive : str
-        What the patients' class is called.
-    subjects : sequence of str, optional
-    offset : float or ndarray of shape (n,)
-        What covariates add to each scan's score, whatever its edges.
+    They are held against `reference`, a scan (R, R) and who it is, by default the model's own.
     """
+    scan, said = reference or model.reference()
+    scored, offset = model.attribution(covariates)
     scans = np.asarray(fc, dtype=np.float64)
-    against = np.asarray(reference, dtype=np.float64)
-    found = model.attribute(scans, against)
+    against = np.asarray(scan, dtype=np.float64)
+    found = attribute(scored, scans, against)
     numbered = (f"scan {k + 1}" for k in range(len(scans)))
     return Explanation(
         subjects=tuple(subjects or numbered),
@@ -448,36 +471,10 @@ def explain(
         base=np.full(len(scans), found.base) + offset,
         reference_fc=upper_from_fc(against[None])[0],
         reference=said,
-        positive=positive,
-        exact=model.exact,
-        atlas=atlas,
-        deletion=Deletion.of(model, scans, against, found),
-    )
-
-
-def explain_model(
-    model: Model,
-    fc: Array,
-    covariates: Covariates,
-    subjects: Sequence[str] | None = None,
-    atlas: Atlas | None = None,
-    reference: tuple[Array, str] | None = None,
-) -> Explanation:
-    """Explain what a model says of scans (n, R, R).
-
-    They are held against `reference`, a scan (R, R) and who it is, by default the model's own.
-    """
-    scan, said = reference or model.reference()
-    scored, offset = model.attribution(covariates)
-    return explain(
-        scored,
-        fc,
-        scan,
-        said=said,
-        subjects=subjects,
-        offset=offset,
-        atlas=atlas_for(model.n_rois, model.roi_names, atlas),
         positive=model.exchange.root.policy.patient,
+        exact=scored.steps == 1,
+        atlas=atlas_for(model.n_rois, model.roi_names, atlas),
+        deletion=Deletion.of(scored, scans, against, found),
     )
 
 

@@ -15,8 +15,8 @@ from fcforge import engine
 from fcforge.engine import Evaluator, Job, Learner, learn_site, start_lane
 from fcforge.errors import FCForgeError
 from fcforge.generators.cache import read_state, write_state
+from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Lane
-from fcforge.models.attribution import slope_at
 from fcforge.models.edge import Linear
 from fcforge.releases.start import Start, StartSettings
 from fcforge.replay.bank import PoolName
@@ -379,7 +379,8 @@ class Trainer:
         if not (isinstance(learner.model, Linear) and spec.order):
             return None
         fc = torch.cat([sites[name].train.fc for name in spec.order]).mean(0)
-        return slope_at(scorer_of(learner, lane), fc).numpy()
+        z = fisher_z(edges(fc.double()))
+        return scorer_of(learner, lane).slopes(z[None].numpy())[0]
 
     def _store_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
         """Write scores, and tensors and weights where there are some."""

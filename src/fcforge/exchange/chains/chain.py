@@ -8,7 +8,6 @@ order and seed, bit by bit.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
@@ -26,13 +25,12 @@ from fcforge.exchange.chains.chain_settings import ChainSettings, first_settings
 from fcforge.exchange.chains.chain_step import FEWEST, SiteStep, Tick, log_odds
 from fcforge.exchange.description import Description
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.explanation import Attribution, Explainable
+from fcforge.exchange.explanation import Explainable
 from fcforge.exchange.home.receipts import People, Receipt, people_of
 from fcforge.exchange.model import Covariates, Learned, Model, Say, Scores
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
-from fcforge.models.attribution import Scorer, attribute, slope_at
 from fcforge.randomness import numpy_rng
 from fcforge.requests import LearnRequest
 from fcforge.runner import config, environment, learners
@@ -475,7 +473,7 @@ class Chain:
     def attribution(self, covariates: Covariates) -> Explainable:
         """Calibrated log odds, to be explained; covariates add nothing."""
         scorer = learners.scorer_of(self.learner, self.state.lane, self.temperature)
-        return Explainable(LaneScore(scorer))
+        return Explainable(scorer)
 
     def own_threshold(
         self, people: Cohort, site: str, private: "PrivateRecord"
@@ -570,37 +568,3 @@ def here() -> records.Environment:
     return records.Environment(
         **{name: found[name] for name in records.Environment.model_fields}
     )
-
-
-@dataclass(frozen=True)
-class LaneScore:
-    """A lane's log odds as explanations want them: arrays in, arrays out."""
-
-    scorer: Scorer
-
-    @property
-    def exact(self) -> bool:
-        """Whether contributions are the terms of a linear model."""
-        return self.scorer.exact
-
-    def score(self, fc: np.ndarray) -> np.ndarray:
-        """Log odds (n,) of scans (n, R, R)."""
-        with torch.no_grad(), one_thread():
-            return self.scorer.score(torch.from_numpy(fc)).numpy()
-
-    def attribute(self, fc: np.ndarray, reference: np.ndarray) -> Attribution:
-        """Contributions of every edge of scans against a reference scan."""
-        scans = torch.from_numpy(fc)
-        with one_thread():
-            found = attribute(self.scorer, scans, torch.from_numpy(reference))
-        return Attribution(
-            found.contribution.numpy(),
-            found.slope.numpy(),
-            found.score.numpy(),
-            float(found.base),
-        )
-
-    def slope(self, fc: np.ndarray) -> np.ndarray:
-        """Gradient (E,) by each Fisher-z edge at one scan (R, R)."""
-        with one_thread():
-            return slope_at(self.scorer, torch.from_numpy(fc)).numpy()
