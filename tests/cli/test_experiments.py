@@ -12,7 +12,6 @@ import pytest
 from fcforge import __version__
 from fcforge.cli import experiments
 from fcforge.cli.experiments import catalogue
-from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
@@ -234,6 +233,17 @@ def test_run_prints_the_table_on_stdout_and_talks_on_stderr():
     assert len(rows) >= 1 + len(titles)
 
 
+def test_a_config_finds_its_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine").symlink_to(finished().folder)
+    found = json.loads(fcforge("status", "mine.toml", "--json").out)
+    assert found["folder"] == str(Path("runs", "mine"))
+    answer = fcforge("status", "other.toml")
+    assert answer.code != 0
+    assert str(Path("runs", "other")) in answer.err
+
+
 def test_status_and_report_of_a_finished_run(tmp_path):
     folder = finished().folder
     status = json.loads(fcforge("status", folder, "--json").out)
@@ -356,30 +366,36 @@ def test_dry_run_of_a_finished_run_has_nothing_to_do():
     [("datasets", DATASETS), ("generators", GENERATORS), ("methods", METHODS)],
 )
 def test_every_name_is_listed(kind, registry):
-    assert [row["name"] for row in catalogue(kind)] == list(registry)
+    assert list(catalogue()[kind]) == list(registry)
 
 
 def test_networks_of_one_method_are_left_out():
-    names = [row["name"] for row in catalogue("models")]
-    assert "tem" not in names
-    assert set(MODELS) - set(names) == {"tem"}
+    assert set(MODELS) - set(catalogue()["models"]) == {"tem"}
 
 
 @pytest.mark.parametrize("kind", ["datasets", "models", "generators", "methods"])
 def test_every_row_says_what_it_is_in_one_line(kind):
-    for row in catalogue(kind):
-        assert 10 < len(row["about"]) < 160, row
-        assert "\n" not in row["about"]
+    for name, about in catalogue()[kind].items():
+        assert 10 < len(about) < 160, name
+        assert "\n" not in about
 
 
 def test_methods_say_what_they_keep():
-    rows = {row["name"]: row["about"] for row in catalogue("methods")}
+    rows = catalogue()["methods"]
     assert rows["er"].endswith("(keeps real subjects)")
     assert rows["finetune"].endswith("(keeps nothing)")
 
 
+def test_list_alone_says_what_it_lists():
+    lines = fcforge("list").out.splitlines()
+    kinds = {line.split()[0]: line for line in lines}
+    assert list(kinds) == ["datasets", "models", "generators", "methods"]
+    assert "finetune, forge," in kinds["methods"]
+    assert json.loads(fcforge("list", "methods", "--json").out) == list(METHODS)
+
+
 def test_an_unknown_kind():
-    with pytest.raises(
-        ConfigError, match=r"unknown kind 'method'\. Did you mean 'methods'"
-    ):
-        catalogue("method")
+    answer = fcforge("list", "method")
+    assert answer.code == 2
+    assert "'method'" in answer.err
+    assert "'methods'" in answer.err

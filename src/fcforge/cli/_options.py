@@ -31,8 +31,21 @@ EXPERIMENTS = "Experiments"
 EXCHANGE = "Exchange"
 IMAGING = "Imaging"
 
+
+def run_folder(given: Path) -> Path:
+    """A run folder as it is; of a config the folder that `fcforge run` writes."""
+    return Path("runs", given.stem) if given.suffix == ".toml" else given
+
+
 Config = Annotated[Path, Argument(help="Config file (TOML).", show_default=False)]
-Folder = Annotated[Path, Argument(help="Run folder.", show_default=False)]
+Folder = Annotated[
+    Path,
+    Argument(
+        help="Run folder, or its config (TOML).",
+        show_default=False,
+        callback=run_folder,
+    ),
+]
 ExchangeFile = Annotated[Path, Argument(help=FILE, show_default=False)]
 Overrides = Annotated[
     list[str] | None, Option("--set", help="A setting, e.g. training.epochs=5.")

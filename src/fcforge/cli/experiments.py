@@ -128,7 +128,7 @@ def run(
     from fcforge.runner.run import leak_notes, prepare
 
     experiment = load_experiment(config, overrides or [])
-    folder = out or Path("runs", config.stem)
+    folder = out or given.run_folder(config)
     place = place_to_train(device, jobs, cluster)
     with at_work("loading and checking the data"):
         prepared = prepare(experiment)
@@ -220,12 +220,11 @@ def _print_rows(rows: Sequence[Row], as_json: bool) -> None:
         results.print_table(rows)
 
 
-def catalogue(what: str) -> list[dict[str, str]]:
-    """Name and first line of everything of one kind; an unknown kind says what is known.
+def catalogue() -> dict[str, dict[str, str]]:
+    """Everything a config can name, by kind: name and first line.
 
     Networks that belong to one method (PDGNN's) are left out.
     """
-    from fcforge.components import look_up
     from fcforge.generators import GENERATORS
     from fcforge.methods import METHODS
     from fcforge.models import MODELS
@@ -237,10 +236,10 @@ def catalogue(what: str) -> list[dict[str, str]]:
         "generators": GENERATORS,
         "methods": METHODS,
     }
-    found = []
-    for name, thing in look_up("kind", what, kinds).items():
-        if not getattr(thing, "belongs_to", ""):
-            found.append({"name": name, "about": _about(thing)})
+    found: dict[str, dict[str, str]] = {}
+    for kind, registry in kinds.items():
+        free = (n for n, t in registry.items() if not getattr(t, "belongs_to", ""))
+        found[kind] = {name: _about(registry[name]) for name in free}
     return found
 
 
@@ -251,17 +250,25 @@ def _about(thing: Any) -> str:
 
 
 def list_things(
-    what: Annotated[str, Argument(help="datasets, models, generators or methods.")],
+    what: Annotated[
+        str, Argument(help="datasets, models, generators or methods [names of all].")
+    ] = "",
     as_json: given.AsJson = False,
 ) -> None:
     """List what a config can name."""
-    rows = catalogue(what)
+    from fcforge.components import look_up
+
+    everything = catalogue()
+    if what:
+        rows = look_up("kind", what, everything)
+    else:
+        rows = {kind: ", ".join(names) for kind, names in everything.items()}
     if as_json:
-        print(json.dumps([row["name"] for row in rows]))
+        print(json.dumps(list(rows)))
         return
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        print(f"{row['name']:<{width}}  {row['about']}")
+    width = max(map(len, rows))
+    for name, about in rows.items():
+        print(f"{name:<{width}}  {about}")
 
 
 def judge(
@@ -275,7 +282,7 @@ def judge(
     from fcforge.runner.environment import pick_device
     from fcforge.studies.judge.experiment import judge_config
 
-    folder = out or Path("runs") / config.stem
+    folder = out or given.run_folder(config)
     where = pick_device(device)
     with at_work("judging"):
         found = judge_config(config, overrides or [], folder, where, say)
