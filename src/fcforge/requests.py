@@ -6,7 +6,7 @@ nor may it be where requests are defined.
 """
 
 import math
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -86,11 +86,12 @@ class PeopleRequest(Request):
     negative: str | None = option(None, NEGATIVE)
     columns: str = option("", COLUMNS)
     drop_unlabelled: bool = option(False, DROP)
+    leave_out: list[str] = option([], "Subject to leave out; may be repeated.")
 
     @property
     def loading(self) -> dict[str, Any]:
         """Settings of `fcforge.sites.load_people`."""
-        names = ("kind", "positive", "negative", "columns", "drop_unlabelled")
+        names = [one.name for one in fields(PeopleRequest)]
         return {name: getattr(self, name) for name in names}
 
 

@@ -105,7 +105,7 @@ def test_what_is_promised():
     good = description.promised_privacy("NYU", 1.0, 1e-5, 0.731, ["Audited."])
     assert (good.kind, good.more[-1]) == ("good", "Audited.")
     assert "more than 73 times in 100" in good.say
-    assert "largest at NYU" in good.more[0]
+    assert "(at NYU)" in good.more[0]
     assert description.promised_privacy("NYU", 4.0, 1e-5, 0.98).kind == "warn"
     assert description.exact_numbers(["NYU"]).kind == "alarm"
     assert description.nobody_took_part().kind == ""

@@ -71,6 +71,7 @@ COMMON = {  # option: value, and with what else
     "negative": ("y", {"data": "words.npz"}),
     "columns": ("label=dx_code", {"data": "columns.npz"}),
     "drop_unlabelled": (True, {"data": "unlabelled.npz"}),
+    "leave_out": (["nobody"], {}),  # a release does not say how many are in it
     "kind": ("timeseries", {}),
     "sign": ("own.pem", {}),
     "trust": (["stranger.pem.pub"], {}),
@@ -194,6 +195,7 @@ PEOPLE = {
     "negative": ["--negative", "1"],
     "columns": ["--columns", "label=subject_id"],
     "drop_unlabelled": ["--drop-unlabelled"],
+    "leave_out": ["--leave-out", f"{SITE}-0001"],
 }
 OPTIONS = {
     "start": {
@@ -299,6 +301,7 @@ AUDIT = {
     "negative": "y",
     "columns": "label=dx_code",
     "drop_unlabelled": True,
+    "leave_out": [f"{SITE}-0001"],
     "kind": "timeseries",
     "seed": 1,
 }

@@ -61,6 +61,16 @@ def test_flat_roi_is_a_warning(constant):
     require_valid(cohort)
 
 
+def test_flat_rois_of_a_subject_are_one_warning():
+    def change(m):
+        m[:2] = m[:, :2] = 0
+        m[[0, 1], [0, 1]] = 1
+
+    found = only(check_cohort(with_fc(small(), 3, change)))
+    assert found.subject == "s03"
+    assert "ROIs 1, 2 without signal" in found.what
+
+
 def test_asymmetric():
     def change(m):
         m[0, 1] += 0.01

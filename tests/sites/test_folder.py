@@ -281,7 +281,7 @@ def test_real_abide_whole(shared_data):
     assert len(cohort) == 871
     flat = [f for f in check_cohort(cohort) if "without signal" in f.what]
     assert len({f.subject for f in flat}) == 54
-    assert len(grouped(flat)) < 54  # one line for each ROI
+    assert len(grouped(flat)) < 54  # one line for the same ROIs
     assert np.isclose(cohort.covariates["age"][0], 24.45)
 
 

@@ -149,7 +149,9 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
 def _attacked(request: AuditRequest, site: str, people: "Cohort") -> Attacked:
     others = None
     if request.reference is not None:
-        others = load_people(request.reference, (), **request.loading)
+        others = load_people(
+            request.reference, (), **request.loading | {"leave_out": []}
+        )
     return Attacked(
         site=site,
         people=people,

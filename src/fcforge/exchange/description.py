@@ -342,8 +342,8 @@ def promised_privacy(
     say = f"No attack can be right more than {100 * bound:.0f} times in 100; guessing gets 50."
     more = (
         "That is for one person who took part and one who did not, whatever else the attacker "
-        f"knows: differential privacy, epsilon {epsilon:g} (delta {delta:g}) per person, "
-        f"largest at {site}."
+        f"knows: differential privacy, epsilon {epsilon:g} (delta {delta:g}), the most that a "
+        f"person of any hospital has spent (at {site})."
     )
     bar = Bar(f"bound for epsilon {epsilon:g}", bound, line=0.5, line_is="guessing")
     level: Level = "good" if epsilon <= 1 else "warn"

@@ -104,8 +104,10 @@ def _matrices(cohort: Cohort) -> Iterator[Fault]:
     for fc, *who in people:
         for what, do in not_correlations(fc):
             yield Fault("error", what, do, *who)
-        for roi in _flat_rois(fc):
-            what = f"ROI {names[roi]} without signal: its FC is constant."
+        flat = [names[roi] for roi in _flat_rois(fc)]
+        if flat:
+            rois = "ROI" if len(flat) == 1 else "ROIs"
+            what = f"{rois} {some(flat)} without signal (constant FC)."
             do = "Kept as it is; leave subjects with many such ROIs out."
             yield Fault("warning", what, do, *who)
 
@@ -180,7 +182,10 @@ def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
     for one, other, r in near_duplicates(cohort):
         if other not in told:  # an exact copy is an error of its own
             what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})."
-            do = f"A run refuses them in training and test: leave_out = ['{other}'] in [dataset]."
+            do = (
+                f"A run refuses them in training and test: leave_out = ['{other}'] in "
+                f"[dataset]. With learn: --leave-out {other}."
+            )
             yield Fault("warning", what, do, other, site[other])
 
 
