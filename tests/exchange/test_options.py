@@ -301,7 +301,7 @@ AUDIT = {
     "negative": "y",
     "columns": "label=dx_code",
     "drop_unlabelled": True,
-    "leave_out": [f"{SITE}-0001"],
+    "leave_out": ["nobody"],
     "kind": "timeseries",
     "seed": 1,
 }
