@@ -2,7 +2,6 @@
 
     python benchmarks/imaging.py series          116 series of a 200-volume 3 mm scan
     python benchmarks/imaging.py raw             a 60-volume raw scan through the pip-only path
-    python benchmarks/imaging.py raw --motion ants
 
 Prints one JSON line: seconds of wall and processor time, peak memory, and for `raw` the residual
 motion and the correlation of recovered with true ROI signals. The measurement runs in a process
@@ -43,19 +42,14 @@ PLAIN = {
 }
 
 
-def measure(task: str, folder: Path, motion: str) -> dict[str, Any]:
+def measure(task: str, folder: Path) -> dict[str, Any]:
     """Run `task` on the prepared folder in this process and measure it."""
     lines: list[str] = []
     where = {"source": folder / "in", "out": folder / "out", "say": lines.append}
     if task == "series":
         work = partial(fc_command, denoise="none", **where)
     else:
-        how: dict[str, Any] = {
-            "drop": 0,
-            "route": "pip",
-            "motion": motion,
-            "report": False,
-        }
+        how: dict[str, Any] = {"drop": 0, "route": "pip", "report": False}
         work = partial(preprocess_command, **how, **where)
     wall, cpu = time.perf_counter(), time.process_time()
     if work():
@@ -107,7 +101,6 @@ def accuracy(folder: Path, phantom: Any) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", choices=["series", "raw"])
-    parser.add_argument("--motion", default="fcforge", choices=["fcforge", "ants"])
     parser.add_argument("--seed", type=int, default=0)
     args = (
         parser.parse_args()
@@ -121,14 +114,10 @@ def main() -> None:
             save_raw(folder / "in", "01", phantom)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             found: dict[str, Any] = dict(
-                pool.submit(measure, args.task, folder, args.motion).result()
+                pool.submit(measure, args.task, folder).result()
             )
         if args.task == "raw":
-            found |= {
-                "motion": args.motion,
-                "seed": args.seed,
-                **accuracy(folder, phantom),
-            }
+            found |= {"seed": args.seed, **accuracy(folder, phantom)}
     print(json.dumps({"task": args.task, **found}))
 
 

@@ -8,7 +8,7 @@ import pytest
 from fcforge.errors import ConfigError
 from fcforge.imaging.layouts import LAYOUTS
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.imaging.raw.corrections import ORDERS
+from fcforge.imaging.raw.corrections import slice_times
 from fcforge.imaging.sources import Source
 
 A = Path("in"), Path("out")
@@ -34,7 +34,7 @@ def test_choices_are_those_of_the_code():
 
     assert set(get_args(get_type_hints(FCRequest)["layout"])) == {"auto", *LAYOUTS}
     orders = get_args(get_type_hints(PreprocessRequest)["slice_order"])
-    assert set(orders) == {"", *ORDERS}
+    assert all(len(slice_times(order, 4, 2.0)) == 4 for order in orders if order)
 
 
 def test_every_option_has_a_help_text():

@@ -156,7 +156,6 @@ class PreprocessRequest(Request):
     tr: Positive | None = option(
         None, "Repetition time in seconds; overrides the files."
     )
-    motion: Literal["fcforge", "ants"] = option("fcforge", "Program for realignment.")
     sdc: bool = option(False, "Correct distortion with a reverse-phase image.")
     resolution: Annotated[float, within(1, 8)] = option(
         3.0, "Voxel size of the output in mm."
@@ -170,5 +169,5 @@ class PreprocessRequest(Request):
     @property
     def recorded(self) -> Mapping[str, Any]:
         """All that changes numbers, for sidecars and the fingerprint."""
-        names = ("drop", "slice_order", "tr", "motion", "sdc", "resolution", "route")
+        names = ("drop", "slice_order", "tr", "sdc", "resolution", "route")
         return {name: getattr(self, name) for name in names}

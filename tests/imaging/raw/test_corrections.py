@@ -1,18 +1,19 @@
 """Slice timing by hand; distortion: a known field, its grid, programs and their command lines."""
 
 import json
+import shutil
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 import pytest
+from imaging_calls import preprocess_command
 from scipy.ndimage import gaussian_filter
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.raw import corrections
+from fcforge.imaging.raw import corrections, pipeline
 from fcforge.imaging.raw.corrections import (
     correct_slice_timing,
-    estimate_field,
     phase_axis,
     slice_times,
     to_voxels,
@@ -94,32 +95,9 @@ def test_phase_directions_and_the_command_line():
         phase_axis("AP")
 
 
-def test_pyhysco_is_run_as_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    fake = tmp_path / "pyhysco"
-    fake.write_text(
-        "#!/usr/bin/env python3\n"
-        "import gzip, shutil, sys\n"
-        "assert sys.argv[3:5] == ['2', '--output_dir']\n"
-        f"shutil.copyfile('{tmp_path}/field.nii.gz', sys.argv[5] + '-EstFieldMap.nii.gz')\n"
-    )
-    fake.chmod(0o755)
-    field = np.full((4, 6, 4), 2.5, dtype=np.float32)
-    nib.save(nib.Nifti1Image(field, np.eye(4)), tmp_path / "field.nii.gz")
-    volume = np.ones((4, 5, 4), dtype=np.float32)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    got = estimate_field(volume, volume, np.eye(4), axis=1)
-    np.testing.assert_array_equal(got, np.full((4, 5, 4), 2.5))
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(DataError, match=r"needs PyHySCO or FSL's topup"):
-        estimate_field(volume, volume, np.eye(4), axis=1)
-
-
-def test_route_follows_what_is_installed():
-    def nothing(name: str) -> str | None:
-        return None
-
-    def fsl(name: str) -> str | None:
-        return f"/fsl/{name}" if name in ("slicetimer", "mcflirt", "topup") else None
+def test_route_follows_what_is_installed(monkeypatch: pytest.MonkeyPatch):
+    def install(*programs: str) -> None:
+        monkeypatch.setattr(shutil, "which", lambda name: name in programs or None)
 
     pip = {
         "slice_timing": "fcforge",
@@ -127,18 +105,20 @@ def test_route_follows_what_is_installed():
         "distortion": "pyhysco",
         "registration": "ants",
     }
-    assert corrections.plan_route("auto", nothing) == pip
-    assert corrections.plan_route("pip", fsl) == pip
-    assert corrections.plan_route("auto", fsl) == {
+    install()
+    assert corrections.plan_route("auto") == pip
+    with pytest.raises(DataError, match="slicetimer, mcflirt, topup not found"):
+        corrections.plan_route("fsl")
+    install("slicetimer", "mcflirt", "topup")
+    assert corrections.plan_route("pip") == pip
+    assert corrections.plan_route("auto") == {
         "slice_timing": "slicetimer",
         "motion": "mcflirt",
         "distortion": "topup",
         "registration": "ants",
     }
-    everything = corrections.plan_route("fsl", lambda name: name)
-    assert everything["registration"] == "spm12"
-    with pytest.raises(DataError, match="slicetimer, mcflirt, topup not found"):
-        corrections.plan_route("fsl", nothing)
+    install("slicetimer", "mcflirt", "topup", "spm12")
+    assert corrections.plan_route("fsl")["registration"] == "spm12"
 
 
 def test_command_lines():
@@ -265,8 +245,12 @@ elif name == "mcflirt":
     shutil.copyfile(sys.argv[sys.argv.index("-in") + 1], out + ".nii.gz")
     n = {n}
     pathlib.Path(out + ".par").write_text("0 0 0.01 0.5 0 0\\n" * n)
+elif name == "topup":
+    shutil.copyfile(given["--imain"], given["--fout"] + ".nii.gz")
 elif name == "applytopup":
     shutil.copyfile(given["--imain"], given["--out"])
+elif name == "pyhysco":
+    shutil.copyfile(sys.argv[1], sys.argv[5] + "-EstFieldMap.nii.gz")
 """
 
 
@@ -276,7 +260,7 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     log = tmp_path / "calls.jsonl"
-    for name in ("slicetimer", "mcflirt", "topup", "applytopup"):
+    for name in ("slicetimer", "mcflirt", "topup", "applytopup", "pyhysco"):
         (folder / name).write_text(
             STAND_IN.replace("{log}", str(log)).replace("{n}", "12")
         )
@@ -285,14 +269,9 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log
 
 
-def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
-    stand_ins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    import nibabel as nib
-    from imaging_calls import preprocess_command
-
-    from fcforge.imaging.raw import pipeline
-
+@pytest.fixture
+def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A raw scan with slice times and an image of the opposite phase direction."""
     monkeypatch.setattr(pipeline.mni, "register_to_mni", lambda mean, affine: np.eye(4))
     root = tmp_path / "bids"
     func, fmap = root / "sub-01" / "func", root / "sub-01" / "fmap"
@@ -315,32 +294,67 @@ def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
     (func / "sub-01_task-rest_bold.json").write_text(json.dumps(info))
     nib.save(nib.Nifti1Image(data[..., 0], affine), fmap / "sub-01_dir-PA_epi.nii.gz")
     (fmap / "sub-01_dir-PA_epi.json").write_text('{"PhaseEncodingDirection": "j"}')
+    return root
+
+
+def _preprocess(root: Path, route: str) -> tuple[int, list[str]]:
     lines: list[str] = []
     code = preprocess_command(
         source=root,
-        out=tmp_path / "out",
+        out=root.parent / "out",
         drop=2,
         sdc=True,
-        route="fsl",
+        route=route,
         resolution=8.0,
         report=False,
         say=lines.append,
     )
+    return code, lines
+
+
+def _steps(root: Path) -> dict:
+    side = next((root.parent / "out").rglob("*preproc_bold.json"))
+    return json.loads(side.read_text())["Steps"]
+
+
+def _calls(log: Path) -> list[list[str]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
+    stand_ins: Path, raw: Path
+):
+    code, lines = _preprocess(raw, "fsl")
     assert code == 0, lines
-    calls = [json.loads(line) for line in stand_ins.read_text().splitlines()]
-    assert [Path(c[0]).name for c in calls] == [
-        "slicetimer",
-        "mcflirt",
-        "topup",
-        "applytopup",
-    ]
-    side = json.loads(next((tmp_path / "out").rglob("*preproc_bold.json")).read_text())
-    assert side["Steps"]["slice_timing"]["Tool"] == "slicetimer"
-    assert side["Steps"]["motion"]["Tool"] == "mcflirt"
-    assert side["Steps"]["distortion"]["Tool"] == "topup"
-    assert side["Steps"]["registration"]["Tool"] == "ants"
-    table = next((tmp_path / "out").rglob("*confounds_timeseries.tsv")).read_text()
+    names = [Path(call[0]).name for call in _calls(stand_ins)]
+    assert names == ["slicetimer", "mcflirt", "topup", "applytopup"]
+    steps = _steps(raw)
+    assert steps["slice_timing"]["Tool"] == "slicetimer"
+    assert steps["motion"]["Tool"] == "mcflirt"
+    assert steps["distortion"]["Tool"] == "topup"
+    assert steps["registration"]["Tool"] == "ants"
+    table = next((raw.parent / "out").rglob("*confounds_timeseries.tsv")).read_text()
     assert table.splitlines()[1].startswith("0.5\t")
+
+
+def test_the_pip_route_unwarps_by_pyhysco(
+    stand_ins: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
+):
+    still = [np.eye(4)] * 12, np.zeros((12, 6))
+    monkeypatch.setattr(pipeline, "estimate_motion", lambda data, affine: still)
+    code, lines = _preprocess(raw, "pip")
+    assert code == 0, lines
+    (call,) = _calls(stand_ins)
+    assert Path(call[0]).name == "pyhysco"
+    assert call[3:5] == ["2", "--output_dir"]
+    distortion = _steps(raw)["distortion"]
+    assert distortion["Axis"] == "j"
+    assert 500 < distortion["LargestMm"] < 600  # the stand-in's field is the scan
+    monkeypatch.setenv("PATH", "/nowhere")
+    shutil.rmtree(raw.parent / "out")
+    code, lines = _preprocess(raw, "pip")
+    assert code == 2
+    assert any("cannot start pyhysco" in line for line in lines)
 
 
 def test_a_failing_program_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

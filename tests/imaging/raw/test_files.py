@@ -1,4 +1,4 @@
-"""Raw files: sidecars, reverse images, volumes written one by one."""
+"""Raw files: sidecars, reverse images, what is written."""
 
 import gzip
 from pathlib import Path
@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 
 from fcforge.errors import DataError
-from fcforge.imaging.raw.files import find_raw, output_path, volume_writer
+from fcforge.imaging.raw.files import find_raw, output_path, save_nifti
 
 
-def test_volumes_written_one_by_one_are_a_nifti(tmp_path: Path):
+def test_what_is_saved_is_read_back(tmp_path: Path):
     rng = np.random.default_rng(0)
     data = rng.uniform(0, 900, size=(4, 5, 6, 7)).astype(np.float32)
     affine = np.diag([3.0, 3, 3, 1])
-    path = tmp_path / "x.nii.gz"
-    with volume_writer(path, data.shape, affine, 1.5, 1000.0) as write:
-        for t in range(7):
-            write(data[..., t])
+    path = save_nifti(data, affine, 1.5, tmp_path / "x.nii.gz", "i2")
     image = nib.load(path)
     np.testing.assert_allclose(image.get_fdata(), data, atol=0.02)
     np.testing.assert_array_equal(image.affine, affine)

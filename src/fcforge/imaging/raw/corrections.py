@@ -8,8 +8,6 @@ out: the paper says default settings, which are those of ``b02b0.cnf``).
 
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -20,8 +18,6 @@ import numpy as np
 from fcforge.components import look_up
 from fcforge.errors import DataError
 from fcforge.imaging.scan import read_volume
-
-ORDERS = ("ascending", "descending", "interleaved", "interleaved_even")
 
 AXES = {"i": 0, "j": 1, "k": 2}
 STEPS = ("slice_timing", "motion", "distortion", "registration")
@@ -45,15 +41,14 @@ def slice_times(order: str, n_slices: int, tr: float) -> np.ndarray:
     [0.0, 1.0, 0.5, 1.5]
     """
     index = np.arange(n_slices)
-    known = (
-        index,
-        index[::-1],
-        np.r_[index[::2], index[1::2]],
-        np.r_[index[1::2], index[::2]],
-    )
-    sequence = look_up("slice order", order, dict(zip(ORDERS, known, strict=True)))
+    known = {
+        "ascending": index,
+        "descending": index[::-1],
+        "interleaved": np.r_[index[::2], index[1::2]],
+        "interleaved_even": np.r_[index[1::2], index[::2]],
+    }
     times = np.empty(n_slices)
-    times[sequence] = np.arange(n_slices) * tr / n_slices
+    times[look_up("slice order", order, known)] = index * tr / n_slices
     return times
 
 
@@ -140,38 +135,6 @@ def unwarp(
     return (moved * np.clip(1 + np.gradient(shift, axis=axis), 0, 2)).astype(np.float32)
 
 
-def estimate_field(
-    first: np.ndarray, second: np.ndarray, affine: np.ndarray, axis: int
-) -> np.ndarray:
-    """Displacement in mm of `first` (and minus that of `second`) along the phase axis.
-
-    Parameters
-    ----------
-    first, second : ndarray of shape (x, y, z)
-        The same head with opposite phase encoding; `first` like the scan to correct.
-    """
-    import nibabel as nib
-
-    program = shutil.which("pyhysco")
-    if program is None:
-        what = (
-            "distortion correction needs PyHySCO or FSL's topup; neither is installed."
-        )
-        do = "pip install '.[sdc]' in the folder of fcforge, or leave out --sdc."
-        raise DataError(what, do=do)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / "up.nii.gz", Path(folder) / "down.nii.gz"]
-        for path, data in zip(paths, (first, second), strict=True):
-            nib.save(nib.Nifti1Image(np.asarray(data, dtype=np.float32), affine), path)
-        prefix = Path(folder) / "field"
-        # PyHySCO 0.0.4 takes positionals; its README shows flags.
-        run_program(
-            [program, *map(str, paths), str(axis + 1), "--output_dir", str(prefix)]
-        )
-        field = read_volume(Path(f"{prefix}-EstFieldMap.nii.gz"))
-    return to_voxels(field, axis, first.shape)
-
-
 def to_voxels(field: np.ndarray, axis: int, shape: tuple[int, ...]) -> np.ndarray:
     """PyHySCO's field lies on the voxel faces along the phase axis; mean of each voxel's two."""
     if field.shape == tuple(shape):
@@ -186,52 +149,25 @@ def to_voxels(field: np.ndarray, axis: int, shape: tuple[int, ...]) -> np.ndarra
     return (lower + upper) / 2
 
 
-def run_program(words: list[str], cwd: Path | None = None) -> str:
-    """Run an outside program; its last line of complaint becomes the error."""
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, check=False, cwd=cwd
-        )
-    except OSError as error:
-        raise DataError(f"cannot start {words[0]} ({error.strerror}).") from None
-    if done.returncode:
-        text = (done.stderr or done.stdout).strip().splitlines()
-        what = f"{Path(words[0]).name} failed (exit {done.returncode}): {(text or [''])[-1]}"
-        raise DataError(what, do=f"Command: {' '.join(words)}")
-    return done.stdout
-
-
-# -- FSL and SPM12 ---------------------------------------------------------------------------------
-def plan_route(
-    route: str = "auto", which: Callable[[str], str | None] = shutil.which
-) -> dict[str, str]:
+def plan_route(route: str = "auto") -> dict[str, str]:
     """Tool of every step: FSL and SPM12 where they are installed, else what pip brings.
 
     Parameters
     ----------
     route : {"auto", "pip", "fsl"}
         "pip" never looks for FSL; "fsl" insists on it.
-    which : callable
-        Finds a program (for tests).
     """
-    pip = dict(zip(STEPS, ("fcforge", "fcforge", "pyhysco", "ants"), strict=True))
+    plan = dict(zip(STEPS, ("fcforge", "fcforge", "pyhysco", "ants"), strict=True))
     if route == "pip":
-        return pip
-    programs = {
-        "slice_timing": "slicetimer",
-        "motion": "mcflirt",
-        "distortion": "topup",
-    }
-    found = {step: name for step, name in programs.items() if which(name)}
-    if route == "fsl" and len(found) < len(programs):
-        missing = ", ".join(
-            name for step, name in programs.items() if step not in found
-        )
-        what = f"FSL is not installed ({missing} not found)."
+        return plan
+    # SPM12 is the standalone, which needs the MATLAB runtime only
+    paper = dict(zip(STEPS, ("slicetimer", "mcflirt", "topup", "spm12"), strict=True))
+    missing = [name for name in paper.values() if not shutil.which(name)]
+    fsl = ", ".join(name for name in missing if name != "spm12")
+    if route == "fsl" and fsl:
+        what = f"FSL is not installed ({fsl} not found)."
         raise DataError(what, do="Source FSL's set-up, or use --route pip.")
-    if which("spm12"):  # the standalone; needs the MATLAB runtime only
-        found["registration"] = "spm12"
-    return {**pip, **found}
+    return plan | {step: name for step, name in paper.items() if name not in missing}
 
 
 # Split at blanks before paths are put in, so that a path may have blanks of its own.
@@ -243,12 +179,31 @@ COMMANDS = {
     "applytopup": "--imain={source} --datain={datain} --inindex=1 --topup={topup} --method=jac "
     "--interp=spline --out={out}",
     "spm12": "script {batch}",
+    # PyHySCO 0.0.4 takes positionals; its README shows flags.
+    "pyhysco": "{up} {down} {axis} --output_dir {out}",
 }
 
 
 def command(program: str, **values: Any) -> list[str]:
     """Command line of a program."""
     return [program, *(part.format(**values) for part in COMMANDS[program].split())]
+
+
+def run(program: str, written: Path, **values: Any) -> np.ndarray:
+    """Volume that an outside program writes; its last line of complaint becomes the error."""
+    words = command(program, **{"out": written, **values})
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, cwd=written.parent
+        )
+    except OSError as error:
+        do = "Distortion: pip install '.[sdc]' in the folder of fcforge, or no --sdc."
+        raise DataError(f"cannot start {program} ({error.strerror}).", do=do) from None
+    if done.returncode:
+        text = (done.stderr or done.stdout).strip().splitlines()
+        what = f"{program} failed (exit {done.returncode}): {(text or [''])[-1]}"
+        raise DataError(what, do=f"Command: {' '.join(words)}")
+    return read_volume(written)
 
 
 def slicetimer_file(times: np.ndarray, tr: float) -> str:
@@ -281,16 +236,3 @@ def spm_normalise_batch(mean: Path, series: Path, mm: float) -> str:
         .read_text(encoding="utf-8")
     )
     return Template(text).substitute(mean=mean, series=series, mm=f"{mm:g}")
-
-
-def describe(plan: Mapping[str, str], done: Mapping[str, Any]) -> dict[str, Any]:
-    """What ran, for the sidecar: tool and settings of each step, "not done" for the others."""
-    return {s: {"Tool": plan[s], **done[s]} if s in done else "not done" for s in STEPS}
-
-
-def run(program: str, written: Path, cwd: Path | None = None, **values: Any) -> Path:
-    """Run a program that is to write a file; returns the file."""
-    run_program(command(program, **values), cwd)
-    if not written.exists():
-        raise DataError(f"{program} ended without writing {written.name}.")
-    return written

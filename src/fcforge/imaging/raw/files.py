@@ -1,8 +1,6 @@
 """Raw scans: where they lie (BIDS or loose), what their sidecars say; and what becomes of one."""
 
 import contextlib
-import gzip
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,11 +104,17 @@ def _describe(path: Path, root: Path) -> RawRun:
     except (TypeError, ValueError) as error:
         what = "RepetitionTime, SliceTiming or TotalReadoutTime is not a number"
         raise DataError(f"its sidecar's {what} ({error}).", where=path) from None
-    maps = sorted(path.parent.parent.glob("fmap/*_epi.nii*")) if phase else ()
-    said = ((image, sources.read_json(sources.sidecar_of(image))) for image in maps)
-    ways = ((image, side.get("PhaseEncodingDirection")) for image, side in said)
-    reverse = next((image for image, way in ways if way == opposite(phase)), None)
+    reverse = _reverse_of(path, phase) if phase else None
     return RawRun(source, tr, slice_timing, phase, readout, reverse)
+
+
+def _reverse_of(path: Path, phase: str) -> Path | None:
+    """EPI image beside a scan with the opposite phase direction."""
+    for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")):
+        side = sources.read_json(sources.sidecar_of(image))
+        if side.get("PhaseEncodingDirection") == opposite(phase):
+            return image
+    return None
 
 
 def output_path(out: Path, run: RawRun) -> Path:
@@ -119,51 +123,15 @@ def output_path(out: Path, run: RawRun) -> Path:
     return outputs.subject_folder(out, run.source) / name
 
 
-def save_nifti(data: np.ndarray, affine: np.ndarray, tr: float, path: Path) -> Path:
-    """Write a 3D or 4D array as NIfTI; returns the path."""
+def save_nifti(
+    data: np.ndarray, affine: np.ndarray, tr: float, path: Path, stored: Any = "f4"
+) -> Path:
+    """Write a 3D or 4D array as NIfTI in numbers of the type `stored`; returns the path."""
     import nibabel as nib
 
-    image = nib.Nifti1Image(data, affine)
+    image = nib.Nifti1Image(data, affine, dtype=np.dtype(stored))
     image.header.set_xyzt_units("mm", "sec")
     if data.ndim == 4:
         image.header["pixdim"][4] = tr
     nib.save(image, path)
     return path
-
-
-@contextlib.contextmanager
-def volume_writer(
-    path: Path, shape: tuple[int, ...], affine: np.ndarray, tr: float, top: float
-) -> Iterator[Callable[[np.ndarray], None]]:
-    """Write a 4D scan volume by volume, 16 bit, so that it is never in memory as a whole.
-
-    Parameters
-    ----------
-    path : Path
-        ``.nii.gz``.
-    shape : tuple of four int
-    affine : ndarray of shape (4, 4)
-    tr : float
-    top : float
-        Largest value to be stored; what exceeds it is clipped.
-    """
-    import nibabel as nib
-
-    image = nib.Nifti1Image(np.broadcast_to(np.int16(0), shape), affine)
-    header = image.header
-    slope = max(float(top), 1e-6) / 32000
-    header.set_xyzt_units("mm", "sec")
-    header.set_sform(affine, code=4)
-    header.set_qform(affine, code=4)
-    header.set_slope_inter(slope, 0.0)
-    header["pixdim"][4] = tr
-    header["vox_offset"] = 352
-    header["magic"] = b"n+1"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(header.binaryblock + bytes(4))
-
-        def write(volume: np.ndarray) -> None:
-            stored = np.clip(np.rint(volume / slope), -32768, 32767).astype("<i2")
-            file.write(stored.tobytes(order="F"))
-
-        yield write

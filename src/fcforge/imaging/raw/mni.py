@@ -6,7 +6,6 @@ for the affine), so it is not offered; use fMRIPrep for that. With fMRIPrep's co
 `load_confounds` methods (simple, scrubbing, ...) work on our own output as on fMRIPrep's.
 """
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -71,20 +70,18 @@ def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
 
 
 def to_ants(data: np.ndarray, affine: np.ndarray) -> Any:
-    """Antspyx image whose physical frame is our world mm (RAS), for 3D and 4D arrays.
+    """Antspyx image of a volume (x, y, z) whose physical frame is our world mm (RAS).
 
     ANTs itself counts in LPS; since it only relates images to each other, any frame serves as
     long as all images share it, and no axis has to be flipped.
     """
-    spacing = np.ones(data.ndim)
-    origin = np.zeros(data.ndim)
-    direction = np.eye(data.ndim)
-    spacing[:3] = np.linalg.norm(affine[:3, :3], axis=0)
-    origin[:3] = affine[:3, 3]
-    direction[:3, :3] = affine[:3, :3] / spacing[:3]
-    where = {"origin": tuple(origin.tolist()), "spacing": tuple(spacing.tolist())}
-    values = np.ascontiguousarray(data, dtype=np.float32)
-    return _ants().from_numpy(values, **where, direction=direction)
+    spacing = np.linalg.norm(affine[:3, :3], axis=0)
+    return _ants().from_numpy(
+        np.ascontiguousarray(data, dtype=np.float32),
+        origin=affine[:3, 3].tolist(),
+        spacing=spacing.tolist(),
+        direction=affine[:3, :3] / spacing,
+    )
 
 
 def affine_of_transform(file: str) -> np.ndarray:
@@ -106,37 +103,11 @@ def _ants() -> Any:
 
 
 class Tissues(NamedTuple):
-    """Flat (Fortran) voxel indices of tissues on the output grid.
-
-    Attributes
-    ----------
-    brain, white_matter, csf : ndarray of int
-    """
+    """Masks (x, y, z) of tissues on the output grid."""
 
     brain: np.ndarray
     white_matter: np.ndarray
     csf: np.ndarray
-
-
-@dataclass
-class TissueSignals:
-    """Collects tissue means and DVARS while volumes pass by, one at a time."""
-
-    tissues: Tissues
-    means: list[tuple[float, float, float]] = field(default_factory=list)
-    dvars: list[float] = field(default_factory=list)
-    _before: np.ndarray | None = None
-
-    def add(self, volume: np.ndarray) -> None:
-        """Take note of the next volume."""
-        flat = volume.ravel(order="F")
-        brain = flat[self.tissues.brain]
-        parts = (flat[self.tissues.csf], flat[self.tissues.white_matter], brain)
-        csf, white, whole = (float(part.mean()) if len(part) else 0.0 for part in parts)
-        self.means.append((csf, white, whole))
-        if self._before is not None:
-            self.dvars.append(float(np.sqrt(np.mean((brain - self._before) ** 2))))
-        self._before = brain
 
 
 @lru_cache(maxsize=1)
@@ -152,28 +123,24 @@ def mni_tissues(shape: tuple[int, int, int], mm: float) -> Tissues:
     from nilearn.image import resample_img
     from scipy.ndimage import binary_erosion
 
-    loaded = [datasets.load_mni152_brain_mask(resolution=2)]
-    loaded += [datasets.load_mni152_gm_mask(resolution=2)]
-    loaded += [
-        datasets.load_mni152_wm_mask(resolution=2, threshold=p) for p in (0.2, 0.95)
-    ]
-    brain, grey, white, pure_white = (np.asarray(mask.dataobj) > 0 for mask in loaded)
+    template = datasets.load_mni152_brain_mask(resolution=2)
+    grey = datasets.load_mni152_gm_mask(resolution=2).get_fdata() > 0
+    white, pure_white = (
+        datasets.load_mni152_wm_mask(resolution=2, threshold=p).get_fdata() > 0
+        for p in (0.2, 0.95)
+    )
+    brain = template.get_fdata() > 0
     inner = binary_erosion(brain, iterations=6)
-    masks = (brain, binary_erosion(pure_white), inner & ~grey & ~white)
-    images = (
-        nib.Nifti1Image(mask.astype(np.uint8), loaded[0].affine) for mask in masks
-    )
-    target = mni_grid(mm)[1]
-    moved = (
-        resample_img(one, target, shape, interpolation="nearest") for one in images
-    )
-    return Tissues(
-        *(np.flatnonzero(np.asarray(one.dataobj).ravel(order="F")) for one in moved)
-    )
+    found = []
+    for mask in (brain, binary_erosion(pure_white), inner & ~grey & ~white):
+        image = nib.Nifti1Image(mask.astype(np.uint8), template.affine)
+        moved = resample_img(image, mni_grid(mm)[1], shape, interpolation="nearest")
+        found.append(moved.get_fdata() > 0)
+    return Tissues(*found)
 
 
 def confounds_table(
-    parameters: np.ndarray, signals: TissueSignals, tr: float
+    parameters: np.ndarray, scan: np.ndarray, tissues: Tissues, tr: float
 ) -> pd.DataFrame:
     """All columns: motion, tissues, their derivatives and squares, FD, DVARS, cosines.
 
@@ -181,12 +148,15 @@ def confounds_table(
     ----------
     parameters : ndarray of shape (n_volumes, 6)
         Translation in mm, rotation in radians.
-    signals : TissueSignals
+    scan : ndarray of shape (x, y, z, n_volumes)
+    tissues : Tissues
     tr : float
     """
     base = dict(zip(MOTION, parameters.T, strict=True))
-    csf, white, whole = np.array(signals.means).T
-    base |= {"csf": csf, "white_matter": white, "global_signal": whole}
+    brain = scan[tissues.brain]
+    base["csf"] = _mean(scan[tissues.csf])
+    base["white_matter"] = _mean(scan[tissues.white_matter])
+    base["global_signal"] = _mean(brain)
     columns: dict[str, np.ndarray] = {}
     for name, values in base.items():
         change = np.concatenate([[np.nan], np.diff(values)])
@@ -196,13 +166,19 @@ def confounds_table(
             f"{name}_derivative1_power2": change**2,
         }
     columns["framewise_displacement"] = framewise_displacement(parameters)
-    columns["dvars"] = dvars = np.concatenate([[np.nan], signals.dvars])
+    jumps = np.sqrt(_mean(np.diff(brain, axis=1) ** 2))
+    columns["dvars"] = dvars = np.concatenate([[np.nan], jumps])
     # Divided by its median: 1 for an ordinary volume. fMRIPrep's version also models the noise.
     columns["std_dvars"] = dvars / np.nanmedian(dvars)
     waves = cosines(len(parameters), tr)
     return pd.DataFrame(
         columns | {f"cosine{k:02d}": wave for k, wave in enumerate(waves)}
     )
+
+
+def _mean(voxels: np.ndarray) -> np.ndarray:
+    """Mean over voxels (n, T); 0 of a tissue that a coarse grid has lost."""
+    return voxels.sum(axis=0, dtype=np.float64) / max(len(voxels), 1)
 
 
 def cosines(n_volumes: int, tr: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-r"""Rigid motion correction by inverse-compositional Gauss-Newton, or by antspyx.
+r"""Rigid motion correction by inverse-compositional Gauss-Newton.
 
 Each volume is aligned to a reference by minimising
 
@@ -68,17 +68,13 @@ def estimate_motion(data: np.ndarray, affine: np.ndarray) -> Motion:
     data : ndarray of shape (x, y, z, n_volumes)
     affine : ndarray of shape (4, 4)
     """
-    centre = centre_of(data, affine)
+    middle = (np.array(data.shape[:3]) - 1) / 2
+    centre = affine[:3, :3] @ middle + affine[:3, 3]
     first = _Target(data[..., 0], affine, centre)
     matrices = first.align_all(data, [np.eye(4)] * data.shape[3])
     mean = mean_volume(data, affine, matrices)
     matrices = _Target(mean, affine, centre).align_all(data, matrices)
     return np.stack(matrices), np.stack([parameters_of(m, centre) for m in matrices])
-
-
-def centre_of(data: np.ndarray, affine: np.ndarray) -> np.ndarray:
-    """Centre of the grid in mm, which rotations turn about when written as parameters, (3,)."""
-    return affine[:3, :3] @ ((np.array(data.shape[:3]) - 1) / 2) + affine[:3, 3]
 
 
 def mean_volume(data: np.ndarray, affine: np.ndarray, matrices: Any) -> np.ndarray:
@@ -173,17 +169,3 @@ class _Target:
             ):
                 break
         return matrix
-
-
-def estimate_motion_ants(data: np.ndarray, affine: np.ndarray) -> Motion:
-    """The same through ``ants.motion_correction("BOLDRigid")``; slower, for comparison."""
-    import ants
-
-    from fcforge.imaging.raw.mni import affine_of_transform, to_ants
-
-    moving = to_ants(data, affine)
-    fixed = to_ants(data[..., 0], affine)
-    found = ants.motion_correction(moving, fixed=fixed, type_of_transform="BOLDRigid")
-    matrices = [affine_of_transform(files[0]) for files in found["motion_parameters"]]
-    centre = centre_of(data, affine)
-    return np.stack(matrices), np.stack([parameters_of(m, centre) for m in matrices])

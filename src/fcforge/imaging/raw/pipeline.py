@@ -8,7 +8,6 @@ registration are composed, so every volume is interpolated in space once.
 
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,12 @@ from fcforge.imaging.options import PreprocessRequest as Request
 from fcforge.imaging.people import Outcome, Pages, Progress, Say, no_progress
 from fcforge.imaging.raw import corrections, files, mni
 from fcforge.imaging.raw.files import Preprocessed, RawRun, output_path
-from fcforge.imaging.raw.motion import (
-    estimate_motion,
-    estimate_motion_ants,
-    mean_volume,
-    resample,
-)
+from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
 from fcforge.imaging.sources import sidecar_of
 from fcforge.writing import whole_file, write_text
+
+PREFER = "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
 
 
 def preprocess_folder(
@@ -43,9 +39,7 @@ def preprocess_folder(
 
     Parameters are those of `fcforge.imaging.app.fc_folder`.
     """
-    say(
-        "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
-    )
+    say(PREFER)
     out = request.out
     outputs.refuse_foreign(out, request.source)
     runs = files.find_raw(request.source)
@@ -107,14 +101,11 @@ def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed
     DataError
         A damaged scan, an unknown TR, a step whose program fails.
     """
-    plan = corrections.plan_route(request.route)
-    if plan["motion"] != "mcflirt":
-        plan["motion"] = request.motion
     scan = open_scan(run.source.path)
-    drop = request.drop
     tr = repetition_time(scan, run.tr, request.tr)
     if tr is None:
         raise DataError("the TR is unknown.", where=scan.path, do="Pass --tr SECONDS.")
+    drop = request.drop
     if scan.n_volumes - drop < 10:
         raise DataError(
             f"{scan.n_volumes} volumes, {drop} dropped: too few.", where=scan.path
@@ -123,14 +114,13 @@ def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed
     if not np.isfinite(data).all():
         bad = int((~np.isfinite(data)).any(axis=-1).sum())
         raise DataError(f"{bad} NaN voxels in a raw scan.", where=scan.path)
+    plan = corrections.plan_route(request.route)
     with tempfile.TemporaryDirectory() as work:
         way = _Way(run, request, plan, Path(work), data, scan.affine, tr)
         steps = [way.slice_timing, way.realign, way.distortion]
-        for step in (
-            steps if plan["motion"] == "mcflirt" else [steps[2], steps[1], steps[0]]
-        ):
+        for step in steps if plan["motion"] == "mcflirt" else reversed(steps):
             step()
-        return way.to_mni(key)
+        return way.finish(key)
 
 
 @dataclass
@@ -156,9 +146,9 @@ class _Way:
         (self.work / name).write_text(content)
         return self.work / name
 
-    def run_fsl(self, program: str, written: Path, **values: Any) -> None:
-        """Put what one of FSL's programs makes of the scan in its place."""
-        self.data = read_volume(corrections.run(program, written, **values))
+    def volume_of(self, program: str, written: str, **values: Any) -> np.ndarray:
+        """What another program writes into the working folder."""
+        return corrections.run(program, self.work / written, **values)
 
     def slice_timing(self) -> None:
         """Every slice at one moment, where the times are known."""
@@ -170,20 +160,16 @@ class _Way:
         else:
             return
         if self.plan["slice_timing"] == "slicetimer":
+            shifts = corrections.slicetimer_file(times, self.tr)
+            how = {"tr": self.tr, "times": self.text("slice_times.txt", shifts)}
             source = self.save("raw.nii.gz")
-            out = self.work / "slicetimed.nii.gz"
-            shifts = self.text(
-                "slice_times.txt", corrections.slicetimer_file(times, self.tr)
-            )
-            self.run_fsl(
-                "slicetimer", out, source=source, out=out, tr=self.tr, times=shifts
+            self.data = self.volume_of(
+                "slicetimer", "slicetimed.nii.gz", source=source, **how
             )
         else:
             self.data = corrections.correct_slice_timing(self.data, times, self.tr)
-        self.done["slice_timing"] = {
-            "Times": known,
-            "ReferenceSeconds": float(times.max() / 2),
-        }
+        reference = float(times.max() / 2)
+        self.done["slice_timing"] = {"Times": known, "ReferenceSeconds": reference}
 
     def distortion(self) -> None:
         """Undo the distortion along the phase axis, where it is asked for."""
@@ -202,23 +188,30 @@ class _Way:
     def _topup(self, mean: np.ndarray, other: np.ndarray) -> dict[str, Any]:
         """FSL's topup, from the mean and its opposite."""
         phase = self.run.phase
-        pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
         ways = [phase, corrections.opposite(phase)]
         lines = corrections.acquisition_parameters(ways, self.run.readout)
         how = {
             "datain": self.text("acquisition.txt", lines),
             "topup": self.work / "topup",
         }
-        corrections.run_program(corrections.command("topup", pair=pair, **how))
+        pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
+        self.volume_of("topup", "topup_field.nii.gz", pair=pair, **how)
         source = self.save("to_unwarp.nii.gz")
-        out = self.work / "unwarped.nii.gz"
-        self.run_fsl("applytopup", out, source=source, out=out, **how)
+        self.data = self.volume_of(
+            "applytopup", "unwarped.nii.gz", source=source, **how
+        )
         return {"Config": "b02b0.cnf"}
 
     def _unwarp(self, mean: np.ndarray, other: np.ndarray) -> dict[str, Any]:
         """PyHySCO's field, taken out volume by volume."""
         axis, _ = corrections.phase_axis(self.run.phase)
-        field_mm = corrections.estimate_field(mean, other, self.affine, axis)
+        up = self.save("up.nii.gz", mean)
+        down = self.save("down.nii.gz", other)
+        where = {"axis": axis + 1, "out": self.work / "field"}
+        found = self.volume_of(
+            "pyhysco", "field-EstFieldMap.nii.gz", up=up, down=down, **where
+        )
+        field_mm = corrections.to_voxels(found, axis, mean.shape)
         voxel_mm = float(np.linalg.norm(self.affine[:3, axis]))
         for t in range(self.data.shape[3]):
             self.data[..., t] = corrections.unwarp(
@@ -227,90 +220,61 @@ class _Way:
         return {"Axis": "ijk"[axis], "LargestMm": float(np.abs(field_mm).max())}
 
     def realign(self) -> None:
-        """Motion of every volume; mcflirt also moves the volumes, the others leave that to MNI."""
+        """Motion of every volume; mcflirt also moves the volumes, ours leaves that to MNI."""
         if self.plan["motion"] == "mcflirt":
             source = self.save("to_realign.nii.gz")
             out = self.work / "realigned"
-            self.run_fsl(
-                "mcflirt", self.work / "realigned.nii.gz", source=source, out=out
+            self.data = self.volume_of(
+                "mcflirt", "realigned.nii.gz", source=source, out=out
             )
             self.parameters = corrections.read_mcflirt(self.work / "realigned.par")
             self.matrices = np.stack([np.eye(4)] * self.data.shape[3])
         else:
-            estimate = (
-                estimate_motion_ants
-                if self.request.motion == "ants"
-                else estimate_motion
-            )
-            self.matrices, self.parameters = estimate(self.data, self.affine)
+            self.matrices, self.parameters = estimate_motion(self.data, self.affine)
         self.done["motion"] = {"LargestMm": float(np.abs(self.parameters[:, :3]).max())}
 
-    def to_mni(self, key: str) -> Preprocessed:
-        """The last step: volumes, mask, confounds and sidecar in MNI space."""
-        volumes, shape, affine = self._registered()
-        path = output_path(self.request.out, self.run)
-        signals = mni.TissueSignals(mni.mni_tissues(shape, self.request.resolution))
-        total = np.zeros(shape)
-        n = self.data.shape[3]
-        with whole_file(path) as part:
-            top = float(self.data.max()) * 1.1
-            with files.volume_writer(part, (*shape, n), affine, self.tr, top) as write:
-                for volume in volumes:
-                    signals.add(volume)
-                    total += volume
-                    write(volume)
-        mean = (total / n).astype(np.float32)
-        done = corrections.describe(self.plan, self.done)
-        result = Preprocessed(path, self.parameters, mean, affine, done)
-        self._write_beside(result, signals, key)
-        return result
-
-    def _registered(
-        self,
-    ) -> tuple[Iterator[np.ndarray], tuple[int, int, int], np.ndarray]:
-        """Volumes in MNI space one by one, their shape and affine."""
-        shape, affine = mni.mni_grid(self.request.resolution)
+    def to_mni(self) -> np.ndarray:
+        """Volumes on the MNI grid, (x, y, z, n_volumes)."""
         mean = mean_volume(self.data, self.affine, self.matrices)
         if self.plan["registration"] == "spm12":
-            moved = self._normalised(mean)
-            x, y, z, n = moved.shape
-            return (moved[..., t] for t in range(n)), (x, y, z), affine
+            self.done["registration"] = {"Template": "SPM12 TPM"}
+            pair = self.save("mean.nii", mean), self.save("series.nii")
+            lines = corrections.spm_normalise_batch(*pair, self.request.resolution)
+            batch = self.text("normalise.m", lines)
+            return self.volume_of("spm12", "wseries.nii", batch=batch)
         to_scan = mni.register_to_mni(mean, self.affine)
         how = {"Template": mni.SPACE, "Affine": to_scan.round(6).tolist()}
         self.done["registration"] = how
-        volumes = (
-            resample(self.data[..., t], self.affine, matrix @ to_scan, (shape, affine))
-            for t, matrix in enumerate(self.matrices)
-        )
-        return volumes, shape, affine
+        grid = mni.mni_grid(self.request.resolution)
+        out = np.empty((*grid[0], len(self.matrices)), dtype=np.float32)
+        for t, matrix in enumerate(self.matrices):
+            moved = matrix @ to_scan
+            out[..., t] = resample(self.data[..., t], self.affine, moved, grid)
+        return out
 
-    def _normalised(self, mean: np.ndarray) -> np.ndarray:
-        """All volumes in MNI space, by SPM12."""
-        pair = self.save("mean.nii", mean), self.save("series.nii")
-        lines = corrections.spm_normalise_batch(*pair, self.request.resolution)
-        batch = self.text("normalise.m", lines)
-        out = self.work / "wseries.nii"
-        self.done["registration"] = {"Template": "SPM12 TPM"}
-        return read_volume(corrections.run("spm12", out, self.work, batch=batch))
-
-    def _write_beside(
-        self, result: Preprocessed, signals: mni.TissueSignals, key: str
-    ) -> None:
-        """Mask, confounds and the sidecar, which comes last and marks the run as done."""
-        path = result.path
-        shape = result.mean.shape
-        mask = np.zeros(int(np.prod(shape)), dtype=np.uint8)
-        mask[signals.tissues.brain] = 1
-        with whole_file(
-            path.with_name(path.name.replace("preproc_bold", "brain_mask"))
-        ) as part:
-            files.save_nifti(mask.reshape(shape, order="F"), result.affine, 1.0, part)
-        table = mni.confounds_table(result.parameters, signals, self.tr)
+    def finish(self, key: str) -> Preprocessed:
+        """Scan, mask, confounds and the sidecar, which comes last and marks the run as done."""
+        scan = self.to_mni()
+        x, y, z = scan.shape[:3]
+        mm = self.request.resolution
+        affine = mni.mni_grid(mm)[1]
+        tissues = mni.mni_tissues((x, y, z), mm)
+        path = output_path(self.request.out, self.run)
+        mask = path.with_name(path.name.replace("preproc_bold", "brain_mask"))
+        stored = ((scan, path, "i2"), (tissues.brain.astype(np.uint8), mask, "u1"))
+        for data, file, kind in stored:
+            with whole_file(file) as part:
+                files.save_nifti(data, affine, self.tr, part, kind)
+        table = mni.confounds_table(self.parameters, scan, tissues, self.tr)
         name = f"{outputs.base_name(self.run.source)}_desc-confounds_timeseries.tsv"
         with whole_file(path.with_name(name)) as part:
             table.to_csv(part, sep="\t", index=False, na_rep="n/a", float_format="%.8g")
+        steps: dict[str, Any] = dict.fromkeys(corrections.STEPS, "not done")
+        steps |= {s: {"Tool": self.plan[s], **how} for s, how in self.done.items()}
         side = {"RepetitionTime": self.tr, "SpatialReference": mni.SPACE}
-        side |= {"Sources": [self.run.source.path], "Steps": result.done}
+        side |= {"Sources": [self.run.source.path], "Steps": steps}
         side |= {"Recipe": self.request.recorded, "Software": outputs.software()}
         side["MeanFD"] = float(np.nanmean(table["framewise_displacement"]))
         outputs.write_json(sidecar_of(path), {**side, "Fingerprint": key})
+        mean = scan.mean(axis=-1)
+        return Preprocessed(path, self.parameters, mean, affine, steps)
