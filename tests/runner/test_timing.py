@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -10,7 +9,7 @@ from fcforge.runner.config import load_experiment
 from fcforge.runner.plan import Work, make_plan
 from fcforge.runner.run import Cost, Prepared, estimate, open_store, prepare
 from fcforge.runner.store import Store
-from fcforge.runner.timing import Rate, Stage, at_depth, most_at_once
+from fcforge.runner.timing import most_at_once
 from fcforge.runner.trainer import Trainer
 from fcforge.types import Component, LearnerSpec, RunSpec
 from real_runs import finished, small_config
@@ -42,9 +41,7 @@ def test_what_is_promised_is_what_is_used(learner, tmp_path):
     asked = estimate(prepared, store, 1)
     assert asked.todo == asked.trainings == prepared.plan.trainings
     seconds, most = train_and_weigh(prepared, store)
-    # the states are most before the last scores are written; a kilobyte that describes the input
-    # weighs a tenth of a run this small
-    assert 0.8 * (most - before) < asked.disk < 1.5 * (most - before)
+    assert (most - before) / 2 < asked.disk < 2 * (most - before)
     assert seconds / 10 < asked.seconds < 10 * seconds  # other programs may be running
 
 
@@ -82,29 +79,3 @@ def test_states_at_once_by_hand(tmp_path):
 def test_a_chain_of_many_sites_holds_two_states_at_a_time(tmp_path):
     chain = plan("ABCDEFGH")
     assert most_at_once(chain, Store(tmp_path), lambda node: 1.0, jobs=4) == 2.0
-
-
-def test_costs_lie_on_lines_through_the_depths_that_were_tried():
-    """By hand: a rest of 1, 3 and 9 s after 1, 2 and 4 sites is 6 s after 3 and 15 s after 6."""
-    stages = [
-        Stage(1, epoch=0.5, rest=1.0),
-        Stage(2, epoch=0.25, rest=3.0),
-        Stage(4, rest=9.0),
-    ]
-    assert [at_depth(stages, d).rest for d in (1, 2, 3, 4, 6)] == [
-        1.0,
-        3.0,
-        6.0,
-        9.0,
-        15.0,
-    ]
-    assert (
-        at_depth(stages, 6).epoch == 0.0
-    )  # nothing gets cheaper for having more sites
-    assert at_depth(stages[:1], 6).rest == 1.0
-    _, a, ab, *_ = plan("ABCD").nodes.values()
-    rate = Rate([Stage(1, 0.5, 1.0, state=7.0), Stage(2, 0.25, 3.0, 0.125)])
-    assert rate.seconds(a, subjects=4.0, epochs=10) == 1.0 + 0.5 * 40
-    later = replace(ab, shown=2)
-    assert rate.seconds(later, subjects=4.0, epochs=1) == 3.0 + 0.25 * 4 + 0.125
-    assert rate.state(a) == 7.0
