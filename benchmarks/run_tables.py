@@ -192,9 +192,7 @@ def main() -> None:
             "--root", type=Path, default=Path("runs/tables"), help="run folders"
         )
     writing, running, reading = (commands.choices[n] for n in ("write", "run", "read"))
-    writing.add_argument(
-        "--precision", default="float32", choices=["float32", "tf32", "bfloat16"]
-    )
+    writing.add_argument("--precision", default="float32", choices=["float32", "tf32"])
     writing.add_argument(
         "--data", default="", help="place of abide1_aal116.npz on the machine"
     )

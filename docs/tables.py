@@ -20,7 +20,6 @@ GENERATOR_SOURCES = {
     "brainnetgan": "Li et al. 2021, from its abstract: a reconstruction",
     "gr_spd_gan": "Tan et al. 2022/2025, from the abstract: a reconstruction",
     "corr_gauss": "Archakov and Hansen 2021 (coordinates)",
-    "corr_flow": "Collas et al. 2025 (DiffeoCFM)",
     "released": "a public start and one hospital's release",
     "bootstrap": "reference: leaks everything",
     "edge_gauss": "reference: independent edges",

@@ -174,7 +174,7 @@ class Training(Checked):
         None takes the model's own rate from the paper's hyper-parameter table.
     selection : {"fixed", "inner_val"}
         Last epoch, or the epoch with the lowest loss on the validation part cut from train.
-    precision : {"float32", "tf32", "bfloat16"}
+    precision : {"float32", "tf32"}
         Of matrix products; parameters, sums and everything else stay in float32. ``tf32``
         rounds factors to 10 bits of mantissa on an NVIDIA card and is float32 on a CPU.
     """
@@ -186,7 +186,7 @@ class Training(Checked):
     weight_decay: NotNegative = 2e-4
     clip: Positive = 1.0
     selection: Literal["fixed", "inner_val"] = "fixed"
-    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    precision: Literal["float32", "tf32"] = "float32"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from fcforge.types import Component, FCBatch
 
 # As small as each can be; quality is tested elsewhere.
 QUICK: dict[str, dict] = {
-    "corr_flow": {"epochs": 2, "steps": 3, "hidden": 16},
     "released": {"noise": "seeded"},
     "fcm_vae": {"epochs": 2, "d_model": 16, "d_ff": 16, "d_z": 8},
     "regate": {"epochs": 2, "d_z": 8},

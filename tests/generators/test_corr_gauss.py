@@ -60,7 +60,7 @@ def test_moments_of_the_coordinates_are_those_of_the_subjects(small_site) -> Non
     gen = CorrGauss(variance_match=False, mean_match=False, covariance_shrink=0.0)
     state = gen.fit(small_site, torch_rng(0))
     y = torch.arange(20000) % 2
-    noise = gen.noise(state, y, torch_rng(1))
+    noise = residual_noise(state["factors"], state["diagonal"], len(y), torch_rng(1))
     x = log_edges(small_site.fc, 0.02)
     for c in (0, 1):
         torch.testing.assert_close(state["mean"][c], x[small_site.y == c].mean(0))

@@ -70,7 +70,7 @@ def test_everything_said_arrives():
                 "epochs": 3,
                 "lr": 0.1,
                 "selection": "inner_val",
-                "precision": "bfloat16",
+                "precision": "tf32",
             },
             leaks={"select_on_test": True},
             learner=[
@@ -87,7 +87,7 @@ def test_everything_said_arrives():
     assert (experiment.seeds, experiment.title) == ((4, 2), "T")
     assert (experiment.test_fraction, experiment.val_fraction) == (0.25, 0.1)
     assert experiment.training.lr == 0.1
-    assert experiment.training.precision == "bfloat16"
+    assert experiment.training.precision == "tf32"
     assert experiment.leaks.active() == ("select_on_test",)
     assert experiment.learners == (
         LearnerSpec(

@@ -44,7 +44,6 @@ SMALL = {
     "regate": {"epochs": 1, "d_z": 4, "hidden": 8},
     "brainnetgan": {"steps": 1, "n_critic": 1},
     "gr_spd_gan": {"steps": 1, "n_critic": 1, "width": 8},
-    "corr_flow": {"epochs": 1, "hidden": 8, "steps": 2, "rank": 4},
     "released": {"noise": "seeded"},
 }
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fcforge.errors import ConfigError, StoreError
-from fcforge.runner import run
+from fcforge.errors import StoreError
 from fcforge.runner.collect import collect, progress_of
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Work, missing_nodes
@@ -283,34 +282,3 @@ def test_an_order_that_is_added_later_finds_no_state_and_gives_the_same_numbers(
     files = {p: at for p, at in before.items() if p.is_file()}
     assert files.items() <= stamps(tmp_path / "grown").items()
     assert len(collect(store)[0]) == 3
-
-
-def _experiment(**training: str) -> Experiment:
-    learner = LearnerSpec(Component("finetune"), Component("linear"), training=training)
-    return Experiment(Component("simulated"), (learner,))
-
-
-def test_a_cpu_that_cannot_is_refused(monkeypatch):
-    monkeypatch.setattr(run, "bfloat16_works", lambda: False)
-    with pytest.raises(ConfigError, match="float32"):
-        run.check_precision(_experiment(precision="bfloat16"), "cpu")
-
-
-@pytest.mark.parametrize(
-    ("training", "device", "works"),
-    [({}, "cpu", False), ({"precision": "bfloat16"}, "cuda", False)],
-)
-def test_others_go_on(monkeypatch, training, device, works):
-    monkeypatch.setattr(run, "bfloat16_works", lambda: works)
-    run.check_precision(_experiment(**training), device)
-
-
-def test_the_experiments_own_precision_counts(monkeypatch):
-    monkeypatch.setattr(run, "bfloat16_works", lambda: False)
-    low = Experiment(
-        Component("simulated"),
-        _experiment().learners,
-        training=Training(precision="bfloat16"),
-    )
-    with pytest.raises(ConfigError):
-        run.check_precision(low, "cpu")

@@ -41,21 +41,6 @@ def test_majority_is_not_added_twice():
         stats.with_majority([])
 
 
-def test_further_metrics_on_request():
-    runs = fake_learner("x", forgets=0.3, seeds=(0, 1))
-    df = stats.table(runs, metrics=("brier", "sensitivity"), n_draws=30).set_index(
-        "learner"
-    )
-    assert df.brier["x"] == pytest.approx(
-        np.mean([m.summary(r, "brier")["aaa"] for r in runs])
-    )
-    assert df.brier_fm["x"] == pytest.approx(
-        np.mean([m.summary(r, "brier")["fm"] for r in runs])
-    )
-    assert df.sensitivity_low["x"] < df.sensitivity["x"] < df.sensitivity_high["x"]
-    assert stats.means(runs, "brier", ("fm",))["fm"] == pytest.approx(df.brier_fm["x"])
-
-
 def test_both_majority_classes_with_their_forgetting():
     """Priors drift: naming the commonest class so far forgets, each site's own does not."""
     y = {"A": np.repeat([0, 1], [14, 6]), "B": np.repeat([0, 1], [6, 34])}

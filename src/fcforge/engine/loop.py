@@ -5,7 +5,6 @@ trained together by `learn_site`; on a CPU a group holds one lane and the same c
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -118,17 +117,13 @@ def make_step(
     model = learner.model
     lr = model.lr if training.lr is None else training.lr
     optimiser = {"lr": lr, "weight_decay": training.weight_decay, "clip": training.clip}
-    low = training.precision == "bfloat16"
 
     def step(lane: Lane, opt: Adam, rows: Tensor, key: Tensor) -> tuple[Lane, Adam]:
         replay = method.recall(lane, inputs, fold(key, 1)) if replaying else None
         batch = Batch(gather(inputs, rows), y[rows], replay)
 
         def objective(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-            with (
-                torch.autocast(y.device.type, torch.bfloat16) if low else nullcontext()
-            ):
-                return method.loss(model, params, lane, batch, fold(key, 2))
+            return method.loss(model, params, lane, batch, fold(key, 2))
 
         grads, stats = gradient(objective, lane.params, alone)
         masked = method.after_grad(grads, lane)

@@ -8,7 +8,6 @@ regate         regression graph auto-encoder (paper's rival)               proje
 brainnetgan    WGAN-GP with cross-shaped kernels (paper's rival)           projection option
 gr_spd_gan     graph-regularised WGAN on SPD matrices (paper's rival)      construction
 corr_gauss     class Gaussian in off-log coordinates                       construction
-corr_flow      flow matching in off-log coordinates                        construction
 bootstrap      real subjects drawn again (leaky reference)                 being real
 edge_gauss     independent edges (calibration point)                       nothing
 released       a public start and the site's release                       construction

@@ -189,30 +189,19 @@ class CorrGauss(Generator):
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""
-        state = self.gaussian(batch)
-        state["factors"] = state["factors"].half()  # nearly all of the state
-        return self.matched(state, batch, rng)
-
-    def gaussian(self, batch: FCBatch) -> GeneratorState:
-        """The class-conditional Gaussian, its noise not yet matched."""
         log_fc = log_matrix(batch.fc, self.shrink)
         x = edges(log_fc)
         factors, diagonal = residual_factors(
             x, batch.y, self.covariance_shrink, self.rank
         )
-        return {
+        state = {
             "mean": class_means(x, batch.y, self.class_keep),
-            "factors": factors,
+            "factors": factors.half(),  # nearly all of the state
             "diagonal": diagonal,
             "class_fc": target_means(batch, self.shrink, self.class_keep),
             "start": log_fc.diagonal(dim1=-2, dim2=-1).mean(0),
             "scale": torch.ones((), device=x.device),
         }
-
-    def matched(
-        self, state: GeneratorState, batch: FCBatch, rng: RNG
-    ) -> GeneratorState:
-        """The state with the noise scale that `variance_match` asks for."""
         if not self.variance_match:
             return state
 
@@ -221,18 +210,14 @@ class CorrGauss(Generator):
 
         return {**state, "scale": matched_scale(draw, batch, self.shrink)}
 
-    def noise(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """Deviations from the class means in off-log coordinates, (n, p)."""
-        return residual_noise(state["factors"], state["diagonal"], len(y), rng)
-
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Positive definite matrices with unit diagonal, one per diagnosis."""
-        x = state["mean"][y] + state["scale"] * self.noise(state, y, rng)
+        noise = residual_noise(state["factors"], state["diagonal"], len(y), rng)
+        x = state["mean"][y] + state["scale"] * noise
         return decode(
             x, y, state["start"], state["class_fc"] if self.mean_match else None
         )
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Rank of the covariance and the matched noise scale."""
-        axes = state["axes" if "axes" in state else "factors"]
-        return {"rank": len(axes), "noise_scale": float(state["scale"])}
+        return {"rank": len(state["factors"]), "noise_scale": float(state["scale"])}

@@ -2,8 +2,6 @@
 
 import os
 import platform
-import subprocess
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,22 +21,6 @@ def _cpu() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
-
-
-@cache
-def bfloat16_works() -> bool:
-    """Whether this CPU survives a bfloat16 product.
-
-    Some virtual machines announce AMX and kill the process that uses it, so it is tried in a
-    process of its own.
-    """
-    code = (
-        "import torch; x = torch.randn(64, 64).bfloat16(); print(float((x @ x).sum()))"
-    )
-    tried = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=False
-    )
-    return tried.returncode == 0
 
 
 def describe(device: str = "cpu") -> dict[str, Any]:

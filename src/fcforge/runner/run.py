@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import ConfigError, StoreError
+from fcforge.errors import StoreError
 from fcforge.runner.collect import describe_sites
-from fcforge.runner.environment import Place, bfloat16_works, default_jobs
+from fcforge.runner.environment import Place, default_jobs
 from fcforge.runner.execute import run_lanes, run_local
 from fcforge.runner.experiment import CONDITIONS, Experiment
 from fcforge.runner.pipelines import pipeline_of
@@ -151,19 +151,6 @@ def _decides(learner: LearnerSpec) -> LearnerSpec:
 MOST_LANES = 128  # together on a GPU: from there on more lanes win little
 
 
-def check_precision(experiment: Experiment, device: str) -> None:
-    """Refuse bfloat16 on a CPU that announces it and cannot do it."""
-    asked = {str(experiment.training.precision)}
-    asked |= {
-        str(learner.training.get("precision", "")) for learner in experiment.learners
-    }
-    if "bfloat16" in asked and device == "cpu" and not bfloat16_works():
-        raise ConfigError(
-            "precision = 'bfloat16' kills the process on this CPU (tried in a child process).",
-            do="Set precision = 'float32', or ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and try again.",
-        )
-
-
 def run_experiment(
     prepared: Prepared,
     store: Store,
@@ -174,7 +161,6 @@ def run_experiment(
     progress: Progress = lambda done, total, what: None,
 ) -> None:
     """Train every node that the store does not hold yet."""
-    check_precision(prepared.experiment, device)
     work = Work(prepared.plan, store, progress)
     dataset = prepared.experiment.dataset
     if device == "cpu" and group is None:

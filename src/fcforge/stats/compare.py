@@ -110,7 +110,7 @@ def compare(
     ----------
     results_a, results_b : sequence of RunResult
     **settings
-        metric, summary, n_draws and seed of `Comparer`.
+        metric, summary and n_draws of `Comparer`.
 
     Returns
     -------
@@ -135,14 +135,13 @@ class Comparer:
     ----------
     metric, summary : str
         Of `fcforge.metrics.METRICS` and `SUMMARIES`.
-    n_draws, seed : int
+    n_draws : int
         Of bootstrap and permutations.
     """
 
     metric: str = "accuracy"
     summary: str = "aaa"
     n_draws: int = resampling.N_DRAWS
-    seed: int = 0
     # The runs are kept beside their draws, so that their ids cannot be given to others.
     _known: dict[tuple[int, ...], _Drawn] = field(default_factory=dict)
 
@@ -165,7 +164,7 @@ class Comparer:
                 a.batch.beside(b.batch).stack(self._swapped(a.batch, b.batch))
             )
             nulls += (value[:, 0] - value[:, 1]).sum(0)
-        draws *= resampling.training_weights(left, self.n_draws, self.seed)
+        draws *= resampling.training_weights(left, self.n_draws)
         difference = float(points.mean())
         low, high = map(float, resampling.interval(points.mean(), draws.mean(0)))
         # Rounding must not make an exactly equal permutation look smaller.
@@ -181,11 +180,8 @@ class Comparer:
         if key not in self._known:
             batch = Runs.of(runs)
             points = self._reduce(batch.values(self.metric))
-            draws = self._reduce(
-                batch.values(
-                    self.metric, resampling.weights_of(batch, self.n_draws, self.seed)
-                )
-            )
+            weights = resampling.weights_of(batch, self.n_draws)
+            draws = self._reduce(batch.values(self.metric, weights))
             self._known[key] = _Drawn(batch, points, draws)
         return self._known[key]
 
@@ -197,14 +193,9 @@ class Comparer:
         def cells(site: str, pairs: np.ndarray) -> np.ndarray:
             ours = a.features(site, metric)
             theirs = b.features(site, metric)
-            swap = (
-                resampling.subject_draws(
-                    "swap", site, ids[site], self.n_draws, self.seed
-                )
-                < 0.5
-            )
+            coin = resampling.subject_draws("swap", site, ids[site], self.n_draws)
             swapped = swapped_values(
-                ours[:, pairs[:, 0]], theirs[:, pairs[:, 1]], metric, swap
+                ours[:, pairs[:, 0]], theirs[:, pairs[:, 1]], metric, coin < 0.5
             )
             return np.stack(swapped, axis=1)
 

@@ -42,11 +42,7 @@ def _among(result: RunResult, keep: Callable[[str, str], bool]) -> RunResult:
 
 
 def pooled(
-    results: Sequence[RunResult],
-    metric: Metric | str,
-    *,
-    n_draws: int = N_DRAWS,
-    seed: int = 0,
+    results: Sequence[RunResult], metric: Metric | str, *, n_draws: int = N_DRAWS
 ) -> Estimate:
     """A metric of all test people together after the last stage; NaN where nobody is left.
 
@@ -69,7 +65,7 @@ def pooled(
 
     if not any(len(y) for y in results[0].y.values()):
         return Estimate(np.nan, np.nan, np.nan)
-    return estimates(results, *resampled(results, value, n_draws, seed))[0]
+    return estimates(results, *resampled(results, value, n_draws))[0]
 
 
 def observed_share(low: float, high: float) -> Metric:

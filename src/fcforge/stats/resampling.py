@@ -1,12 +1,12 @@
 r"""Bootstrap intervals over test subjects and trainings, shared by all runs of an experiment.
 
 What is resampled. A draw gives every subject and every training a weight; a score weighs their
-product (Owen and Eckles 2012). A subject's weight is a pure function of (bootstrap seed, site,
-subject id): the same subject weighs the same in every order, seed and method in which it is
-tested, so comparisons are paired and the overlap of different seeds' test splits is accounted
-for. Weights are standard exponential (the Bayesian bootstrap of Rubin 1981: like drawing with
-replacement, but no draw loses a class of a small site), scaled so that each class of each
-site's test part keeps its size: the splits are stratified by class, hence so is the bootstrap.
+product (Owen and Eckles 2012). A subject's weight is a pure function of (site, subject id): the
+same subject weighs the same in every order, seed and method in which it is tested, so comparisons
+are paired and the overlap of different seeds' test splits is accounted for. Weights are standard
+exponential (the Bayesian bootstrap of Rubin 1981: like drawing with replacement, but no draw loses
+a class of a small site), scaled so that each class of each site's test part keeps its size: the
+splits are stratified by class, hence so is the bootstrap.
 A training is a seed (with k-fold splits: a repeat, all of whose folds test everybody once): its
 split, its start and its noise, in all orders together. Its weight is gamma of shape (n - 2) / n,
 so that n seeds give the variance :math:`s^2 / n` of a mean, not less of it. With fewer than three
@@ -39,25 +39,19 @@ LEVEL = 0.95
 
 
 @lru_cache(maxsize=16384)
-def _of_subject(
-    seed: int, what: str, site: str, subject: str, n_draws: int
-) -> np.ndarray:
-    return numpy_rng(seed, what, site, subject).random(n_draws, dtype=np.float32)
+def _of_subject(what: str, site: str, subject: str, n_draws: int) -> np.ndarray:
+    return numpy_rng(0, what, site, subject).random(n_draws, dtype=np.float32)
 
 
 def subject_draws(
-    what: str, site: str, ids: Sequence[str], n_draws: int = N_DRAWS, seed: int = 0
+    what: str, site: str, ids: Sequence[str], n_draws: int = N_DRAWS
 ) -> np.ndarray:
     """Uniform numbers of each subject, the same wherever it is tested. (n_draws, n)."""
-    return np.stack([_of_subject(seed, what, site, s, n_draws) for s in ids], axis=1)
+    return np.stack([_of_subject(what, site, s, n_draws) for s in ids], axis=1)
 
 
 def subject_weights(
-    site: str,
-    ids: Sequence[str],
-    labels: np.ndarray,
-    n_draws: int = N_DRAWS,
-    seed: int = 0,
+    site: str, ids: Sequence[str], labels: np.ndarray, n_draws: int = N_DRAWS
 ) -> np.ndarray:
     """Bootstrap weights of a site's test subjects.
 
@@ -66,21 +60,21 @@ def subject_weights(
     site : str
     ids : sequence of str
     labels : ndarray of shape (n,)
-    n_draws, seed : int
+    n_draws : int
 
     Returns
     -------
     ndarray of shape (n_draws, n)
         Each class's weights sum to its number of subjects.
     """
-    return _weights(site, tuple(ids), tuple(np.asarray(labels).tolist()), n_draws, seed)
+    return _weights(site, tuple(ids), tuple(np.asarray(labels).tolist()), n_draws)
 
 
 @lru_cache(maxsize=256)
 def _weights(
-    site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int, seed: int
+    site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int
 ) -> np.ndarray:
-    drawn = subject_draws("bootstrap", site, ids, n_draws, seed).astype(np.float64)
+    drawn = subject_draws("bootstrap", site, ids, n_draws).astype(np.float64)
     raw = -np.log1p(-drawn)
     for label in set(labels):
         members = np.array(labels) == label
@@ -90,7 +84,7 @@ def _weights(
 
 
 def training_weights(
-    results: Sequence[RunResult], n_draws: int = N_DRAWS, seed: int = 0
+    results: Sequence[RunResult], n_draws: int = N_DRAWS
 ) -> np.ndarray:
     """Bootstrap weights of the runs' trainings, (n_runs, n_draws), each draw's mean being 1.
 
@@ -101,7 +95,7 @@ def training_weights(
     if n < 3:
         return np.ones((len(results), n_draws))
     own = {
-        u: numpy_rng(seed, "training", u).standard_gamma((n - 2) / n, n_draws)
+        u: numpy_rng(0, "training", u).standard_gamma((n - 2) / n, n_draws)
         for u in set(units)
     }
     weights = np.stack([own[u] for u in units])
@@ -122,11 +116,11 @@ def split_batches(results: Sequence[RunResult]) -> list[Runs]:
     return [Runs.of(runs) for runs in split_runs(results)]
 
 
-def weights_of(batch: Runs, n_draws: int, seed: int) -> Weights:
+def weights_of(batch: Runs, n_draws: int) -> Weights:
     """Bootstrap weights of a batch's test subjects, site by site."""
     y = batch.runs[0].y
     ids = batch.runs[0].subject_ids
-    return lambda site: subject_weights(site, ids[site], y[site], n_draws, seed)
+    return lambda site: subject_weights(site, ids[site], y[site], n_draws)
 
 
 def bootstrap(
@@ -135,7 +129,6 @@ def bootstrap(
     statistic: Callable[[np.ndarray], np.ndarray],
     *,
     n_draws: int = N_DRAWS,
-    seed: int = 0,
     batches: Sequence[Runs] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Any statistic of the score matrices, per run and as draws of the mean over runs.
@@ -146,7 +139,7 @@ def bootstrap(
     metric : str
     statistic : callable
         ``(..., T + 1, T) -> (..., *shape)``, row 0 being the baseline.
-    n_draws, seed : int
+    n_draws : int
     batches : sequence of Runs
         Of `split_batches(results)`, where they are at hand.
 
@@ -160,51 +153,46 @@ def bootstrap(
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
         return statistic(batch.values(metric, weights))
 
-    return resampled(results, value, n_draws, seed, batches)
+    return resampled(results, value, n_draws, batches)
 
 
 def resampled(
     results: Sequence[RunResult],
     value: Callable[[Runs, Weights | None], np.ndarray],
     n_draws: int,
-    seed: int,
     batches: Sequence[Runs] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points and draws, as of `bootstrap`, of a value of batches with and without weights."""
     place = {id(r): k for k, r in enumerate(results)}
-    trainings = training_weights(results, n_draws, seed)
+    trainings = training_weights(results, n_draws)
     points: list[np.ndarray] = [np.empty(0)] * len(results)
     total = 0.0
     for batch in batches or split_batches(results):
         rows = [place[id(r)] for r in batch.runs]
         for k, point in zip(rows, value(batch, None), strict=True):
             points[k] = point
-        drawn = value(batch, weights_of(batch, n_draws, seed))
+        drawn = value(batch, weights_of(batch, n_draws))
         total = total + np.einsum("rd,rd...->d...", trainings[rows], drawn)
     return np.stack(points), np.asarray(total) / len(results)
 
 
 @lru_cache(maxsize=256)
 def halves(
-    site: str,
-    ids: tuple[str, ...],
-    labels: tuple[int, ...],
-    n_draws: int,
-    seed: int = 0,
+    site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int
 ) -> np.ndarray:
     """One half of each class of a test part, at random; 1 for its members. (n_draws, n)."""
-    luck = subject_draws("half", site, ids, n_draws, seed)
+    luck = subject_draws("half", site, ids, n_draws)
     chosen = np.zeros(luck.shape, dtype=np.float32)
     for label in np.unique(labels):
         members = np.array(labels) == label
         place = luck[:, members].argsort(1).argsort(1)
-        up = numpy_rng(seed, "half up", site, int(label)).random((n_draws, 1)) < 0.5
+        up = numpy_rng(0, "half up", site, int(label)).random((n_draws, 1)) < 0.5
         chosen[:, members] = place < (members.sum() + up) // 2
     return chosen
 
 
 def split_forgetting(
-    results: Sequence[RunResult], metric: str, batches: Sequence[Runs], seed: int = 0
+    results: Sequence[RunResult], metric: str, batches: Sequence[Runs]
 ) -> np.ndarray:
     """FM without the luck of its maximum, see `fcforge.metrics.fm_split`. (n_runs,)."""
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
@@ -215,9 +203,7 @@ def split_forgetting(
         ids = batch.runs[0].subject_ids
 
         def both(site: str, y: Any = labels, ids: Any = ids) -> np.ndarray:
-            half = halves(
-                site, tuple(ids[site]), tuple(y[site].tolist()), n_draws, seed
-            )
+            half = halves(site, tuple(ids[site]), tuple(y[site].tolist()), n_draws)
             return np.concatenate([half, 1 - half])
 
         a = sign * batch.values(metric, both)[..., 1:, :]  # (run, 2 n_draws, T, T)
@@ -229,9 +215,9 @@ def split_forgetting(
     return np.array([found[id(r)] for r in results])
 
 
-def interval(mean: np.ndarray, draws: np.ndarray, level: float = LEVEL) -> np.ndarray:
+def interval(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Percentile interval of `draws`, shifted to have `mean` as median. Shape (2, *shape)."""
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low, middle, high = np.quantile(draws, [tail, 0.5, 1 - tail], axis=0)
     return np.stack([low, high]) + (mean - middle)
 
@@ -260,7 +246,6 @@ def estimate(
     names: tuple[str, ...] = SUMMARIES,
     *,
     n_draws: int = N_DRAWS,
-    seed: int = 0,
     batches: Sequence[Runs] = (),
 ) -> dict[str, Estimate]:
     """Continual-learning summaries of one learner's runs, each with its interval.
@@ -272,7 +257,7 @@ def estimate(
     metric : str
     names : tuple of str
         Summaries of `fcforge.metrics.SUMMARIES`, and ``fm_split``.
-    n_draws, seed : int
+    n_draws : int
     batches : sequence of Runs
         Of `split_batches(results)`, where they are at hand.
 
@@ -292,10 +277,10 @@ def estimate(
 
     batches = batches or split_batches(results)
     points, draws = bootstrap(
-        results, metric, statistic, n_draws=n_draws, seed=seed, batches=batches
+        results, metric, statistic, n_draws=n_draws, batches=batches
     )
     if "fm_split" in names:
-        split = split_forgetting(results, metric, batches, seed)
+        split = split_forgetting(results, metric, batches)
         points[:, names.index("fm_split")] = split
     return dict(zip(names, estimates(results, points, draws), strict=True))
 
@@ -320,7 +305,6 @@ def at_site(
     stage: int = -1,
     *,
     n_draws: int = N_DRAWS,
-    seed: int = 0,
 ) -> Estimate:
     """Value at one site after a stage, mean over orders and seeds, with its interval."""
 
@@ -331,18 +315,14 @@ def at_site(
         )
         return values[batch.place[site][:, stage]][..., None]
 
-    return estimates(runs, *resampled(runs, value, n_draws, seed))[0]
+    return estimates(runs, *resampled(runs, value, n_draws))[0]
 
 
 def per_site(
-    results: Sequence[RunResult],
-    metric: str = "accuracy",
-    *,
-    n_draws: int = N_DRAWS,
-    seed: int = 0,
+    results: Sequence[RunResult], metric: str = "accuracy", *, n_draws: int = N_DRAWS
 ) -> dict[str, Estimate]:
     """Final value at each site, mean over orders and seeds, with its interval."""
     return {
-        site: at_site(results, site, metric, n_draws=n_draws, seed=seed)
+        site: at_site(results, site, metric, n_draws=n_draws)
         for site in results[0].sites
     }

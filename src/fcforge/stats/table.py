@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import Runs, cell_values, finite, majority_result, metric_named
+from fcforge.metrics import Runs, cell_values, finite, majority_result
 from fcforge.metrics.continual import intransigence
 from fcforge.metrics.runs import OWN_MAJORITY
 from fcforge.stats import resampling
@@ -104,20 +104,6 @@ COLUMNS: tuple[Column, ...] = (
         "zero-shot gain over the untrained network",
     ),
 )
-
-
-def columns_for(metrics: Sequence[str]) -> tuple[Column, ...]:
-    """AAA and FM of further metrics: ``("brier",)`` gives the keys ``brier`` and ``brier_fm``."""
-    found = []
-    for name in metrics:
-        m = metric_named(name)
-        up = not m.lower_is_better
-        text = f"{m.title}, as AAA"
-        found.append(Column(name, m.title, name, "aaa", up, text))
-        found.append(
-            Column(f"{name}_fm", f"{m.title} FM", name, "fm", False, f"{m.title} lost")
-        )
-    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -218,13 +204,7 @@ def _a_star(
     return {}
 
 
-def _row(
-    runs: list[RunResult],
-    keeps: str,
-    star: dict,
-    columns: Sequence[Column],
-    **draws: int,
-) -> Row:
+def _row(runs: list[RunResult], keeps: str, star: dict, n_draws: int) -> Row:
     good = [r for r in runs if finite(r)]
     batches = resampling.split_batches(good)
     majority = is_majority(runs[0])
@@ -238,7 +218,7 @@ def _row(
         n_left_out=len(runs) - len(good),
         n_orders=len({r.spec.order for r in good}),
         n_seeds=len({r.spec.seed for r in good}),
-        estimates=_estimates(good, batches, columns, **draws),
+        estimates=_estimates(good, batches, n_draws),
         intransigence=float(np.mean(costs)) if costs else float("nan"),
         memory_bytes=float(np.mean([np.max(r.memory_bytes) for r in runs])),
         seconds=float(np.mean([np.sum(r.seconds) for r in runs])),
@@ -247,15 +227,15 @@ def _row(
 
 
 def _estimates(
-    runs: list[RunResult], batches: list[Runs], columns: Sequence[Column], **draws: int
+    runs: list[RunResult], batches: list[Runs], n_draws: int
 ) -> dict[str, Estimate]:
     """Estimate of every column; NaN where no run is left."""
     nothing = Estimate(np.nan, np.nan, np.nan)
-    found = dict.fromkeys((c.key for c in columns), nothing)
-    for metric in dict.fromkeys(c.metric for c in columns) if runs else ():
-        same = [c for c in columns if c.metric == metric]
+    found = dict.fromkeys((c.key for c in COLUMNS), nothing)
+    for metric in dict.fromkeys(c.metric for c in COLUMNS) if runs else ():
+        same = [c for c in COLUMNS if c.metric == metric]
         names = tuple(dict.fromkeys(c.summary for c in same))
-        own = resampling.estimate(runs, metric, names, batches=batches, **draws)
+        own = resampling.estimate(runs, metric, names, n_draws=n_draws, batches=batches)
         found.update({c.key: own[c.summary] for c in same})
     return found
 
@@ -264,9 +244,7 @@ def rows(
     results: Sequence[RunResult],
     *,
     keeps: Mapping[str, str] | None = None,
-    metrics: Sequence[str] = (),
     n_draws: int = N_DRAWS,
-    seed: int = 0,
 ) -> list[Row]:
     """One `Row` per learner, the majority class first, then by falling AAA.
 
@@ -274,20 +252,17 @@ def rows(
     ----------
     results : sequence of RunResult
     keeps : mapping of learner title to what its method keeps, optional
-    metrics : sequence of str
-        Metrics beyond those of `COLUMNS`, see `columns_for`.
-    n_draws, seed : int
+    n_draws : int
         Of the bootstrap.
     """
     groups = group(with_majority(results, own=True))
-    columns = (*COLUMNS, *columns_for(metrics))
     found = []
     models = {runs[0].spec.learner.model.name for runs in groups.values()}
     stars = {model: _a_star(groups, model) for model in models}
     for title, runs in groups.items():
         kept = (keeps or {}).get(title, "")
         star = stars[runs[0].spec.learner.model.name]
-        found.append(_row(runs, kept, star, columns, n_draws=n_draws, seed=seed))
+        found.append(_row(runs, kept, star, n_draws))
     # the majority class, that of each site, the learners by falling AAA
     references = [row for row in found if row.is_majority]
     learners = [row for row in found if not row.is_majority]
@@ -298,9 +273,8 @@ def rows(
 def table(results: Sequence[RunResult], **options: Any) -> pd.DataFrame:
     """The table as a DataFrame, one row per learner; options are those of `rows`.
 
-    Every column of `COLUMNS` (and of `columns_for(metrics)`) gives four: the mean over orders
-    and seeds under its own key, and ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval
-    over subjects).
+    Every column of `COLUMNS` gives four: the mean over orders and seeds under its own key, and
+    ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval over subjects).
     """
     import pandas as pd
 
@@ -316,17 +290,20 @@ def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
             "keeps": row.keeps,
         }
         for key, e in row.estimates.items():
-            names = (key, f"{key}_sd", f"{key}_low", f"{key}_high")
-            record |= dict(
-                zip(names, (e.value, e.sd_orders, e.low, e.high), strict=True)
-            )
-        record |= {"intransigence": row.intransigence, "memory_bytes": row.memory_bytes}
+            record[key] = e.value
+            record[f"{key}_sd"] = e.sd_orders
+            record[f"{key}_low"] = e.low
+            record[f"{key}_high"] = e.high
         record |= {
+            "intransigence": row.intransigence,
+            "memory_bytes": row.memory_bytes,
             "seconds": row.seconds,
             "runs": row.n_runs,
             "runs_left_out": row.n_left_out,
+            "orders": row.n_orders,
+            "seeds": row.n_seeds,
         }
-        out.append(record | {"orders": row.n_orders, "seeds": row.n_seeds})
+        out.append(record)
     return out
 
 

@@ -23,7 +23,7 @@ CONFIG = """
 seeds = [0]
 classifiers = ["linear"]
 augment = ["linear"]
-check = "flow"
+check = "eight"
 
 [dataset]
 name = "simulated"
@@ -32,9 +32,9 @@ n_rois = 12
 scale = 0.4
 
 [[generator]]
-name = "corr_flow"
-title = "flow"
-epochs = 2
+name = "corr_gauss"
+title = "eight"
+rank = 8
 
 [[generator]]
 name = "edge_gauss"
@@ -67,12 +67,12 @@ def test_a_config_is_judged_row_by_row(judged) -> None:
         "real",
         "bootstrap",
         "corr_gauss",
-        "flow",
+        "eight",
         "edge_gauss",
     ]
-    assert found.summary["flow"]["psd_share"].value == 1.0
+    assert found.summary["eight"]["psd_share"].value == 1.0
     assert found.summary["edge_gauss"]["psd_share"].value == 0.0
-    assert "active units" not in [f.what for f in found.findings]  # a flow has none
+    assert "active units" not in [f.what for f in found.findings]  # a Gaussian has none
     assert list(found.portraits) == list(found.summary)
 
 
@@ -87,9 +87,9 @@ def test_the_same_call_again_trains_nothing(judged) -> None:
 
 
 def test_other_data_or_settings_are_judged_anew(config, tmp_path) -> None:
-    quick = ("judge.augment=[]", "generator.0.epochs=1")
+    quick = ("judge.augment=[]", "generator.0.rank=4")
     judge(config, tmp_path / "out", *quick)
-    for change in ("dataset.seed=5", "judge.multiple=2", "generator.0.hidden=8"):
+    for change in ("dataset.seed=5", "judge.multiple=2", "generator.0.rank=5"):
         _, said = judge(config, tmp_path / "out", *quick, change)
         assert not any("already judged" in s for s in said)
 
@@ -114,10 +114,10 @@ def test_page_and_tables_are_written(judged) -> None:
         ('judge.classifiers=["gnc"]', "gcn"),
         ("judge.multiple=0", "multiple = 0 is too small"),
         ('generator.1.name="corr_gaus"', "corr_gauss"),
-        ("generator.0.epoch=3", "Did you mean 'epochs'"),
-        ('generator.1.title="flow"', "two generators are called 'flow'"),
+        ("generator.0.rang=3", "Did you mean 'rank'"),
+        ('generator.1.title="eight"', "two generators are called 'eight'"),
         ("generator.1={}", "a generator table needs a name"),
-        ('judge.check="flw"', "flow"),
+        ('judge.check="eigt"', "eight"),
         ("training.epoch=2", "epochs"),
         ('dataset.name="simulatd"', "simulated"),
     ],
