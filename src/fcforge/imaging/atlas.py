@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging.scan import Grid, load_image, read_labels
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,14 +133,6 @@ class Atlas:
             cval=-1,
         )
 
-    @cached_property
-    def map_volumes(self) -> np.ndarray:
-        """Sum of the weights of every map times the size of a voxel, mm^3, (n_rois,)."""
-        image = load_image(self.image)
-        size = abs(np.linalg.det(image.affine[:3, :3]))
-        data = np.asarray(image.dataobj, dtype=np.float32)
-        return data.clip(min=0).sum(axis=(0, 1, 2), dtype=np.float64) * size
-
     def describe(self) -> dict[str, Any]:
         """What a sidecar needs to know about the atlas."""
         path = (
@@ -152,30 +147,46 @@ class Atlas:
         }
 
 
-@lru_cache(maxsize=1)
-def maps_on(atlas: Atlas, grid: Grid) -> np.ndarray:
-    """Weights of a probabilistic atlas on another grid, (n_voxels in Fortran order, n_rois).
+@lru_cache(maxsize=2)
+def weights_on(atlas: Atlas, grid: Grid) -> csr_array:
+    """Weight of every voxel of a grid in each ROI, (n_voxels in Fortran order, n_rois).
 
-    Subjects of one study share a grid, so the last answer is kept; also by `seen_from`.
+    Of labels it is 1 in the voxel's own ROI. Subjects of one study share a grid, so the answer
+    is kept; so is that of `share_in_view`.
     """
+    from scipy.sparse import csr_array
+
+    shape = grid[0]
+    target = np.frombuffer(grid[1]).reshape(4, 4)
+    if not atlas.probabilistic:
+        column = atlas.on_grid(shape, target).ravel(order="F")
+        inside = np.flatnonzero(column >= 0)
+        ones = np.ones(len(inside))
+        places = (inside, column[inside])
+        return csr_array((ones, places), shape=(len(column), atlas.n_rois))
     from nilearn.image import resample_img
 
     image = load_image(atlas.image)
-    target = np.frombuffer(grid[1]).reshape(4, 4)
-    moved = resample_img(image, target, grid[0], interpolation="continuous")
-    weights = np.asarray(moved.dataobj, dtype=np.float32)
-    return weights.reshape(-1, atlas.n_rois, order="F").clip(min=0)
+    moved = resample_img(image, target, shape, interpolation="continuous")
+    weights = np.asarray(moved.dataobj, dtype=np.float32).clip(min=0)
+    return csr_array(weights.reshape(-1, atlas.n_rois, order="F"), dtype=np.float64)
 
 
 @lru_cache(maxsize=1)
-def seen_from(atlas: Atlas, grid: Grid) -> np.ndarray:
-    """Flat (Fortran) index of the scan voxel nearest to each of `Atlas.voxels`, -1 outside."""
-    shape = grid[0]
-    inverse = np.linalg.inv(np.frombuffer(grid[1]).reshape(4, 4))
-    inverse = inverse.astype(np.float32)
-    at = np.rint(atlas.voxels[1] @ inverse[:3, :3].T + inverse[:3, 3]).astype(np.int64)
-    inside = ((at >= 0) & (at < shape)).all(axis=1)
-    return np.where(inside, at @ [1, shape[0], shape[0] * shape[1]], -1)
+def share_in_view(atlas: Atlas, grid: Grid) -> np.ndarray:
+    """Share of each ROI that lies inside a grid, (n_rois,)."""
+    from nibabel.affines import apply_affine
+
+    image = load_image(atlas.image)
+    shape = image.shape[:3]
+    affine = np.asarray(image.affine, dtype=float)
+    weights = weights_on(atlas, (shape, affine.tobytes()))
+    rows = np.flatnonzero(np.diff(weights.indptr))
+    index = np.stack(np.unravel_index(rows, shape, order="F"), axis=1)
+    to_grid = np.linalg.inv(np.frombuffer(grid[1]).reshape(4, 4)) @ affine
+    at = np.rint(apply_affine(to_grid, index))
+    inside = ((at >= 0) & (at < grid[0])).all(axis=1)
+    return weights[rows[inside]].sum(axis=0) / weights.sum(axis=0)
 
 
 @lru_cache(maxsize=1)

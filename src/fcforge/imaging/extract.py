@@ -3,18 +3,21 @@
 Of a 4D scan in MNI space it is the mean signal of every ROI, and how much of each ROI was seen.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging import denoise
 from fcforge.imaging import series as of_rois
-from fcforge.imaging.atlas import Atlas, maps_on, seen_from
+from fcforge.imaging.atlas import Atlas, share_in_view, weights_on
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.scan import (
+    VOLUMES_AT_ONCE,
     ScanHeader,
     open_scan,
     read_mask,
@@ -22,6 +25,9 @@ from fcforge.imaging.scan import (
     repetition_time,
 )
 from fcforge.imaging.sources import Source
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 # DPABI's standard ROI set is several atlases side by side; AAL-116 comes first.
 DPABI_ALL_ATLASES = (1568, 1569, 1833)
@@ -248,7 +254,7 @@ def _confounds(source: Source, request: FCRequest, n_volumes: int) -> denoise.Co
 def roi_means(
     scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float
 ) -> Signals:
-    """Mean signal of every ROI over its good voxels.
+    """Signal of every ROI over its good voxels: their mean, or that of a weighted map.
 
     A voxel is good when it lies in the field of view and the brain mask, is finite in every
     volume and is not constant. The voxels of the ROIs alone are held in memory.
@@ -258,7 +264,7 @@ def roi_means(
     series : ndarray of shape (n_volumes, n_rois), float64
         NaN columns where coverage is below `min_coverage`.
     coverage : ndarray of shape (n_rois,)
-        Share of the ROI's volume (atlas voxels) that falls on a good voxel.
+        Share of the ROI that lies in view, times the share of its voxels there that are good.
     carpet : ndarray of shape (<= CARPET_VOXELS, n_volumes), float32
     notes : dict
         ``NaNVoxels`` and ``VoxelsInROIs``.
@@ -268,78 +274,38 @@ def roi_means(
     DataError
         The affine puts the scan outside MNI space.
     """
-    label, weights = _roi_of_voxels(scan, atlas)
+    weights = weights_on(atlas, scan.grid)
+    inside = np.diff(weights.indptr) > 0
     if mask is not None:
-        label = np.where(read_mask(mask, scan).ravel(order="F"), label, -1)
-    flat = np.flatnonzero(label >= 0)
-    column = label[flat]
-    own = None if weights is None else weights[flat]
-    seen = len(np.unique(column)) if own is None else int((own > 0).any(0).sum())
-    _in_mni(scan, atlas, seen)
+        inside &= read_mask(mask, scan).ravel(order="F")
+    flat = np.flatnonzero(inside)
+    own = weights[flat]
+    _in_mni(scan, atlas, int((own.sum(axis=0) > 0).sum()))
     voxels = read_voxels(scan, flat)
     finite = np.isfinite(voxels).all(axis=1)
     good = np.flatnonzero(finite)[np.ptp(voxels[finite], axis=1) > 0]
-    good = good[np.argsort(column[good], kind="stable")]
-    if own is None:
-        series = _means(voxels, good, column[good], atlas.n_rois)
-        coverage = _seen(scan, atlas, flat[good])
-    else:
-        series, coverage = _map_signals(voxels[good], own[good], scan, atlas)
-    series[:, coverage < min_coverage] = np.nan
+    good = good[np.argsort(own[good].argmax(axis=1), kind="stable")]
+    seen = own[good].sum(axis=0) / np.maximum(weights.sum(axis=0), 1e-12)
+    coverage = seen * share_in_view(atlas, scan.grid)
+    series = _signals(own[good], voxels[good])
+    series[:, (coverage < min_coverage) | (coverage == 0)] = np.nan
     carpet = voxels[good[:: max(1, len(good) // CARPET_VOXELS)][:CARPET_VOXELS]]
     notes = {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
     return series, coverage, carpet, notes
 
 
-def _roi_of_voxels(
-    scan: ScanHeader, atlas: Atlas
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """ROI of every voxel in Fortran order, -1 outside; of maps the largest, and all weights."""
-    if not atlas.probabilistic:
-        return atlas.on_grid(scan.shape, scan.affine).ravel(order="F"), None
-    weights = maps_on(atlas, scan.grid)
-    largest = np.where((weights > 0).any(axis=1), weights.argmax(axis=1), -1)
-    return largest, weights
-
-
-def _means(
-    voxels: np.ndarray, rows: np.ndarray, column: np.ndarray, n_rois: int
-) -> np.ndarray:
-    """Mean of the `rows` of each column, which ascend; NaN where a column has none."""
-    series = np.full((voxels.shape[1], n_rois), np.nan)
-    starts = np.searchsorted(column, np.arange(n_rois + 1))
-    for roi in np.flatnonzero(np.diff(starts)):
-        own = voxels[rows[starts[roi] : starts[roi + 1]]]
-        series[:, roi] = own.mean(axis=0, dtype=np.float64)
-    return series
-
-
-def _map_signals(
-    voxels: np.ndarray, weights: np.ndarray, scan: ScanHeader, atlas: Atlas
-) -> tuple[np.ndarray, np.ndarray]:
-    r"""Signals s of weighted maps W by least squares, as nilearn's ``NiftiMapsMasker``; coverage.
+def _signals(weights: csr_array, voxels: np.ndarray) -> np.ndarray:
+    r"""Signals s (T, n_rois) of voxels x (n, T) by least squares on the weights W (n, n_rois).
 
     .. math:: \min_s \lVert x_t - W s_t \rVert^2
 
-    for the good voxels x of every volume t.
+    for every volume t: of labels the mean of each ROI, of weighted maps what nilearn's
+    ``NiftiMapsMasker`` computes.
     """
-    own = weights.astype(np.float64)
-    series = np.linalg.lstsq(own, voxels.astype(np.float64), rcond=None)[0].T
-    share = own.sum(axis=0) * abs(np.linalg.det(scan.affine[:3, :3]))
-    return series, np.clip(share / np.maximum(atlas.map_volumes, 1e-12), 0, 1)
-
-
-def _seen(scan: ScanHeader, atlas: Atlas, good: np.ndarray) -> np.ndarray:
-    """Share of each ROI's atlas voxels that fall on a good voxel."""
-    is_good = np.zeros(
-        int(np.prod(scan.shape[:3])) + 1, dtype=bool
-    )  # the last one is "outside"
-    is_good[good] = True
-    column = atlas.voxels[0]
-    flat = seen_from(atlas, scan.grid)
-    total = np.bincount(column, minlength=atlas.n_rois)
-    hits = np.bincount(column[is_good[flat]], minlength=atlas.n_rois)
-    return hits / np.maximum(total, 1)
+    blocks = np.array_split(voxels, voxels.shape[1] // VOLUMES_AT_ONCE + 1, axis=1)
+    sums = np.hstack([weights.T @ block for block in blocks])
+    gram = (weights.T @ weights).toarray()
+    return np.linalg.lstsq(gram, sums, rcond=None)[0].T
 
 
 def _in_mni(scan: ScanHeader, atlas: Atlas, n_inside: int) -> None:
