@@ -6,6 +6,7 @@ import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,18 +70,14 @@ def glass_brain(
     most = float(np.abs(signed).max())
     if not len(places) or not most:
         return ""
-    import matplotlib as mpl
-
-    mpl.use("Agg", force=False)
-    from matplotlib.figure import Figure
-    from nilearn.plotting import plot_connectome
-
     colours = network_colours(found.atlas.systems)
-    figure = Figure(figsize=(10.2, 3.3))
     with warnings.catch_warnings():
         # nilearn's and matplotlib's notices on their own API
         warnings.simplefilter("ignore")
-        plot_connectome(
+        display = _outlines()
+        figure = display.frame_axes.figure
+        outlined = list(figure.axes)
+        display.add_graph(
             signed,
             places,
             node_color=[colours[s] for s in found.atlas.systems],
@@ -90,12 +87,28 @@ def glass_brain(
             edge_vmax=most,
             edge_kwargs={"linewidth": 1.6, "alpha": 0.8},
             node_kwargs={"edgecolors": "white", "linewidths": 0.4},
-            display_mode="lyrz",
-            figure=figure,
-            annotate=True,
             colorbar=True,
         )
-        return png(figure, "Glass brain with the strongest edges")
+        image = png(figure, "Glass brain with the strongest edges")
+    for axes in figure.axes:
+        if axes not in outlined:  # the colour bar
+            axes.remove()
+        for artist in (*axes.lines, *axes.collections):
+            artist.remove()
+    return image
+
+
+@cache
+def _outlines() -> Any:
+    """Four outlines of a brain, drawn once: they take longer than all that is put into them."""
+    import matplotlib as mpl
+
+    mpl.use("Agg", force=False)
+    from matplotlib.figure import Figure
+    from nilearn.plotting import plot_glass_brain
+
+    figure = Figure(figsize=(10.2, 3.3))
+    return plot_glass_brain(None, display_mode="lyrz", figure=figure, colorbar=True)
 
 
 def strongest(values: np.ndarray, n: int) -> np.ndarray:
