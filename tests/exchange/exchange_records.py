@@ -73,21 +73,11 @@ CONTENT = {
     records.Step: {
         "payload": SHA,
         "settings": SHA,
-        "seconds": 1.5,
         "counts": records.StepCounts(learning=PART, test=PART),
         "metrics": records.StepMetrics(held_out={}, own_test=None),
         "calibration": records.Calibration(how="none", temperature=None),
         "reference": records.ScanLimits(inside=None, outside=None, pattern=None),
         "flags": (),
-        "environment": records.Environment(
-            python="3.11",
-            torch="2.13.0+cpu",
-            numpy="2.3",
-            system="Linux x86_64",
-            cpu="a CPU",
-            cores=2,
-            device="cpu",
-        ),
         "commitment": SHA,
     },
     records.Notice: {

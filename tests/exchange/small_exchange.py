@@ -57,8 +57,8 @@ def learned(exchange, site, private=None, signer="", cohort=None, **asked):
     mine = (cohort or people()).select_sites([site])
     key = key_of(signer) if signer else None
     home = private or PrivateRecord(Path("fcforge.private"))
-    silent = lambda *said: None  # noqa: E731
-    return exchange.model.learn(mine, home, request(site, **asked), key, silent, silent)
+    asking = request(site, **asked)
+    return exchange.model.learn(mine, home, asking, key, lambda *said: None)
 
 
 @cache

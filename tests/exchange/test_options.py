@@ -61,7 +61,7 @@ def told(error):
 
 
 # -- learn: the next hospital of either kind, and the first of a chain -------------------------
-VOLATILE = {"payload", "commitment", "time", "signature", "parents", "seconds"}
+VOLATILE = {"payload", "commitment", "time", "signature", "parents"}
 COMMON = {  # option: value, and with what else
     "site": ("Nowhere", {}),
     "data": ("odd.npz", {}),

@@ -39,7 +39,7 @@ def places(value, path=()):
 
 
 def test_nothing_hides_in_a_record(kind):
-    """86 scans went as `result.scans` of an audit, 13 MB as `environment` of a step."""
+    """86 scans went as `result.scans` of an audit, 13 MB in a field of a step."""
     made = record(kind)
     for path in places(json.loads(made.line)):
         if path[:1] == ("settings",) or path in [("sites",), ("ranges",)]:

@@ -76,15 +76,6 @@ def test_foreign_names_are_text(found):
     assert "<img" not in html
 
 
-def test_what_differential_privacy_covers():
-    said = audits.budget_words(1.0, 1e-5, True)
-    assert "epsilon 1 (delta 1e-05) per person" in said
-    assert "outside that budget" in said
-    assert "no guarantee" in audits.budget_words(1.0, None, False)
-    about = {"what": "x", "epsilon_of_method": 2.0, "noise_is_secret": True}
-    assert "epsilon 2 per person" in audits.sentences(Audit((), about))[0]
-
-
 def test_rows_without_a_link_to_a_person_show_a_dash():
     some = Estimate(0.7, 0.6, 0.8)
     table = audits.audit_table(Audit((AuditRow("r", "a", some, some, None, some),)))

@@ -2,11 +2,12 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from page_parser import EVIL, require_sound
+from report_world import audited_chain, releases
 
-from fcforge.exchange.description import Answer, Bar, Description, Passage, PlainTable
 from fcforge.report.exchange_file import (
     as_json,
     as_text,
@@ -16,64 +17,66 @@ from fcforge.report.exchange_file import (
 )
 
 
-@pytest.fixture
-def described() -> Description:
-    bar = Bar("NYU", 0.627, 0.5, 0.74, 0.559, "guessing", "59 test subjects")
-    return Description(
-        kind="chain of hospitals",
-        id="ab" * 32,
-        model="EWC on gcn",
-        sites=("UM", "NYU"),
-        answers=(Answer("Does it work?", "warn", "Hardly.", ("More.",), (bar,)),),
-        facts={"ROIs": "116"},
-        tables=(PlainTable("Sites", ("site", "people"), ((EVIL, "41"),), "A note."),),
-        passages=(Passage("All numbers", ("1 2 3",)),),
-        settings={"seed": 0},
-        curves={"UM": (0.9, 0.8), "NYU": (math.nan, 0.7)},
-    )
+@pytest.fixture(scope="module")
+def described():
+    return audited_chain().model.describe()
 
 
 def test_words(described):
     lines = as_text(described).splitlines()
-    assert lines[0] == f"Exchange {'ab' * 8}: chain of hospitals"
-    assert lines[1:4] == ["  hospitals: UM, NYU", "  model: EWC on gcn", "  ROIs: 116"]
-    asked = lines.index("Does it work?")
-    assert lines[asked + 1 : asked + 3] == ["  Hardly.", "  More."]
-    assert lines[asked + 3].strip() == "NYU: 0.627 [0.500, 0.740], 59 test subjects"
-    assert any(EVIL in line and "41" in line for line in lines)
-    assert "All numbers" not in lines
-    assert passages_text(described).splitlines() == ["All numbers", "  1 2 3"]
+    assert lines[0] == f"Exchange {described.id[:16]}: chain of hospitals"
+    assert lines[1] == f"  hospitals: {', '.join(described.sites)}"
+    assert "  ROIs: 116" in lines
+    answer = described.answers[2]
+    asked = lines.index(answer.question)
+    assert lines[asked + 1 : asked + 3] == [f"  {answer.say}", f"  {answer.more[0]}"]
+    assert lines[asked + 3].startswith(f"    {answer.bars[0].name}: ")
+    audit = passages_text(described).splitlines()
+    assert audit[0].startswith("Audit by")
+    assert audit[0] not in lines
 
 
 def test_in_short(described):
     lines = brief_text(described).splitlines()
-    assert lines[1:] == ["  hospitals: UM, NYU", "  Does it work? Hardly."]
-    more = brief_text(described, ["Sites"]).splitlines()
-    assert more[:3] == lines
-    assert (more[4], more[-1]) == ("Sites:", "A note.")
+    assert len(lines) == 2 + len(described.answers)
+    table = described.tables[0]
+    more = brief_text(described, [table.title]).splitlines()
+    assert more[: len(lines)] == lines
+    assert more[len(lines) + 1] == f"{table.title}:"
 
 
 def test_no_name_adds_a_line_or_an_escape(described):
-    odd = Description("k", "0" * 64, "m", ("a\nb\x1b[2J",), ())
+    odd = replace(described, sites=("a\nb\x1b[2J",))
     assert "  hospitals: a?b?[2J" in as_text(odd).splitlines()
 
 
 def test_programs_read_the_same(described):
-    found = json.loads(as_json(described))
-    assert found["sites"] == ["UM", "NYU"]
-    assert found["curves"]["NYU"] == [None, 0.7]
-    assert found["answers"][0]["bars"][0]["value"] == 0.627
+    bar = described.answers[2].bars[0]
+    unknown = replace(bar, low=math.nan)
+    odd = replace(described, answers=(replace(described.answers[2], bars=(unknown,)),))
+    found = json.loads(as_json(odd))
+    assert found["sites"] == list(described.sites)
+    assert found["answers"][0]["bars"][0]["value"] == bar.value
+    assert found["answers"][0]["bars"][0]["low"] is None
 
 
 def test_the_page_holds_all_that_a_board_reads(described):
-    found = require_sound(page_of(described, EVIL, "index.html"), ("index.html",))
+    evil = replace(described.tables[0], note=EVIL)
+    shown = replace(described, tables=(evil, *described.tables[1:]))
+    found = require_sound(page_of(shown, EVIL, "index.html"), ("index.html",))
     for words in (
         "Intended use",
         "not a medical device",
-        "Does it work?",
-        "All numbers",
-        "A note.",
+        "Does it work on real people?",
+        "Audit by",
+        EVIL,
         "What a hospital states of itself",
         "seed",
     ):
         assert words in found.text, words
+
+
+def test_releases_show_their_numbers_and_budgets():
+    found = releases().model.describe()
+    assert "Numbers of" in passages_text(found)
+    assert "epsilon 1, delta 1e-06" in as_text(found)

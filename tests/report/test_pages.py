@@ -88,7 +88,7 @@ def test_the_page_of_a_chain(pages):
     assert "picks the right one 94 times in 100" in page.text
     assert page.row("loss, on network")[2] == "0.940"
     assert "No raw scan is stored. That is not the same as private" in page.text
-    assert "Each site over time" in page.text
+    assert "Accuracy on synthetic held-out subjects" in page.text
     assert all(system in page.text for system in ("cerebellar", "default", "visual"))
     assert page.of("img")[0]["src"].startswith("data:image/png;base64,")
     card = text[text.index("Can an attacker tell") :]

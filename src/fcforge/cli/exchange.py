@@ -92,11 +92,7 @@ def learn(request: requests.LearnRequest) -> None:
 
     with progress_on_stderr("learning") as tick:
         done = learn_site(
-            request,
-            agree=agree,
-            tell=lambda done: say(learned_text(done)),
-            say=say,
-            tick=tick,
+            request, agree=agree, tell=lambda done: say(learned_text(done)), tick=tick
         )
     for keeper in done.files:
         say(f"wrote {share_place(request.out, keeper)}: send it to {keeper} alone.")

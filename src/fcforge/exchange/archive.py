@@ -178,11 +178,6 @@ def read(path: str | Path, max_bytes: int = MAX_BYTES) -> Contents:
         return unpack(read_file(path, max_bytes))
 
 
-def is_archive(path: str | Path) -> bool:
-    """Whether a file begins as a zip does."""
-    return read_file(path, MAX_BYTES)[:2] == b"PK"
-
-
 def read_file(path: str | Path, limit: int) -> bytes:
     """A regular file of at most `limit` bytes."""
     if Path(path).is_dir():

@@ -30,6 +30,7 @@ from fcforge.exchange.records import (
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+ZIP = b"PK"  # how an exchange file begins, and a private record does not
 SINGLE = ".record"  # suffix of a file with the new records alone
 Kind = TypeVar("Kind", bound=Record)
 
@@ -369,8 +370,11 @@ def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
     but what the hospital itself gave only by the hospital's withdrawal.
     """
     withdrawals = found.of(Withdrawal)
-    if archive.is_archive(path):
-        seen = {record.id: record for record in archive.read(path).records}
+    with at(path, do=archive.ASK_AGAIN):
+        data = archive.read_file(path, archive.MAX_BYTES)
+        earlier = archive.unpack(data).records if data.startswith(ZIP) else ()
+    if earlier:
+        seen = {record.id: record for record in earlier}
         every = seen | {one.id: one for one in withdrawals}
         rules.key_lines([*seen.values(), *found.everything])
         stand = {record.id for record in rules.without_taken(every)}

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fcforge.sites.cohort import Cohort
     from fcforge.studies.audit_result import Audit
 
-Say = Callable[[str], Any]
 Tick = Callable[[int, int, str], Any]  # done, in all, what is going on
 Covariates = Mapping[str, np.ndarray]
 
@@ -63,9 +62,9 @@ class Learned:
         Who is behind them, and what it cost: stays at home, on the disk before anything leaves.
     threshold : Threshold or None
         The hospital's own, which stays at home, too.
-    before, after : mapping
-        Accuracy, balanced accuracy and AUROC on its own people, of the model that came in and of
-        the new one; for the hospital's eyes.
+    before : mapping
+        Accuracy, balanced accuracy and AUROC on its own people of the model that came in; for the
+        hospital's eyes.
     files : mapping of keeper to bytes
         Shares, where they are what leaves; `exchange` then holds the notice of them.
     """
@@ -75,7 +74,6 @@ class Learned:
     receipt: "Receipt"
     threshold: "Threshold | None"
     before: Mapping[str, float]
-    after: Mapping[str, float]
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -116,7 +114,6 @@ class Model(Protocol):
         private: "PrivateRecord",
         asked: "LearnRequest",
         key: "Ed25519PrivateKey | None",
-        say: Say,
         tick: Tick,
     ) -> Learned:
         """What the people of one site add; nothing is written."""

@@ -394,18 +394,6 @@ class ScanLimits(Closed):
     pattern: Positive | None
 
 
-class Environment(Closed):
-    """What a step was trained with. No host, no user, no path."""
-
-    python: Version
-    torch: Version
-    numpy: Version
-    system: Text
-    cpu: Text
-    cores: Annotated[int, Field(ge=1, le=100_000)]
-    device: Name
-
-
 class Step(Record):
     """One hospital's step of a chain; its payload is all that the next one needs.
 
@@ -413,12 +401,10 @@ class Step(Record):
     ----------
     settings : str
         SHA-256 of the chain's settings.
-    seconds : float
     counts, metrics, calibration, reference
         What the hospital measured while its site was open.
     flags : tuple of str
         What was accepted by name.
-    environment : Environment
     commitment : str
         As in a release.
     """
@@ -429,13 +415,11 @@ class Step(Record):
 
     kind: Literal["step"] = "step"
     settings: Sha256
-    seconds: NotNegative
     counts: StepCounts
     metrics: StepMetrics
     calibration: Calibration
     reference: ScanLimits
     flags: Annotated[tuple[Name, ...], Field(max_length=20)]
-    environment: Environment
     commitment: Sha256
 
 

@@ -13,7 +13,7 @@ from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.home.receipts import Threshold
 from fcforge.exchange.keeping.keepers import read_card
 from fcforge.exchange.keys import Trust, read_private
-from fcforge.exchange.model import Learned, Say, Tick
+from fcforge.exchange.model import Learned, Tick
 from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import MAKER, make_public
@@ -97,7 +97,6 @@ def learn_site(
     *,
     agree: Callable[[Exchange], Any] = lambda found: None,
     tell: Callable[[Learned], Any] = lambda done: None,
-    say: Say = lambda text: None,
     tick: Tick = lambda done, total, what: None,
 ) -> Learned:
     """Learn one site, in either model, and write what leaves; what stays is on the disk before it.
@@ -109,8 +108,6 @@ def learn_site(
         Called with what is about to be continued; raises where it must not be.
     tell : callable
         Called with what was found and is about to be written.
-    say : callable
-        Told in words what is going on.
     tick : callable
         Called as the site is learned.
     """
@@ -119,7 +116,7 @@ def learn_site(
     key = _own_key(request)
     before, people = _handed(request, key, agree)
     with PrivateRecord.open(private_place(request)) as private:
-        done = before.model.learn(people, private, request, key, say, tick)
+        done = before.model.learn(people, private, request, key, tick)
         tell(done)
         private.publish(done.receipt, _leaving(request, done))
         if done.threshold is not None:

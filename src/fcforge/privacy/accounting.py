@@ -1,14 +1,9 @@
-r"""What noise promises: zCDP, exact (epsilon, delta), and the best that any attack can do.
+r"""What noise promises: exact (epsilon, delta), and the best that any attack can do.
 
 A release is (epsilon, delta)-private when a neighbouring data set (one person added or removed; or
 one replaced) changes the probability of any outcome by at most a factor :math:`e^\epsilon`, up to
 :math:`\delta`. *Sigma* is everywhere the noise's standard deviation in units of the sensitivity:
 the most that one person can change the released vector (L2).
-
-**Rho.** Gaussian noise, discrete or not, is :math:`\rho`-zCDP with :math:`\rho = 1 / 2\sigma^2`
-(Canonne, Kamath & Steinke 2020, theorem 14), and what a person gives several times adds up in
-rho. Several Gaussian releases tell as much as one with the summed rho, so that (epsilon, delta)
-of all of them is that of one.
 
 **Delta.** Of the continuous Gaussian it is known exactly (Balle & Wang, ICML 2018),
 
@@ -34,7 +29,7 @@ Roth & Su, Gaussian differential privacy, 2022).
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fcforge.errors import ConfigError
@@ -99,17 +94,6 @@ def sigma_for(epsilon: float, delta: float = DELTA) -> float:
     """
     check_budget(epsilon, delta, "Gaussian noise")
     return _smallest(lambda s: grid_delta(s, epsilon) <= delta, 1e-3, 1e7)
-
-
-def rho_of(sigma: float) -> float:
-    """Rho of zCDP; adds up over releases."""
-    return 1.0 / (2.0 * sigma**2)
-
-
-def sigma_of(rhos: Iterable[float]) -> float:
-    """Sigma of the one release that tells as much as those with these rhos; inf for none."""
-    total = math.fsum(rhos)
-    return math.inf if total == 0 else math.sqrt(1.0 / (2.0 * total))
 
 
 def epsilon_of(sigma: float, delta: float = DELTA) -> float:

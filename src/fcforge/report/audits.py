@@ -96,10 +96,6 @@ def sentences(audit: Audit) -> list[str]:
         lines.append(_of_release(audit, release, rows))
     if left := about.get("not_attacked"):
         lines.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
-    epsilon = about.get("epsilon_of_method")
-    if epsilon is not None:
-        secret = bool(about.get("noise_is_secret"))
-        lines.append(budget_words(epsilon, about.get("delta_of_method"), secret))
     return [printable(line) for line in (*lines, LAST)]
 
 
@@ -177,20 +173,3 @@ def _of_release(audit: Audit, release: str, rows: Sequence[AuditRow]) -> str:
 
 def _auc(e: Estimate) -> str:
     return f"(AUC {with_interval(e.value, e.low, e.high)})"
-
-
-def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> str:
-    """What differential privacy covers in a chain's file, and what it does not."""
-    if not noise_is_secret:
-        return (
-            f"Epsilon {epsilon:g} was asked for, but the noise was drawn from a known seed: "
-            "there is no guarantee."
-        )
-    spent = f"epsilon {epsilon:g}"
-    if delta is not None:
-        spent += f" (delta {delta:g})"
-    return (
-        f"Differential privacy: method state and network carry {spent} per person, smaller is "
-        "safer, whatever the attack; synthetic held-out subjects, counts, accuracies and "
-        "temperature in the same file are outside that budget."
-    )

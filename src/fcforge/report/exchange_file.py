@@ -11,14 +11,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup
 
 from fcforge.exchange.description import Answer, Description, PlainTable
 from fcforge.exchange.explanation import explain_model
-from fcforge.report import figures
 from fcforge.report.discovery import BROKEN, reason
 from fcforge.report.explaining import average_parts
-from fcforge.report.rendering import Section, macro, picture, sections_page
+from fcforge.report.rendering import Section, macro, sections_page
 from fcforge.report.table import Heading, Table, bar_text
 from fcforge.report.terminal import joined
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from fcforge.exchange.model import Model
     from fcforge.exchange.records import Record
 
-NONE_IN_IT = "none in the model"
 MOST_ROIS = 500  # of a picture of what the model uses
 USE = (
     "Research: to study how well a diagnosis can be told from resting-state FC across hospitals, "
@@ -44,19 +41,13 @@ STATED = (
     "states of itself (people, accuracy, audits) is shown as it stands in the file: verifying "
     "proves who signed it and that nobody changed it since, not that the hospital measured well."
 )
-CURVES = (
-    "Accuracy on each site's synthetic held-out set after every site. It is higher than on real "
-    "subjects, so read only the change from left to right: a line that falls is forgetting. "
-    "Accuracy on real people is above."
-)
 
 
 # -- words -----------------------------------------------------------------------------------------
 def as_text(found: Description) -> str:
     """What `fcforge inspect` prints."""
     lines = [
-        f"Exchange {found.id[:16]}: {found.kind}",
-        f"  hospitals: {', '.join(found.sites) or NONE_IN_IT}",
+        *_first_lines(found),
         f"  model: {found.model}",
         *(f"  {name}: {value}" for name, value in found.facts.items()),
         "",
@@ -78,14 +69,18 @@ def brief_text(found: Description, tables: Sequence[str] = ()) -> str:
         Titles of tables to show in full.
     """
     lines = [
-        f"Exchange {found.id[:16]}: {found.kind}",
-        f"  hospitals: {', '.join(found.sites) or NONE_IN_IT}",
+        *_first_lines(found),
         *(f"  {answer.question} {answer.say}" for answer in found.answers),
     ]
     for table in found.tables:
         if table.title in tables:
             lines += ["", *_table_lines(table)]
     return joined(lines)
+
+
+def _first_lines(found: Description) -> tuple[str, str]:
+    hospitals = ", ".join(found.sites) or "none in the model"
+    return f"Exchange {found.id[:16]}: {found.kind}", f"  hospitals: {hospitals}"
 
 
 def passages_text(found: Description) -> str:
@@ -165,18 +160,11 @@ def page_of(
         Section("Not for", macro("listed", NOT_FOR)),
     ]
     sections += [Section(t.title, _shown(t), t.note) for t in found.tables]
-    if found.curves:
-        sections.append(Section("Each site over time", _curve_picture(found), CURVES))
     sections += more
     if found.passages:
         body = macro("passages", found.passages)
         sections.append(Section("In full", body, "Every number and every sentence."))
-    sections += [
-        Section("Settings that all hospitals share", found.settings),
-        Section(
-            "As text", macro("words", as_text(found)), "What `fcforge inspect` prints."
-        ),
-    ]
+    sections.append(Section("Settings that all hospitals share", found.settings))
     return sections_page(
         name,
         found.kind,
@@ -187,13 +175,6 @@ def page_of(
         facts=[(key, value, "") for key, value in found.facts.items()],
         real_subjects=found.real_subjects,
     )
-
-
-def _curve_picture(found: Description) -> Markup:
-    values = {site: np.array(v, dtype=float) for site, v in found.curves.items()}
-    lines = figures.named_lines(values)
-    figure = figures.stage_lines(lines, found.sites, "after learning", (0.0, 1.02))
-    return picture(figure, "accuracy on each site's held-out set after every site")
 
 
 def uses_section(model: Model) -> Section:

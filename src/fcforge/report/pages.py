@@ -198,8 +198,7 @@ def _write_run(item: Item, to: Path) -> Listed:
 def _write_audit(item: Item, to: Path) -> Listed:
     audit = read_audit(item.path)
     shown = section(audit)
-    worst = audit.strongest()
-    lines = [worst.short, worst.full] if worst else []
+    lines = audit.words()
     page = sections_page(shown.title, "privacy audit", [shown], " ".join(lines), INDEX)
     write_text(to / item.page, page)
     return Listed(item, shown.title, lines)

@@ -16,6 +16,15 @@ BOOTSTRAP = "bootstrap"
 UNTRAINED = "untrained"
 STATISTICS = "exact ridge statistics"
 REFERENCES = BOOTSTRAP, UNTRAINED, STATISTICS
+# what the strongest attack comes to
+TOLD = {
+    True: "An attacker can tell who took part.",
+    False: "No attack tried told who took part.",
+}
+TIMES = (
+    "Shown one person who took part and one who did not, the strongest attack picks the right one "
+    "{:.0f} times in 100; guessing gets 50."
+)
 SHARES = {
     "auc": "auc",
     "tpr": "tpr_at_1pct_fpr",
@@ -124,42 +133,19 @@ class Audit:
         sure = [row for row in rows if self.beats_chance(row)]
         return max(sure, key=lambda row: row.auc.low, default=None)
 
-    def strongest(self) -> StrongestAttack | None:
-        """The strongest attack; None where nothing was attacked."""
+    def words(self) -> list[str]:
+        """Whether the strongest attack tells who took part, and how often it is right."""
         rows = [row for row in self.rows if not row.is_reference]
         if not rows:
-            return None
+            return []
         surest = self.surest(rows)
-        return StrongestAttack(surest or highest(rows), surest is not None)
+        worst = surest or highest(rows)
+        return [TOLD[surest is not None], TIMES.format(100 * worst.auc.value)]
 
 
 def highest(rows: Iterable[AuditRow]) -> AuditRow:
     """The row with the highest AUC."""
     return max(rows, key=lambda row: row.auc.value)
-
-
-@dataclass(frozen=True)
-class StrongestAttack:
-    """The strongest attack of an audit and whether it surely beats guessing."""
-
-    row: AuditRow
-    beats_chance: bool
-
-    @property
-    def short(self) -> str:
-        """What it comes to."""
-        if self.beats_chance:
-            return "An attacker can tell who took part."
-        return "No attack tried told who took part."
-
-    @property
-    def full(self) -> str:
-        """How often it is right."""
-        return (
-            "Shown one person who took part and one who did not, the strongest attack "
-            f"picks the right one {100 * self.row.auc.value:.0f} times in 100; "
-            "guessing gets 50."
-        )
 
 
 def read_audit(path: str | Path) -> Audit:

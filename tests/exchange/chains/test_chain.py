@@ -296,10 +296,7 @@ def test_calibration_on_synthetic_subjects():
 
 # -- scans and diagnoses that cannot be right ------------------------------------------------------
 def found_odd(chain: Chain, data, site: str, accept=()) -> list[str]:
-    said = []
-    _, flags = chain._found(split_site(data, site, 0), accept, said.append)
-    assert "people to be learned" in said[-1]
-    return flags
+    return chain._found(split_site(data, site, 0), accept)[1]
 
 
 def test_diagnoses_that_are_turned_round_are_refused_unless_accepted():

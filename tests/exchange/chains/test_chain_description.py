@@ -1,20 +1,16 @@
 """What a chain says of itself: own tests by hand, what travels counted from the arrays."""
 
 import math
+from dataclasses import replace
 
 import pytest
-import torch
-from small_chains import SITES, chained, cohort, first_state
+import report_world
+from small_chains import SITES, chained
 
-from fcforge.exchange.chains.chain_description import (
-    mean_patterns,
-    own_tests,
-    people,
-    rows_like,
-    wilson,
-)
+from fcforge.exchange.audit import on_record
+from fcforge.exchange.chains.chain_description import own_tests, people, wilson, works
+from fcforge.exchange.description import Bar
 from fcforge.exchange.records import Accuracy, SplitCounts, StepCounts, StepMetrics
-from fcforge.graphs import edges
 
 
 def with_test(step, accuracy, patients, controls):
@@ -64,13 +60,32 @@ def test_wilson_is_scipys():
         assert wilson(k / n, n) == pytest.approx((exact.low, exact.high), abs=1e-6)
 
 
-def test_scans_among_the_arrays_are_counted():
-    state = first_state("ewc")
-    patterns = mean_patterns(state.held_out)
-    scans = edges(torch.from_numpy(cohort().fc[:5]))
-    assert rows_like(scans, patterns) == 5
-    assert rows_like(state.held_out.upper, patterns) == len(state.held_out)
-    assert rows_like(state.lane.params["head.0.weight"], patterns) == 0
+def test_accuracy_is_good_when_its_interval_is_above_the_commonest_class():
+    um = Bar("UM", 0.9, 0.8, 0.95, 0.5, "guessing")
+    nyu = Bar("NYU", 0.627, 0.5, 0.74, 0.559, "guessing")
+    answer = works([um, nyu])
+    assert answer.kind == "warn"  # of the last site: it reaches below 55.9 %
+    assert "62.7 %" in answer.say
+    assert "guessing gets 55.9 %" in answer.say
+    assert "at 1 of 2 sites" in answer.more[0]
+    assert works([nyu, um]).kind == "good"
+    rounded = works([Bar("X", 0.5)])
+    assert (rounded.kind, rounded.say[-10:]) == ("warn", ", rounded.")
+    assert works([]).kind == "warn"
+
+
+def test_the_strongest_attack_decides(chain):
+    assert chain.describe().answers[3].kind == "warn"  # nobody has audited it
+    found = report_world.audit(SITES[0])
+    last = chain.steps[-1]
+    parents = (chain.steps[0].id, last.id)
+    about = {**found.about, "parents": parents, "what": "the chain"}
+    audited, _ = on_record(chain.exchange, replace(found, about=about), SITES[0], None)
+    answer = audited.model.describe().answers[3]
+    assert answer.kind == "alarm"
+    assert (answer.bars[0].value, answer.bars[0].kind) == (0.94, "leak")
+    assert answer.more[-1] == f"Not audited as it travels now: {SITES[1]}."
+    assert audited.model.describe().passages[0].lines[-1].startswith("Not attacked")
 
 
 def test_what_is_said(chain):
@@ -78,8 +93,6 @@ def test_what_is_said(chain):
     assert found.sites == SITES[:2]
     assert not found.real_subjects
     assert len(found.answers) == 4
-    assert math.isnan(found.curves[SITES[1]][0])
-    assert 0 <= found.curves[SITES[0]][1] <= 1
     hospitals, held_out, parts, records = found.tables
     assert [row[0] for row in hospitals.rows] == [*SITES[:2]]
     assert held_out.rows[1][1] == "-"
@@ -101,5 +114,7 @@ def test_exact_statistics_alarm(method, kind):
 def test_real_subjects_alarm():
     found = chained("cumulative")[0].model.describe()
     assert found.real_subjects
-    assert found.answers[1].kind == "alarm"
-    assert any("patient data" in line for line in found.answers[1].more)
+    travels = found.answers[1]
+    assert travels.kind == "alarm"
+    assert any("patient data" in line for line in travels.more)
+    assert not any("No raw scan" in line for line in travels.more)

@@ -18,6 +18,7 @@ from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.records import Release
+from fcforge.exchange.starts import release_description
 from fcforge.exchange.starts.release_step import Budget, fit_threshold
 from fcforge.releases import vector
 
@@ -254,6 +255,17 @@ def test_what_a_file_holds_of_whom_is_counted_from_it():
     assert rows[SITE][1:] == ("1", rows[SITE][2], str(found.model.size))
     public = found.arrays(found.root).values()
     assert rows["public start"][3] == str(sum(a.size for a in public))
+
+
+def test_a_start_is_held_against_the_commonest_class():
+    known = start().root.expected
+    good = known.changed(accuracy=(0.66, 0.6, 0.72), majority=0.55)
+    assert release_description.works(good).kind == "good"
+    answer = release_description.works(good.changed(accuracy=(0.66, 0.5, 0.8)))
+    assert answer.kind == "warn"
+    assert (answer.bars[0].low, answer.bars[0].line) == (0.5, 0.55)
+    unknown = release_description.works(known.changed(accuracy=None))
+    assert unknown.say.startswith("Not known")
 
 
 def test_a_description_answers_four_questions():

@@ -6,7 +6,6 @@ order and seed, bit by bit.
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import count
@@ -27,13 +26,13 @@ from fcforge.exchange.description import Description
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explainable
 from fcforge.exchange.home.receipts import People, Receipt, people_of
-from fcforge.exchange.model import Covariates, Learned, Model, Say, Scores
+from fcforge.exchange.model import Covariates, Learned, Model, Scores
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
 from fcforge.randomness import numpy_rng
 from fcforge.requests import LearnRequest
-from fcforge.runner import config, environment, learners
+from fcforge.runner import config, learners
 from fcforge.sites import Cohort, split_site
 from fcforge.sites.cohort import NUMBERED
 from fcforge.speed import one_thread
@@ -231,14 +230,13 @@ class Chain:
         private: "PrivateRecord",
         asked: LearnRequest,
         key: "Ed25519PrivateKey | None",
-        say: Say,
         tick: Any,
     ) -> Learned:
         """What the people of one site add; nothing is written."""
         self._require_choice(asked)
         self.require_next(asked.site, people.n_rois)
         site = self.split(people, asked.site)
-        before, flags = self._found(site, asked.accept, say)
+        before, flags = self._found(site, asked.accept)
         epochs = count(1)
         total = self.settings.training.epochs
         after, receipt = self.after(
@@ -246,15 +244,12 @@ class Chain:
         )
         made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
         known = self.exchange.everything
-        learning = site.learning(with_val=True)
-        found = scan_checks.quality(after.log_odds(learning.fc), learning.y.numpy())
         return Learned(
             exchange=made,
             new=tuple(record for record in made.everything if record not in known),
             receipt=receipt.having_seen(record.id for record in made.everything),
             threshold=None,
             before=before,
-            after=found,
         )
 
     def _require_choice(self, asked: LearnRequest) -> None:
@@ -273,7 +268,7 @@ class Chain:
         return split_site(people, site, settings.seed, *shares)
 
     def _found(
-        self, site: Site, accept: Sequence[str], say: Say
+        self, site: Site, accept: Sequence[str]
     ) -> tuple[Mapping[str, float], list[str]]:
         """How good the model that came in is here, and what is odd but accepted.
 
@@ -287,11 +282,6 @@ class Chain:
         y = learning.y.numpy()
         odds = self.log_odds(learning.fc)
         found = scan_checks.quality(odds, y)
-        say(
-            f"site '{site.name}': the model that came in reaches accuracy {found['accuracy']:.3f} "
-            f"on the {len(y)} people to be learned (majority class {found['majority']:.3f}), AUROC "
-            f"{found['auroc']:.3f}."
-        )
         flags = []
         if scan_checks.require_alike(self.known, fc, ACCEPT_SCANS in accept):
             flags.append(ACCEPT_SCANS)
@@ -322,9 +312,7 @@ class Chain:
         """
         self.require_next(site.name, site.n_rois)
         step = SiteStep(self.settings, self.sites, self.state, site)
-        began = time.perf_counter()
         lane = step.train(with_val=self.settings.learns_val, tick=tick, weight=weight)
-        seconds = round(time.perf_counter() - began, 3)
         state = step.finished(lane)
         receipt = Receipt(
             site=site.name,
@@ -335,7 +323,6 @@ class Chain:
         )
         record = self._record(
             receipt,
-            seconds=seconds,
             flags=(*flags, *(() if weight is None else (WEIGHTED,))),
             **step.measured(lane, state.held_out),
         )
@@ -351,7 +338,6 @@ class Chain:
             (self.steps[-1].id if self.steps else self.exchange.root.id,),
             None,
             settings=self.settings.digest,
-            environment=here(),
             commitment=receipt.commitment,
             **said,
         )
@@ -559,12 +545,4 @@ def people_learned(settings: ChainSettings, site: Site) -> People:
     ids = [who for part in parts for who in site.subject_ids[part]]
     return people_of(
         learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy()
-    )
-
-
-def here() -> records.Environment:
-    """What this step is trained with."""
-    found = environment.describe("cpu")
-    return records.Environment(
-        **{name: found[name] for name in records.Environment.model_fields}
     )

@@ -1,18 +1,23 @@
 """What a chain says of itself, every figure counted from the file."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import torch.nn.functional as F
-from torch import Tensor
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fcforge.exchange import description
-from fcforge.exchange.chains.chain_arrays import State, Subjects
+from fcforge.exchange.chains.chain_arrays import State
 from fcforge.exchange.chains.chain_step import SMALL_CELL
-from fcforge.exchange.description import Answer, Bar, Description, Passage, PlainTable
-from fcforge.exchange.records import Audit, SplitCounts, Step
+from fcforge.exchange.description import (
+    Answer,
+    Bar,
+    Description,
+    Level,
+    Passage,
+    PlainTable,
+)
+from fcforge.exchange.records import Accuracy, Audit, SplitCounts, Step
 from fcforge.methods import METHODS
+from fcforge.studies.audit_result import TIMES, TOLD
 from fcforge.text import counted, memory, percent
 
 if TYPE_CHECKING:
@@ -21,8 +26,12 @@ if TYPE_CHECKING:
 MOST_ARRAYS = 4  # that are named one by one
 # Second moments without noise: leverage finds every member (docs/privacy.md).
 EXACT = ("analytic",)
-# Real subjects of ABIDE correlate 0.54 to 0.70 with their site's mean pattern.
-SCAN_LIKE = 0.4
+KEPT = {
+    "nothing": "only; no subject, real or synthetic",
+    "statistics": "and summary statistics of each site's subjects",
+    "synthetic subjects": "and synthetic subjects made by a generator",
+    "real subjects": "and REAL SUBJECTS of earlier sites",
+}
 
 
 def describe(chain: "Chain") -> Description:
@@ -50,21 +59,16 @@ def describe(chain: "Chain") -> Description:
         ),
         passages=tuple(_audit(chain, audit) for audit in chain.exchange.of(Audit)),
         settings={"chain": settings.to_json(), "policy": policy.model_dump()},
-        curves=_curves(chain.steps),
         real_subjects=chain.holds_real,
     )
 
 
 def _answers(chain: "Chain") -> tuple[Answer, ...]:
-    audits = current_audits(chain)
-    audited = {audit.site for audit in audits}
-    rows = [row for audit in audits for row in audit.rows]
-    missing = [site for site in chain.sites if site not in audited]
     return (
         description.who_signed(chain.exchange.records),
-        _travels(chain),
-        description.works_at_home([*own_tests(chain.steps)]),
-        description.strongest_attack(rows, missing),
+        travels(chain),
+        works(own_tests(chain.steps)),
+        _attacked(chain),
     )
 
 
@@ -74,64 +78,96 @@ def current_audits(chain: "Chain") -> list[Audit]:
     return [audit for audit in chain.exchange.of(Audit) if last in audit.parents]
 
 
+def _attacked(chain: "Chain") -> Answer:
+    """The strongest of all attacks that hospitals recorded on what travels now."""
+    audits = current_audits(chain)
+    worst = description.strongest([row for audit in audits for row in audit.rows])
+    if worst is None:
+        say = "Not measured: no audit is recorded in this file."
+        how = "Each hospital can, on its own data: `fcforge audit`."
+        return Answer(description.ATTACKED, "warn", say, (how,))
+    more = [TIMES.format(100 * worst.auc)]
+    audited = {audit.site for audit in audits}
+    if missing := [site for site in chain.sites if site not in audited]:
+        more.append(f"Not audited as it travels now: {', '.join(missing)}.")
+    bar = Bar(
+        f"{worst.attack}, on {worst.release}",
+        worst.auc,
+        line=0.5,
+        line_is="guessing",
+        kind="leak" if worst.beats_chance else "",
+    )
+    level: Level = "alarm" if worst.beats_chance else "good"
+    say = TOLD[worst.beats_chance]
+    return Answer(description.ATTACKED, level, say, tuple(more), (bar,))
+
+
 # -- what travels ----------------------------------------------------------------------------------
-def _travels(chain: "Chain") -> Answer:
+def travels(chain: "Chain") -> Answer:
+    """What is in the file."""
+    settings = chain.settings
     state = chain.state
     n_params = sum(p.numel() for p in state.lane.params.values())
     real = int(state.remembered.real.sum())
     held_out = counted(len(state.held_out), "synthetic held-out subject")
-    lines = [
+    more = [
         f"{n_params} network parameters; method state: {_state_words(state)}.",
         f"{len(state.remembered) - real} synthetic and {real} real remembered subjects.",
         f"{held_out}, never trained on.",
     ]
-    exact = chain.settings.learner.method.name in EXACT
-    return description.chain_travels(
-        chain.settings.keeps, lines, exact=exact, real_subjects=chain.holds_real
-    )
+    level: Level = "good" if settings.keeps == "nothing" else "warn"
+    if chain.holds_real:
+        level = "alarm"
+        more.append(
+            "WARNING: sealed with --allow-real-subjects: this file is patient data."
+        )
+    else:
+        more.append(
+            "No raw scan is stored. That is not the same as private: see the audit."
+        )
+    if settings.learner.method.name in EXACT:
+        level = "alarm"
+        more.append(
+            "Exact statistics give away who was added to them: treat as patient data."
+        )
+    say = f"The network {KEPT[settings.keeps]}."
+    return Answer(description.TRAVELS, level, say, tuple(more))
 
 
 def _state_words(state: State) -> str:
-    """The state's arrays, largest first, and how many of their rows look like scans."""
+    """The state's arrays, largest first."""
     by_size = sorted(state.lane.state.items(), key=lambda item: -item[1].nbytes)
-    patterns = mean_patterns(state.held_out)
     words = []
     for name, value in by_size[:MOST_ARRAYS]:
         shape = "x".join(map(str, value.shape)) or "1"
-        alike = rows_like(value, patterns)
-        like = f", {alike} rows like scans" if alike else ""
-        words.append(f"{name} {shape}, {memory(value.nbytes)}{like}")
+        words.append(f"{name} {shape}, {memory(value.nbytes)}")
     if rest := by_size[MOST_ARRAYS:]:
         size = memory(sum(value.nbytes for _, value in rest))
         words.append(f"{len(rest)} more arrays, {size}")
     return "; ".join(words) or "none"
 
 
-def mean_patterns(subjects: Subjects) -> Tensor:
-    """Mean edges (S, E) of each site's subjects, centred."""
-    means = subjects.upper.new_zeros(0, subjects.upper.shape[1])
-    for place in subjects.site.unique().tolist():
-        mine = subjects.upper[subjects.site == place]
-        means = F.pad(means, (0, 0, 0, 1))
-        means[-1] = mine.mean(0)
-    return means - means.mean(1, keepdim=True)
-
-
-def rows_like(value: Tensor, patterns: Tensor) -> int:
-    """Rows as long as an FC has edges that correlate with some site's mean pattern.
-
-    Rows of learned weights do not; scans do.
-    """
-    n_edges = patterns.shape[1]
-    if not len(patterns) or n_edges not in value.shape:
-        return 0
-    rows = value.movedim(value.shape.index(n_edges), -1).reshape(-1, n_edges).float()
-    rows = rows - rows.mean(1, keepdim=True)
-    r = F.normalize(rows, dim=1) @ F.normalize(patterns, dim=1).T
-    return int((r.amax(1) > SCAN_LIKE).sum())
-
-
 # -- how good it is --------------------------------------------------------------------------------
+def works(tests: Sequence[Bar]) -> Answer:
+    """What each hospital measured on real people of its own when it had just learned."""
+    asked = description.WORKS
+    if not tests:
+        return Answer(asked, "warn", "Not known: no hospital kept real test subjects.")
+    last = tests[-1]
+    against = ", rounded"
+    if math.isfinite(last.line):
+        against = f"; {last.line_is} gets {percent(last.line)}"
+    right = f"Right for {percent(last.value)} of the real test subjects of {last.name}"
+    n_good = sum(test.beyond for test in tests)
+    more = (
+        "Better than the commonest class, beyond chance, at "
+        f"{n_good} of {counted(len(tests), 'site')}. Each hospital measured its own test "
+        "subjects when it had just learned."
+    )
+    level: Level = "good" if last.beyond else "warn"
+    return Answer(asked, level, f"{right}{against}.", (more,), tuple(tests))
+
+
 def own_tests(steps: Sequence[Step]) -> list[Bar]:
     """What each hospital measured on its own real test subjects when it had just learned."""
     found = []
@@ -168,18 +204,6 @@ def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def _curves(steps: Sequence[Step]) -> Mapping[str, list[float]]:
-    """Accuracy on each site's synthetic held-out set after every step; NaN before it."""
-    return {
-        step.site: [_accuracy(later, step.site) for later in steps] for step in steps
-    }
-
-
-def _accuracy(step: Step, site: str) -> float:
-    found = step.metrics.held_out.get(site)
-    return math.nan if found is None or found.accuracy is None else found.accuracy
-
-
 # -- tables ----------------------------------------------------------------------------------------
 def _people(steps: Sequence[Step]) -> PlainTable:
     rows = []
@@ -208,9 +232,9 @@ def people(counts: SplitCounts) -> str:
 
 def _held_out(steps: Sequence[Step]) -> PlainTable:
     rows = []
-    for site, values in _curves(steps).items():
-        cells = [percent(value) if value == value else "-" for value in values]
-        rows.append((site, *cells))
+    for own in steps:
+        found = [step.metrics.held_out.get(own.site) for step in steps]
+        rows.append((own.site, *map(_share, found)))
     columns = ("tested on", *(f"after {step.site}" for step in steps))
     return PlainTable(
         "Accuracy on synthetic held-out subjects",
@@ -220,12 +244,18 @@ def _held_out(steps: Sequence[Step]) -> PlainTable:
     )
 
 
+def _share(found: Accuracy | None) -> str:
+    if found is None or found.accuracy is None:
+        return "-"
+    return percent(found.accuracy)
+
+
 def _audit(chain: "Chain", audit: Audit) -> Passage:
     """What a hospital found when it attacked the chain."""
     title = f"Audit by {audit.site}, {audit.time[:10]}"
     if audit not in current_audits(chain):
         title += ", before the last step"
-    lines: list[Any] = []
+    lines = []
     for row in audit.rows:
         surely = "beats chance" if row.beats_chance else "not beyond chance"
         lines.append(f"{row.attack}, on {row.release}: AUC {row.auc:.2f}, {surely}")

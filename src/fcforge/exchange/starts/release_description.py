@@ -1,12 +1,28 @@
 """What releases and sums around a start say of themselves, every figure counted from the file."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fcforge.exchange import description
-from fcforge.exchange.description import Answer, Description, Passage, PlainTable
-from fcforge.exchange.records import Audit, Notice, Record, Release, Withdrawal
+from fcforge.exchange.description import (
+    Answer,
+    Bar,
+    Description,
+    Level,
+    Passage,
+    PlainTable,
+)
+from fcforge.exchange.records import (
+    Audit,
+    Expected,
+    Notice,
+    Record,
+    Release,
+    Withdrawal,
+)
 from fcforge.privacy.accounting import ceiling_of
 from fcforge.releases import vector
+from fcforge.text import counted, percent
 
 if TYPE_CHECKING:
     from fcforge.exchange.starts.releases import Releases
@@ -49,7 +65,7 @@ def describe(model: "Releases") -> Description:
         tables=(
             _hospitals(model),
             description.parts_table(model.exchange),
-            _records(model),
+            description.records_table(model.exchange, partial(_budget, model)),
             *_worth(model),
         ),
         passages=tuple(_numbers(model)),
@@ -61,51 +77,94 @@ def describe(model: "Releases") -> Description:
 
 
 def _answers(model: "Releases") -> tuple[Answer, ...]:
-    exchange = model.exchange
-    expected = exchange.root.expected
     exact = sorted({r.site for r in model.spending if r.mechanism == "none"})
-    withdrawn = sorted({w.site for w in exchange.of(Withdrawal)})
-    people = exchange.root.people
     return (
-        description.who_signed(exchange.records),
-        description.releases_travel(
-            model.size, len(model.given), people, exact, withdrawn
-        ),
-        description.works_at_unseen_sites(
-            expected.accuracy, expected.majority, expected.people
-        ),
-        _attacked(model, exact),
+        description.who_signed(model.exchange.records),
+        _travels(model, exact),
+        works(model.exchange.root.expected),
+        attacked(model, exact),
     )
 
 
-def _attacked(model: "Releases", exact: list[str]) -> Answer:
+def _travels(model: "Releases", exact: list[str]) -> Answer:
+    """What is in the file; `exact` are sites that gave numbers without noise."""
+    given = counted(len(model.given), "release")
+    say = f"A public start and {model.size} numbers for each of {given}."
+    more = [
+        f"By its description the start was made from {model.exchange.root.people} public people; "
+        "a hospital that shares an id with them is refused.",
+        "The head is not in the file: whoever opens it computes it from the releases.",
+    ]
+    if exact:
+        more.append(f"WARNING: exact numbers without noise from {', '.join(exact)}.")
+    if gone := sorted({w.site for w in model.exchange.of(Withdrawal)}):
+        more.append(f"Withdrawn, and no longer in the model: {', '.join(gone)}.")
+    level: Level = "alarm" if exact else "good"
+    return Answer(description.TRAVELS, level, say, tuple(more))
+
+
+def works(expected: Expected) -> Answer:
+    """What a public start alone does at public sites that it has not seen."""
+    asked = description.WORKS
+    line = expected.majority
+    if expected.accuracy is None or line is None:
+        return Answer(
+            asked, "warn", "Not known: the public people are too few to tell."
+        )
+    commonest = description.COMMONEST
+    bar = Bar("public start", *expected.accuracy, line=line, line_is=commonest)
+    right = f"The public start alone is right for {percent(bar.value)}"
+    more = (
+        f"Measured on {expected.people} people at public sites it has not seen. What the hospitals "
+        "add is measured at home: `fcforge evaluate`."
+    )
+    level: Level = "good" if bar.beyond else "warn"
+    say = f"{right}; {commonest} gets {percent(line)}."
+    return Answer(asked, level, say, (more,), (bar,))
+
+
+def attacked(model: "Releases", exact: list[str]) -> Answer:
     """What differential privacy promises, whatever the attack; nothing without it."""
-    if not model.given:
-        return description.nobody_took_part()
+    asked = description.ATTACKED
+    if not model.given:  # perhaps notices of rounds whose sums are not there
+        return Answer(asked, "", "Nothing that people gave is in the file.")
     audits = [
         f"{audit.site} attacked {audit.what} on {audit.time[:10]}: {_strongest(audit)}"
         for audit in model.exchange.of(Audit)
     ]
     if exact:
-        return description.exact_numbers(exact, audits)
+        say = f"Nothing is promised at {', '.join(exact)}: the numbers are exact."
+        return Answer(
+            asked, "alarm", say, ("Treat this file as patient data.", *audits)
+        )
     worst = max(model.spending, key=model.spent)
-    budget = model.spent(worst)
-    noise = vector.noise_units(*budget)
-    replaced = vector.promises(noise, budget[1])["replace one person"]
-    known = (
+    epsilon, delta = model.spent(worst)
+    bound = 100 * ceiling_of(epsilon, delta)
+    noise = vector.noise_units(epsilon, delta)
+    replaced = vector.promises(noise, delta)["replace one person"]
+    more = (
+        "That is for one person who took part and one who did not, whatever else the attacker "
+        f"knows: differential privacy, epsilon {epsilon:g} (delta {delta:g}), the most that a "
+        f"person of any hospital has spent (at {worst.site}).",
         "For 'patient or control?' of somebody who is known to have taken part (one person "
         f"replaced) it means epsilon {replaced.epsilon:.3g}: right at most "
-        f"{100 * replaced.ceiling:.0f} times in 100."
+        f"{100 * replaced.ceiling:.0f} times in 100.",
+        *audits,
     )
-    bound = ceiling_of(*budget)
-    return description.promised_privacy(worst.site, *budget, bound, [known, *audits])
+    bar = Bar(
+        f"bound for epsilon {epsilon:g}", bound / 100, line=0.5, line_is="guessing"
+    )
+    level: Level = "good" if epsilon <= 1 else "warn"
+    say = (
+        f"No attack can be right more than {bound:.0f} times in 100; guessing gets 50."
+    )
+    return Answer(asked, level, say, more, (bar,))
 
 
 def _strongest(audit: Audit) -> str:
-    rows = [row for row in audit.rows if not row.reference]
-    if not rows:
+    worst = description.strongest(audit.rows)
+    if worst is None:
         return "nothing was attacked."
-    worst = max(rows, key=lambda row: row.auc)
     surely = "" if worst.beats_chance else ", not beyond chance"
     return f"'{worst.attack}' reaches AUC {worst.auc:.2f}{surely}."
 
@@ -161,18 +220,6 @@ def _worth(model: "Releases") -> list[PlainTable]:
             f"would add {found.pooled:+.3f}.",
         )
     ]
-
-
-def _records(model: "Releases") -> PlainTable:
-    """Who wrote what, when and signed by which key."""
-    rows = []
-    for record in model.exchange.everything:
-        signed = f"key {record.key[:12]}" if record.key else "not signed"
-        rows.append(
-            (record.title, record.time, _budget(model, record), signed, record.id[:12])
-        )
-    columns = ("record", "time", "budget", "signature", "id")
-    return PlainTable("Records", columns, tuple(rows))
 
 
 def _budget(model: "Releases", record: Record) -> str:

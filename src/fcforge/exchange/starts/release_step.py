@@ -83,7 +83,7 @@ def learn(
         notice, shares = _shares(model, numbers, receipt, spent, key)
         joined = model.exchange.joined([notice])
         seen = _having_seen(receipt, joined)
-        return Learned(joined, (notice,), seen, None, found, found, shares)
+        return Learned(joined, (notice,), seen, None, found, shares)
     release, data = _release(model, numbers, budget, receipt, spent, key)
     joined = model.exchange.joined([release], {release.payload: data})
     after = type(model)(joined)
@@ -94,7 +94,6 @@ def learn(
         receipt=_having_seen(receipt, joined),
         threshold=fit_threshold(left_out, people.y, joined.id, asked.site),
         before=found,
-        after=quality(left_out, people.y),
     )
 
 

@@ -19,7 +19,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.receipts import Threshold
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import NUMBERS
-from fcforge.exchange.model import Covariates, Learned, Say, Scores, Tick
+from fcforge.exchange.model import Covariates, Learned, Scores, Tick
 from fcforge.exchange.records import Half, Notice, Release
 from fcforge.exchange.starts import public_start, release_description, release_step
 from fcforge.exchange.starts.public_start import PublicStart
@@ -303,7 +303,6 @@ class Releases:
         private: "PrivateRecord",
         asked: LearnRequest,
         key: "Ed25519PrivateKey | None",
-        say: Say,
         tick: Tick,
     ) -> Learned:
         """The release of one site's people, or what it gives to a round of keepers."""
