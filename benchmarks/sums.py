@@ -46,10 +46,10 @@ from fcforge.privacy.measures import auc
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
+from fcforge.releases.partition import Coordinates, Partition, deal
 from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.vector import DOSES, SENSITIVITY, UNIT
-from fcforge.releases.worth import Coordinates, Partition, deal
 from fcforge.sites.cohort import Cohort
 
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)

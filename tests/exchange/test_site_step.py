@@ -269,8 +269,12 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(folder, tmp_p
         out = tmp_path / f"{planned}.fcx"
         made[planned] = start_file(data, sites()[:3], [], out, plan=plan).root
     assert made[50].settings["gamma"] < made[100_000].settings["gamma"]
-    level = noise_per_person(50, 1.0, 4)
-    assert made[50].settings == asdict(planned_settings(level))
+    usual = asdict(planned_settings(noise_per_person(50, 1.0, 4)))
+    pull = made[50].settings["pull"]
+    assert made[50].settings == {**usual, "pull": pull}
+    assert (
+        pull > usual["pull"]
+    )  # fifty people's sums are noise: stay with the public head
     found = open_exchange(tmp_path / "50.fcx")
     rows = found.root.worth.rows
     assert [row.epsilon for row in rows[:5]] == [None, 8.0, 4.0, 2.0, 1.0]

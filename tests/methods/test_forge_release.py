@@ -9,7 +9,7 @@ from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
-from fcforge.releases.plan import noise_per_person, planned_settings
+from fcforge.releases.plan import noise_per_person
 from fcforge.types import Component
 from small_world import World, order
 
@@ -108,11 +108,11 @@ def test_keepers_add_noise_to_the_head_and_never_to_the_sum():
 
 
 def test_the_start_is_made_for_the_planned_noise():
-    """Few people at epsilon 1 speak of few directions, many of all; so do exact sums."""
+    """Few people have more noise each than many, local noise more than that of two keepers."""
     few = made(people=200, form="local", hospitals=4)
-    assert few.start_settings == planned_settings(noise_per_person(200, 1.0, 4))
-    assert few.start_settings.gamma < made(people=10_000).start_settings.gamma
-    assert made(mechanism="none").start_settings == planned_settings(0.0)
+    assert few.start_noise == noise_per_person(200, 1.0, 4)
+    assert made(people=10_000).start_noise == noise_per_person(10_000, 1.0)
+    assert made(mechanism="none").start_noise == 0.0
 
 
 @pytest.mark.parametrize("name", ["forge_release", "public_head"])

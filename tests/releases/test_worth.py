@@ -1,13 +1,15 @@
-"""Worth of sums: inner products are the product's own numbers, and the table says what it is."""
+"""Worth of sums: what the table says, and when a start is told to stay with its public head."""
+
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from public_people import people
 
 from fcforge.privacy.accounting import ceiling_of
-from fcforge.releases import vector
-from fcforge.releases.start import StartSettings, make_start
-from fcforge.releases.worth import Partition, deal, worth
+from fcforge.releases import worth as told
+from fcforge.releases.plan import noise_per_person, planned_settings
+from fcforge.releases.worth import Dealt, suited, worth
 
 
 @pytest.fixture(scope="module")
@@ -15,70 +17,6 @@ def world():
     x, y, site = people(200, 45, sites=5)
     x[:, 1] += y  # more than a small public head finds
     return x, y, np.array(site)
-
-
-def dealt(world, **more):
-    x, y, site = world
-    rng = np.random.default_rng(0)
-    rows = deal(site, y, 80, rng)
-    return Partition(x, y, site, rows, rng, **more)
-
-
-def test_sites_are_dealt_whole_and_hospitals_cut_within_diagnoses(world):
-    _, y, site = world
-    public, learn, test = deal(site, y, 80, np.random.default_rng(0))
-    everybody = np.concatenate([public, learn, test])
-    assert sorted(everybody.tolist()) == list(range(200))
-    assert len(public) == 80
-    assert not set(site[public]) & set(site[learn])
-    assert set(site[learn]) == set(site[test])
-    assert len(test) == 36  # six of twenty in each diagnosis of three hospitals
-    assert y[test].mean() == 0.5
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.3])
-@pytest.mark.parametrize("noise", [0.0, 2.5])
-def test_scores_are_those_of_releases(world, gamma, noise):
-    """The same head from vectors in all directions, noise and all."""
-    x, y, _ = world
-    part = dealt(world, draws=2, directions=12)
-    public, learn, test = part.rows
-    settings = StartSettings(axes=4, gamma=gamma, directions=12, pull=11.0)
-    where = part.place(settings)
-    start = make_start(x[public], y[public], settings)
-    assert where.start.size == pytest.approx(start.size, rel=1e-3)
-    assert where.start.clip == pytest.approx(start.clip, rel=1e-3)
-    total = vector.contributions(start, x[learn], y[learn]).sum(0).astype(float)
-    units = noise * vector.SENSITIVITY
-    if noise:  # the partition's first draw, as a vector
-        normal = part.noise[:, 0]
-        drawn = normal if gamma else start.axes[:, :4].T @ normal
-        ends = [part.noise_half[0], part.noise_count[0]]
-        total = total + units * np.append(drawn, ends)
-    head = vector.head(start, vector.solve(start, total, units**2))
-    wanted = start.standardise(x[test]) @ head.weight + head.bias
-    found = part.scores(where, noise)[:, 0]
-    np.testing.assert_allclose(found, wanted, atol=4e-3 * np.abs(wanted).max())
-
-
-def test_auroc_counts_pairs_within_hospitals_alone(world):
-    part = dealt(world)
-    offsets = {name: 100.0 * k for k, name in enumerate(np.unique(part.site_test))}
-    shift = np.array([offsets[name] for name in part.site_test])
-    score = part.score[part.rows[2]]
-    assert part.auroc(score + shift) == part.auroc(score)
-    assert part.auroc(part.y_test.astype(float)) == 1.0
-    assert part.auroc(np.zeros(len(shift))) == 0.5
-
-
-def test_ridge_on_everybody_by_scikit(world):
-    from sklearn.linear_model import Ridge
-
-    part = dealt(world)
-    public, learn, test = part.rows
-    both = np.concatenate([public, learn])
-    fitted = Ridge(alpha=45.0).fit(part.x[both], part.t[both])
-    np.testing.assert_allclose(part.ridge(), fitted.predict(part.x[test]), atol=1e-8)
 
 
 def test_the_table_of_a_plan(world):
@@ -103,3 +41,29 @@ def test_more_people_bear_more_noise(world):
     few = worth(*world, people=20, hospitals=20, epsilons=(1.0,), dealings=4)
     many = worth(*world, people=20_000, hospitals=20, epsilons=(1.0,), dealings=4)
     assert many.rows[0].gain > few.rows[0].gain + 0.01
+
+
+def dealings(*gains):
+    """Dealings whose gains at noise 0 are these, by the pull."""
+    return [Dealt(0.7, 0.1, 50, {0.0: np.array(row)}) for row in gains]
+
+
+def test_a_stronger_pull_must_be_surely_better():
+    surely = dealings([0.0, 0.1, 0.0, 0, 0], [0.02, 0.13, 0.0, 0, 0])
+    assert told._caution(surely, 0.0) == 1
+    perhaps = dealings([0.0, 0.1, 0.0, 0, 0], [0.05, 0.0, 0.0, 0, 0])
+    assert told._caution(perhaps, 0.0) == 0  # ahead by .025 with an error of .075
+    assert told._caution(surely[:1], 0.0) == 0  # one dealing has no error
+
+
+def test_few_people_and_a_good_public_head_stay_public(world):
+    """Ten people at epsilon 1: noise alone. Many people move as the table of plans says."""
+    few = noise_per_person(10, 1.0)
+    usual = planned_settings(few)
+    held = suited(*world, few)
+    assert held.pull > usual.pull
+    assert asdict(held) == {**asdict(usual), "pull": held.pull}
+    many = noise_per_person(100_000, 1.0)
+    assert suited(*world, many) == planned_settings(many)
+    one_site = (world[0], world[1], np.array(["A"] * 200))
+    assert suited(*one_site, few) == usual

@@ -74,6 +74,9 @@ def start(asked: requests.StartRequest) -> None:
         )
     what = "; give this file to every hospital. `fcforge inspect` shows all of it."
     _wrote(asked.out, made, what, [WORTH])
+    if warning := made.root.hopeless(planned, bool(asked.keeper)):
+        way = "exact sums" if planned is None else f"epsilon {planned:g}"
+        say(f"WARNING: this start plans {way}; {warning}.", style="yellow")
 
 
 def _names(text: str) -> list[str]:

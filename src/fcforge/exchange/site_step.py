@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,8 @@ from fcforge.exchange.model import Learned, Tick
 from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import MAKER, make_public
-from fcforge.releases.plan import noise_per_person, planned_settings
-from fcforge.releases.start import StartSettings
-from fcforge.releases.vector import DOSES
 from fcforge.requests import LearnRequest, ThresholdRequest
 from fcforge.runner.config_files import override
-from fcforge.settings import make
 from fcforge.sites import load_dataset, load_people
 from fcforge.sites.cohort import Cohort
 from fcforge.types import Component
@@ -82,12 +78,9 @@ def start_file(
     if sites:
         given["dataset"]["sites"] = list(sites)
     cohort = load_dataset(Component(name, given["dataset"]))
-    doses = DOSES if keepers else plan.hospitals
-    usual = planned_settings(noise_per_person(plan.people, plan.epsilon, doses))
-    start = make(StartSettings, {**asdict(usual), **given["start"]}, "start")
     policy = Policy.of(given["policy"]).with_keepers([read_card(k) for k in keepers])
     signer = (site_name(maker), key)
-    made = make_public(cohort, sites, remove, start, policy, *signer, plan)
+    made = make_public(cohort, sites, remove, given["start"], policy, *signer, plan)
     exchange.save(made, out, overwrite=overwrite)
     return made
 

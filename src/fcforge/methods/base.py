@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params
-from fcforge.releases.start import StartSettings
 from fcforge.replay.bank import PublicView, SiteView
 from fcforge.replay.memory import Declared, Replay, alike, recall
 from fcforge.settings import Checked
@@ -152,9 +151,9 @@ class Method(Checked):
         return 0
 
     @property
-    def start_settings(self) -> StartSettings:
-        """What a run's public start is made with for it."""
-        return StartSettings()
+    def start_noise(self) -> float | None:
+        """Noise per person that a run's public start is made for; None: whatever comes."""
+        return None
 
     def apart(self) -> tuple["Method", State]:
         """What lanes that train together must agree in, and what each may have of its own.

@@ -25,8 +25,8 @@ from fcforge.privacy.seeded_noise import Noise, experiment_noise
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
-from fcforge.releases.plan import noise_per_person, planned_settings
-from fcforge.releases.start import Start, StartSettings
+from fcforge.releases.plan import noise_per_person
+from fcforge.releases.start import Start
 from fcforge.settings import Fraction, Positive, Size
 
 
@@ -141,11 +141,10 @@ class ForgeRelease(PublicHead):
         return Lane(head_params(start, beta, total.device), lane.stats, state)
 
     @property
-    def start_settings(self) -> StartSettings:
-        """For the noise per person that is planned."""
+    def start_noise(self) -> float:
+        """The noise per person that is planned."""
         doses = vector.DOSES if self.form == "sum" else self.hospitals
-        noise = noise_per_person(self.people, self.limit, doses, self.delta)
-        return planned_settings(noise)
+        return noise_per_person(self.people, self.limit, doses, self.delta)
 
     @property
     def limit(self) -> float | None:

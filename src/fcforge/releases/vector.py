@@ -114,17 +114,18 @@ def solve(start: Start, total: Array, variance: float, releases: float = 1) -> A
     noise = variance * start.grid**2
     hold = start.hold * start.share**2
     if start.gamma:
-        factor = _held(n, start.second, hold, noise)
+        factor = held(n, start.second, hold, noise)
         inside = (moved @ start.axes) * (factor[..., :-1] - factor[..., -1:])
         along = factor[..., -1:] * moved + inside @ start.axes.T
     else:
         q = int(start.full)
-        along = moved * _held(n, start.second[:q], hold[:q], noise)
-    half = total[..., -2:-1] * start.grid * _held(n, 0.25, start.hold, noise)
+        along = moved * held(n, start.second[:q], hold[:q], noise)
+    half = total[..., -2:-1] * start.grid * held(n, 0.25, start.hold, noise)
     return np.concatenate([along, half], -1)
 
 
-def _held(n: Array, second: Array | float, hold: Array | float, noise: float) -> Array:
+def held(n: Array, second: Array | float, hold: Array | float, noise: float) -> Array:
+    """Step per unit of a sum over n people: G `second`, lambda `hold`, V `noise`."""
     return 1.0 / (n * second + hold + hold * noise / (n * second))
 
 

@@ -7,10 +7,11 @@ from functools import lru_cache
 from fcforge.errors import ConfigError, DataError
 from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
+from fcforge.releases.worth import suited
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.check import twins_across, without_twins
 from fcforge.sites.confounds import Confounds, fit_on_cohort
-from fcforge.types import Component, FCBatch, PublicSpec
+from fcforge.types import SHRINK, Component, FCBatch, PublicSpec
 
 OTHERS = "others"
 
@@ -98,16 +99,20 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
 
 
 def make_run_start(
-    spec: PublicSpec,
-    remove: tuple[str, ...],
-    settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
+    spec: PublicSpec, remove: tuple[str, ...], noise: float | None = None
 ) -> Public:
-    """Start and confound step of a run, from everybody public."""
+    """Start and confound step of a run, from everybody public.
+
+    With `noise` per person its settings are those that suit it (`fcforge.releases.worth`).
+    """
     people = load_public(spec)
     fc = people.fc
-    confounds = fit_on_cohort(people, remove, settings.shrink) if remove else None
+    confounds = fit_on_cohort(people, remove, SHRINK) if remove else None
     if confounds is not None:
         fc = confounds.remove(fc, people.covariates)
-    features = log_features(fc, settings.shrink)
+    features = log_features(fc, SHRINK)
+    settings = StartSettings()
+    if noise is not None:
+        settings = suited(features, people.y, people.site, noise)
     start = make_start(features, people.y, settings)
     return Public(FCBatch.from_numpy(fc, people.y), start, confounds)

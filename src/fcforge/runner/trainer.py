@@ -18,7 +18,7 @@ from fcforge.generators.cache import read_state, write_state
 from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Lane
 from fcforge.models.edge import Linear
-from fcforge.releases.start import Start, StartSettings
+from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
 from fcforge.runner.environment import describe
 from fcforge.runner.experiment import split_sites
@@ -96,14 +96,14 @@ class Trainer:
 
     def public(self, spec: RunSpec) -> Public:
         """Public people and start of a run."""
-        settings = StartSettings()
+        noise = None
         if not pipeline_of(spec.learner):
-            settings = self.learner(spec).method.start_settings
-        key = str((spec.start, spec.confounds, settings))
+            noise = self.learner(spec).method.start_noise
+        key = str((spec.start, spec.confounds, noise))
         if key not in self._public:
             if spec.start is None:
                 raise FCForgeError("this run has no public start.")
-            self._public[key] = make_run_start(spec.start, spec.confounds, settings)
+            self._public[key] = make_run_start(spec.start, spec.confounds, noise)
         return self._public[key]
 
     def first_lane(self, spec: RunSpec) -> Lane:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fcforge.exchange.policy import ANYWHERE, Policy
 from fcforge.exchange.records import Expected, StartLimits
 from fcforge.exchange.scan_checks import likeness, probability, side_distance
 from fcforge.releases.features import log_features
+from fcforge.releases.plan import noise_per_person
 from fcforge.releases.start import (
     FLAT,
     Start,
@@ -22,7 +24,8 @@ from fcforge.releases.start import (
     rounded,
     rounded_number,
 )
-from fcforge.releases.worth import worth
+from fcforge.releases.vector import DOSES
+from fcforge.releases.worth import WorthTable, worth
 from fcforge.settings import make
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import Cohort
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 Covariates = Mapping[str, np.ndarray]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 MAKER = "public start"
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
 LIKENESS = 0.5  # and be so much less like the public mean than the least alike of them
@@ -146,7 +150,7 @@ def make_public(
     cohort: Cohort,
     sites: Sequence[str] | None = None,
     remove: Sequence[str] = (),
-    settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
+    settings: StartSettings | Mapping[str, Any] = NOTHING,
     policy: Policy = Policy(),  # noqa: B008 (frozen)
     maker: str = MAKER,
     key: "Ed25519PrivateKey | None" = None,
@@ -162,7 +166,8 @@ def make_public(
         Which of its sites are public; all where none is named.
     remove : sequence of str
         Covariates whose effect is taken out of every scan, e.g. mean_fd, age, sex.
-    settings : StartSettings
+    settings : StartSettings or mapping
+        All of them, or those that shall not be what suits the plan.
     policy : Policy
         Its words for controls and patients are those of the data where it says none.
     maker : str
@@ -170,15 +175,16 @@ def make_public(
     plan : Plan
         For which is told what sums would add.
     """
-    cohort = cohort.select_sites(sites) if sites else cohort
-    require_valid(cohort)
-    if policy.classes in ANYWHERE and cohort.classes not in ANYWHERE:
-        policy = policy.changed(control=cohort.classes[0], patient=cohort.classes[1])
-    policy.require_classes(cohort.classes)
-    order = np.lexsort((cohort.subject_id, cohort.site))  # rows in any order
-    cohort, twice = without_twins(cohort.select(order))
-    confounds, features = _without_confounds(cohort, tuple(remove), settings.shrink)
-    start = make_start(features, cohort.y, settings)
+    cohort, twice = _public_people(cohort.select_sites(sites) if sites else cohort)
+    policy = _spoken(policy, cohort)
+    shrink = _chosen(settings, StartSettings()).shrink
+    confounds, features = _without_confounds(cohort, tuple(remove), shrink)
+    doses = DOSES if policy.keepers else plan.hospitals
+    noise = noise_per_person(plan.people, plan.epsilon, doses)
+    who = (features, cohort.y, cohort.site)
+    told = worth(*who, plan.people, plan.hospitals, noise=noise)
+    chosen = _chosen(settings, told.settings)
+    start = make_start(features, cohort.y, chosen)
     data = save_arrays(_stored(start, confounds))
     record = records.make(
         records.Start,
@@ -188,15 +194,40 @@ def make_public(
         key,
         payload=schema.sha256(data),
         policy=policy,
-        settings=asdict(settings),
+        settings=asdict(chosen),
         limits=_limits(start, features, cohort),
-        expected=_expected(features, cohort, settings),
+        expected=_expected(features, cohort, chosen),
         plan=plan,
-        worth=_worth(features, cohort, plan),
-        left_out=tuple(twice),  # they look like another of the public people
+        worth=_told(told),
+        left_out=twice,
         **_facts(cohort, remove),
     )
     return Exchange(record).joined([], {record.payload: data})
+
+
+def _public_people(cohort: Cohort) -> tuple[Cohort, tuple[str, ...]]:
+    """Public people in one order, and who was left out for looking like another of them."""
+    require_valid(cohort)
+    order = np.lexsort((cohort.subject_id, cohort.site))
+    found, twice = without_twins(cohort.select(order))
+    return found, tuple(twice)
+
+
+def _chosen(
+    asked: StartSettings | Mapping[str, Any], suited: StartSettings
+) -> StartSettings:
+    """All settings as asked for, or what suits the plan with some changed."""
+    if isinstance(asked, StartSettings):
+        return asked
+    return make(StartSettings, {**asdict(suited), **asked}, "start")
+
+
+def _spoken(policy: Policy, cohort: Cohort) -> Policy:
+    """The policy, with the words of the data for patients and controls where it has none."""
+    if policy.classes in ANYWHERE and cohort.classes not in ANYWHERE:
+        policy = policy.changed(control=cohort.classes[0], patient=cohort.classes[1])
+    policy.require_classes(cohort.classes)
+    return policy
 
 
 def _without_confounds(
@@ -292,13 +323,8 @@ def _said(found: Estimate) -> tuple[float, float, float] | None:
     return round(found.value, 3), round(found.low, 3), round(found.high, 3)
 
 
-def _worth(
-    features: np.ndarray, cohort: Cohort, plan: records.Plan
-) -> records.Worth | None:
-    """What sums would add, told from the public people; None where they are too few."""
-    if len(cohort.site_names) < 2:
-        return None
-    found = worth(features, cohort.y, cohort.site, plan.people, plan.hospitals)
+def _told(found: WorthTable) -> records.Worth | None:
+    """What sums would add, for a record; None where the public people are too few."""
     if not found.rows:
         return None
     rows = [

@@ -454,7 +454,9 @@ class Releases:
         budget = Budget.asked(asked)
         if budget.epsilon is None:
             return "everything: exact sums promise nothing"
-        return f"epsilon {budget.epsilon:g} (delta {budget.delta:g})"
+        spent = f"epsilon {budget.epsilon:g} (delta {budget.delta:g})"
+        warning = self.exchange.root.hopeless(budget.epsilon, bool(asked.round))
+        return f"{spent}; {warning}" if warning else spent
 
     def describe(self) -> Description:
         """In plain values, for `inspect` and pages."""

@@ -1,0 +1,250 @@
+r"""Public people and hospitals dealt from one cohort, their sums as inner products.
+
+Numbers are those of `fcforge.releases.vector` (tests hold them together): with
+:math:`z = B^\top x` and the Gram matrix of x, coordinates are never formed, and hundreds of
+settings, budgets and draws of the noise cost milliseconds each. Noise is drawn once in all p
+directions and used for every setting, so that all are compared on the same noise. It is seeded:
+nothing here leaves a hospital.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from fcforge.releases.start import (
+    FLAT,
+    RESIDUAL,
+    Array,
+    Start,
+    StartSettings,
+    leave_one_out,
+    principal_axes,
+)
+from fcforge.releases.vector import COUNT, SENSITIVITY, UNIT, held
+
+TESTED = 0.3  # of every hospital's people
+Rows = tuple[Array, Array, Array]
+
+
+def deal(site: Array, y: Array, wanted: float, rng: np.random.Generator) -> Rows:
+    """Rows of public, learning and tested people.
+
+    Sites at random are public until `wanted` people are; all others are hospitals, each cut 7:3
+    within both diagnoses.
+    """
+    names = rng.permutation(np.unique(site))
+    sizes = np.array([(site == name).sum() for name in names])
+    count = max(1, int(np.searchsorted(np.cumsum(sizes), wanted) + 1))
+    count = min(count, len(names) - 1)
+    public = np.flatnonzero(np.isin(site, names[:count]))
+    learn = []
+    test = []
+    for name in names[count:]:
+        for label in (0, 1):
+            here = rng.permutation(np.flatnonzero((site == name) & (y == label)))
+            cut = round(TESTED * len(here))
+            test.append(here[:cut])
+            learn.append(here[cut:])
+    return public, np.concatenate(learn), np.concatenate(test)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """People in one setting's coordinates: scales by direction and what each contributes.
+
+    Attributes
+    ----------
+    start : Start
+        Scales, size and clip; its axes are not used.
+    learn : ndarray of shape (n,)
+        Factor of each learning person's u in the sum: clipped residual, clipped norm.
+    test : ndarray of shape (m,)
+        The same of the tested people, for attacks.
+    """
+
+    start: Start
+    learn: Array
+    test: Array
+
+
+class Partition:
+    """Public people, learning and tested people of hospitals, as inner products.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, p)
+    y, site : ndarray of shape (n,)
+    rows : tuple of ndarray
+        Public, learning and tested rows (`deal`).
+    rng : numpy Generator
+        Of the noise.
+    draws : int
+    penalty : float
+        Ridge penalty of the public head per feature.
+    directions : int
+        Axes that are told apart.
+    """
+
+    def __init__(
+        self,
+        features: Array,
+        y: Array,
+        site: Array,
+        rows: Rows,
+        rng: np.random.Generator,
+        draws: int = 4,
+        penalty: float = 1.0,
+        directions: int = 128,
+    ) -> None:
+        public, learn, test = rows
+        self.rows = rows
+        self.site = site
+        self.site_test = site[test]
+        self.hospitals = len(np.unique(site[learn]))
+        self.y_test = y[test]
+        self.t = 2.0 * y - 1.0
+        self.x = _standardised(features, public)
+        self.p = self.x.shape[1]
+        self.penalty = penalty
+        own = self.x[public]
+        t = self.t[public]
+        coefficient, left_out = leave_one_out(own @ own.T, t, penalty * self.p)
+        self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
+        self.score = self.x @ (own.T @ coefficient) + t.mean()
+        self.axes, self.variance = principal_axes(own, directions)
+        self.z = self.x @ self.axes
+        self.norms = (self.x**2).sum(1)
+        self.noise = rng.standard_normal((self.p, draws))
+        self.noise_half = rng.standard_normal(draws)
+        self.noise_count = rng.standard_normal(draws)
+
+    @cached_property
+    def gram(self) -> Array:
+        """Inner products (m, n) of the tested with the learning people."""
+        _, learn, test = self.rows
+        return self.x[test] @ self.x[learn].T
+
+    @cached_property
+    def noise_axes(self) -> Array:
+        """Noise (K, draws) along the axes."""
+        return self.axes.T @ self.noise
+
+    @cached_property
+    def noise_test(self) -> Array:
+        """Inner products (m, draws) of the tested people with the noise."""
+        return self.x[self.rows[2]] @ self.noise
+
+    @cached_property
+    def pairs(self) -> tuple[Array, Array]:
+        """Places of all patients and controls of one hospital among the tested, pair by pair."""
+        found = []
+        for name in np.unique(self.site_test):
+            here = self.site_test == name
+            ill = np.flatnonzero(here & (self.y_test == 1))
+            well = np.flatnonzero(here & (self.y_test == 0))
+            found.append(np.stack(np.meshgrid(ill, well), -1).reshape(-1, 2))
+        both = np.concatenate(found)
+        return both[:, 0], both[:, 1]
+
+    def auroc(self, scores: Array) -> Array:
+        """AUROC within hospitals of scores (m, ...): share of pairs in the right order."""
+        ill, well = self.pairs
+        above = scores[ill] - scores[well]
+        return (above > 0).mean(0) + 0.5 * (above == 0).mean(0)
+
+    def place(self, settings: StartSettings) -> Coordinates:
+        """All people in the coordinates of one setting."""
+        public, learn, test = self.rows
+        start = self._start(settings)
+        size = float(np.median(np.sqrt(self._squares(start.gain, public))))
+        start = replace(start, size=size)
+        norm = self._norm(start, public, self.public_residual)
+        start = replace(start, clip=float(np.quantile(norm, settings.clip)))
+        return Coordinates(start, self._factor(start, learn), self._factor(start, test))
+
+    def _start(self, settings: StartSettings) -> Start:
+        """Scales of a setting, of people who are standardised already; neither size nor clip."""
+        return Start(
+            mean=np.zeros(self.p),
+            scale=np.ones(self.p),
+            weight=np.zeros(self.p),
+            bias=0.0,
+            axes=self.axes,
+            variance=self.variance,
+            size=1.0,
+            clip=1.0,
+            temperature=1.0,
+            full=float(settings.axes),
+            gamma=settings.gamma,
+            even=settings.even,
+            shrink=settings.shrink,
+            pull=settings.pull,
+        )
+
+    def _factor(self, start: Start, rows: Array) -> Array:
+        """Factor (n,) of each person's u in a sum: clipped residual, clipped norm."""
+        left = np.clip(self.t[rows] - self.score[rows], -RESIDUAL, RESIDUAL)
+        norm = self._norm(start, rows, left)
+        return left * np.minimum(start.clip / np.maximum(norm, 1e-30), 1.0)
+
+    def _norm(self, start: Start, rows: Array, residual: Array) -> Array:
+        """Norms (n,) of what people with these residuals contribute."""
+        return np.abs(residual) * np.sqrt(self._squares(start.gain, rows) + 0.25)
+
+    def _squares(self, gain: Array, rows: Array) -> Array:
+        """Squared norms (n,) of coordinates."""
+        along = self.z[rows] ** 2
+        off = np.maximum(self.norms[rows] - along.sum(1), 0.0)
+        return along @ gain[:-1] ** 2 + off * gain[-1] ** 2
+
+    def scores(self, where: Coordinates, noise: float) -> Array:
+        """Scores (m, draws) of the tested people after the sum over all learning people.
+
+        Parameters
+        ----------
+        where : Coordinates
+        noise : float
+            Standard deviation of all noise in the sum, in units of the sensitivity.
+        """
+        start = where.start
+        _, learn, test = self.rows
+        loud = noise * start.clip * SENSITIVITY / UNIT
+        counted = loud / start.clip * UNIT / COUNT * self.noise_count
+        n = np.maximum(len(learn) + counted, 1.0)
+        hold = start.hold * start.share**2
+        along = where.learn @ self.z[learn]
+        inside = start.gain[:-1, None] * along[:, None] + loud * self.noise_axes
+        second = start.second[:, None]
+        live = start.share > 0
+        factor = np.zeros((len(hold), len(n)))
+        factor[live] = held(n, second[live], hold[live, None], loud**2)
+        z = self.z[test]
+        found = (z * start.gain[:-1]) @ (factor[:-1] * inside)
+        products = self.gram @ where.learn - z @ along
+        off = start.gain[-1] * products[:, None]
+        off = off + loud * (self.noise_test - z @ self.noise_axes)
+        found = found + start.gain[-1] * factor[-1] * off
+        half = 0.5 * where.learn.sum() + loud * self.noise_half
+        step = 0.5 * half * held(n, 0.25, start.hold, loud**2)
+        return self.score[test][:, None] + found + step
+
+    def ridge(self) -> Array:
+        """Scores (m,) of the tested people by ridge on the public and all learning people."""
+        public, learn, test = self.rows
+        both = np.concatenate([public, learn])
+        x = self.x[both]
+        centre = x.mean(0)
+        gram = (x - centre) @ (x - centre).T
+        target = self.t[both] - self.t[both].mean()
+        eye = np.eye(len(both))
+        coefficient = np.linalg.solve(gram + self.penalty * self.p * eye, target)
+        weight = (x - centre).T @ coefficient
+        return (self.x[test] - centre) @ weight + self.t[both].mean()
+
+
+def _standardised(features: Array, public: Array) -> Array:
+    """Features (n, p) by mean and spread of the public people."""
+    own = features[public]
+    spread = own.std(0)
+    return (features - own.mean(0)) / np.where(spread > 1e-9, spread, FLAT)
