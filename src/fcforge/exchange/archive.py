@@ -17,6 +17,7 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,24 +52,16 @@ class Contents(NamedTuple):
 def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
     """Records after those they build on, and by id among equals."""
     here = {record.id: record for record in records}
-    waits_for: dict[str, int] = {}
-    builds: dict[str, list[str]] = {}
+    waiting = TopologicalSorter[str]()
     for record in here.values():
-        parents = here.keys() & set(record.builds_on)
-        waits_for[record.id] = len(parents)
-        for parent in parents:
-            builds.setdefault(parent, []).append(record.id)
-    ready = sorted(name for name, count in waits_for.items() if not count)
+        waiting.add(record.id, *here.keys() & set(record.builds_on))
+    waiting.prepare()
     done: list[str] = []
     for _ in range(MAX_GENERATIONS):
+        ready = sorted(waiting.get_ready())
+        waiting.done(*ready)
         done += ready
-        following = []
-        for child in [child for name in ready for child in builds.get(name, ())]:
-            waits_for[child] -= 1
-            if not waits_for[child]:
-                following.append(child)
-        ready = sorted(following)
-    if len(done) < len(here):
+    if waiting.is_active():
         raise ExchangeError(
             f"more than {MAX_GENERATIONS} records build on one another."
         )

@@ -8,7 +8,7 @@ areas in steps of 0.01, no interval, no count. (The lower limit of a rate that i
 :math:`0.025^{1/n}`, which is n.)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from fcforge.exchange.names import site_name
 from fcforge.exchange.records import AttackRow
 from fcforge.requests import AuditRequest
 from fcforge.sites import load_people
-from fcforge.studies.audit_inputs import audit_site, read_halves
+from fcforge.studies.audit_inputs import audit_site
 from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # what an audit of the other thing does not honour
 OF_FILES = {"record", "reference", "register", "sign", "trust", "require_signature"}
-OF_GENERATORS = {"worlds", "device"}
+OF_GENERATORS = {"worlds", "device", "halves"}
 AREAS = 0.01  # steps of recorded areas under a curve
 RATES = 0.05  # of recorded rates: every number of people from 20 on gives every step
 
@@ -51,8 +51,6 @@ class Attacked:
     plan : AuditPlan
     reference : Cohort, optional
         People of a similar population who are not among them.
-    other : mapping of subject id to FC (R, R), optional
-        Another scan of each of them, for fingerprinting.
     """
 
     site: str
@@ -60,7 +58,6 @@ class Attacked:
     private: PrivateRecord
     plan: AuditPlan
     reference: "Cohort | None" = None
-    other: Mapping[str, Any] | None = None
 
 
 def attack_rows(found: Audit) -> tuple[AttackRow, ...]:
@@ -158,7 +155,6 @@ def _attacked(request: AuditRequest, site: str, people: "Cohort") -> Attacked:
         private=PrivateRecord.read(request.register or default_place(request.data)),
         plan=_plan(request),
         reference=others,
-        other=read_halves(request.halves)[0] if request.halves else None,
     )
 
 

@@ -204,7 +204,6 @@ MODELS = {
                 "config",
                 "epochs",
                 "generator",
-                "halves",
                 "held_out",
                 "learner",
                 "method",

@@ -230,7 +230,7 @@ def test_a_described_network_cannot_eat_memory():
     root = exchange.root.changed(settings=big.to_json())
     step = exchange.records[0].changed(parents=(root.id,), settings=big.digest)
     odd = Exchange(root, (step,), exchange.payloads)
-    with pytest.raises(ExchangeError, match="larger than the stored one"):
+    with pytest.raises(ExchangeError, match="not a 'mlp'"):
         odd.check()
 
 

@@ -1,13 +1,15 @@
 """Nothing hides in what a step hands on: what a method does not declare is refused."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small_chains import N_ROIS, cohort, first_state, settings
 
 from fcforge.errors import ExchangeError
-from fcforge.exchange.chains.chain_arrays import Allowance, State, Subjects, read_state
+from fcforge.exchange.chains.chain_arrays import State, Subjects, read_state
 from fcforge.graphs import edges
-from fcforge.types import FCBatch
+from fcforge.types import Component, FCBatch, LearnerSpec
 
 
 def read(method: str, state: State, n_sites: int = 1) -> State:
@@ -110,5 +112,8 @@ def test_a_matrix_that_would_change_on_its_way_is_refused():
 
 
 def test_a_forged_size_costs_no_memory():
-    with pytest.raises(ExchangeError, match="larger"), Allowance(100):
-        torch.zeros(10**12)
+    """The described network would have 10^14 numbers."""
+    learner = LearnerSpec(Component("finetune"), Component("mlp", {"hidden": 10**7}))
+    huge = replace(settings("finetune"), learner=learner)
+    with pytest.raises(ExchangeError, match="not a 'mlp'"):
+        read_state(first_state("finetune").to_bytes(), huge, 1, "step")

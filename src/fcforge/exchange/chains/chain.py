@@ -511,7 +511,7 @@ def require_allowed(settings: ChainSettings, allowed: bool) -> None:
 
 
 def whole_site(
-    people: Cohort, settings: ChainSettings, weight: np.ndarray | None
+    people: Cohort, settings: ChainSettings, weight: np.ndarray | None = None
 ) -> tuple[Site, Tensor | None]:
     """A site that is all training, and what those learned count, in the order learned.
 
@@ -525,16 +525,14 @@ def whole_site(
             members = rng.permutation(np.flatnonzero(people.y == label))
             n = max(1, round(settings.val_fraction * len(members)))
             val[members[:n]] = True
-    everybody = FCBatch.from_numpy(people.fc, people.y)
-    train = everybody.select(torch.from_numpy(~val))
-    kept = everybody.select(torch.from_numpy(val))
-    nobody = kept.select(slice(0, 0))
-    site = Site(name, train, kept, nobody, {"train": (), "val": (), "test": ()})
+    parts = {"train": ~val, "val": val, "test": val & ~val}
+    batches: dict[str, Any] = {}
+    for part, rows in parts.items():
+        batches[part] = FCBatch.from_numpy(people.fc[rows], people.y[rows])
+    site = Site(name, **batches, subject_ids=dict.fromkeys(parts, ()))
     if weight is None:
         return site, None
-    learned = [weight[~val]]
-    if settings.learns_val:
-        learned.append(weight[val])
+    learned = [weight[~val], weight[val] if settings.learns_val else weight[:0]]
     return site, torch.from_numpy(np.concatenate(learned))
 
 

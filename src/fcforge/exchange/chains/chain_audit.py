@@ -16,10 +16,10 @@ import torch.nn.functional as F
 
 from fcforge.errors import DataError, at
 from fcforge.exchange.audit import Attacked, require_given
-from fcforge.exchange.chains.chain import Chain, people_learned
+from fcforge.exchange.chains.chain import Chain, people_learned, whole_site
 from fcforge.privacy import attacks, measures
 from fcforge.randomness import numpy_rng
-from fcforge.sites import Cohort, split_site
+from fcforge.sites import Cohort
 from fcforge.studies import audit as study
 from fcforge.studies.audit import Evidence, People
 from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
@@ -76,20 +76,10 @@ def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
 
     `ForgeClassifier` trains on everybody it is given; the step then counts nobody as tested.
     """
-    settings = chain.settings
     tested = chain.steps[chain.sites.index(name)].counts.test
-    if (tested.controls, tested.patients) != (0, 0):
-        parts = (settings.test_fraction, settings.val_fraction)
-        return split_site(people, name, settings.seed, *parts)
-    if settings.training.selection == "inner_val":
-        what = "who was used for validation is not known, so members cannot be told from others."
-        do = "Audit a chain of `fcforge learn`, or one with selection = 'fixed'."
-        raise DataError(what, do=do)
-    mine = people.select_sites([name])
-    everyone = FCBatch.from_numpy(mine.fc, mine.y)
-    nobody = everyone.select(slice(0, 0))
-    ids = {"train": tuple(mine.subject_id.tolist()), "val": (), "test": ()}
-    return Site(name, everyone, nobody, nobody, ids)
+    if (tested.controls, tested.patients) == (0, 0):
+        return whole_site(people.select_sites([name]), chain.settings)[0]
+    return chain.split(people, name)
 
 
 def require_same_people(chain: Chain, site: Site, asked: Attacked) -> None:
@@ -111,8 +101,7 @@ def require_same_people(chain: Chain, site: Site, asked: Attacked) -> None:
 def gather(chain: Chain, site: Site, asked: Attacked) -> tuple[People, np.ndarray]:
     """Members, outsiders and reference of a site; `member` of shape (1, n)."""
     inside = site.learning(with_val=chain.settings.learns_val)
-    ids = [person.id for person in people_learned(chain.settings, site)]
-    outside, outside_ids, reference = _outsiders(site, asked)
+    outside, reference = _outsiders(site, asked)
     if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
         raise DataError(
             f"{len(inside)} trained on, {len(outside)} not, {len(reference)} as reference: too few "
@@ -122,37 +111,25 @@ def gather(chain: Chain, site: Site, asked: Attacked) -> tuple[People, np.ndarra
     batch = FCBatch.concat([inside, outside])
     trained = np.arange(len(batch)) < len(inside)
     member = np.where(trained, measures.MEMBER, measures.OUTSIDER)[None]
-    if asked.other is None:
-        return People(batch, reference), member
-    every = [*ids, *outside_ids]
-    if missing := [who for who in every if who not in asked.other]:
-        what = f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'."
-        raise DataError(what)
-    scans = torch.stack([asked.other[who] for who in every])
-    return People(batch, reference, scans), member
+    return People(batch, reference), member
 
 
-def _outsiders(site: Site, asked: Attacked) -> tuple[FCBatch, list[str], FCBatch]:
-    """People nobody trained on with their ids, and the attacker's reference.
+def _outsiders(site: Site, asked: Attacked) -> tuple[FCBatch, FCBatch]:
+    """People nobody trained on, and the attacker's reference.
 
     Where only one of test split and reference is there, it is cut in half to serve as both.
     """
-    given = None
+    both = site.test
     if asked.reference is not None:
-        given = FCBatch.from_numpy(asked.reference.fc, asked.reference.y)
-    ids = list(site.subject_ids["test"])
-    if len(site.test) and given is not None:
-        return site.test, ids, given
-    both = site.test if given is None else given
+        both = FCBatch.from_numpy(asked.reference.fc, asked.reference.y)
+        if len(site.test):
+            return site.test, both
     if not len(both):
         what = "the chain learned everybody, so that nobody is left to compare with."
         raise DataError(what, do="Give people outside the study with --reference.")
-    ids = ids or ["(reference)"] * len(both)
     rng = numpy_rng(asked.plan.seed, "audit reference")
-    mask = study.stratified(both.y.numpy(), 0.5, rng)
-    rest = [who for who, taken in zip(ids, mask, strict=True) if not taken]
-    outside = both.select(torch.from_numpy(~mask))
-    return outside, rest, both.select(torch.from_numpy(mask))
+    mask = torch.from_numpy(study.stratified(both.y.numpy(), 0.5, rng))
+    return both.select(~mask), both.select(mask)
 
 
 # -- attacks ---------------------------------------------------------------------------------------

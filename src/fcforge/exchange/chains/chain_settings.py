@@ -192,25 +192,24 @@ def first_settings(
     cohort: Cohort, experiment: Experiment | None, given: Mapping[str, Any]
 ) -> ChainSettings:
     """Settings of a new chain, from a config's learner or from names."""
-    rest: dict[str, Any] = {"roi_names": cohort.roi_names}
-    training = Training()
-    if experiment is not None:
-        if experiment.leaks.active():
-            what = "a chain is never made with a leak on."
-            raise ConfigError(what, do="Remove [leaks].")
-        training = experiment.training
-        rest["seed"] = experiment.seeds[0]
-        for name in ("protocol", "test_fraction", "val_fraction"):
-            rest[name] = getattr(experiment, name)
-    for name in ("seed", "held_out", "calibrate"):
-        if name in given:
-            rest[name] = given[name]
     learner = learner_of(experiment, given)
-    training = replace(training, **learner.training)
-    if "epochs" in given:
-        training = replace(training, epochs=given["epochs"])
-    own = replace(learner, training={})
-    return settings_for(own, cohort.n_rois, training=training, **rest)
+    as_run = experiment or Experiment(Component("exchange"), (learner,))
+    if as_run.leaks.active():
+        what = "a chain is never made with a leak on."
+        raise ConfigError(what, do="Remove [leaks].")
+    changed = {"epochs": given["epochs"]} if "epochs" in given else {}
+    rest = {"seed": as_run.seeds[0]}
+    rest |= {k: given[k] for k in ("seed", "held_out", "calibrate") if k in given}
+    return settings_for(
+        replace(learner, training={}),
+        cohort.n_rois,
+        training=replace(as_run.training, **{**learner.training, **changed}),
+        protocol=as_run.protocol,
+        test_fraction=as_run.test_fraction,
+        val_fraction=as_run.val_fraction,
+        roi_names=cohort.roi_names,
+        **rest,
+    )
 
 
 def learner_of(experiment: Experiment | None, given: Mapping[str, Any]) -> LearnerSpec:
