@@ -17,8 +17,8 @@ from setting import abide, options, timed
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.generator import to_coordinates
-from fcforge.generators.fcm_vae.training import sampled_elbo
-from fcforge.generators.layers import N_CLASSES, device_rng, trainable
+from fcforge.generators.fcm_vae.training import negative_elbo
+from fcforge.generators.layers import N_CLASSES, device_rng, normal, trainable
 from fcforge.randomness import torch_rng
 from fcforge.sites import load_dataset, split_site
 from fcforge.types import FCBatch
@@ -36,7 +36,10 @@ def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
         for index in order.split(s.batch_size):
             inputs = net.prepare(batch.fc[index], s)
             inputs |= {"target": target[index], "y": batch.y[index]}
-            loss, _ = sampled_elbo(p, inputs, s, s.beta, rng)
+            inputs["weight"] = torch.ones(len(index), device=rng.device)
+            masks = net.dropout_masks(len(index), batch.n_rois, s, rng)
+            noise = normal(len(index), s.d_z, rng=rng)
+            loss, _ = negative_elbo(p, inputs, noise, masks, s, s.beta)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

@@ -310,34 +310,3 @@ def log_features(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     """
     log = log_matrix(fc, shrink) / LOG_SCALE
     return torch.cat([edges(log), log.diagonal(dim1=-2, dim2=-1) / 2**0.5], dim=1)
-
-
-def from_log_features(
-    features: Tensor, shrink: float = SHRINK, unit: bool = True
-) -> Tensor:
-    """FC (n, R, R) of features (n, R (R + 1) / 2): the inverse of `log_features`.
-
-    Parameters
-    ----------
-    features : Tensor of shape (n, R (R + 1) / 2)
-    shrink : float
-        As in `log_features`.
-    unit : bool
-        Raise negative eigenvalues to zero and scale to a unit diagonal: a correlation matrix by
-        construction. Without it the result has exactly these features again, and a diagonal
-        near one.
-    """
-    rois = n_rois_of(features.shape[1]) - 1
-    n_edges = rois * (rois - 1) // 2
-    log = from_edges(features[:, :n_edges], diagonal=0.0)
-    log = (log + torch.diag_embed(features[:, n_edges:] * 2**0.5)) * LOG_SCALE
-    value, vector = symmetric_eigen(log)
-    grown = (value.exp() - shrink) / (1 - shrink)
-    grown = grown.clamp(min=0.0) if unit else grown
-    fc = (vector * grown[..., None, :]) @ vector.transpose(-1, -2)
-    fc = (fc + fc.transpose(-1, -2)) / 2
-    if not unit:
-        return fc
-    size = fc.diagonal(dim1=-2, dim2=-1).clamp(min=1e-12).rsqrt()
-    fc = (size[..., :, None] * fc * size[..., None, :]).clamp(-1.0, 1.0)
-    return without_diagonal(fc) + torch.eye(rois, dtype=fc.dtype, device=fc.device)

@@ -45,8 +45,6 @@ def test_lanes_are_stacked_and_taken_apart() -> None:
     for one, back in zip(lanes, layers.unstacked(together, 3), strict=True):
         assert torch.equal(one["w"], back["w"])
         assert torch.equal(one["b"], back["b"])
-    assert layers.stacked(lanes[:1]) is lanes[0]
-    assert layers.unstacked(lanes[0], 1) == [lanes[0]]
 
 
 def test_a_state_keeps_names_apart_by_prefix_and_holds_no_graph() -> None:

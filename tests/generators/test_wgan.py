@@ -10,13 +10,7 @@ from simulated_site import simulate
 from fcforge.errors import ConfigError, DataError
 from fcforge.generators.brainnetgan import BrainNetGAN
 from fcforge.generators.gr_spd_gan import GRSPDGAN
-from fcforge.generators.wgan import (
-    PENALTY,
-    WGAN,
-    _drawer,
-    critic_loss,
-    gradient_penalty,
-)
+from fcforge.generators.wgan import PENALTY, WGAN, _drawn, critic_loss, gradient_penalty
 from fcforge.randomness import torch_rng
 from fcforge.types import FCBatch
 
@@ -94,8 +88,8 @@ def test_a_critic_of_slope_one_pays_no_penalty() -> None:
 def test_draws_pair_subjects_with_their_diagnoses() -> None:
     real = [torch.arange(5.0)[:, None], 10 + torch.arange(7.0)[:, None]]
     y = [torch.arange(5) % 2, 1 - torch.arange(7) % 2]
-    drawn = _drawer(real, y, 4, 3, [torch_rng(0), torch_rng(1)])
-    x, label, noise, t = drawn(True)
+    rngs = [torch_rng(0), torch_rng(1)]
+    x, label, noise, t = _drawn(real, y, 4, 3, rngs, between=True)
     assert x.shape == (2, 4, 1)
     assert noise.shape == (2, 4, 3)
     assert t.shape == (2, 4)
@@ -104,9 +98,9 @@ def test_draws_pair_subjects_with_their_diagnoses() -> None:
     for lane in (0, 1):
         rows = (x[lane, :, 0] - 10 * lane).long()
         assert torch.equal(label[lane], y[lane][rows])
-    alone = _drawer(real[:1], y[:1], 4, 3, [torch_rng(0)])(True)
-    assert torch.equal(alone[0], x[0])
-    assert torch.equal(alone[2], noise[0])
+    alone = _drawn(real[:1], y[:1], 4, 3, [torch_rng(0)], between=True)
+    assert torch.equal(alone[0][0], x[0])
+    assert torch.equal(alone[2][0], noise[0])
 
 
 @dataclass(frozen=True)

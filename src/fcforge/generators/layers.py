@@ -95,14 +95,10 @@ def with_prefix(state: Params, prefix: str) -> Params:
 
 
 def stacked(params: Sequence[Params]) -> Params:
-    """Parameters of all lanes along a first dimension; one lane stays as it is."""
-    if len(params) == 1:
-        return params[0]
+    """Parameters of all lanes along a first dimension."""
     return {k: torch.stack([p[k] for p in params]) for k in params[0]}
 
 
 def unstacked(params: Params, n: int) -> list[Params]:
     """Inverse of `stacked` for `n` lanes."""
-    return (
-        [params] if n == 1 else [{k: v[i] for k, v in params.items()} for i in range(n)]
-    )
+    return [{k: v[i] for k, v in params.items()} for i in range(n)]

@@ -7,6 +7,7 @@ every lane gets its own gradient and draws its own random numbers, as if it were
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -99,45 +100,42 @@ class WGAN(Generator):
         """Adversarial training of all sites in the same steps."""
         seen = [self.see(batch.fc) for batch in batches]
         starts = [self.start(b, rng) for b, rng in zip(batches, rngs, strict=True)]
-        trained, distance = self._train(
-            [x for x, _ in seen], [batch.y for batch in batches], starts, rngs
+        y = [batch.y for batch in batches]
+        size = min(self.batch_size, *map(len, y))
+        real = [x for x, _ in seen]
+        draw = partial(_drawn, real, y, size, self.noise, rngs)
+        gen, critic = (
+            nn.trainable(nn.stacked(lanes), y[0].device)
+            for lanes in zip(*starts, strict=True)
         )
-        lanes = zip(nn.unstacked(trained, len(seen)), distance, seen, strict=True)
+        distance = self._train(gen, critic, draw)
+        lanes = zip(nn.unstacked(gen, len(seen)), distance, seen, strict=True)
         return [
             {**nn.frozen(p, "net."), **back, "distance": gap}
             for p, gap, (_, back) in lanes
         ]
 
     def _train(
-        self,
-        real: Sequence[Tensor],
-        y: Sequence[Tensor],
-        starts: Sequence[tuple[Params, Params]],
-        rngs: Sequence[RNG],
-    ) -> tuple[Params, Tensor]:
-        """Stacked generators, and the critics' Wasserstein distances (lanes, steps)."""
-        device = real[0].device
-        lift = (lambda f: f) if len(real) == 1 else torch.func.vmap
-        make = lift(self.make)
-        score = lift(self.score)
-        gen = nn.trainable(nn.stacked([g for g, _ in starts]), device)
-        critic = nn.trainable(nn.stacked([c for _, c in starts]), device)
+        self, gen: Params, critic: Params, draw: Callable[[bool], Drawn]
+    ) -> Tensor:
+        """Train stacked networks in place; the critics' Wasserstein distances (lanes, steps)."""
+        make = torch.func.vmap(self.make)
+        score = torch.func.vmap(self.score)
         gen_opt = nn.adam(gen, lr=self.lr, betas=self.betas)
         critic_opt = nn.adam(critic, lr=self.lr, betas=self.betas)
-        drawn = _drawer(real, y, min(self.batch_size, *map(len, y)), self.noise, rngs)
-        distance = torch.zeros(self.steps, len(real), device=device)
-        for i in range(self.steps):
+        distance = []
+        for _ in range(self.steps):
             for _ in range(self.n_critic):
-                x, y_, noise, t = drawn(True)
-                fake = make(gen, noise, y_).detach()
-                loss, gap = critic_loss(score, critic, x, fake, y_, t)
+                x, y, noise, t = draw(True)
+                fake = make(gen, noise, y).detach()
+                loss, gap = critic_loss(score, critic, x, fake, y, t)
                 nn.step(critic_opt, loss.sum())
-                distance[i] = gap.detach()
-            x, y_, noise, _ = drawn(False)
-            fake = make(gen, noise, y_)
-            loss = -score(critic, fake, y_).mean(-1) + self.regulariser(fake, x, y_)
+            distance.append(gap.detach())
+            x, y, noise, _ = draw(False)
+            fake = make(gen, noise, y)
+            loss = -score(critic, fake, y).mean(-1) + self.regulariser(fake, x, y)
             nn.step(gen_opt, loss.sum())
-        return gen, distance.mT
+        return torch.stack(distance, 1)
 
     def generate(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Subjects of a fitted generator in the critic's space."""
@@ -152,39 +150,21 @@ class WGAN(Generator):
         }
 
 
-def _drawer(
+def _drawn(
     real: Sequence[Tensor],
     y: Sequence[Tensor],
     size: int,
     n_noise: int,
-    rngs: Sequence[RNG],
-) -> Callable[[bool], Drawn]:
-    """Function that draws subjects, diagnoses, noise and (where asked) the place between them."""
-    bank = torch.cat(list(real))
-    bank_y = torch.cat(list(y))
+    rngs: RNGs,
+    between: bool,
+) -> Drawn:
+    """Subjects, diagnoses, noise and (where asked) the place between them, of every lane."""
     device = real[0].device
-    rngs = [nn.device_rng(rng, device) if len(rngs) == 1 else rng for rng in rngs]
-    starts = [sum(map(len, y[:i])) for i in range(len(y))]
-
-    def one(lane: int, between: bool) -> tuple[Tensor, Tensor, Tensor]:
-        rng = rngs[lane]
-        index = torch.randint(len(y[lane]), (size,), generator=rng, device=rng.device)
-        noise = nn.normal(size, n_noise, rng=rng)
-        return (
-            index + starts[lane],
-            noise,
-            nn.uniform(size, rng=rng) if between else noise[:, 0],
-        )
-
-    def drawn(between: bool) -> Drawn:
-        lanes = [one(i, between) for i in range(len(y))]
-        rows, noise, t = (
-            torch.stack(part).to(device) for part in zip(*lanes, strict=True)
-        )
-        if len(lanes) == 1:
-            rows = rows[0]
-            noise = noise[0]
-            t = t[0]
-        return bank[rows], bank_y[rows], noise, t
-
-    return drawn
+    lanes = []
+    for subjects, labels, rng in zip(real, y, rngs, strict=True):
+        index = torch.randint(len(labels), (size,), generator=rng).to(device)
+        noise = nn.normal(size, n_noise, rng=rng, to=device)
+        t = nn.uniform(size, rng=rng).to(device) if between else noise[:, 0]
+        lanes.append((subjects[index], labels[index], noise, t))
+    x, y_, noise, t = (torch.stack(part) for part in zip(*lanes, strict=True))
+    return x, y_, noise, t

@@ -104,7 +104,7 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
         (spec, keys) for spec, keys in plan.stages if all(key in scores for key in keys)
     ]
     results = [
-        _result(spec, keys, scores, metas, data)
+        result_of(spec, keys, scores, metas, data)
         for spec, keys in whole
         if spec.left_out is None
     ]
@@ -136,9 +136,9 @@ def _with_own(
         yield with_own_thresholds(result, folds, labels)
 
 
-def _result(
+def result_of(
     spec: RunSpec,
-    keys: tuple[str, ...],
+    keys: Sequence[str],
     scores: Scores,
     metas: Mapping[str, Any],
     data: Any,

@@ -7,21 +7,23 @@ than logistic regression on mean framewise displacement may have learned nothing
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fcforge.errors import DataError, unknown_name
-from fcforge.runner.collect import collect_some, kept_by
+from fcforge.runner.collect import collect_some, describe_sites, kept_by, result_of
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.stats import Row, rows
-from fcforge.types import Component, LearnerSpec, RunResult, RunSpec, Site
+from fcforge.types import Component, LearnerSpec, RunResult, Site
 
 LEARNER = LearnerSpec(Component("motion"), Component("mean_fd"), title="motion only")
 KEEPS = "real subjects"
 COVARIATE = "mean_fd"
+NO_TIME: dict[str, Any] = {"seconds": 0.0, "environment": {}}
 
 
 def with_phenotypes(
@@ -90,18 +92,26 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
             "the dataset gives no mean FD.",
             do="Add a column mean_fd, or give the phenotype table with --phenotypes.",
         )
-    alone = replace(experiment, learners=(LEARNER,))
+    alone = replace(experiment, learners=(LEARNER,), own_threshold=False)
+    facts = describe_sites(cohort, alone)
+    data = {"sites": cohort.site_names, "site_facts": facts}
     specs = alone.specs(cohort.site_names, cohort.content_sha256())
     results = []
     for seed in experiment.seeds:
         sites = experiment.split(cohort, seed)
-        learned: dict[frozenset[str], dict[str, np.ndarray]] = {}
+        scores: dict[str, dict[str, np.ndarray]] = {}  # by the sites learned
+        costs: dict[str, dict[str, Any]] = {}
         for spec in (s for s in specs if s.seed == seed):
-            stages = [frozenset(spec.order[:t]) for t in range(1, len(spec.order) + 1)]
-            for seen in stages:
-                if seen not in learned:
-                    learned[seen] = _scores(sites, sorted(seen))
-            results.append(_result(spec, sites, [learned[seen] for seen in stages]))
+            stages = []
+            for depth in range(len(spec.order) + 1):
+                seen = sorted(spec.order[:depth])
+                stages.append(" ".join(seen))
+                if stages[-1] not in scores:
+                    n = sum(facts[str(seed)][name]["n_train"] for name in seen)
+                    # one number and one diagnosis per subject
+                    costs[stages[-1]] = {"memory_bytes": 8 * n, **NO_TIME}
+                    scores[stages[-1]] = _scores(sites, seen)
+            results.append(result_of(spec, stages, scores, costs, data))
     return results
 
 
@@ -112,36 +122,17 @@ def _fd(site: Site, *splits: str) -> np.ndarray:
 
 
 def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray]:
+    """P(patient) of all test people after some sites; one half before the first."""
     train = [
         (_fd(sites[s], "train", "val"), sites[s].learning(with_val=True).y.numpy())
         for s in seen
     ]
-    return {name: fit_scores(train, _fd(site, "test")) for name, site in sites.items()}
-
-
-def _result(
-    spec: RunSpec, sites: dict[str, Site], stages: list[dict[str, np.ndarray]]
-) -> RunResult:
-    seen = np.cumsum([len(sites[s].learning(with_val=True)) for s in spec.order])
-    return RunResult(
-        spec=spec,
-        sites=tuple(sites),
-        scores={
-            s: np.stack([stage[s] for stage in stages]).astype(np.float32)
-            for s in sites
-        },
-        initial={
-            s: np.full(len(site.test), 0.5, np.float32) for s, site in sites.items()
-        },
-        y={s: site.test.y.numpy() for s, site in sites.items()},
-        subject_ids={s: site.subject_ids["test"] for s, site in sites.items()},
-        train_positive={
-            s: float(site.learning(with_val=True).y.float().mean())
-            for s, site in sites.items()
-        },
-        memory_bytes=8 * seen,  # one number and one diagnosis per subject
-        seconds=np.zeros(len(stages)),
-    )
+    found = {}
+    for name, site in sites.items():
+        test = _fd(site, "test")
+        p = fit_scores(train, test) if train else np.full(len(test), 0.5)
+        found[name] = p.astype(np.float32)
+    return found
 
 
 def motion_rows(

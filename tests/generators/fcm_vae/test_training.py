@@ -24,7 +24,6 @@ from fcforge.generators.fcm_vae.training import (
     reconstruction_nll,
     start,
     train,
-    train_together,
 )
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng
@@ -80,7 +79,12 @@ def still_life(s, rois: int = 3):
 def batch_of_one(s, y: int = 1) -> dict[str, torch.Tensor]:
     fc = torch.tensor([[[1.0, 0.8, -0.5], [0.8, 1.0, 0.4], [-0.5, 0.4, 1.0]]])
     target = torch.tensor([[0.3, -0.2, 0.1]])
-    return {**net.prepare(fc, s), "target": target, "y": torch.tensor([y])}
+    return {
+        **net.prepare(fc, s),
+        "target": target,
+        "y": torch.tensor([y]),
+        "weight": torch.ones(1),
+    }
 
 
 def test_the_paper_elbo_of_three_rois_by_hand() -> None:
@@ -151,7 +155,7 @@ def test_weights_leave_out_what_only_fills_the_batch(small_site) -> None:
     fc, y = small_site.fc[:5], small_site.y[:5]
     target = torch.randn(5, 66, generator=torch_rng(1))
     noise = torch.randn(5, 8, generator=torch_rng(2))
-    whole = {**net.prepare(fc, s), "target": target, "y": y}
+    whole = {**net.prepare(fc, s), "target": target, "y": y, "weight": torch.ones(5)}
     three = {k: v[:3] for k, v in whole.items()}
     expected = negative_elbo(p, three, noise[:3], {}, s, 1.0)
     filled = {**whole, "weight": torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0])}
@@ -186,7 +190,7 @@ def test_baselines_start_at_what_fits_best(small_site) -> None:
 def test_training_lowers_every_part_it_can(small_site) -> None:
     s = FCMVAE(epochs=30, lr=1e-2, warmup=0, **SMALL)
     site = s._site(simulate(40))
-    params, curve = train(site, s, torch_rng(0))
+    ((params, curve),) = train([site], s, [torch_rng(0)])
     assert set(curve) == {"kl", "reconstruction", "label_nll"}
     assert all(len(v) == 30 for v in curve.values())
     total = curve["reconstruction"] + curve["label_nll"] + curve["kl"]
@@ -228,9 +232,9 @@ def test_a_lane_is_the_site_alone(preset, double) -> None:
     """Sites of 2, 2 and 3 steps per epoch, the last ones of odd size."""
     s = getattr(FCMVAE, preset)(**{**LANES_SMALL, "heads": 2})
     sites = sites_of(s)
-    together = train_together(sites, s, [torch_rng(i) for i in range(3)])
+    together = train(sites, s, [torch_rng(i) for i in range(3)])
     for i, site in enumerate(sites):
-        params, curve = train(site, s, torch_rng(i))
+        ((params, curve),) = train([site], s, [torch_rng(i)])
         for alone, laned in ((params, together[i][0]), (curve, together[i][1])):
             assert list(alone) == list(laned)
             for name, value in alone.items():

@@ -14,7 +14,7 @@ from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.corr_gauss import class_means, residual_factors, residual_noise
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.fcm_vae.training import train, train_together
+from fcforge.generators.fcm_vae.training import train
 from fcforge.generators.layers import (
     N_CLASSES,
     RNG,
@@ -44,18 +44,16 @@ class FCMVAE(VAESettings, Generator):
     ) -> list[GeneratorState]:
         """Train on every site and prepare conditional sampling.
 
-        Networks of several sites are trained together, those on a GPU always. What comes before
-        and after is work for CPU cores, one site each, and draws the numbers of a fit on the CPU.
+        Networks are trained together. What comes before and after is work for CPU cores, one site
+        each, and draws the numbers of a fit on the CPU.
         """
         home = batches[0].fc.device
-        if len(batches) == 1 and home.type == "cpu":
-            site = self._site(batches[0])
-            return [self._finish(batches[0], site, train(site, self, rngs[0]), rngs[0])]
         batches = [FCBatch(batch.fc.cpu(), batch.y.cpu()) for batch in batches]
         with one_thread(), ThreadPoolExecutor() as pool:
             sites = list(pool.map(self._site, batches))
-            trained = train_together([moved(site, home) for site in sites], self, rngs)
-            on_cpu = [(moved(p, "cpu"), moved(curve, "cpu")) for p, curve in trained]
+        trained = train([moved(site, home) for site in sites], self, rngs)
+        on_cpu = [(moved(p, "cpu"), moved(curve, "cpu")) for p, curve in trained]
+        with one_thread(), ThreadPoolExecutor() as pool:
             states = list(pool.map(self._finish, batches, sites, on_cpu, rngs))
         return [moved(state, home) for state in states]
 

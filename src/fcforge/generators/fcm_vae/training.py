@@ -1,7 +1,7 @@
-"""FCM-VAE's training: one site, or several side by side, each as if it were alone.
+"""FCM-VAE's training: sites side by side, each as if it were alone.
 
-Side by side the networks are stacked and their losses summed (`torch.func.vmap`); on a GPU a step
-is captured once and replayed: twenty networks take the time of one. A lane takes as many steps per
+The networks are stacked and their losses summed (`torch.func.vmap`); on a GPU a step is captured
+once and replayed: twenty networks take the time of one. A lane takes as many steps per
 epoch as its own subjects ask for; in the others it rests. Batches and noise come from the lane's
 own generator on the CPU, so that they are those of the same site alone; dropout is drawn where the
 networks are.
@@ -18,15 +18,7 @@ from torch import Tensor
 from fcforge.generators.corr_gauss import class_means, within_class_variance
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.layers import (
-    N_CLASSES,
-    RNG,
-    Params,
-    adam,
-    device_rng,
-    normal,
-    trainable,
-)
+from fcforge.generators.layers import N_CLASSES, RNG, Params, device_rng, normal
 from fcforge.speed import Graphed
 
 CURVE = ("kl", "reconstruction", "label_nll")
@@ -88,53 +80,9 @@ def kl_weight(epoch: int, s: VAESettings) -> float:
     return s.beta * min(1.0, (epoch + 1) / s.warmup) if s.warmup else s.beta
 
 
-def train(subjects: Params, s: VAESettings, rng: RNG) -> tuple[Params, Params]:
-    """Maximise the supervised ELBO of one site with Adam.
-
-    Parameters
-    ----------
-    subjects : dict
-        What `network.prepare` gives, ``target`` (n, p): standardised coordinates, ``y`` (n,).
-
-    Returns
-    -------
-    params : dict of Tensor
-        Detached.
-    curve : dict of Tensor of shape (epochs,)
-        Mean ``kl``, ``reconstruction`` and ``label_nll`` per subject in every epoch.
-    """
-    n = len(subjects["y"])
-    device = subjects["y"].device
-    p = trainable(start(subjects, s, rng), device)
-    optimiser = adam(p, lr=s.lr)
-    rng = device_rng(rng, device)
-    curve = torch.zeros(s.epochs, len(CURVE), device=device)
-    for epoch in range(s.epochs):
-        order = torch.randperm(n, generator=rng, device=device)
-        for index in order.split(s.batch_size):
-            batch = {k: v[index] for k, v in subjects.items()}
-            loss, parts = sampled_elbo(p, batch, s, kl_weight(epoch, s), rng)
-            optimiser.zero_grad()
-            loss.backward()
-            if s.clip:
-                torch.nn.utils.clip_grad_norm_(list(p.values()), s.clip)
-            optimiser.step()
-            curve[epoch] += parts * len(index) / n
-    return {k: v.detach() for k, v in p.items()}, as_curve(curve)
-
-
 def as_curve(curve: Tensor) -> Params:
     """Columns of (epochs, 3) by name."""
     return dict(zip(CURVE, curve.T.clone(), strict=True))
-
-
-def sampled_elbo(
-    p: Params, batch: dict[str, Tensor], s: VAESettings, beta: float, rng: RNG
-) -> tuple[Tensor, Tensor]:
-    """`negative_elbo` with one draw of dropout and z."""
-    n, rois = batch["features"].shape[:2]
-    masks = net.dropout_masks(n, rois, s, rng)
-    return negative_elbo(p, batch, normal(n, s.d_z, rng=rng), masks, s, beta)
 
 
 def negative_elbo(
@@ -150,18 +98,18 @@ def negative_elbo(
     Parameters
     ----------
     batch : dict
-        What `network.prepare` gives, ``target`` (n, p) and ``y`` (n,); ``weight`` (n,) where some
-        subjects only fill the batch: 1 for those that count, else 0.
+        What `network.prepare` gives, ``target`` (n, p), ``y`` (n,) and ``weight`` (n,): 1 for those
+        that count, 0 for those that only fill the batch.
     noise : Tensor of shape (n, d_z)
         Of the draw z = mu + sigma noise.
     masks : dict
         From `network.dropout_masks`.
     """
     y = batch["y"]
-    weight = batch.get("weight")
+    weight = batch["weight"]
 
     def mean(x: Tensor) -> Tensor:
-        return x.mean(0) if weight is None else weight @ x / weight.sum().clamp_min(1.0)
+        return weight @ x / weight.sum().clamp_min(1.0)
 
     mu, log_var = net.encode(p, batch, s, masks)
     z = mu + (0.5 * log_var).exp() * noise
@@ -302,10 +250,22 @@ def advance(
     return step
 
 
-def train_together(
+def train(
     sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]
 ) -> list[tuple[Params, Params]]:
-    """What `training.train` gives for every site, to float tolerance."""
+    """Maximise the supervised ELBO of every site with Adam.
+
+    Parameters
+    ----------
+    sites : sequence of dict
+        What `network.prepare` gives, ``target`` (n, p): standardised coordinates, ``y`` (n,).
+
+    Returns
+    -------
+    list of (params, curve)
+        Of every site: the parameters, and the mean ``kl``, ``reconstruction`` and ``label_nll`` per
+        subject in every epoch (epochs,).
+    """
     starts = [start(site, s, rng) for site, rng in zip(sites, rngs, strict=True)]
     shapes = {k: v.shape for k, v in starts[0].items()}
     batches = LaneBatches(sites, s, rngs)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from fcforge.settings import Size
 from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.measures import spectrum
-from fcforge.studies.judge.panel import Maker, Panel, judge_site, synthesise, to_device
+from fcforge.studies.judge.panel import Panel, judge_site, synthesise, to_device
 from fcforge.studies.judge.portraits import Portrait, write_portraits
 from fcforge.studies.judge.summary import REAL, Requirement, acceptance
 from fcforge.types import Component, Estimate, FCBatch, Training
@@ -191,11 +190,9 @@ class JudgeRun:
     say: Say
 
     @property
-    def make(self) -> Maker:
-        """Synthetic subjects of a generator, which is fitted once."""
-        return partial(
-            synthesise, multiple=self.panel.multiple, folder=self.out / "generators"
-        )
+    def generators(self) -> Path:
+        """Folder of fitted generators."""
+        return self.out / "generators"
 
     def records(self) -> list[dict[str, Any]]:
         """Records of all sites; those that are in the folder already are not made again."""
@@ -214,7 +211,8 @@ class JudgeRun:
                 self.say(f"{name}: already judged")
                 continue
             sites = {seed: split_site(self.cohort, name, seed) for seed in self.seeds}
-            done[name] = judge_site(self.panel, sites, self.device, self.make, self.say)
+            where = self.device, self.generators
+            done[name] = judge_site(self.panel, sites, *where, self.say)
             write_text(path, json.dumps({"stamp": stamp, "sites": done}))
         return [record for name in self.names for record in done[name]]
 
@@ -228,8 +226,8 @@ class JudgeRun:
         ]
         for row, component in self.panel.rows.items():
             if component is not None:
-                folder = self.out / "generators"
-                n = fit_together(make_generator(component), asked, folder, self.device)
+                where = self.generators, self.device
+                n = fit_together(make_generator(component), asked, *where)
                 self.say(f"{row}: {n} of {len(asked)} fitted")
 
     def portraits(self) -> dict[str, Portrait]:
@@ -241,7 +239,9 @@ class JudgeRun:
         made = {REAL: portrait(train)}
         for row, component in self.panel.rows.items():
             if component is not None:
-                made[row] = portrait(self.make(component, train, name, seed)[0])
+                how = {"multiple": self.panel.multiple, "folder": self.generators}
+                fake, _ = synthesise(component, train, name, seed, **how)
+                made[row] = portrait(fake)
         if atlas := atlas_of_names(self.cohort.roi_names):
             systems = np.array(atlas.systems)
             made = {row: found._replace(systems=systems) for row, found in made.items()}

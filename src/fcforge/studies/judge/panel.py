@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import torch
 
 from fcforge.errors import DataError
 from fcforge.generators import make_generator
-from fcforge.generators.cache import LANES, fit_cached
+from fcforge.generators.cache import fit_cached
 from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.studies.judge import measures
 from fcforge.studies.judge.summary import REAL
@@ -40,8 +39,6 @@ class Panel:
         Synthetic subjects per training subject (diagnoses as in the training part).
     training : Training
         Of the network classifiers.
-    lanes : int
-        Classifiers trained side by side on a GPU.
     """
 
     generators: Mapping[str, Component]
@@ -49,17 +46,12 @@ class Panel:
     augment: tuple[str, ...] = ()
     multiple: int = 4
     training: Training = field(default_factory=Training)
-    lanes: int = LANES
 
     @property
     def rows(self) -> dict[str, Component | None]:
         """Row names and generators; None is the real/real row."""
         extra = {k: v for k, v in REFERENCES.items() if k not in self.generators}
         return {REAL: None, **extra, **self.generators}
-
-
-Made = tuple[FCBatch, dict[str, Any]]
-Maker = Callable[[Component, FCBatch, str, int], Made]
 
 
 def synthesise(
@@ -70,14 +62,13 @@ def synthesise(
     *,
     multiple: int = Panel.multiple,
     folder: Path | None = None,
-) -> Made:
+) -> tuple[FCBatch, Mapping[str, Any]]:
     """Synthetic subjects, `multiple` per training subject, and the generator's diagnostics."""
     generator = make_generator(component)
     state = fit_cached(generator, train, (seed, site), folder)
     rng = torch_rng(seed, "judge", site, component.name)
-    return generator.sample(state, train.y.repeat(multiple), rng), dict(
-        generator.diagnostics(state)
-    )
+    made = generator.sample(state, train.y.repeat(multiple), rng)
+    return made, generator.diagnostics(state)
 
 
 class JudgedSet(NamedTuple):
@@ -114,9 +105,7 @@ def judge_all(
         tasks["tstr"].append(Task(s.synthetic, s.test, s.seed))
         tasks["aug"].append(Task(s.augmented, s.test, s.seed))
     for prefix, models in (("tstr", panel.classifiers), ("aug", panel.augment)):
-        add_utility(
-            out, prefix, tasks[prefix], models, panel.training, device, panel.lanes
-        )
+        add_utility(out, prefix, tasks[prefix], models, panel.training, device)
     return out
 
 
@@ -124,7 +113,7 @@ def judge_site(
     panel: Panel,
     sites: Mapping[int, Site],
     device: torch.device | str = "cpu",
-    make: Maker | None = None,
+    folder: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[dict[str, Any]]:
     """Records of all rows and seeds of one site.
@@ -135,13 +124,11 @@ def judge_site(
     sites : mapping of seed to Site
         The same site, split by each seed.
     device : torch.device or str
-    make : callable, optional
-        (generator, training subjects, site, seed) to synthetic subjects; `synthesise` by
-        default.
+    folder : Path, optional
+        Of fitted generators.
     say : callable
         Told what is going on.
     """
-    make = make or partial(synthesise, multiple=panel.multiple)
     records: list[dict[str, Any]] = []
     sets = []
     for seed, site in sites.items():
@@ -151,9 +138,9 @@ def judge_site(
             fake = train
             said: Mapping[str, Any] = {}
             if component:
-                fake, said = make(component, train, site.name, seed)
-            fake = to_device(fake, device)
-            sets.append(JudgedSet(train, test, fake, seed, dict(said), row == REAL))
+                asked = (component, train, site.name, seed)
+                fake, said = synthesise(*asked, multiple=panel.multiple, folder=folder)
+            sets.append(JudgedSet(train, test, fake, seed, said, row == REAL))
             place = {"site": site.name, "seed": seed, "row": row}
             records.append({**place, "diagnostics": dict(said)})
             say(f"{site.name} seed {seed} {row}: made")
@@ -204,7 +191,7 @@ def judge(
     -------
     dict
         Numbers by name; ``tstr_<model>_<acc|pre|rec|f1|auc>``, ``aug_<model>_...``; and
-        ``warnings``, a list of sentences.
+        ``warnings``, in what way it collapsed, if it did.
     """
     asked = Panel(
         {}, tuple(classifiers), tuple(augment), training=training or Training()
@@ -243,15 +230,12 @@ def judge_fidelity(
 def collapse_warnings(
     numbers: Mapping[str, Any], diagnostics: Mapping[str, Any]
 ) -> list[str]:
-    """Sentences on collapse: no active unit, or next to no variance within a class."""
+    """In what way it collapsed: samples do not depend on z, or are nearly the same in a class."""
     found = []
     if diagnostics.get("active_units") == 0:
-        found.append("COLLAPSED: no latent unit is active; samples do not depend on z.")
+        found.append("no latent unit is active")
     if numbers["variance_ratio"] < COLLAPSED_VARIANCE:
-        found.append(
-            f"COLLAPSED: within-class edge variance is {numbers['variance_ratio']:.3f} of the "
-            "real one; all subjects of a class are nearly the same."
-        )
+        found.append("within-class edge variance is below a fifth of the real one")
     return found
 
 

@@ -167,10 +167,7 @@ def collapse_list(records: Sequence[Mapping[str, Any]]) -> list[Collapse]:
     total = Counter(record["row"] for record in records)
     found: Counter[tuple[str, str]] = Counter()
     for record in records:
-        for text in record["numbers"]["warnings"]:
-            what = "no latent unit is active"
-            if "variance" in text:
-                what = "within-class edge variance is below a fifth of the real one"
+        for what in record["numbers"]["warnings"]:
             found[record["row"], what] += 1
     collapsed = []
     for (row, what), n in found.items():

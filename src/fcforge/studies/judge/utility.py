@@ -59,7 +59,6 @@ def network_scores(
     model: Component,
     training: Training,
     device: torch.device | str = "cpu",
-    lanes: int = LANES,
 ) -> list[np.ndarray]:
     """P(patient) of every task's test subjects after training `model` on its training set.
 
@@ -68,7 +67,7 @@ def network_scores(
     groups: dict[int, list[int]] = defaultdict(list)
     for i, task in enumerate(tasks):
         groups[len(task.train)].append(i)
-    size = lanes if torch.device(device).type == "cuda" else 1
+    size = LANES if torch.device(device).type == "cuda" else 1
     out: dict[int, np.ndarray] = {}
     for members in groups.values():
         for start in range(0, len(members), size):
@@ -113,13 +112,12 @@ def classify(
     classifier: str,
     training: Training,
     device: torch.device | str = "cpu",
-    lanes: int = LANES,
 ) -> list[dict[str, float]]:
     """ACC, PRE, REC, F1, AUC of every task; ``linear`` is ridge in closed form, others networks."""
     if classifier == "linear":
         scores = [linear_scores(t) for t in tasks]
     else:
-        scores = network_scores(tasks, Component(classifier), training, device, lanes)
+        scores = network_scores(tasks, Component(classifier), training, device)
     return [
         summarise(s, t.test.y.cpu().numpy()) for s, t in zip(scores, tasks, strict=True)
     ]
@@ -132,10 +130,9 @@ def add_utility(
     models: Sequence[str],
     training: Training,
     device: torch.device | str = "cpu",
-    lanes: int = LANES,
 ) -> None:
     """Add ``<prefix>_<model>_<metric>`` of task i to record i."""
     for model in models:
-        found = classify(tasks, model, training, device, lanes)
+        found = classify(tasks, model, training, device)
         for record, numbers in zip(records, found, strict=True):
             record.update({f"{prefix}_{model}_{k}": v for k, v in numbers.items()})
