@@ -34,9 +34,8 @@ def table(path: Path, *lines: str) -> Path:
 @pytest.mark.parametrize("mark", ["\t", ",", ";"])
 def test_delimiters_comments_and_blank_lines(mark, tmp_path):
     rows = ["# made by hand", mark.join(["id", "site"]), "", mark.join(["007", " A "])]
-    header, lines = read_table(table(tmp_path / "p.txt", *rows))
-    assert header == ["id", "site"]
-    assert lines == [(4, ["007", "A"])]
+    found = read_table(table(tmp_path / "p.txt", *rows))
+    assert found == [{"id": "007", "site": "A"}]
 
 
 def test_quoted_cells_keep_their_commas(tmp_path):
@@ -77,7 +76,7 @@ def test_dx_group_keeps_its_name_and_other_columns_stay(tmp_path):
     [
         (["name\tsite", "1\tA"], "no column for the subject id"),
         (["id\tsite", "1\tA", "sub-1\tB"], "lists '1' twice"),
-        (["id\tsite", "1"], "line 2 has 1 values for 2 columns"),
+        (["id\tsite", "1"], "row 2 has 1 values for 2"),
         (["# nothing"], "is empty"),
     ],
 )

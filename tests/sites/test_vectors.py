@@ -53,7 +53,11 @@ def test_three_rois_are_the_same_either_way():
 
 
 def test_columns_of_edges():
-    assert edge_columns(["id", "fc_1", "fc_2", "fc_3", "q1"]) == [1, 2, 3]
+    assert edge_columns(["id", "fc_1", "fc_2", "fc_3", "q1"]) == [
+        "fc_1",
+        "fc_2",
+        "fc_3",
+    ]
     assert edge_columns(["id", "age"]) == []
 
 
@@ -114,5 +118,5 @@ def test_a_cell_that_is_no_number_is_named(tmp_path):
     write_table(tmp_path / "fc.csv", made, "rows", people=True)
     text = (tmp_path / "fc.csv").read_text()
     (tmp_path / "fc.csv").write_text(text.replace("12,5;0,", "12,5;zero", 1))
-    with pytest.raises(DataError, match=r"line 2, column 'edge0': 'zero"):
+    with pytest.raises(DataError, match=r"row 2, column 'edge0': 'zero"):
         load_folder(tmp_path / "fc.csv")

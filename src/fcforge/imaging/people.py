@@ -19,7 +19,6 @@ ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "i
 SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")
 DIAGNOSIS_COLUMNS = ("diagnosis", "dx", "dx_group", "group", "label", "y")
 Row = Mapping[str, Any]
-Lines = list[tuple[int, list[str]]]  # line number and cells
 OUTLIER_SD = 3.0
 NAMES = ("participants.tsv", "participants.csv", "phenotypes.csv")
 # Columns of participants.tsv that sidecars of FC files say.
@@ -68,15 +67,13 @@ class ParticipantTable(NamedTuple):
         The diagnosis column keeps the name ``dx_group``, since 2 means control under that name
         alone.
         """
-        row = self.rows.get(subject, {})
         name = "dx_group" if self.diagnosis.lower() == "dx_group" else "diagnosis"
-        out = {"site": row.get(self.site, "n/a"), name: row.get(self.diagnosis, "n/a")}
-        used = {self.site, self.diagnosis}
-        rest = {k.lower(): v for k, v in row.items() if k not in used}
-        return {
-            **out,
-            **{k: v for k, v in rest.items() if k not in {*ID_COLUMNS, "file"}},
-        }
+        roles = {self.site: "site", self.diagnosis: name}
+        out = {"site": "n/a", name: "n/a"}
+        for column, cell in self.rows.get(subject, {}).items():
+            if column.lower() not in {*ID_COLUMNS, "file"}:
+                out[roles.get(column, column.lower())] = cell
+        return out
 
     def under_ids_of(self, subjects: Iterable[str]) -> Self:
         """The same rows under the ids that the files have: 50952 is sub-0050952."""
@@ -123,49 +120,49 @@ def read_people(path: Path) -> ParticipantTable:
     Raises
     ------
     DataError
-        Not readable, no id column, a row of another length, or an id listed twice.
+        Not readable (`read_table`), no id column, or an id listed twice.
     """
-    header, lines = read_table(path)
+    table = read_table(path)
+    header = list(table[0])
     key = column_of(header, ID_COLUMNS)
     if not key:
         raise no_column("subject id", header, ID_COLUMNS, path)
-    rows: dict[str, dict[str, str]] = {}
-    for number, cells in lines:
-        if len(cells) != len(header):
-            what = f"line {number} has {len(cells)} values for {len(header)} columns."
-            raise DataError(what, where=path, do="The table is cut off or mixed.")
-        row = {name: cell or "n/a" for name, cell in zip(header, cells, strict=True)}
+    rows: dict[str, Row] = {}
+    for row in table:
         subject = row[key].removeprefix("sub-")
         if subject in rows:
             raise DataError(f"lists '{subject}' twice.", where=path)
-        rows[subject] = row
+        rows[subject] = {name: cell or "n/a" for name, cell in row.items()}
     site = column_of(header, SITE_COLUMNS)
     diagnosis = column_of(header, DIAGNOSIS_COLUMNS)
     return ParticipantTable(rows, site, diagnosis, path)
 
 
-def read_table(path: Path) -> tuple[list[str], Lines]:
-    """Column names of a .tsv or .csv, and its rows as (line number, cells); ``#`` is a comment."""
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Rows of a .tsv or .csv, cells by column; lines that begin with ``#`` are comments.
+
+    Raises
+    ------
+    DataError
+        Not readable, nobody in it, or a row of another length.
+    """
     try:
         lines = decoded(path.read_bytes()).splitlines()
-    except (OSError, ValueError) as error:
+        kept = [s for s in lines if s.strip() and not s.lstrip().startswith("#")]
+        delimiter = (delimiter_of(kept[0]) if kept else None) or ","
+        header, *rows = csv.reader(kept, delimiter=delimiter) if kept else ([],)
+    except (OSError, ValueError, csv.Error) as error:
         raise DataError(
             f"cannot be read ({error}).", where=path, do="Is it text?"
         ) from error
-    kept = [
-        (i, s)
-        for i, s in enumerate(lines, 1)
-        if s.strip() and not s.lstrip().startswith("#")
-    ]
-    if not kept:
+    if not rows:
         raise DataError("is empty.", where=path, do="List the participants in it.")
-    delimiter = delimiter_of(kept[0][1]) or ","
-    try:
-        rows = list(csv.reader((text for _, text in kept), delimiter=delimiter))
-    except csv.Error as error:
-        raise DataError(f"cannot be read ({error}).", where=path) from error
-    cells = [[cell.strip() for cell in row] for row in rows]
-    return cells[0], list(zip((i for i, _ in kept[1:]), cells[1:], strict=False))
+    names = [name.strip() for name in header]
+    for number, row in enumerate(rows, 2):  # as a spreadsheet counts
+        if len(row) != len(names):
+            what = f"row {number} has {len(row)} values for {len(names)} columns."
+            raise DataError(what, where=path, do="The table is cut off or mixed.")
+    return [dict(zip(names, map(str.strip, row), strict=True)) for row in rows]
 
 
 def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:

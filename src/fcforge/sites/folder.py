@@ -19,11 +19,17 @@ from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import Groups, Words
 from fcforge.sites.participants import Participant, Read, Reading
-from fcforge.sites.reading import Kind, fc_of_edges, npz_fc, read_fc
+from fcforge.sites.reading import (
+    ARRAYS,
+    Kind,
+    fc_of_edges,
+    npz_rows,
+    read_fc,
+    scan_files,
+)
 from fcforge.sites.vectors import edge_columns
 from fcforge.text import counted, some
 
-ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
 BSNIP_PATIENTS = ("SZ", "SZP", "Schizophrenia", "Schizophrenia Proband")
 BSNIP_CONTROLS = ("HC", "NC", "Normal Control", "Healthy Control")
 
@@ -208,82 +214,55 @@ def _archive(path: Path) -> Path:
 
 
 def _from_npz(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
-    """Arrays with one value per subject are the columns of a table; rows have their number."""
-    arrays = read_npz(path)
-    fc = npz_fc(arrays, path, kind)
-    for name in ARRAYS:
-        if name in arrays and arrays[name].shape != (len(fc),):
-            what = f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects."
-            do = "Every array needs one row per subject."
-            raise DataError(what, where=path, do=do)
-    columns = {
-        name: [str(value) for value in values]
-        for name, values in arrays.items()
-        if values.shape == (len(fc),)
-    }
-    columns["file"] = [str(i) for i in range(len(fc))]
-    rows = list(enumerate(map(list, zip(*columns.values(), strict=True)), 1))
-    people, faults, label = participants.people_of(list(columns), rows, named, path)
-    names = participants.roi_names_of(arrays, fc.shape[1])
-
-    def read(person: Participant) -> Reading:
-        return Reading(fc[int(person.file)], roi_names=names)
-
+    rows, read = npz_rows(read_npz(path), path, kind)
+    people, faults, label = participants.people_of(rows, named, path)
     return _Found(people, read, faults, label)
 
 
 # -- one table with a row of edges per subject -----------------------------------------------------
 def _from_table(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
-    header, rows = tables.read_table(path)
-    places = edge_columns(header)
-    if not places:
+    rows = tables.read_table(path)
+    names = edge_columns(list(rows[0]))
+    if not names:
         do = "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
         raise DataError("has no columns of edges.", where=path, do=do)
-    edges = _edges(header, rows, places, path)
-    fc, roi_names = fc_of_edges(edges, [header[i] for i in places], kind, str(path))
-    rest = sorted(set(range(len(header))) - set(places))
-    header = [header[i] for i in rest]
-    rows = [(line, [cells[i] for i in rest]) for line, cells in rows]
-    ids, people, faults, label = _beside(path, header, rows, named)
-    row = {subject: k for k, subject in enumerate(ids)}
-    same = tables.same_ids([person.subject_id for person in people], row)
+    fc, roi_names = fc_of_edges(_edges(rows, names, path), names, kind, str(path))
+    rows = [{k: v for k, v in row.items() if k not in names} for row in rows]
+    key, people, faults, label = _beside(path, rows, named)
+    place = {row[key]: k for k, row in enumerate(rows)}
+    same = tables.same_ids([person.subject_id for person in people], place)
 
     def read(person: Participant) -> Reading:
         if person.subject_id not in same:
             raise DataError(f"is listed, but has no row in {path.name}.")
-        return Reading(fc[row[same[person.subject_id]]], roi_names=roi_names)
+        return Reading(fc[place[same[person.subject_id]]], roi_names=roi_names)
 
     return _Found(people, read, faults, label)
 
 
 def _beside(
-    path: Path, header: list[str], rows: tables.Lines, named: Mapping[str, str]
-) -> tuple[list[str], list[Participant], list[Fault], str]:
-    """Ids of a table of edges, and its people: its own, or those of the table beside it."""
-    own = {role: column for role, column in named.items() if column in header}
-    roles = participants.find_columns(header, own, path)
+    path: Path, rows: list[dict[str, str]], named: Mapping[str, str]
+) -> tuple[str, list[Participant], list[Fault], str]:
+    """Column of the ids in a table of edges, and its people: its own, or of the table beside it."""
+    own = {role: column for role, column in named.items() if column in rows[0]}
+    roles = participants.find_columns(list(rows[0]), own, path)
     beside = participants.table_in(path.parent)
     if beside is None or (roles["site"] and roles["label"]):
-        found = participants.people_of(header, rows, named, path)
-    else:
-        found = participants.read_participants(beside, named)
-    key = header.index(roles["id"])
-    return [cells[key] for _, cells in rows], *found
+        return roles["id"], *participants.people_of(rows, named, path)
+    listed = tables.read_table(beside)
+    return roles["id"], *participants.people_of(listed, named, beside)
 
 
 def _edges(
-    header: Sequence[str], rows: tables.Lines, places: Sequence[int], path: Path
+    rows: Sequence[Mapping[str, str]], names: Sequence[str], path: Path
 ) -> np.ndarray:
     """Numbers (n, E) in some columns of a table."""
-    edges = np.empty((len(rows), len(places)))
-    for k, (line, cells) in enumerate(rows):
-        if len(cells) != len(header):
-            what = f"line {line} has {len(cells)} values for {len(header)} columns."
-            raise DataError(what, where=path, do="The table is cut off or mixed.")
-        for e, place in enumerate(places):
-            value = as_number(cells[place])
+    edges = np.empty((len(rows), len(names)))
+    for k, row in enumerate(rows):
+        for e, name in enumerate(names):
+            value = as_number(row[name])
             if value is None:
-                what = f"line {line}, column '{header[place]}': '{cells[place]}' is not a number."
+                what = f"row {k + 2}, column '{name}': '{row[name]}' is not a number."
                 raise DataError(what, where=path, do="Edges are correlations.")
             edges[k, e] = value
     return edges
@@ -301,11 +280,10 @@ def _from_files(
     if pattern and "{id}" not in pattern:
         do = "E.g. '{id}_*.1D'."
         raise ConfigError(f"pattern '{pattern}' has no {{id}}.", do=do)
-    people, faults, label = participants.read_participants(table, named)
-    tables_there = {folder / "participants.tsv", folder / "participants.csv"}
-    paths = [] if pattern else sorted(set(folder.rglob("*")) - tables_there)
-    there = [p for p in paths if p.suffix.lower() in SUFFIXES and p.is_file()]
-    files = _Files(folder, pattern, there)
+    people, faults, label = participants.people_of(
+        tables.read_table(table), named, table
+    )
+    files = _Files(folder, pattern, [] if pattern else scan_files(folder.rglob("*")))
     if not pattern and not any(person.file for person in people):
         faults += files.of_nobody(people, table.name)
     return _Found(

@@ -292,37 +292,32 @@ def find_columns(
     }
 
 
-def read_participants(
-    path: Path, named: Mapping[str, str]
-) -> tuple[list[Participant], list[Fault], str]:
-    """People of a participants table; see `people_of`."""
-    return people_of(*tables.read_table(path), named, path)
-
-
 def people_of(
-    header: Sequence[str], rows: tables.Lines, named: Mapping[str, str], where: Path
+    rows: Sequence[Mapping[str, str]],
+    named: Mapping[str, str],
+    where: Path,
+    needed: Sequence[str] = ("id", "site", "label"),
 ) -> tuple[list[Participant], list[Fault], str]:
     """Rows of a table as people, a fault for each that cannot be used, the diagnosis' column.
 
     Raises
     ------
     DataError
-        When there is no column for id, site or diagnosis.
+        When there is no column for what is `needed`.
     """
-    columns = find_columns(header, named, where)
-    for role in ("id", "site", "label"):
+    columns = find_columns(list(rows[0]), named, where)
+    for role in needed:
         if not columns[role]:
             usual = (*ROLES[role], f"or say which it is: columns {role}=NAME")
-            raise tables.no_column(role, header, usual, where)
+            raise tables.no_column(role, list(rows[0]), usual, where)
     people: list[Participant] = []
     faults: list[Fault] = []
-    for line, cells in rows:
-        row = dict(zip(header, cells, strict=False))
+    for number, row in enumerate(rows, 2):  # as a spreadsheet counts
         own = {role: row.get(column, "") for role, column in columns.items()}
-        what, do = _why_not(header, cells, own)
-        if what:
-            what = f"{where.name}, row {line}: {what}"
-            faults.append(Fault("error", what, do, own["id"], own["site"]))
+        lost = [r for r in needed if r != "label" and own[r] in ("", "n/a")]
+        if lost:
+            what = f"{where.name}, row {number}: no {lost[0]}."
+            faults.append(Fault("error", what, "Fill it in.", own["id"], own["site"]))
             continue
         used = columns.values()
         extra = {k.lower(): v for k, v in row.items() if k and k not in used}
@@ -330,19 +325,6 @@ def people_of(
         one = Participant(own["id"], own["site"], -1, own["file"], said, extra)
         people.append(one)
     return people, faults, columns["label"]
-
-
-def _why_not(
-    header: Sequence[str], cells: Sequence[str], own: Mapping[str, str]
-) -> tuple[str, str]:
-    """Why a row cannot be used and what to do; nothing where it can."""
-    if len(cells) != len(header):
-        what = f"{len(cells)} values for {len(header)} columns."
-        return what, "The table is cut off or mixed."
-    for role in ("id", "site"):
-        if own[role] in ("", "n/a"):
-            return f"no {role}.", "Fill it in."
-    return "", ""
 
 
 def table_in(folder: Path) -> Path | None:

@@ -17,11 +17,12 @@ from fcforge.imaging.people import read_people
 from fcforge.imaging.series import pearson_fc
 from fcforge.sites import participants
 from fcforge.sites.check import not_correlations
-from fcforge.sites.cohort import as_text, fc_from_upper
+from fcforge.sites.cohort import fc_from_upper
 from fcforge.sites.diagnoses import is_missing
 from fcforge.sites.vectors import triangle_of
 
 Kind = Literal["auto", "fc", "fisher_z", "timeseries", "rows", "columns"]
+ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
 Where = str | Path | Sequence[str | Path]
 Person = Mapping[str, str]
 
@@ -233,14 +234,7 @@ def _files(where: Where) -> list[tuple[str, Path, Person]]:
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
     """Scans in a folder; else those its table lists (as `fcforge fc` writes it), else all below."""
-
-    def scans(paths: Iterable[Path]) -> list[Path]:
-        known = (
-            p for p in sorted(paths) if p.suffix.lower() in SUFFIXES and p.is_file()
-        )
-        return [p for p in known if not p.name.startswith("participants")]
-
-    inside = scans(folder.iterdir())
+    inside = scan_files(folder.iterdir())
     people = _people(folder)
     listed = {
         who: row["file"]
@@ -252,8 +246,14 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
             (f"sub-{who}", folder / file, people[who]) for who, file in listed.items()
         )
         return
-    for path in inside or scans(folder.rglob("*")):
+    for path in inside or scan_files(folder.rglob("*")):
         yield path.relative_to(folder).as_posix(), path, _row_of(path, people)
+
+
+def scan_files(paths: Iterable[Path]) -> list[Path]:
+    """Files that may hold FC or a series: not the table of the people."""
+    known = (p for p in sorted(paths) if p.suffix.lower() in SUFFIXES and p.is_file())
+    return [p for p in known if not p.name.startswith("participants")]
 
 
 def _people(folder: Path) -> Mapping[str, Person]:
@@ -308,23 +308,40 @@ def npz_fc(
     return fc_from_upper(values, str(path))
 
 
+def npz_rows(
+    arrays: Mapping[str, np.ndarray], path: Path, kind: Kind = "auto"
+) -> tuple[list[dict[str, str]], participants.Read]:
+    """People of an .npz as rows of a table, numbered in its column ``file``, and their FC.
+
+    Arrays with one value per subject are the columns.
+    """
+    fc = npz_fc(arrays, path, kind)
+    for name in ARRAYS:
+        if name in arrays and arrays[name].shape != (len(fc),):
+            what = f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects."
+            do = "Every array needs one row per subject."
+            raise DataError(what, where=path, do=do)
+    columns = {k: v for k, v in arrays.items() if v.shape == (len(fc),)}
+    columns["file"] = np.arange(len(fc))
+    rows = [{k: str(v[i]) for k, v in columns.items()} for i in range(len(fc))]
+    names = participants.roi_names_of(arrays, fc.shape[-1])
+
+    def read(person: participants.Participant) -> participants.Reading:
+        return participants.Reading(fc[int(person.file)], roi_names=names)
+
+    return rows, read
+
+
 def _dataset(path: Path, kind: Kind) -> list[Scan] | None:
     """Scans of an .npz dataset; None when the file is one scan."""
     arrays = read_npz(path) if path.suffix.lower() == ".npz" else {}
     several = "fc" in arrays and arrays["fc"].ndim == 3
     if not several and "fc_upper" not in arrays:
         return None
-    fc = npz_fc(arrays, path, kind)
-    n = len(fc)
-    ids = as_text(arrays.pop("subject_id", np.arange(n)))
-    if len(ids) != n:
-        raise DataError(f"has {n} matrices but {len(ids)} subject ids.", where=path)
-    site = as_text(arrays.get("site", []))
-    sites = site.tolist() if site.shape == (n,) else [""] * n
-    values = participants.covariates_of(arrays, n)
-    numbers = {k: v.tolist() for k, v in values.items() if v.dtype.kind == "f"}
-    names = participants.roi_names_of(arrays, fc.shape[-1])
-    return [
-        Scan(who, fc[i], "", {k: v[i] for k, v in numbers.items()}, names, sites[i])
-        for i, who in enumerate(ids.tolist())
-    ]
+    rows, read = npz_rows(arrays, path, kind)
+    scans = []
+    for one in participants.people_of(rows, {}, path, needed=())[0]:
+        fc, _, names = read(one)
+        who = one.subject_id or one.file
+        scans.append(Scan(who, fc, "", _numbers(one.extra), names, one.site))
+    return scans

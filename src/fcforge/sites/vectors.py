@@ -87,28 +87,28 @@ def triangle_of(
     raise DataError(what, where=where, do=DO)
 
 
-def edge_columns(header: Sequence[str]) -> list[int]:
-    """Places of the edges among the columns of a table; empty where it has none.
+def edge_columns(header: Sequence[str]) -> list[str]:
+    """The columns of a table that are edges; empty where it has none.
 
     They are named by two ROIs, or numbered: ``edge_1, edge_2, ...``.
 
     Examples
     --------
     >>> edge_columns(["id", "A~B", "A~C", "B~C", "age"])
-    [1, 2, 3]
+    ['A~B', 'A~C', 'B~C']
     >>> edge_columns(["id", "age", "fc1", "fc2", "fc3"])
-    [2, 3, 4]
+    ['fc1', 'fc2', 'fc3']
     """
     for separator in SEPARATORS:
-        places = [i for i, name in enumerate(header) if name.count(separator) == 1]
-        if _by_names([header[i] for i in places]) is not None:
-            return places
-    numbered: dict[str, list[int]] = {}
-    for i, name in enumerate(header):
+        named = [name for name in header if name.count(separator) == 1]
+        if _by_names(named) is not None:
+            return named
+    numbered: dict[str, list[str]] = {}
+    for name in header:
         if match := re.fullmatch(r"(.*?)(\d+)", name):
-            numbered.setdefault(match[1], []).append(i)
-    places = max(numbered.values(), key=len, default=[])
-    return places if len(places) > 2 else []
+            numbered.setdefault(match[1], []).append(name)
+    most = max(numbered.values(), key=len, default=[])
+    return most if len(most) > 2 else []
 
 
 def _ways(n_edges: int) -> Iterator[tuple[str, Triangle]]:
