@@ -85,24 +85,22 @@ class Tangent(TransformerMixin, BaseEstimator):
         return list(np.sqrt(116) * root)
 
 
-def log_ridge(**more: Any) -> ForgeClassifier:
-    """The default method on matrix-log edges."""
-    params = {"model__features": "log", "method__centre": False, **more}
-    return ForgeClassifier().set_params(**params)
+def ridge(features: str, penalty: Any = "gcv") -> ForgeClassifier:
+    """The default method on other features, or with another penalty."""
+    given = {"model__features": features, "method__penalty": penalty}
+    return ForgeClassifier().set_params(**given)
 
 
-BOTH = "log+diagonal"
+PLAIN = partial(ridge, "centred")
 CANDIDATES: dict[str, Callable[[], Any]] = {
-    "ForgeClassifier, Fisher-z edges": partial(
-        log_ridge, model__features="z", method__centre=True
-    ),
-    "ForgeClassifier, matrix-log edges": log_ridge,
-    "ForgeClassifier, matrix-log edges and diagonal": partial(
-        log_ridge, model__features=BOTH
-    ),
+    "ForgeClassifier, Fisher-z edges": PLAIN,
+    "ForgeClassifier, matrix-log edges": partial(ridge, "log"),
+    "ForgeClassifier, matrix-log edges and diagonal": partial(ridge, "log+diagonal"),
+    "ForgeClassifier, defaults": ForgeClassifier,
 }
 LEARNERS: dict[str, Callable[[], Any]] = {
     "ForgeClassifier, defaults": ForgeClassifier,
+    "ForgeClassifier, plain edges": PLAIN,
     "RidgeClassifierCV": lambda: make_pipeline(
         StandardScaler(), RidgeClassifierCV(alphas=np.logspace(1, 6, 16))
     ),

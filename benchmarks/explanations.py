@@ -27,10 +27,10 @@ from fcforge.graphs import centre_edges
 from fcforge.sites.recipes import atlas_of, recipe_of
 from fcforge.sites.simulated import _population, simulate
 
-LOG = {"model_params": {"features": "log"}, "method_params": {"centre": False}}
+GCV = {"method_params": {"penalty": "gcv"}}
 MODELS: dict[str, dict[str, Any]] = {
-    "ridge": {},
-    "ridge, matrix log": LOG,
+    "ridge": {"model_params": {"features": "centred"}, **GCV},
+    "ridge, matrix log": {"model_params": {"features": "log"}, **GCV},
     "mlp": {"method": "finetune", "model": "mlp", "epochs": 20},
 }
 

@@ -226,14 +226,14 @@ def from_edges(upper: Tensor, diagonal: float = 1.0) -> Tensor:
     return full + diagonal * torch.eye(rois, dtype=upper.dtype, device=upper.device)
 
 
-def centre_edges(x: Tensor, out: Tensor | None = None) -> Tensor:
+def centre_edges(x: Tensor) -> Tensor:
     r"""Edges (n, E) without the strength of their two ROIs: a fixed symmetric linear map.
 
     .. math:: x'_{ij} = x_{ij} - s_i - s_j + \bar s,\qquad s_i = \tfrac{1}{R}\sum_k x_{ik}
 
     Global level and ROI strength carry motion and scanner more than diagnosis. Of the fixed
     maps tried on ABIDE (none, global mean, ROI strength, ranks) this one had the best inner
-    validation (docs/results/history.md). Written to `out`, which may be `x`, where it is given.
+    validation (docs/results/history.md).
     """
     n_rois = n_rois_of(x.shape[1])
     widths = list(range(n_rois - 1, 0, -1))
@@ -245,11 +245,7 @@ def centre_edges(x: Tensor, out: Tensor | None = None) -> Tensor:
     strength = total / n_rois
     taken = strength - strength.mean(1, keepdim=True) / 2
     left = (row - taken[:, i, None] - taken[:, i + 1 :] for i, row in enumerate(by_roi))
-    if out is None:
-        return torch.cat(list(left), dim=1)
-    for place, row in zip(out.split(widths, dim=1), left, strict=True):
-        place.copy_(row)
-    return out
+    return torch.cat(list(left), dim=1)
 
 
 def log_matrix(fc: Tensor, shrink: float = SHRINK) -> Tensor:

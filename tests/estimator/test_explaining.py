@@ -13,7 +13,7 @@ from fcforge.sites.recipes import atlas_of, recipe_of
 from fcforge.sites.simulated import _population, simulate
 
 R = 24
-LOG = {"model_params": {"features": "log"}, "method_params": {"centre": False}}
+PLAIN = {"model_params": {"features": "centred"}, "method_params": {"penalty": "gcv"}}
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +28,15 @@ def fitted(cohort):
     return model.partial_fit(cohort.fc[~first], cohort.y[~first])
 
 
+def fitted_plain(cohort):
+    return ForgeClassifier(**PLAIN).fit(cohort.fc, cohort.y)
+
+
 def test_contributions_add_up_to_the_decision(fitted, cohort):
     found = fitted.explain(cohort.fc[:5])
     np.testing.assert_allclose(fitted.mean_fc_, cohort.fc.mean(0), atol=1e-6)
-    assert found.exact
+    assert not found.exact  # linear in the matrix logarithm, not in z
+    assert fitted_plain(cohort).explain(cohort.fc[:1]).exact
     assert found.positive == "1"
     total = found.base + found.contribution.sum(1)
     np.testing.assert_allclose(
@@ -99,7 +104,7 @@ def test_releases_from_edges_of_nilearn_need_their_covariates():
         model.explain(lower[:3])
 
 
-@pytest.mark.parametrize("params", [{}, LOG])
+@pytest.mark.parametrize("params", [{}, PLAIN])
 def test_the_disease_is_found_better_than_by_chance(params, cohort):
     """The simulator's own pattern against the trained weights: no rank correlation by chance."""
     truth = _population(atlas_of(R), recipe_of("easy", None, None), 3)[1][
@@ -117,7 +122,7 @@ def test_the_disease_is_found_better_than_by_chance(params, cohort):
 
 
 def test_stability_of_a_disease_and_of_none(cohort):
-    model = ForgeClassifier(**LOG)
+    model = ForgeClassifier()
     found = edge_stability(model, cohort.fc, cohort.y, draws=10)
     assert found.n == 10
     shown = model.fit(cohort.fc, cohort.y).explain(cohort.fc[:1], stability=found)
@@ -144,7 +149,7 @@ def test_what_is_refused(fitted, cohort):
     with pytest.raises(DataError, match="atlas 'small' has 2 ROIs, the model 24"):
         fitted.explain(cohort.fc[:1], atlas=other)
     edges = cohort.fc[:, 0, 1:9]
-    any_ = ForgeClassifier(features="any", method_params={"centre": False})
+    any_ = ForgeClassifier(features="any")
     with pytest.raises(InputError, match="arbitrary numbers"):
         any_.fit(edges, cohort.y).explain(edges)
 
@@ -159,7 +164,7 @@ def test_coefficients_are_the_decision(subjects, words) -> None:
     y = np.where(y == 1, words[1], words[0])
     rows, cols = np.tril_indices(10, -1)
     for X in (fc[:, rows, cols], fc):  # matrices: edges in the order of `edges`
-        model = ForgeClassifier(calibrate="inner_val").fit(X, y)
+        model = ForgeClassifier(calibrate="inner_val", **PLAIN).fit(X, y)
         assert model.coef_.shape == (1, 45)
         score = z(fc[:, rows, cols]) @ model.coef_[0] + model.intercept_
         np.testing.assert_allclose(
@@ -171,11 +176,32 @@ def test_coefficients_are_the_decision(subjects, words) -> None:
     assert (model.coef_[0, diagonal[0] == diagonal[1]] == 0).all()
 
 
+def test_coefficients_of_the_logarithm_touch_the_decision_at_the_mean_scan(subjects):
+    """A small step from the mean changes the decision by what the coefficients say."""
+    fc, y, _ = subjects
+    rows, cols = np.tril_indices(10, -1)
+    model = ForgeClassifier().fit(fc, y)
+    mean = model.mean_fc_
+
+    def apart(step):
+        """Decision at a step from the mean, and what the coefficients make of it."""
+        scan = np.tanh(step * z(fc[0]) + (1 - step) * z(mean))
+        np.fill_diagonal(scan, 1.0)
+        line = z(scan[rows, cols]) @ model.coef_[0] + model.intercept_[0]
+        return model.decision_function(scan[None])[0], line
+
+    here, line = apart(0.0)
+    assert here == pytest.approx(line, abs=1e-4)
+    further, touching = apart(0.01)
+    assert further - here == pytest.approx(touching - line, rel=0.05)
+    assert further != pytest.approx(here, abs=1e-4)
+
+
 def test_any_numbers_have_coefficients_of_their_own(subjects) -> None:
     fc, y, _ = subjects
     rows, cols = np.triu_indices(10, 1)
     X = z(fc[:, rows, cols])[:, :37]
-    model = ForgeClassifier(features="any", method_params={"centre": False}).fit(X, y)
+    model = ForgeClassifier(features="any").fit(X, y)
     assert model.coef_.shape == (1, 37)
     score = X @ model.coef_[0] + model.intercept_
     np.testing.assert_allclose(score, model.decision_function(X), rtol=1e-4, atol=1e-4)
@@ -183,12 +209,9 @@ def test_any_numbers_have_coefficients_of_their_own(subjects) -> None:
 
 @pytest.mark.parametrize(
     ("method", "params"),
-    [
-        ("finetune", {"model": "mlp"}),
-        ("analytic", {"model_params": {"features": "log"}}),
-    ],
+    [("finetune", {"model": "mlp"}), ("packnet", {"model": "linear"})],
 )
-def test_what_is_not_linear_in_z_has_none(subjects, method, params) -> None:
+def test_what_is_not_linear_has_none(subjects, method, params) -> None:
     fc, y, _ = subjects
     model = ForgeClassifier(method, epochs=1, **params).fit(fc, y)
     assert not hasattr(model, "coef_")

@@ -5,19 +5,21 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from fcforge.estimator import ForgeClassifier
+from fcforge.releases.start import StartSettings
 
 
 def test_settings_of_the_parts_by_name() -> None:
-    model = ForgeClassifier("analytic", method_params={"centre": False})
+    model = ForgeClassifier("analytic", method_params={"public_weight": 1.0})
     params = model.get_params()
-    assert params["method__centre"] is False
-    assert params["method__penalty"] is None
-    assert params["model__features"] == "z"
+    assert params["method__public_weight"] == 1.0
+    assert params["method__penalty"] == StartSettings().penalty
+    assert params["model__features"] == "log+diagonal"
+    assert ForgeClassifier(features="any").get_params()["model__features"] == "z"
     assert params["training__weight_decay"] == 2e-4
     assert "training__epochs" not in params  # a parameter of its own
     assert not [name for name in model.get_params(deep=False) if "__" in name]
     model.set_params(method__penalty=3.0, training__clip=2.0, seed=5)
-    assert model.method_params == {"centre": False, "penalty": 3.0}
+    assert model.method_params == {"public_weight": 1.0, "penalty": 3.0}
     assert (model.training, model.seed) == ({"clip": 2.0}, 5)
     model.set_params(
         method="finetune", model="mlp", method_params=None, model__hidden=8
@@ -39,7 +41,7 @@ def test_a_wrong_name_is_told() -> None:
 
 def test_a_search_over_a_setting(subjects) -> None:
     fc, y, _ = subjects
-    search = GridSearchCV(ForgeClassifier(), {"method__penalty": [1.0, 1e6]}, cv=2).fit(
+    search = GridSearchCV(ForgeClassifier(), {"method__penalty": [1.0, 1e3]}, cv=2).fit(
         fc, y
     )
     best = search.best_params_["method__penalty"]

@@ -1,44 +1,61 @@
-"""Analytic ridge: which rows it adds up, and what it asks of a model."""
+"""Analytic ridge: which rows it adds up, and what it is by default."""
 
+import numpy as np
 import pytest
 import torch
 
 from fcforge.errors import ConfigError
-from fcforge.graphs import centre_edges
 from fcforge.methods import make_method
 from fcforge.methods.analytic import Analytic
-from fcforge.models import make_model
+from fcforge.releases.features import log_features
+from fcforge.releases.start import StartSettings, make_start
 from fcforge.runner.learners import build_learner
 from fcforge.types import Component, LearnerSpec
+from small_world import World, cohort
+
+LINEAR = Component("linear")
 
 
-@pytest.mark.parametrize("centre", [False, True])
-def test_rows_are_the_edges_with_or_without_roi_strength(centre):
-    method = make_method(Component("analytic", {"centre": centre}))
-    assert isinstance(method, Analytic)
-    rng = torch.Generator().manual_seed(1)
-    x = torch.randn(6, 45, generator=rng, dtype=torch.float64)
-    model = make_model(Component("linear"), 10)
-    rows = method.statistics_rows(model, {"edges": x}, torch.tensor([0, 1, 0, 1, 1, 0]))
-    assert rows[:, 0].tolist() == [1] * 6
-    assert rows[:, -1].tolist() == [-1, 1, -1, 1, 1, -1]
-    expected = centre_edges(x) if centre else x
-    torch.testing.assert_close(rows[:, 1:-1], expected)
-    # the map is its own transpose: weights of features score like weights of edges
-    w = torch.randn(45, generator=rng, dtype=torch.float64)
-    torch.testing.assert_close(x @ centre_edges(w[None])[0], centre_edges(x) @ w)
-
-
-@pytest.mark.parametrize("features", ["log+diagonal", "centred+log"])
-def test_strength_of_what_is_no_edge_is_an_error(features):
-    """116 ROIs with their diagonal have as many numbers as 117 ROIs have edges."""
-    spec = LearnerSpec(
-        Component("analytic"), Component("linear", {"features": features})
+def test_rows_are_one_the_features_and_the_diagnosis():
+    x = torch.arange(12.0).reshape(2, 6)
+    learner = build_learner(LearnerSpec(Component("analytic"), LINEAR), 3)
+    rows = learner.method.statistics_rows(
+        learner.model, {"edges": x}, torch.tensor([0, 1])
     )
-    with pytest.raises(ConfigError, match="ROI strength"):
-        build_learner(spec, 116)
+    assert rows.tolist() == [[1, *range(6), -1], [1, *range(6, 12), 1]]
 
 
-def test_without_centring_any_features_do():
-    model = Component("linear", {"features": "log+diagonal"})
-    build_learner(LearnerSpec(Component("analytic", {"centre": False}), model), 116)
+def test_by_default_it_is_the_head_of_a_start():
+    """The whole matrix logarithm with a start's penalty: the same ridge, up to its scale."""
+    world = World.of("analytic", model_params={"features": Analytic.features})
+    names = cohort().site_names
+    world.teach(names)
+    seen = [world.view(name) for name in names]
+    features = log_features(np.concatenate([view.fc.numpy() for view in seen]))
+    y = np.concatenate([view.y.numpy() for view in seen])
+    start = make_start(features, y, StartSettings(axes=4))
+    head = world.lane.params
+    own = features @ head["head.0.weight"][1].numpy() + head["head.0.bias"][1].numpy()
+    public = start.score(start.standardise(features))
+    scale = np.polyfit(public, own, 1)
+    np.testing.assert_allclose(np.polyval(scale, public), own, atol=0.02 * own.std())
+
+
+@pytest.mark.parametrize("method", ["analytic", "forge_ridge", "replay_ridge"])
+def test_closed_forms_take_the_logarithm_unless_told(method):
+    def features(model):
+        spec = LearnerSpec(Component(method), model, Component("corr_gauss"))
+        return build_learner(spec, 5).model.features
+
+    assert features(LINEAR) == "log+diagonal"
+    assert features(Component("linear", {"features": "centred"})) == "centred"
+
+
+def test_the_penalty_is_per_feature_or_found():
+    assert Analytic()._penalties(40) == [40 * StartSettings().penalty]
+    assert Analytic(penalty=0.5)._penalties(40) == [20.0]
+    found = Analytic(penalty="gcv")._penalties(40)
+    assert (min(found), max(found)) == (40 * 10**-1.5, 40 * 100)
+    for wrong in (0.0, 6786.0, "cv"):
+        with pytest.raises(ConfigError, match=f"penalty = {wrong!r}"):
+            make_method(Component("analytic", {"penalty": wrong}))

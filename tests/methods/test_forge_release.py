@@ -119,7 +119,7 @@ def test_the_start_is_made_for_the_planned_noise():
 def test_other_features_are_refused(name):
     model = make_model(Component("linear"), 12)
     with pytest.raises(
-        ConfigError, match=rf"'{name}'.*whole matrix logarithm.*log\+diagonal"
+        ConfigError, match=rf"'{name}'.*whole matrix logarithm.*features out"
     ):
         make_method(Component(name)).check_model(model)
 

@@ -112,7 +112,7 @@ def test_a_release_without_a_start_is_refused_before_anything_runs(data):
 
 
 def test_rows_with_and_without_the_start(data, tmp_path):
-    ridge = LearnerSpec(Component("analytic", {"centre": False}), LOG, title="ridge")
+    ridge = LearnerSpec(Component("analytic"), LOG, title="ridge")
     alone = replace(ridge, title="alone", start=False)
     network = LearnerSpec(
         Component("finetune"), Component("mlp", {"hidden": 8}), title="mlp"
@@ -143,9 +143,7 @@ def test_test_subjects_touch_neither_start_nor_confounds(data, tmp_path, monkeyp
     """Poison: with NaN in every test split, all that is learned stays the same."""
     learners = (
         RELEASE,
-        LearnerSpec(
-            Component("analytic", {"centre": False}), LOG, title="alone", start=False
-        ),
+        LearnerSpec(Component("analytic"), LOG, title="alone", start=False),
     )
     wanted = experiment(data, *learners, confounds=("age", "mean_fd"), orders=1)
 

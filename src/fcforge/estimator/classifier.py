@@ -18,7 +18,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fcforge.estimator import people
-from fcforge.estimator.explaining import Explains, head_of
+from fcforge.estimator.explaining import Explains, tangent
 from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
 from fcforge.estimator.learning import Learns
 from fcforge.exchange.scan_checks import probability
@@ -37,7 +37,10 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     Parameters
     ----------
     method : str
-        Continual-learning method.
+        Continual-learning method. The default, "analytic", is ridge on the whole matrix
+        logarithm of FC with a start's penalty of 1 per feature (`docs/estimator.md` says who it
+        was chosen on); ``model__features="centred", method__penalty="gcv"`` is ridge on plain
+        edges, the default before version 0.2.
     model : str or None
         Classifier; None takes the one the method works on, or the paper's gcn.
     generator : str or None
@@ -95,10 +98,12 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         which one person at two sites is found.
     n_features_in_ : int
     coef_ : ndarray of shape (1, edges)
-        Of a linear model of Fisher-z edges: weight of each column of X (of each edge in the
-        order `edges`, where X holds matrices), so that `decision_function` is
-        ``arctanh(X) @ coef_[0] + intercept_``; with features="any" it is
-        ``X @ coef_[0] + intercept_``. Other models have no `coef_`.
+        Slope of the log odds by the Fisher z of each column of X (of each edge in the order
+        `edges`, where X holds matrices), at `mean_fc_`. The default model is linear in the
+        matrix logarithm, and ``arctanh(X) @ coef_[0] + intercept_`` is the linear function that
+        touches it at the mean scan. Of plain edges the slope is the same everywhere and this is
+        `decision_function` itself; with features="any" that is ``X @ coef_[0] + intercept_``.
+        Networks have no `coef_`.
     intercept_ : ndarray of shape (1,)
     """
 
@@ -259,13 +264,14 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
 
     @property
     def intercept_(self) -> np.ndarray:
-        """Log odds where all edges are zero, (1,)."""
+        """What the line through the mean scan is where all edges are zero, (1,)."""
         return self._linear()[1]
 
     def _linear(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights (1, columns of X) and bias (1,) of the log odds of ``classes_[1]``."""
         check_is_fitted(self, "model_")
-        weight, bias = head_of(self.model_, in_z=self.features == "fc")
+        here, _ = self._reference()
+        weight, bias = tangent(self.model_, here, in_z=self.features == "fc")
         layout = self._layout or Layout(self.n_rois_, self.edges, False)
         rows, columns = layout.indices()
         if self.features == "any":

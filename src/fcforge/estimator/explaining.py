@@ -22,8 +22,10 @@ from fcforge.exchange.explanation import (
     slope_at,
 )
 from fcforge.exchange.model import Model
+from fcforge.exchange.scan_checks import fisher_z
 from fcforge.graphs import EDGE_SCALE
 from fcforge.imaging.atlas import Atlas
+from fcforge.models.attribution import SMOOTH
 
 if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier
@@ -67,11 +69,9 @@ class Explains(Parameters, ABC):
         self._require_edges(stability)
         columns = columns_of(covariates, len(fc))
         given = _given(reference, self.n_rois_)
-        against = None
+        against = self._reference()
         if given is not None:
             against = (given, "the reference that was given")
-        elif hasattr(self, "mean_fc_"):
-            against = (self.mean_fc_, "the mean of the people it learned from")
         with as_input_error():
             self.model_.calibrated(fc, columns)  # says which covariate is missing
             found = explain_model(
@@ -79,6 +79,12 @@ class Explains(Parameters, ABC):
             )
         positive = self.classes_[int(self._second_is_patient)]
         return replace(found, stability=stability, positive=str(positive))
+
+    def _reference(self) -> tuple[np.ndarray, str]:
+        """The scan (R, R) that others are held against, and who it is."""
+        if hasattr(self, "mean_fc_"):
+            return self.mean_fc_, "the mean of the people it learned from"
+        return self.model_.reference()
 
     def _require_edges(self, stability: Stability | None) -> None:
         """Refuse a model without edges, and the stability of another model."""
@@ -158,24 +164,32 @@ def _weights(model: ForgeClassifier) -> np.ndarray:
     return slope_at(scored, np.asarray(model.mean_fc_))
 
 
-def head_of(model: Model, *, in_z: bool) -> tuple[np.ndarray, float]:
+def tangent(model: Model, at: np.ndarray, *, in_z: bool) -> tuple[np.ndarray, float]:
     """Weight of every edge (R, R), zero on the diagonal, and bias of the patients' log odds.
+
+    Of a model of Fisher-z edges they are the same everywhere; of one of the matrix logarithm they
+    are those of the linear function that touches it at one scan.
 
     Parameters
     ----------
     model : Model
+    at : ndarray of shape (R, R)
     in_z : bool
         Per Fisher z; else per what the model sees, z / 0.2.
 
     Raises
     ------
     AttributeError
-        Where the log odds are not linear in Fisher-z edges.
+        Where the log odds are linear in neither.
     """
     scored = None if model.needs else model.attribution({}).scored
-    if scored is None or scored.steps > 1:
-        what = "only a linear model of Fisher-z edges has coef_ and intercept_; this one does not"
-        raise AttributeError(f"{what} score edges linearly.")
-    nothing = np.eye(model.n_rois)
-    weight = slope_at(scored, nothing) * (1.0 if in_z else EDGE_SCALE)
-    return matrices(weight[None], 0.0)[0], float(scored.score(nothing[None])[0])
+    if scored is None or scored.steps > SMOOTH:  # a network
+        what = (
+            "only a linear model that removes no covariates has coef_ and intercept_;"
+        )
+        raise AttributeError(f"{what} this one is another.")
+    at = np.asarray(at, dtype=np.float64)
+    slope = slope_at(scored, at)
+    bias = float(scored.score(at[None])[0] - fisher_z(at[None])[0] @ slope)
+    weight = slope * (1.0 if in_z else EDGE_SCALE)
+    return matrices(weight[None], 0.0)[0], bias

@@ -131,7 +131,15 @@ class Parameters(Fitted):
                 found[field.name] = field.default_factory()
             elif field.default is not MISSING:
                 found[field.name] = field.default
+        if part == "model" and "features" in found:
+            found["features"] = self._edge_features() or found["features"]
         return found
+
+    def _edge_features(self) -> str:
+        """Features of an edge model unless it is told: the method's; any numbers as they are."""
+        known = METHODS.get(self.method) if isinstance(self.method, str) else None
+        of_method = known.features if known else ""
+        return "z" if self.features == "any" else of_method
 
     def _given(self, held: str) -> dict[str, Any]:
         """Settings in a parameter; what is not a mapping is refused when it is used, not here."""
@@ -147,8 +155,10 @@ class Parameters(Fitted):
         parts: dict[str, Any] = {}
         for part, name in names.items():
             if name:
-                given = getattr(self, HELD_IN[part]) or {}
-                parts[part] = Component(name, dict(given))
+                given = dict(getattr(self, HELD_IN[part]) or {})
+                if part == "model" and self.features == "any":
+                    given = {"features": self._edge_features(), **given}
+                parts[part] = Component(name, given)
         own = {name: getattr(self, name) for name in OWN}
         training = make(Training, {**own, **(self.training or {})}, "training")
         same = {name: getattr(self, name) for name in SAME}

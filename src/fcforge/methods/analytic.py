@@ -1,20 +1,19 @@
 r"""Analytic ridge: the exact joint solution from accumulated sufficient statistics.
 
-Every site adds its Fisher-z edges X and labels t (-1 control, +1 patient) to the second moments
+Every site adds its features X and labels t (-1 control, +1 patient) to the second moments
 :math:`M = [1, X, t]^\top [1, X, t]`, kept as the square root R with :math:`R^\top R = M` (the R of
 a QR decomposition: the same numbers in min(n, p + 2) rows instead of p + 2). From M alone follow
-the standardisation of the edges, the ridge weights and the penalty (generalised
-cross-validation). Nothing is forgotten: after the last site the weights are those of one ridge
-regression on all sites together, whatever the order. No subject is kept, but second moments of
-few subjects say a lot about them: see the privacy audit.
+the standardisation of the features and the ridge weights. Nothing is forgotten: after the last
+site the weights are those of one ridge regression on all sites together, whatever the order. No
+subject is kept, but second moments of few subjects say a lot about them: see the privacy audit.
 """
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from fcforge.graphs import centre_edges
 from fcforge.methods.base import (
     Declared,
     Inputs,
@@ -25,26 +24,30 @@ from fcforge.methods.base import (
     SiteView,
 )
 from fcforge.methods.shared import ridge
-from fcforge.settings import NotNegative, Positive
+from fcforge.models.edge import WHOLE_LOG
+from fcforge.releases.start import StartSettings
+from fcforge.settings import Positive, within
 
 
 @dataclass(frozen=True)
 class Analytic(Method):
-    """Ridge on Fisher-z edges without ROI strength, learned site by site in closed form.
+    """Ridge on the whole matrix logarithm, learned site by site in closed form.
+
+    Plain edges are a setting of its model: ``{ name = "linear", features = "centred" }``.
 
     Parameters
     ----------
-    penalty : float or None
-        Ridge penalty on standardised edges; None chooses it by generalised cross-validation of
-        the statistics, per stage, without touching a test split.
-    centre : bool
-        Take ROI strength out of the edges first (`centre_edges`).
+    penalty : float or "gcv"
+        Ridge penalty per standardised feature, by default a start's: chosen on the public people
+        of ABIDE's fourteen smaller sites (results/start_choice.json). "gcv" chooses it at every
+        stage by generalised cross-validation of the statistics, without touching a test split.
     public_weight : float
         What one of a run's public people counts, a site's own subject counting 1.
     """
 
-    penalty: NotNegative | None = None
-    centre: bool = True
+    penalty: Annotated[float, within(1e-6, 1000)] | Literal["gcv"] = (
+        StartSettings.penalty
+    )
     public_weight: Positive = 0.5
 
     name = "analytic"
@@ -56,21 +59,11 @@ class Analytic(Method):
     from_public = "statistics"
     weighs = True
     models = ("linear",)
-
-    def check_model(self, model: Model) -> None:
-        """ROI strength is taken out of plain edges alone."""
-        if self.centre:
-            ridge.require_plain_edges(
-                self.where(), model, "Set centre = false, or features = 'z'."
-            )
+    features = WHOLE_LOG
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
-        """Rows [1, x, t]; x are the edges, without ROI strength where that is asked for."""
-        rows = ridge.moment_rows(inputs["edges"], y)
-        x = rows[:, 1:-1]
-        if self.centre:
-            centre_edges(x, out=x)
-        return rows
+        """Rows [1, x, t] of features x."""
+        return ridge.moment_rows(inputs["edges"], y)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """No rows yet."""
@@ -113,14 +106,12 @@ class Analytic(Method):
             return lane._replace(state={"root": root})
         spare = rows if rows.shape == root.shape else None
         found = ridge.ridge_from_root(root, self._penalties(rows.shape[1] - 2), spare)
-        weight = found.weight
-        if self.centre:  # the transpose of the same map
-            weight = centre_edges(weight[None])[0]
         # labels at -1 and +1 with common noise: log odds = 2 score / noise, half to each side
-        params = ridge.linear_head(weight / found.noise, found.bias / found.noise)
+        params = ridge.linear_head(found.weight / found.noise, found.bias / found.noise)
         return Lane(params, lane.stats, {"root": root})
 
     def _penalties(self, n_features: int) -> list[float]:
-        if self.penalty is not None:
-            return [self.penalty]
-        return [n_features * 10 ** (k / 4) for k in range(-6, 9)]
+        tried = [self.penalty]
+        if self.penalty == "gcv":
+            tried = [10 ** (k / 4) for k in range(-6, 9)]
+        return [n_features * float(each) for each in tried]

@@ -113,6 +113,8 @@ class Method(Checked):
         Whether subjects may count unequally (`SiteView.weight`).
     models
         Names of the models it works on (empty: all).
+    features
+        Of an edge model, where its settings name none; "" leaves the model's own.
     captures
         Whether `begin_epoch` runs often and keeps shapes, so that a CUDA graph of it pays.
     row_keys
@@ -136,6 +138,7 @@ class Method(Checked):
     needs_start: ClassVar[bool] = False
     weighs: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ()
+    features: ClassVar[str] = ""
     captures: ClassVar[bool] = False
     row_keys: ClassVar[tuple[str, ...]] = ()
     transient: ClassVar[tuple[str, ...]] = ()

@@ -20,6 +20,7 @@ import torch
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Lane, Method, Model, Params, PublicView, SiteView
 from fcforge.methods.shared.ridge import linear_head
+from fcforge.models.edge import WHOLE_LOG
 from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.privacy.seeded_noise import Noise, experiment_noise
 from fcforge.randomness import numpy_rng
@@ -52,14 +53,15 @@ class PublicHead(Method):
     from_public = "head"
     needs_start = True
     models = ("linear",)
+    features = WHOLE_LOG
 
     def check_model(self, model: Model) -> None:
         """A start speaks about the whole matrix logarithm."""
-        if getattr(model, "features", "") != "log+diagonal":
+        if getattr(model, "features", "") != self.features:
             raise ConfigError(
                 "a start speaks about the whole matrix logarithm of the FC.",
                 where=self.where(),
-                do="Set model = {name = 'linear', features = 'log+diagonal'}.",
+                do="Leave the model's features out: that is its default.",
             )
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:

@@ -34,6 +34,7 @@ from fcforge.methods.shared.ridge import (
 )
 from fcforge.methods.shared.synthetic import SyntheticMemory
 from fcforge.models.base import Output
+from fcforge.models.edge import WHOLE_LOG
 from fcforge.replay.memory import ROWS
 from fcforge.settings import Positive, Share, Size
 
@@ -123,6 +124,7 @@ class ForgeRidge(SyntheticMemory):
     fits = False
     from_public = "head"
     models = ("linear",)
+    features = WHOLE_LOG
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Ridge on the public people; from now on heads are penalised for leaving this one."""

@@ -22,6 +22,7 @@ from fcforge.methods.base import Lane, State
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.ridge import dual_ridge, linear_head, recalled_targets
 from fcforge.models.base import Model
+from fcforge.models.edge import WHOLE_LOG
 from fcforge.replay.bank import SiteView
 from fcforge.replay.memory import ROWS
 from fcforge.settings import NotNegative, Positive
@@ -55,6 +56,7 @@ class ReplayRidge(Rehearsal):
     source = "ER and DER++ (Buzzega et al. 2020) with squared loss"
     fits = False
     models = ("linear",)
+    features = WHOLE_LOG
 
     @property
     def draws(self) -> int:

@@ -14,7 +14,7 @@ from fcforge.settings import Share, ShareBelowOne, Size
 from fcforge.types import TAU
 
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
-PLAIN = ("z", "centred", "log")  # one number per edge
+WHOLE_LOG = "log+diagonal"
 
 
 def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
@@ -27,7 +27,7 @@ def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
     """
     if kind == "log":
         return graphs.log_edges(fc) / graphs.LOG_SCALE
-    if kind == "log+diagonal":
+    if kind == WHOLE_LOG:
         return graphs.log_features(fc)
     z = graphs.fisher_z(graphs.edges(fc)) / EDGE_SCALE
     if kind == "z":
@@ -41,7 +41,7 @@ def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
 def n_features(n_rois: int, kind: str) -> int:
     """Length of `edge_features`."""
     n_edges = n_rois * (n_rois - 1) // 2
-    return n_edges + {"log+diagonal": n_rois, "centred+log": n_edges}.get(kind, 0)
+    return n_edges + {WHOLE_LOG: n_rois, "centred+log": n_edges}.get(kind, 0)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """A learner from its spec: method, model and generator, checked against each other."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from fcforge.engine import Learner
@@ -34,7 +36,9 @@ def build_learner(spec: LearnerSpec, n_rois: int, has_start: bool = True) -> Lea
         what = f"it draws on a public start, and {'this row' if has_start else 'the run'} has none."
         do = "Add a [start] table that names the public sites."
         raise ConfigError(what, where=where, do=do)
-    model = make_model(spec.model, n_rois)
+    usual = {"features": method.features} if method.features else {}
+    settings = {**usual, **spec.model.params}
+    model = make_model(replace(spec.model, params=settings), n_rois)
     method.check_model(model)
     return Learner(method, model)
 

@@ -1,7 +1,7 @@
 """What `fcforge tune` tries for each method, and where the values come from.
 
 docs/experiments.md shows the same to users. A method that is not here has nothing to choose: its
-penalty is found from its own statistics (analytic), or it has no weight at all (fine-tuning,
+penalty was chosen on public people (analytic), or it has no weight at all (fine-tuning,
 cumulative, joint).
 """
 

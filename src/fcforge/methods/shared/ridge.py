@@ -12,22 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.errors import ConfigError
-from fcforge.models.base import Model, Params
-from fcforge.models.edge import PLAIN
+from fcforge.models.base import Params
 
 BLOCK = 64  # rows of a root that are turned at once
-
-
-def require_plain_edges(where: str, model: Model, do: str) -> None:
-    """Raise `ConfigError` when a model's inputs are not edges: such have no ROI strength."""
-    kind = getattr(model, "features", "z")
-    if kind not in PLAIN:
-        raise ConfigError(
-            f"ROI strength can be taken out of edges, not out of features = '{kind}'.",
-            where=where,
-            do=do,
-        )
 
 
 def moment_rows(x: Tensor, y: Tensor) -> Tensor:
