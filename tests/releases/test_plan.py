@@ -28,6 +28,14 @@ def test_the_nearest_level_is_taken():
     assert planned_settings(0.0022) == CHOSEN[0.003]
 
 
+def test_fewer_features_are_held_more_strongly_and_more_as_before():
+    base = CHOSEN[0.01]
+    assert planned_settings(0.01, 6786 // 4).pull == pytest.approx(
+        2 * base.pull, rel=1e-3
+    )
+    assert planned_settings(0.01, 80_200) == base
+
+
 def test_louder_noise_speaks_of_fewer_directions():
     assert CHOSEN[0.03].gamma < CHOSEN[0.01].gamma < CHOSEN[0.003].gamma
 

@@ -59,11 +59,11 @@ def test_a_stronger_pull_must_be_surely_better():
 def test_few_people_and_a_good_public_head_stay_public(world):
     """Ten people at epsilon 1: noise alone. Many people move as the table of plans says."""
     few = noise_per_person(10, 1.0)
-    usual = planned_settings(few)
+    usual = planned_settings(few, 45)
     held = suited(*world, few)
     assert held.pull > usual.pull
     assert asdict(held) == {**asdict(usual), "pull": held.pull}
     many = noise_per_person(100_000, 1.0)
-    assert suited(*world, many) == planned_settings(many)
+    assert suited(*world, many) == planned_settings(many, 45)
     one_site = (world[0], world[1], np.array(["A"] * 200))
     assert suited(*one_site, few) == usual

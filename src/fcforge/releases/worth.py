@@ -128,7 +128,7 @@ def worth(
             doses = DOSES if keepers else hospitals
             plans[epsilon, keepers] = noise_per_person(people, epsilon, doses)
     found = [*_dealt(features, y, site, {noise, *plans.values()}, dealings)]
-    settings = _held(found, noise)
+    settings = _held(found, noise, features.shape[1])
     if len(found) < 2:
         return WorthTable(0.5, 0.0, 0.0, (), settings)
     rows = []
@@ -141,7 +141,8 @@ def worth(
 
 def suited(features: Array, y: Array, site: Array, noise: float) -> StartSettings:
     """Settings of a start of these public people for this noise per person."""
-    return _held([*_dealt(features, y, site, {noise}, DEALINGS)], noise)
+    found = [*_dealt(features, y, site, {noise}, DEALINGS)]
+    return _held(found, noise, features.shape[1])
 
 
 def _dealt(
@@ -168,7 +169,7 @@ def _both(y: Array, rows: Rows) -> bool:
 
 def _by_pull(part: Partition, level: float) -> Array:
     """AUROC (PULLS,) at a noise per person."""
-    where = part.place(planned_settings(level))
+    where = part.place(planned_settings(level, part.p))
     found = []
     for times in PULLS:
         start = replace(where.start, pull=times * where.start.pull)
@@ -192,9 +193,9 @@ def _caution(found: Sequence[Dealt], level: float) -> int:
     return best if ahead > SURE * error else 0
 
 
-def _held(found: Sequence[Dealt], noise: float) -> StartSettings:
+def _held(found: Sequence[Dealt], noise: float, n_features: int) -> StartSettings:
     """The settings of the plan's table, held at the public head as the rule says."""
-    usual = planned_settings(noise)
+    usual = planned_settings(noise, n_features)
     return replace(usual, pull=PULLS[_caution(found, noise)] * usual.pull)
 
 
