@@ -15,7 +15,7 @@ import numpy as np
 from fcforge.exchange.description import Answer, Description, PlainTable
 from fcforge.exchange.explanation import explain_model
 from fcforge.report.discovery import BROKEN, reason
-from fcforge.report.explaining import average_parts
+from fcforge.report.explaining import uses
 from fcforge.report.rendering import Section, macro, sections_page
 from fcforge.report.table import Heading, Table, bar_text
 from fcforge.report.terminal import joined
@@ -194,4 +194,4 @@ def uses_section(model: Model) -> Section:
         f"How far a small change of each edge moves the answer, at {who} (for a linear model: "
         "its weights). It says what this model looks at, not what the illness is."
     )
-    return Section(title, macro("uses", average_parts(found), found.positive), note)
+    return Section(title, uses(found), note)

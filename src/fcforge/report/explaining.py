@@ -31,6 +31,9 @@ LISTED = 12  # lines of a table
 SHOWN = 20  # scans on a page
 CSV_EDGES = 500  # of each scan
 SPLITS = 10  # of a run, before it calls an edge stable
+ADDS = "adds to the log odds"
+TIMES = "times the average edge"
+SIGNED = f"{TIMES}, below 0 where it speaks for control"
 
 CAUTION = (
     "What is shown is what this model used, for this scan, against the reference. It does not "
@@ -128,67 +131,74 @@ def between_networks(found: Explanation) -> np.ndarray:
         return strength / n_edges / found.strength.mean()
 
 
-def average_parts(found: Explanation) -> dict[str, Any]:
-    """What a model uses: pictures and numbers for the page of its file."""
-    atlas = found.atlas
+def _brain(found: Explanation, values: np.ndarray) -> Markup | str:
+    """The strongest of some values (E,) on the glass brain, with what the colours mean."""
+    shown = np.zeros_like(values)
+    top = strongest(values, EDGES)
+    shown[top] = values[top]
+    size = np.abs(found.matrix(values=values)).sum(1)
+    image = glass_brain(found, found.matrix(values=shown), size)
+    if not image:
+        return ""
+    items = [("bar", PATIENT, "speaks for patient"), ("bar", CONTROL, "for control")]
+    if networks_of(found.atlas):
+        colours = network_colours(found.atlas.systems)
+        items += [("dot", colour, name) for name, colour in colours.items()]
+    return macro("brain", image, items)
+
+
+def _network_table(found: Explanation, sums: np.ndarray, head: str) -> Table | str:
+    """The largest of sums (S, S) within and between networks; nothing where none are known."""
+    names = networks_of(found.atlas)
+    if not names:
+        return ""
+    i, j = np.triu_indices(len(names))
+    pairs = []
+    for a, b in zip(i, j, strict=True):
+        pairs.append(names[a] if a == b else f"{names[a]} – {names[b]}")
+    title = "Within and between networks"
+    return _sum_table(title, pairs, np.nan_to_num(sums[i, j]), head)
+
+
+def _sum_table(
+    title: str, names: Sequence[str], sums: np.ndarray, head: str = ADDS
+) -> Table:
+    signed = bool((sums < 0).any())
+    rows = []
+    for place in strongest(sums, LISTED):
+        rows.append((names[place], number(sums[place], 3, sign=signed)))
+    return Table.of(("", Heading(head)), rows, title=title)
+
+
+def uses(found: Explanation) -> tuple[Any, ...]:
+    """What a model uses: pictures and tables for the page of its file."""
     times = found.strength / found.strength.mean()
     way = np.sign(found.slope.mean(0))
-    top = strongest(times, EDGES)
-    signed = np.zeros_like(times)
-    signed[top] = times[top] * np.where(way[top] == 0, 1, way[top])
     matrix = found.matrix(values=times)
-    systems = between_networks(found) if networks_of(atlas) else None
-    return {
-        "edges": _strength_picture(found, matrix),
-        "fc": _reference_picture(found),
-        "systems": systems,
-        "limits": (0.0, 1.0 if systems is None else float(np.nanmax(systems))),
-        "colours": network_colours(atlas.systems) if networks_of(atlas) else {},
-        "glass": glass_brain(found, found.matrix(values=signed), matrix.sum(1)),
-        "n_edges": EDGES,
-        "top": _top_table(found, top[:LISTED], times, way),
-    }
-
-
-def _strength_picture(found: Explanation, matrix: np.ndarray) -> Markup:
     # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
     figure = figures.fc_figure(
         matrix,
         found.atlas.systems,
-        "times the average edge",
+        TIMES,
         cmap=figures.SEQUENTIAL,
         vmin=0.0,
         vmax=np.quantile(matrix, 0.995),
     )
-    return picture(figure, "strength of every edge in the model's answer")
-
-
-def _reference_picture(found: Explanation) -> Markup:
-    fc = found.matrix(values=found.reference_fc) + np.eye(found.atlas.n_rois)
-    systems = found.atlas.systems
-    figure = figures.fc_figure(fc, systems, "correlation", vmin=-1, vmax=1)
-    return picture(figure, f"FC of {found.reference}")
-
-
-def _top_table(
-    found: Explanation, top: np.ndarray, times: np.ndarray, way: np.ndarray
-) -> Table:
-    ways = {1.0: "patient", -1.0: "control", 0.0: "either"}
-    rows = []
-    for k in top:
-        rows.append((_edge_name(found, k), number(times[k], 1), ways[float(way[k])]))
-    heads = (
-        Heading("edge", words=True),
-        "× the average edge",
-        Heading("a stronger edge means", words=True),
+    names = edge_names(found.atlas.roi_names)
+    signed = np.where(way < 0, -times, times)
+    parts = (
+        _brain(found, signed),
+        picture(figure, "strength of every edge in the model's answer"),
+        _network_table(found, between_networks(found), TIMES),
+        _sum_table("Strongest edges", names, signed, SIGNED),
     )
-    return Table.of(heads, rows)
+    return tuple(part for part in parts if part)
 
 
-def _edge_name(found: Explanation, k: int) -> str:
-    names = found.atlas.roi_names
-    i, j = found.ends
-    return f"{names[i[k]]} – {names[j[k]]}"
+def edge_names(names: Sequence[str]) -> list[str]:
+    """Both ROIs of every edge."""
+    ends = zip(*np.triu_indices(len(names), 1), strict=True)
+    return [f"{names[a]} – {names[b]}" for a, b in ends]
 
 
 # -- the page of `predict --explain` --------------------------------------------------------------
@@ -241,30 +251,16 @@ def explanation_page(found: Explanation, rows: Sequence[Prediction], model: str)
 
 
 def _scan_section(found: Explanation, k: int) -> Section:
+    rois = found.atlas.roi_names
     parts = [
         _sum_words(found, k),
-        _scan_brain(found, k),
+        _brain(found, found.contribution[k]),
         edge_table(found, k),
-        *_sums(found, k),
+        _sum_table("ROIs (half of each of their edges)", rois, found.rois(k)),
+        _network_table(found, found.networks(k).to_numpy(), ADDS),
         _deletion_words(found, k),
     ]
     return Section(found.subjects[k], tuple(part for part in parts if part))
-
-
-def _scan_brain(found: Explanation, k: int) -> Markup | str:
-    """The strongest edges of one scan, with what the colours mean."""
-    signed = np.zeros(found.contribution.shape[1])
-    top = strongest(found.contribution[k], EDGES)
-    signed[top] = found.contribution[k][top]
-    size = np.abs(found.matrix(k)).sum(1)
-    image = glass_brain(found, found.matrix(values=signed), size)
-    if not image:
-        return ""
-    items = [("bar", PATIENT, "speaks for patient"), ("bar", CONTROL, "for control")]
-    if networks_of(found.atlas):
-        colours = network_colours(found.atlas.systems)
-        items += [("dot", colour, name) for name, colour in colours.items()]
-    return macro("brain", image, items)
 
 
 def _sum_words(found: Explanation, k: int) -> str:
@@ -286,10 +282,9 @@ def _sum_words(found: Explanation, k: int) -> str:
         words += f" {signed(gap)} (not explained by edges)"
     size = -np.sort(-np.abs(each))
     share = 100 * size[:LISTED].sum() / max(size.sum(), 1e-12)
-    half = int(np.searchsorted(size.cumsum(), size.sum() / 2)) + 1
     return (
-        f"{words}. The {LISTED} strongest edges below make up {share:.1f} % of all movement; "
-        f"half of it is spread over {half} of {len(size)} edges."
+        f"{words}. The {LISTED} strongest of {len(size)} edges, below, make up {share:.1f} % of "
+        "all movement."
     )
 
 
@@ -308,10 +303,7 @@ def _deletion_words(found: Explanation, k: int) -> str:
 
 def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
     """The edges that moved one scan's score most."""
-    heads = [
-        Heading("edge", words=True),
-        *map(Heading, ("adds to the log odds", "FC", "reference")),
-    ]
+    heads = [Heading("edge", words=True), *map(Heading, (ADDS, "FC", "reference"))]
     note = NOT_MEASURED
     measured = found.stability is not None
     if found.stability is not None:
@@ -345,27 +337,6 @@ def stable_cell(is_stable: bool, same_sign: float, in_top: float) -> Cell:
     return Cell("yes" if is_stable else "unstable", (why,))
 
 
-def _sums(found: Explanation, k: int) -> list[Table]:
-    """What ROIs add, and what edges within and between networks add, strongest first."""
-    title = "ROIs (half of each of their edges)"
-    tables = [_sum_table(title, found.atlas.roi_names, found.rois(k))]
-    names = networks_of(found.atlas)
-    if names:
-        i, j = np.triu_indices(len(names))
-        pairs = [names[a] for a in i]
-        for place, (a, b) in enumerate(zip(i, j, strict=True)):
-            if a != b:
-                pairs[place] = f"{names[a]} – {names[b]}"
-        sums = found.networks(k).to_numpy()[i, j]
-        tables.append(_sum_table("Within and between networks", pairs, sums))
-    return tables
-
-
-def _sum_table(title: str, names: Sequence[str], sums: np.ndarray) -> Table:
-    rows = [(names[x], number(sums[x], 3, sign=True)) for x in strongest(sums, LISTED)]
-    return Table.of(("", Heading("adds to the log odds")), rows, title=title)
-
-
 # -- the page of a run ----------------------------------------------------------------------------
 def stability_section(
     learners: Mapping[str, Weights], roi_names: tuple[str, ...] = ()
@@ -386,17 +357,17 @@ def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table |
         return f"{title}: {splits} cannot say which edges are stable. Use more seeds."
     over = f"{splits}, in all orders"
     stable = Stability.of(found.values, over, explanation.IN_RUNS)
-    i, j = np.triu_indices(len(names), 1)
+    edges = edge_names(names)
     rows = []
     for k in strongest(stable.weight, LISTED):
         weight = Cell(number(stable.weight[k], 2, sign=True), value=stable.weight[k])
         cell = stable_cell(stable.believed[k], stable.same_sign[k], stable.in_top[k])
         if found.n_seeds < SPLITS and stable.believed[k]:
             cell = replace(cell, text="too few splits to say")
-        rows.append((f"{names[i[k]]} – {names[j[k]]}", weight, cell))
+        rows.append((edges[k], weight, cell))
     heads = (Heading("edge", words=True), "mean weight", Heading("stable", words=True))
     note = (
-        f"{stable_words(stable)} {int(stable.believed.sum())} of {len(i)} edges are; about one "
+        f"{stable_words(stable)} {int(stable.believed.sum())} of {len(edges)} edges are; about one "
         f"would be by chance, as splits share people. A run of fewer than {SPLITS} splits cannot "
         "say more than which edges are unstable."
     )
