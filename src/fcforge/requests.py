@@ -121,7 +121,7 @@ class LearnRequest(PeopleRequest):
         False, "Start: release people of an earlier release again; budgets add up."
     )
     accept_labels: bool = option(
-        False, "Go on though diagnoses look swapped; a chain records it."
+        False, "Continue although diagnoses look swapped; a chain records it."
     )
     accept_scans: bool = option(
         False, "Chain: continue although the scans look odd; recorded."
@@ -176,7 +176,7 @@ class KeepRequest(Request):
     out: Path = option(help="Half to write, e.g. half.record.")
     rounds: Path | None = option(None, "List of rounds published (KEY.rounds).")
     again: bool = option(
-        False, "Publish once more without who withdrew; all spend once more."
+        False, "Publish once more without those who withdrew; everybody spends again."
     )
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)

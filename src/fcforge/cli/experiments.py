@@ -45,13 +45,12 @@ def demo(
 
 def init(
     path: Annotated[Path, Argument(help="File to write.")] = Path("experiment.toml"),
-    force: Annotated[bool, Option(help="Overwrite an existing file.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace PATH.")] = False,
 ) -> None:
     """Write a commented config to start from."""
-    if path.exists() and not force:
-        raise FCForgeError(
-            "file exists.", where=str(path), do="Use --force to overwrite it."
-        )
+    if path.exists() and not overwrite:
+        do = "Use --overwrite to replace it."
+        raise FCForgeError("file exists.", where=str(path), do=do)
     write_text(
         path, files("fcforge.cli").joinpath("first.toml").read_text(encoding="utf-8")
     )
@@ -251,7 +250,10 @@ def _about(thing: Any) -> str:
 
 def list_things(
     what: Annotated[
-        str, Argument(help="datasets, models, generators or methods [names of all].")
+        str,
+        Argument(
+            help="datasets, models, generators or methods; else the names of all."
+        ),
     ] = "",
     as_json: given.AsJson = False,
 ) -> None:

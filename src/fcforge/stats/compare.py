@@ -100,7 +100,7 @@ def compare(
     the result is distributed like the difference that was seen. ``p = (1 + k) / (1 + n_draws)``
     where k permutations are at least as far from 0. It speaks of new subjects from these sites,
     given the trainings that were run; the interval speaks of other trainings too, so a
-    difference is to be believed where both exclude chance.
+    difference counts as found where both exclude chance.
 
     Exchangeability is more than equal accuracy. Where A and B err on different classes (the
     extreme: B always names one class) the test is conservative, and the interval, which holds

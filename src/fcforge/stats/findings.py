@@ -15,7 +15,7 @@ from fcforge.types import RunResult
 
 FEW_SEEDS = 3
 ONE_CLASS_SHARE = 0.05
-"""A learner is flagged when this share of its learned cells gets one class throughout."""
+"""A learner is flagged when this share of its tests at learned sites names one class throughout."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ def _constant(runs: Sequence[RunResult]) -> Iterator[str]:
         cells += int(learned.sum())
     if cells and one >= ONE_CLASS_SHARE * cells:
         yield (
-            f"calls everybody the same in {one} of {cells} learned cells ({one / cells:.0%}); "
-            "low forgetting means little for a learner that never learned."
+            f"calls everybody the same in {one} of {cells} tests at sites it had learned "
+            f"({one / cells:.0%}); low forgetting means little for a learner that never learned."
         )
     elif flat:
-        yield f"gives identical scores to all subjects in {flat} of {cells} learned cells."
+        yield f"gives everybody the same score in {flat} of {cells} tests at sites it had learned."
 
 
 def _serious(

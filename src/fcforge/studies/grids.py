@@ -54,7 +54,7 @@ GRIDS: dict[str, Grid] = {
     "der": _grid(MAMMOTH, {"alpha": 0.5}, alpha=ALPHA),
     "derpp": _grid(MAMMOTH, {"alpha": 0.5, "beta": 0.5}, alpha=ALPHA, beta=[0.5, 1.0]),
     "ewc": _grid(
-        "0.7 (Mammoth) to 1e10 (van de Ven) are in use: the scale hangs on the kind of "
+        "0.7 (Mammoth) to 1e10 (van de Ven) are in use: the scale depends on the kind of "
         "Fisher",
         {"strength": 1e3},
         strength=_powers(0, 7),
