@@ -6,9 +6,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fcforge.exchange import records, schema
+from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.keys import public_hex
-from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.policy import Policy
 
 SHA = "ab" * 32

@@ -8,6 +8,7 @@ from people_at_home import receipt
 
 from fcforge.errors import ExchangeError
 from fcforge.exchange import archive, model, records, schema
+from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import (
     Exchange,
     open_exchange,
@@ -18,7 +19,6 @@ from fcforge.exchange.exchange import (
 )
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keys import Keyring, Trust
-from fcforge.exchange.payload import save_arrays
 
 
 class AnyRecords:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from small_chains import N_ROIS, SITES, cohort, joined, quick
 
+from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.exchange import Exchange, packed
-from fcforge.exchange.payload import save_arrays
 from fcforge.methods import METHODS
 from fcforge.sites import split_site
 from fcforge.sites.cohort import upper_from_fc

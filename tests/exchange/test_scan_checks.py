@@ -154,6 +154,6 @@ def test_chance_is_what_scipy_says(n, m, digits):
     rng = np.random.default_rng(n + m)
     patients = rng.normal(size=n).round(digits)
     controls = rng.normal(size=m).round(digits)
-    oracle = mannwhitneyu(patients, controls, alternative="less")
+    oracle = mannwhitneyu(patients, controls, alternative="less", method="asymptotic")
     found = lower_tail(patients, controls)
     np.testing.assert_allclose(found, oracle, rtol=1e-9)

@@ -8,9 +8,9 @@ from exchange_records import key_of
 from small_exchange import start
 
 from fcforge.exchange import records, schema
+from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import Exchange, open_exchange, save, verify
 from fcforge.exchange.keys import Trust
-from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.starts.release_step import Budget
 from fcforge.releases import vector
 

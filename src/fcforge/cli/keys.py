@@ -1,7 +1,6 @@
 """Keys of hospitals: make, name, list, rotate, revoke them."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -56,7 +55,7 @@ def list_keys(as_json: given.AsJson = False) -> None:
 
     known = read_keyring().keys
     if as_json:
-        print(json.dumps([asdict(k) for k in known], indent=1))
+        print(json.dumps([k.model_dump() for k in known], indent=1))
     elif not known:
         print(f"{keyring_file()}: no key yet")
     for k in () if as_json else known:
@@ -79,7 +78,7 @@ def rotate_key(
     `fcforge keys new NEW` makes the new key. Everybody who merges OUT takes it.
     """
     from fcforge.exchange.keys import Trust
-    from fcforge.exchange.rotation import rotate_file
+    from fcforge.exchange.site_step import rotate_file
 
     found = rotate_file(old, new, site, state, out, Trust.of(trust or ()), overwrite)
     stands = counted(len(found.vouches), "record")

@@ -21,6 +21,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from fcforge.errors import ExchangeError, at
 from fcforge.exchange import schema
 from fcforge.exchange.records import Record, read_record
@@ -37,6 +39,7 @@ SUFFIX = ".safetensors"
 MAX_BYTES = 1 << 30  # 32-bit offsets of a zip end at 4 GiB
 MAX_RECORDS = 40_000
 MAX_GENERATIONS = 1_000  # records that build on one another
+NUMBERS = "fiub"  # kinds of arrays: floats, whole numbers, yes or no
 ASK_AGAIN = "Nothing of it was used; ask the sender for the file again."
 # All that reading a zip of other bytes was seen to raise.
 BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, struct.error)
@@ -208,3 +211,36 @@ def write(data: bytes, out: str | Path, *, overwrite: bool = False) -> Path:
         what = f"cannot be written ({error.strerror})."
         raise ExchangeError(what, where=out, do=do) from error
     return out
+
+
+# -- arrays of a record: safetensors bytes, written one way only -----------------------------------
+def save_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays as they are stored; names sorted, nothing beside them."""
+    from safetensors.numpy import save
+
+    return save({k: np.asarray(arrays[k], order="C") for k in sorted(arrays)})
+
+
+def load_arrays(data: bytes, what: str) -> dict[str, np.ndarray]:
+    """Arrays by name, types and numbers checked; anything else raises `ExchangeError`.
+
+    What is read must be stored again as the same bytes: nothing hides beside the arrays.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        found = load(data)
+        same = save_arrays(found) == data
+    except (SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ExchangeError(
+            f"the arrays of the {what} cannot be read ({type(error).__name__})."
+        ) from error
+    if not same:
+        raise ExchangeError(f"the arrays of the {what} hide something beside them.")
+    for name, array in found.items():
+        if array.dtype.kind not in NUMBERS or not np.isfinite(array).all():
+            raise ExchangeError(
+                f"array {name!r:.80} of the {what} ({array.dtype}) holds what is no number."
+            )
+    return {name: found[name] for name in sorted(found)}

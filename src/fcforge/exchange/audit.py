@@ -11,24 +11,19 @@ areas in steps of 0.01, no interval, no count. (The lower limit of a rate that i
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.exchange import archive, exchange, model, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, default_place
-from fcforge.exchange.keys import Trust, read_private
+from fcforge.exchange.keys import Signer, Trust, read_private
 from fcforge.exchange.names import site_name
 from fcforge.exchange.records import AttackRow
 from fcforge.requests import AuditRequest
-from fcforge.sites import load_people
+from fcforge.sites import Cohort, load_people
 from fcforge.studies.audit_inputs import audit_site
 from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from fcforge.sites.cohort import Cohort
 
 # what an audit of the other thing does not honour
 OF_FILES = {"record", "reference", "register", "sign", "trust", "require_signature"}
@@ -54,10 +49,10 @@ class Attacked:
     """
 
     site: str
-    people: "Cohort"
+    people: Cohort
     private: PrivateRecord
     plan: AuditPlan
-    reference: "Cohort | None" = None
+    reference: Cohort | None = None
 
 
 def attack_rows(found: Audit) -> tuple[AttackRow, ...]:
@@ -86,7 +81,7 @@ def _step(value: float, step: float) -> float:
 
 
 def on_record(
-    before: Exchange, found: Audit, site: str, key: "Ed25519PrivateKey | None"
+    before: Exchange, found: Audit, site: str, key: Signer
 ) -> tuple[Exchange, records.Audit]:
     """The exchange with an audit by one of its hospitals, and the record of it.
 
@@ -143,7 +138,7 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
     return found
 
 
-def _attacked(request: AuditRequest, site: str, people: "Cohort") -> Attacked:
+def _attacked(request: AuditRequest, site: str, people: Cohort) -> Attacked:
     others = None
     if request.reference is not None:
         others = load_people(

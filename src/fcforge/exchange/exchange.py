@@ -9,15 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from fcforge.errors import ExchangeError, at
 from fcforge.exchange import archive, model, rules, schema
-from fcforge.exchange.archive import Contents
-from fcforge.exchange.keys import Trust, public_hex
-from fcforge.exchange.payload import load_arrays
+from fcforge.exchange.archive import Contents, load_arrays
+from fcforge.exchange.keys import PrivateKey, Signer, Trust, public_hex
 from fcforge.exchange.records import (
     Record,
     Rotation,
@@ -26,9 +25,6 @@ from fcforge.exchange.records import (
     agreement,
     make,
 )
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 ZIP = b"PK"  # how an exchange file begins, and a private record does not
 SINGLE = ".record"  # suffix of a file with the new records alone
@@ -121,7 +117,7 @@ class Exchange:
             payloads |= other.payloads
         return self.joined(records, payloads)
 
-    def withdrawn(self, site: str, key: "Ed25519PrivateKey | None" = None) -> Self:
+    def withdrawn(self, site: str, key: Signer = None) -> Self:
         """The exchange as if `site` had given nothing, with the withdrawal on record."""
         mine = [r for r in self.records if r.site == site and r.withdrawable]
         if not mine:
@@ -142,9 +138,7 @@ class Exchange:
             [make(Withdrawal, site, number, [self.root.id], key, **said)]
         )
 
-    def rotated(
-        self, site: str, old: "Ed25519PrivateKey", new: "Ed25519PrivateKey"
-    ) -> Self:
+    def rotated(self, site: str, old: Signer, new: PrivateKey) -> Self:
         """The exchange with a rotation on record: from now on `new` signs for `site`."""
         if site not in self.key_lines:
             known = ", ".join(sorted(self.key_lines))
@@ -160,9 +154,7 @@ class Exchange:
         said = {"new_key": public_hex(new), "vouches": vouches, "proof": proof}
         return self.joined([make(Rotation, site, number, [self.root.id], old, **said)])
 
-    def require_author(
-        self, site: str, key: "Ed25519PrivateKey | None", what: str
-    ) -> None:
+    def require_author(self, site: str, key: Signer, what: str) -> None:
         """Raise `ExchangeError` unless this is the key that the site signs with now."""
         own = self.key_lines[site][-1]
         if own != public_hex(key):

@@ -6,14 +6,13 @@ rotation, which travels as a record); a key that was lost is revoked, and what i
 everywhere but for the records that a rotation to a known key vouches for.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
@@ -23,20 +22,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 
 from fcforge.errors import ConfigError, ExchangeError, at, unknown_name
+from fcforge.exchange import schema
 from fcforge.exchange.names import looks, site_name
-from fcforge.exchange.schema import key_fault, now
+from fcforge.exchange.schema import Closed, PublicKey, SiteName, Time, key_fault, now
 from fcforge.reading import read_plain
-from fcforge.settings import read_json
 from fcforge.writing import write_bytes
 
+PrivateKey = Ed25519PrivateKey
+Signer = PrivateKey | None  # None where a hospital does not sign
 PASSPHRASE = "FCFORGE_PASSPHRASE"
 PLACE = "FCFORGE_KEYRING"
-FORMAT = "fcforge-keyring"
 MAX_PEM = 1 << 14  # bytes
 MAX_KEYRING = 1 << 22
 
 
-def public_hex(key: Ed25519PrivateKey | None) -> str:
+def public_hex(key: Signer) -> str:
     """64 hex digits of the public key of a private one; empty without a key."""
     return "" if key is None else key.public_key().public_bytes_raw().hex()
 
@@ -119,26 +119,19 @@ def write_pair(path: str | Path, key: Any, passphrase: str = "") -> None:
         raise ExchangeError(what, where=path) from error
 
 
-@dataclass(frozen=True)
-class KnownKey:
+class KnownKey(Closed):
     """A public key, whose it is, since when it is known, and when it was revoked (if it was)."""
 
-    name: str
-    key: str
-    added: str
-    revoked: str = ""
-
-    def __post_init__(self) -> None:
-        if site_name(self.name) != self.name:
-            raise ConfigError(f"the name {self.name!a} is not in its plain spelling.")
-        if why := key_fault(self.key):
-            raise ConfigError(f"the key '{self.key:.20}' {why}.")
+    name: SiteName
+    key: PublicKey
+    added: Time
+    revoked: Time | Literal[""] = ""
 
 
-@dataclass(frozen=True)
-class Keyring:
+class Keyring(Closed):
     """Known keys, in the order in which they were added."""
 
+    format: Literal["fcforge-keyring"] = "fcforge-keyring"
     keys: tuple[KnownKey, ...] = ()
 
     @property
@@ -164,7 +157,7 @@ class Keyring:
 
     def add(self, name: str, key: str) -> Self:
         """One key more; a name may have several, a key only one name."""
-        known = KnownKey(site_name(name), key, now())
+        known = KnownKey(name=site_name(name), key=key, added=now())
         if key in self.names:
             whose = self.names[key]
             raise ConfigError(f"this key is known already, as that of '{whose}'.")
@@ -173,7 +166,7 @@ class Keyring:
             if other != known.name:
                 what = f"the name '{known.name}' looks like '{other}', which is known."
                 raise ConfigError(what, do="Use the name as it is known.")
-        return replace(self, keys=(*self.keys, known))
+        return self.changed(keys=(*self.keys, known))
 
     def revoke(self, name: str) -> Self:
         """All keys of a name, or the one that begins so, revoked from now on."""
@@ -181,12 +174,12 @@ class Keyring:
         kept = []
         for k in self.keys:
             meant = k.name == name or (long and k.key.startswith(name))
-            kept.append(replace(k, revoked=k.revoked or now()) if meant else k)
+            kept.append(k.changed(revoked=k.revoked or now()) if meant else k)
         if kept == list(self.keys):
             raise unknown_name(
                 "key", name, {k.name for k in self.keys if not k.revoked}
             )
-        return replace(self, keys=tuple(kept))
+        return self.changed(keys=tuple(kept))
 
     def require_valid(
         self, key: str, what: str, site: str, line: Sequence[str] = ()
@@ -264,21 +257,14 @@ def read_keyring() -> Keyring:
         "Name the file that fcforge wrote; a damaged one is not taken for an empty one."
     )
     with at(path, do=do):
-        try:
-            data = json.loads(read_plain(path, MAX_KEYRING, ExchangeError))
-            if data.pop("format") != FORMAT or list(data) != ["keys"]:
-                raise ValueError("another format")
-            return read_json(Keyring, data)
-        except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"is not a keyring of fcforge ({error})."
-            raise ExchangeError(what) from error
+        data = read_plain(path, MAX_KEYRING, ExchangeError)
+        return schema.read(Keyring, data, "the keyring")
 
 
 def write_keyring(keyring: Keyring) -> Path:
     """Write the keyring, whole or not at all, readable by its owner only."""
     path = keyring_file()
-    data = {"format": FORMAT, **asdict(keyring)}
-    write_bytes(path, json.dumps(data, indent=1).encode(), private=True)
+    write_bytes(path, schema.written(keyring), private=True)
     return path
 
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from fcforge.errors import ConfigError
+from fcforge.exchange.keys import Signer
 from fcforge.exchange.records import Record
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from fcforge.exchange.audit import Attacked
     from fcforge.exchange.description import Description
     from fcforge.exchange.exchange import Exchange
@@ -113,7 +112,7 @@ class Model(Protocol):
         people: "Cohort",
         private: "PrivateRecord",
         asked: "LearnRequest",
-        key: "Ed25519PrivateKey | None",
+        key: Signer,
         tick: Tick,
     ) -> Learned:
         """What the people of one site add; nothing is written."""
@@ -133,10 +132,7 @@ class Model(Protocol):
         """
 
     def on_record(
-        self,
-        key: "Ed25519PrivateKey | None" = None,
-        *,
-        allow_real_subjects: bool = False,
+        self, key: Signer = None, *, allow_real_subjects: bool = False
     ) -> "Exchange":
         """The exchange with all that was added in memory, signed and checked."""
 

@@ -9,7 +9,7 @@ bytes: what a record may hold is what is declared here, and nothing else travels
 from collections.abc import Iterable
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
@@ -36,9 +36,6 @@ from fcforge.exchange.schema import (
     Time,
     Version,
 )
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 CONTEXT = b"fcforge exchange 4\n"  # a signature for a record is valid for nothing else
 ASK = "Nothing of it was used; ask its author for the record again."
@@ -119,7 +116,7 @@ class Record(Closed):
         """What it takes back."""
         return ()
 
-    def signed(self, key: "Ed25519PrivateKey | None") -> Self:
+    def signed(self, key: keys.Signer) -> Self:
         """The record with the author's signature, or as it is without a key."""
         if key is None:
             return self
@@ -162,7 +159,7 @@ def make(
     site: str,
     number: int,
     parents: Iterable[str],
-    key: "Ed25519PrivateKey | None",
+    key: keys.Signer,
     **content: Any,
 ) -> Any:
     """A record of this moment, signed where there is a key.

@@ -8,8 +8,8 @@ from small_exchange import people, sites, start
 
 from fcforge.errors import DataError, ExchangeError
 from fcforge.exchange import records, schema
+from fcforge.exchange.archive import load_arrays, save_arrays
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.payload import load_arrays, save_arrays
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.releases.start import StartSettings

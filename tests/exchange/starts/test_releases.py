@@ -14,9 +14,9 @@ from small_exchange import all_given, given, learned, people, sites, start
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange import schema
+from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import card_of
-from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.records import Release
 from fcforge.exchange.starts import release_description
 from fcforge.exchange.starts.release_step import Budget, fit_threshold

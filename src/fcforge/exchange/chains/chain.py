@@ -26,6 +26,7 @@ from fcforge.exchange.description import Description
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explainable
 from fcforge.exchange.home.receipts import People, Receipt, people_of
+from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Learned, Model, Scores
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Step
@@ -39,8 +40,6 @@ from fcforge.speed import one_thread
 from fcforge.types import FCBatch, Site
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from fcforge.exchange.audit import Attacked
     from fcforge.exchange.home.private_record import PrivateRecord
     from fcforge.exchange.home.receipts import Threshold
@@ -52,9 +51,7 @@ ACCEPT_SCANS = "accept_scans"
 WEIGHTED = "weighted subjects"
 
 
-def begin(
-    asked: LearnRequest, people: Cohort, key: "Ed25519PrivateKey | None"
-) -> Exchange:
+def begin(asked: LearnRequest, people: Cohort, key: Signer) -> Exchange:
     """An empty chain: the first hospital chooses by a config, or by names."""
     experiment = None
     if asked.config is not None:
@@ -65,10 +62,7 @@ def begin(
 
 
 def empty_chain(
-    settings: ChainSettings,
-    words: Sequence[Any],
-    site: str,
-    key: "Ed25519PrivateKey | None" = None,
+    settings: ChainSettings, words: Sequence[Any], site: str, key: Signer = None
 ) -> Exchange:
     """An exchange with the root of a chain and nothing else.
 
@@ -229,7 +223,7 @@ class Chain:
         people: Cohort,
         private: "PrivateRecord",
         asked: LearnRequest,
-        key: "Ed25519PrivateKey | None",
+        key: Signer,
         tick: Any,
     ) -> Learned:
         """What the people of one site add; nothing is written."""
@@ -355,10 +349,7 @@ class Chain:
         return self.after(site, weight=weights, tick=tick)
 
     def on_record(
-        self,
-        key: "Ed25519PrivateKey | None" = None,
-        *,
-        allow_real_subjects: bool = False,
+        self, key: Signer = None, *, allow_real_subjects: bool = False
     ) -> Exchange:
         """The exchange with all that was learned in memory, signed and checked.
 

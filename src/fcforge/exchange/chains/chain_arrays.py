@@ -10,8 +10,8 @@ from torch import Tensor
 from fcforge import graphs, randomness
 from fcforge.engine import Learner
 from fcforge.errors import ExchangeError
+from fcforge.exchange.archive import load_arrays, save_arrays
 from fcforge.exchange.chains.chain_settings import ChainSettings
-from fcforge.exchange.payload import load_arrays, save_arrays
 from fcforge.methods import Lane
 from fcforge.types import FCBatch
 

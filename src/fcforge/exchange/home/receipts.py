@@ -106,24 +106,18 @@ class Receipt(Closed):
 
     def places(self, people: People) -> np.ndarray:
         """Where the people of the receipt are among these; else `DataError` by name."""
-        named = any(person.id for person in self.people)
-        key = "id" if named else "scan"
+        key = "id" if any(person.id for person in self.people) else "scan"
         place = {getattr(person, key): k for k, person in enumerate(people)}
-        gone, scans, diagnoses = list[str](), list[str](), list[str]()
-        for person in self.people:
-            k = place.get(getattr(person, key))
-            if k is None:
-                gone.append(person.id)
+        found = [place.get(getattr(person, key), -1) for person in self.people]
+        differ: dict[str, list[str]] = {}
+        for person, k in zip(self.people, found, strict=True):
+            if k < 0:
+                differ.setdefault("are not in the data", []).append(person.id)
             elif people[k].scan != person.scan:
-                scans.append(person.id)
+                differ.setdefault("have another scan", []).append(person.id)
             elif people[k].diagnosis != person.diagnosis:
-                diagnoses.append(person.id)
-        differ = {
-            "are not in the data": gone,
-            "have another scan": scans,
-            "have another diagnosis": diagnoses,
-        }
-        said = [f"{len(w)} {what} (first: {w[0]})" for what, w in differ.items() if w]
+                differ.setdefault("have another diagnosis", []).append(person.id)
+        said = [f"{len(who)} {what} (first: {who[0]})" for what, who in differ.items()]
         if said:
             raise DataError(
                 f"these are not the {len(self.people)} people that were learned: "
@@ -132,7 +126,7 @@ class Receipt(Closed):
                 do="Give exactly the data that `fcforge learn` was given: the same scans under "
                 "the same ids with the same diagnoses.",
             )
-        return np.array([place[getattr(person, key)] for person in self.people])
+        return np.array(found)
 
 
 class Threshold(Closed):

@@ -23,13 +23,12 @@ from pydantic import Field, TypeAdapter
 
 from fcforge.errors import ConfigError, ExchangeError, at
 from fcforge.exchange import keys, schema
-from fcforge.exchange.archive import Contents
+from fcforge.exchange.archive import Contents, save_arrays
 from fcforge.exchange.home.journal import Header, Intent, Journal
 from fcforge.exchange.home.private_record import Spent
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.shares import Share, added, given, opened, seal
 from fcforge.exchange.names import site_name
-from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.policy import Keeper, owned
 from fcforge.exchange.records import Added, Half, Notice, make
 from fcforge.exchange.schema import Closed, Sha256, SiteName

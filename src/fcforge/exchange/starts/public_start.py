@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError, ExchangeError, at
 from fcforge.exchange import records, schema
+from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.payload import save_arrays
+from fcforge.exchange.keys import Signer
 from fcforge.exchange.policy import ANYWHERE, Policy
 from fcforge.exchange.records import Expected, StartLimits
 from fcforge.exchange.scan_checks import likeness, probability, side_distance
@@ -32,9 +33,6 @@ from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort, terms
 from fcforge.stats.table import measure
 from fcforge.types import Estimate
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 Covariates = Mapping[str, np.ndarray]
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -153,7 +151,7 @@ def make_public(
     settings: StartSettings | Mapping[str, Any] = NOTHING,
     policy: Policy = Policy(),  # noqa: B008 (frozen)
     maker: str = MAKER,
-    key: "Ed25519PrivateKey | None" = None,
+    key: Signer = None,
     plan: records.Plan = records.Plan(),  # noqa: B008 (frozen)
 ) -> Exchange:
     """An exchange that holds a start; the same people give the same arrays on every machine.

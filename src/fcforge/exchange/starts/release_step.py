@@ -8,6 +8,7 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.exchange import records, schema
+from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.home.receipts import (
     People,
     Receipt,
@@ -16,9 +17,9 @@ from fcforge.exchange.home.receipts import (
     same_people,
 )
 from fcforge.exchange.keeping import keepers, rounds
+from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Learned
 from fcforge.exchange.names import site_name
-from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.records import Notice, Release
 from fcforge.exchange.scan_checks import probability, quality, require_labels
 from fcforge.privacy.accounting import DELTA, EPSILON
@@ -27,8 +28,6 @@ from fcforge.sites.check import near_duplicates, require_valid
 from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.home.private_record import PrivateRecord, Spent
     from fcforge.exchange.starts.releases import Releases
@@ -68,7 +67,7 @@ def learn(
     people: Cohort,
     private: "PrivateRecord",
     asked: "LearnRequest",
-    key: "Ed25519PrivateKey | None",
+    key: Signer,
 ) -> Learned:
     """What the people of one site give; nothing is written."""
     budget = Budget.asked(asked)
@@ -139,7 +138,7 @@ def _release(
     budget: Budget,
     receipt: Receipt,
     spent: "Spent",
-    key: "Ed25519PrivateKey | None",
+    key: Signer,
 ) -> tuple[Release, bytes]:
     """The record of a release with secret noise, and its arrays."""
     sigma = model.noise_units(budget)
@@ -168,7 +167,7 @@ def _shares(
     numbers: np.ndarray,
     receipt: Receipt,
     spent: "Spent",
-    key: "Ed25519PrivateKey | None",
+    key: Signer,
 ) -> tuple[Notice, dict[str, bytes]]:
     """Two encrypted shares and a signed notice; the sum is known when the round is closed."""
     gift = keepers.Gift(

@@ -19,6 +19,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.receipts import Threshold
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import NUMBERS
+from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Learned, Scores, Tick
 from fcforge.exchange.records import Half, Notice, Release
 from fcforge.exchange.starts import public_start, release_description, release_step
@@ -32,8 +33,6 @@ from fcforge.sites.cohort import Cohort
 from fcforge.text import counted
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from fcforge.exchange.audit import Attacked
     from fcforge.exchange.explanation import Explainable
     from fcforge.exchange.home.private_record import PrivateRecord
@@ -302,7 +301,7 @@ class Releases:
         people: Cohort,
         private: "PrivateRecord",
         asked: LearnRequest,
-        key: "Ed25519PrivateKey | None",
+        key: Signer,
         tick: Tick,
     ) -> Learned:
         """The release of one site's people, or what it gives to a round of keepers."""
@@ -329,10 +328,7 @@ class Releases:
         return Releases(done.exchange), done.receipt
 
     def on_record(
-        self,
-        key: "Ed25519PrivateKey | None" = None,
-        *,
-        allow_real_subjects: bool = False,
+        self, key: Signer = None, *, allow_real_subjects: bool = False
     ) -> Exchange:
         """The exchange: a release is on record as soon as it is made."""
         if key is not None:
