@@ -20,7 +20,7 @@ from fcforge.runner.store import Store
 from fcforge.sites import Cohort, split_site
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditRow
-from fcforge.studies.judge.portraits import Portrait, write_portraits
+from fcforge.studies.judge.summary import Portrait, write_portraits
 from fcforge.types import Component, Estimate, LearnerSpec, Training
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

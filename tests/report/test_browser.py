@@ -25,7 +25,7 @@ from fcforge.report.pages import write_pages
 from fcforge.report.run import About, write_report
 from fcforge.studies.judge.experiment import Judgement
 from fcforge.studies.judge.panel import Panel
-from fcforge.studies.judge.portraits import Portrait
+from fcforge.studies.judge.summary import Portrait
 from fcforge.types import Estimate
 
 pytestmark = pytest.mark.browser

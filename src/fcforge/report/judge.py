@@ -16,9 +16,7 @@ from fcforge.report.figures import canvas, drawn
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import summary as judged
-from fcforge.studies.judge.portraits import Portrait, read_portraits
-from fcforge.studies.judge.summary import Requirement
-from fcforge.text import number
+from fcforge.studies.judge.summary import Portrait, read_portraits
 from fcforge.types import Estimate
 from fcforge.writing import write_text
 
@@ -112,8 +110,6 @@ def write_judgement(found: Judgement, folder: Path) -> str:
 def markdown(found: Judgement) -> str:
     """All tables of a judgement as Markdown."""
     parts = [f"## {found.title}", "", *(f"**{w.text}**\n" for w in found.warnings)]
-    if found.findings:
-        parts.append(requirements_table(found.findings).markdown())
     for heading, group in groups_of(found.panel, found.summary):
         parts += [
             f"### {heading}",
@@ -125,11 +121,7 @@ def markdown(found: Judgement) -> str:
 
 def page_of(found: Judgement) -> str:
     """The page as text."""
-    sections = []
-    if found.findings:
-        table = requirements_table(found.findings)
-        sections.append(Section("Requirements of the checked generator", table))
-    sections.append(figure_section(found.portraits or {}, found.where))
+    sections = [figure_section(found.portraits or {}, found.where)]
     for heading, group in groups_of(found.panel, found.summary):
         sections.append(Section(heading, tuple(group), READING))
     said = [("serious", warning.text) for warning in found.warnings]
@@ -138,20 +130,11 @@ def page_of(found: Judgement) -> str:
 
 
 def headline(found: Judgement) -> str:
-    """How many generators collapsed, and whether the checked one is as it must be."""
+    """How many generators collapsed."""
     collapsed = {warning.row for warning in found.warnings}
-    text = "No generator collapsed."
-    if collapsed:
-        text = f"{len(collapsed)} of the generators collapsed."
-    missed = [requirement.what for requirement in found.findings if not requirement.ok]
-    n_asked = len(found.findings)
-    if missed:
-        names = ", ".join(missed)
-        asked = f"{len(missed)} of {n_asked} requirements: {names}"
-        return f"{text} The checked generator misses {asked}."
-    if n_asked:
-        return f"{text} The checked generator meets all {n_asked} requirements."
-    return text
+    if not collapsed:
+        return "No generator collapsed."
+    return f"{len(collapsed)} of the generators collapsed."
 
 
 def figure_section(
@@ -230,20 +213,6 @@ def _by_classifier(
         if body:
             out.append(Table.of(heads, body, title=TITLES.get(model, model)))
     return out
-
-
-def requirements_table(found: Sequence[Requirement]) -> Table:
-    """What was asked of the checked generator, and whether it was found."""
-    rows = [
-        (
-            f.what,
-            number(f.found),
-            f.asked,
-            Cell("yes") if f.ok else Cell("NO", look="bad"),
-        )
-        for f in found
-    ]
-    return Table.of(("required", "found", "asked", "met"), rows)
 
 
 @drawn

@@ -14,8 +14,7 @@ from fcforge.studies.judge.experiment import (
     portrait,
 )
 from fcforge.studies.judge.measures import spectrum
-from fcforge.studies.judge.portraits import read_portraits, write_portraits
-from fcforge.studies.judge.summary import collapse_list
+from fcforge.studies.judge.summary import collapse_list, read_portraits, write_portraits
 from fcforge.types import FCBatch
 
 CONFIG = """
@@ -23,7 +22,6 @@ CONFIG = """
 seeds = [0]
 classifiers = ["linear"]
 augment = ["linear"]
-check = "eight"
 
 [dataset]
 name = "simulated"
@@ -72,7 +70,6 @@ def test_a_config_is_judged_row_by_row(judged) -> None:
     ]
     assert found.summary["eight"]["psd_share"].value == 1.0
     assert found.summary["edge_gauss"]["psd_share"].value == 0.0
-    assert "active units" not in [f.what for f in found.findings]  # a Gaussian has none
     assert list(found.portraits) == list(found.summary)
 
 
@@ -117,7 +114,6 @@ def test_page_and_tables_are_written(judged) -> None:
         ("generator.0.rang=3", "Did you mean 'rank'"),
         ('generator.1.title="eight"', "two generators are called 'eight'"),
         ("generator.1={}", "a generator table needs a name"),
-        ('judge.check="eigt"', "eight"),
         ("training.epoch=2", "epochs"),
         ('dataset.name="simulatd"', "simulated"),
     ],

@@ -30,8 +30,7 @@ from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.measures import spectrum
 from fcforge.studies.judge.panel import Panel, judge_site, synthesise, to_device
-from fcforge.studies.judge.portraits import Portrait, write_portraits
-from fcforge.studies.judge.summary import REAL, Requirement, acceptance
+from fcforge.studies.judge.summary import REAL, Portrait, write_portraits
 from fcforge.types import Component, Estimate, FCBatch, Training
 from fcforge.writing import write_text
 
@@ -41,7 +40,7 @@ RECORDS = "records.json"
 
 @dataclass(frozen=True)
 class JudgeTable:
-    """``[judge]``: all sites where none is named; `check` is the row that has to meet something."""
+    """``[judge]``: all sites where none is named."""
 
     title: str = "Generators judged"
     seeds: Seeds = (0,)
@@ -49,7 +48,6 @@ class JudgeTable:
     classifiers: tuple[str, ...] = Panel.classifiers
     augment: tuple[str, ...] = ()
     multiple: Size = Panel.multiple
-    check: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,6 @@ class Judgement:
     Attributes
     ----------
     summary : mapping of row to metric to Estimate
-    findings : sequence of Requirement
-        Of the checked row, if any.
     warnings : sequence of Collapse
     portraits : mapping of row to Portrait
         At the site and seed that `where` names.
@@ -98,7 +94,6 @@ class Judgement:
     title: str
     panel: Panel
     summary: Mapping[str, Mapping[str, Estimate]]
-    findings: Sequence[Requirement] = ()
     warnings: Sequence[judged.Collapse] = ()
     where: str = ""
     portraits: Mapping[str, Portrait] | None = None
@@ -119,8 +114,6 @@ def load_judge(
         multiple=asked.multiple,
         training=read_table(Training, config.training, files, "training"),
     )
-    if asked.check:
-        check_names("row to check", [asked.check], panel.rows)
     folder = Path(path).resolve().parent
     dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
     return panel, dataset, asked
@@ -171,10 +164,9 @@ def judge_config(
     summary = judged.summarise(records)
     portraits = judge_run.portraits()
     write_portraits(out / "portraits.npz", portraits)
-    findings = acceptance(summary, asked.check) if asked.check else []
     where = f"Site {names[0]}, seed {asked.seeds[0]}."
     collapsed = judged.collapse_list(records)
-    return Judgement(asked.title, panel, summary, findings, collapsed, where, portraits)
+    return Judgement(asked.title, panel, summary, collapsed, where, portraits)
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,20 @@ The paper's numbers (appendix, ASD columns) stand in paper.csv.
 """
 
 import csv
+import io
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
 
 from fcforge.types import Estimate
+from fcforge.writing import write_bytes
 
 REAL = "real"
 # Rows of the judge and what the paper calls them.
@@ -108,53 +111,6 @@ def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Estim
     return summary
 
 
-def best_tstr(summary: Mapping[str, Mapping[str, Estimate]], row: str) -> float:
-    """Best train-on-synthetic accuracy over classifiers (the same rule for the real row)."""
-    found = [
-        v.value
-        for k, v in summary[row].items()
-        if k.startswith("tstr_") and k.endswith("_acc") and math.isfinite(v.value)
-    ]
-    return max(found, default=math.nan)
-
-
-class Requirement(NamedTuple):
-    """One requirement on a generator: what was asked, what was found."""
-
-    what: str
-    found: float
-    asked: str
-    ok: bool
-
-
-def acceptance(
-    summary: Mapping[str, Mapping[str, Estimate]], row: str
-) -> list[Requirement]:
-    """The careful generator's requirements on the means over sites and seeds."""
-    mine = summary[row]
-    real = summary[REAL]
-    ratio = mine["class_difference_r"].value / real["class_difference_r"].value
-    gap = best_tstr(summary, REAL) - best_tstr(summary, row)
-    checks = [
-        ("within-class edge variance ratio", mine["variance_ratio"].value, 0.6, 1.4),
-        (
-            "edge-mean r with the training subjects",
-            mine["edge_mean_r"].value,
-            0.98,
-            math.inf,
-        ),
-        ("class-difference r / real sample's", ratio, 0.8, math.inf),
-        ("train-on-real minus train-on-synthetic accuracy", gap, -math.inf, 0.02),
-        ("positive semidefinite share", mine["psd_share"].value, 0.95, math.inf),
-    ]
-    if "active_units" in mine:
-        checks.insert(0, ("active units", mine["active_units"].value, 8, math.inf))
-    return [
-        Requirement(what, x, f"[{lo}, {hi}]", bool(lo <= x <= hi))
-        for what, x, lo, hi in checks
-    ]
-
-
 class Collapse(NamedTuple):
     """A generator that collapsed, and how often and in what way."""
 
@@ -188,3 +144,41 @@ def _printed() -> dict[tuple[str, str], str]:
 def published(classifier: str, row: str) -> str:
     """``0.726 / 0.753 / 0.669 / 0.683``, a dash where the paper has no such cell."""
     return _printed().get((classifier, row), "–")
+
+
+# -- what the figures show, and the file it is kept in ----------------------------------------
+class Portrait(NamedTuple):
+    """What the figures need of one row: an example of each class, means and spectrum.
+
+    `systems` names the brain system of every ROI; empty where the atlas is not known.
+    """
+
+    control: np.ndarray
+    patient: np.ndarray
+    edge_mean: np.ndarray
+    spectrum: np.ndarray
+    systems: np.ndarray = np.empty(0, dtype=np.str_)
+
+
+def write_portraits(path: Path, portraits: Mapping[str, Portrait]) -> None:
+    """Keep what the figures show, for ``fcforge report --judge``."""
+    arrays = {
+        f"{i}|{name}|{field}": value
+        if value.dtype.kind == "U"
+        else value.astype(np.float32)
+        for i, (name, p) in enumerate(portraits.items())
+        for field, value in p._asdict().items()
+    }
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    write_bytes(path, stream.getvalue())
+
+
+def read_portraits(path: Path) -> dict[str, Portrait]:
+    """Inverse of `write_portraits`."""
+    parts: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(path, allow_pickle=False) as found:
+        for key in sorted(found.files, key=lambda k: int(k.split("|")[0])):
+            _, name, field = key.split("|")
+            parts.setdefault(name, {})[field] = found[key]
+    return {name: Portrait(**fields) for name, fields in parts.items()}
