@@ -78,6 +78,14 @@ FIRST_SITE = (
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerifyRequest(Request):
+    """What a signed file must show before it is used."""
+
+    trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PeopleRequest(Request):
     """How a hospital's people are read."""
 
@@ -96,7 +104,7 @@ class PeopleRequest(Request):
 
 
 @dataclass(frozen=True)
-class LearnRequest(PeopleRequest):
+class LearnRequest(PeopleRequest, VerifyRequest):
     """One hospital's step: a release around a public start, or the next step of a chain.
 
     Only the first of a chain chooses method, model and training.
@@ -144,8 +152,6 @@ class LearnRequest(PeopleRequest):
         None, "First site of a chain: inner_val, synthetic or none."
     )
     sign: Path | None = option(None, SIGN)
-    trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE)
     allow_real_subjects: bool = option(
         False, "Chain: allow a method that keeps real subjects; recorded."
     )
@@ -167,7 +173,7 @@ class LearnRequest(PeopleRequest):
 
 
 @dataclass(frozen=True)
-class KeepRequest(Request):
+class KeepRequest(VerifyRequest):
     """A keeper's half of a round."""
 
     shares: list[Path] = option(help="Share files of one round.", metavar="SHARES...")
@@ -178,13 +184,11 @@ class KeepRequest(Request):
     again: bool = option(
         False, "Publish once more without those who withdrew; everybody spends again."
     )
-    trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE)
     overwrite: bool = option(False, "Replace OUT.")
 
 
 @dataclass(frozen=True)
-class AuditRequest(PeopleRequest):
+class AuditRequest(PeopleRequest, VerifyRequest):
     """An audit of generators on a hospital's data, or of what it gave to an exchange."""
 
     data: Path = option(help="The hospital's data: .npz file or folder.")
@@ -208,8 +212,6 @@ class AuditRequest(PeopleRequest):
         None, "Exchange file to write with the audit inside (NAME.record: it alone)."
     )
     sign: Path | None = option(None, SIGN)
-    trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE)
     worlds: Size = option(8, "How often each generator is trained again.")
     multiple: Size = option(4, "Synthetic subjects per training subject.")
     seed: int = option(0, "Seed of splits and generators.")
@@ -219,7 +221,7 @@ class AuditRequest(PeopleRequest):
 
 
 @dataclass(frozen=True)
-class PredictRequest(Request):
+class PredictRequest(VerifyRequest):
     """Scans to be predicted with an exchange file."""
 
     file: Path = option(help=FILE, metavar="FILE")
@@ -231,13 +233,11 @@ class PredictRequest(Request):
     )
     atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
     kind: Kind = option("auto", KIND)
-    trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE)
     as_json: bool = option(False, JSON, flag="--json")
 
 
 @dataclass(frozen=True)
-class EvaluateRequest(PeopleRequest):
+class EvaluateRequest(PeopleRequest, VerifyRequest):
     """People with known diagnoses, to measure the model of an exchange file on."""
 
     file: Path = option(help=FILE, metavar="FILE")
@@ -246,21 +246,17 @@ class EvaluateRequest(PeopleRequest):
     )
     site: str = option("", "Sites to use, separated by commas (all).")
     register: Path | None = option(None, REGISTER)
-    trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE)
     as_json: bool = option(False, JSON, flag="--json")
 
 
 @dataclass(frozen=True)
-class ThresholdRequest(PeopleRequest):
+class ThresholdRequest(PeopleRequest, VerifyRequest):
     """A hospital's own threshold, to be fitted again for a newer exchange file."""
 
     file: Path = option(help=FILE, metavar="FILE")
     data: Path = option(help="The hospital's own people: .npz file or folder.")
     site: str = option(help="Name of its site.")
     register: Path = option(help="Its private record, which is updated.")
-    trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE)
 
 
 @dataclass(frozen=True)
@@ -288,7 +284,7 @@ class StartRequest(Request):
 
 
 @dataclass(frozen=True)
-class InspectRequest(Request):
+class InspectRequest(VerifyRequest):
     """A file to be described: an exchange, single records, or a share."""
 
     file: Path = option(help=FILE, metavar="FILE")
@@ -296,6 +292,4 @@ class InspectRequest(Request):
     html: Path | None = option(
         None, "Write its page, for an ethics board, to this file."
     )
-    trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE)
     as_json: bool = option(False, JSON, flag="--json")

@@ -164,7 +164,7 @@ def test_sites_and_mixed_trs():
     rows = [
         {"site": "A", "diagnosis": "ASD", "tr": "2"},
         {"site": "A", "diagnosis": "TC", "tr": "3"},
-        {"site": "B", "dx_group": "1", "tr": "2"},
+        {"site": "B", "diagnosis": "1", "tr": "2"},
     ]
     assert site_rows(rows) == [
         {"site": "A", "n": 2, "diagnosis": "ASD: 1, TC: 1", "tr": "2, 3"},

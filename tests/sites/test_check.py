@@ -110,21 +110,6 @@ def test_wrong_roi_count():
     assert "5 ROIs, 116 were expected" in only(check_cohort(small(), n_rois=116)).what
 
 
-def test_not_square():
-    cohort = replace(small(), fc=np.zeros((20, 5, 4), dtype=np.float32))
-    assert "shape (20, 5, 4)" in only(check_cohort(cohort)).what
-
-
-def test_rows_do_not_match():
-    cohort = small()
-    assert (
-        "'site' has 19 rows"
-        in only(check_cohort(replace(cohort, site=cohort.site[:-1]))).what
-    )
-    short = replace(cohort, covariates={"age": np.zeros(3)})
-    assert "'age' has 3 rows" in only(check_cohort(short)).what
-
-
 def test_one_class_site():
     cohort = small()
     label = np.where(cohort.site == "B", 0, cohort.y)

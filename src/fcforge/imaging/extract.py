@@ -98,11 +98,11 @@ class SubjectFC(NamedTuple):
     settings: Mapping[str, Any] = {}
 
     @property
-    def mean_fd(self) -> float:
-        """Mean framewise displacement in mm over runs, NaN where unknown."""
+    def mean_fd(self) -> float | None:
+        """Mean framewise displacement in mm over runs; None where unknown."""
         known = [run.fd[np.isfinite(run.fd)] for run in self.runs if run.fd is not None]
-        values = np.concatenate([np.empty(0), *known])
-        return float(values.mean()) if len(values) else float("nan")
+        values = np.concatenate([[], *known])
+        return float(values.mean()) if len(values) else None
 
     @property
     def dof(self) -> float | None:

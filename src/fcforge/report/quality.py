@@ -46,7 +46,7 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
         title = f"What was done: {run.source.path.name}" if several else "What was done"
         sections.append(Section(title, _words(done)))
     tr = result.runs[0].tr
-    moved = "unknown" if np.isnan(result.mean_fd) else f"{result.mean_fd:.3f} mm"
+    moved = "unknown" if result.mean_fd is None else f"{result.mean_fd:.3f} mm"
     facts = [
         ("volumes used", result.n_volumes, ""),
         ("mean FD", moved, ""),

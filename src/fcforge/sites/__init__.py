@@ -86,24 +86,18 @@ def _common(
 
 @functools.cache
 def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
-    own = inspect.signature(load)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    common = list(inspect.signature(_common).parameters.values())[1:]
+    common = {k: v for k, v in _common.__annotations__.items() if k in _COMMON}
 
     @functools.wraps(load)
     def loader(*args: Any, **params: Any) -> Cohort:
-        also = {p.name: params.pop(p.name) for p in common if p.name in params}
+        also = {name: params.pop(name) for name in _COMMON if name in params}
         return _common(load(*args, **params), **also)
 
-    parameters = [*own.parameters.values(), *(p.replace(kind=keyword) for p in common)]
-    loader.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    loader.__annotations__ = {
-        **load.__annotations__,
-        **{p.name: p.annotation for p in common},
-    }
+    loader.__annotations__ = {**load.__annotations__, **common}
     return loader
 
 
+_COMMON = tuple(inspect.signature(_common).parameters)[1:]
 _ROWS = (
     (
         "simulated",

@@ -72,28 +72,15 @@ def require_valid(
 
 
 def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
-    fc = cohort.fc
     if len(cohort) == 0:
         do = "Check the path and the site names."
         yield Fault("error", "no subject could be loaded.", do)
-        return
-    if fc.ndim != 3 or fc.shape[1] != fc.shape[2]:
-        what = f"FC has shape {fc.shape}, not (subjects, ROIs, ROIs)."
-        yield Fault("error", what, "Give one square matrix per subject.")
-        return
-    rows = {"fc": fc, "site": cohort.site, "subject_id": cohort.subject_id}
-    for name, values in {**rows, **cohort.covariates}.items():
-        if len(values) != len(cohort):
-            what = (
-                f"'{name}' has {len(values)} rows, but there are {len(cohort)} labels."
-            )
-            yield Fault("error", what, "Every array needs one row per subject.")
-    if n_rois is not None and fc.shape[1] != n_rois:
-        what = f"FC has {fc.shape[1]} ROIs, {n_rois} were expected."
+    elif cohort.n_rois < 2:
+        yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")
+    elif n_rois is not None and cohort.n_rois != n_rois:
+        what = f"FC has {cohort.n_rois} ROIs, {n_rois} were expected."
         do = "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs)."
         yield Fault("error", what, do)
-    if fc.shape[1] < 2:
-        yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")
 
 
 def _matrices(cohort: Cohort) -> Iterator[Fault]:

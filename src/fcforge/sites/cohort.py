@@ -12,6 +12,7 @@ import numpy as np
 
 from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError, DataError
+from fcforge.sites.vectors import Triangle
 from fcforge.text import some
 
 
@@ -204,12 +205,7 @@ def fc_from_upper(upper: np.ndarray, where: str = "") -> np.ndarray:
         raise DataError(
             what, where=where, do=f"Nearest counts: {near}; leave the diagonal out."
         )
-    rows, cols = np.triu_indices(n_rois, 1)
-    fc = np.empty((len(upper), n_rois, n_rois), dtype=np.float32)
-    fc[:, rows, cols] = upper
-    fc[:, cols, rows] = upper
-    fc[:, np.arange(n_rois), np.arange(n_rois)] = 1.0
-    return fc
+    return Triangle(*np.triu_indices(n_rois, 1), n_rois).matrices(upper)
 
 
 def upper_from_fc(fc: np.ndarray) -> np.ndarray:
