@@ -22,7 +22,7 @@ from fcforge.exchange.names import site_name
 from fcforge.exchange.records import AttackRow
 from fcforge.requests import AuditRequest
 from fcforge.sites import Cohort, load_people
-from fcforge.studies.audit_inputs import audit_site
+from fcforge.studies.audit import audit_site
 from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
 
 # what an audit of the other thing does not honour

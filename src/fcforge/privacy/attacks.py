@@ -209,25 +209,27 @@ def shadow(features: Array, member: Array) -> Array:
 
 def _ratio(own: Array, shadows: Array, inside: Array) -> Array:
     """Log likelihood ratio (n,) of `own` (n, f) given shadows (K, n, f) and who was inside."""
-    n_in, n_out = inside.sum(0)[:, None], (~inside).sum(0)[:, None]
-    total_in = (shadows * inside[..., None]).sum(0)
-    total_out = (shadows * ~inside[..., None]).sum(0)
+    n_in = inside.sum(0)[:, None]
+    n_out = (~inside).sum(0)[:, None]
+    mean_in = (shadows * inside[..., None]).sum(0) / np.maximum(n_in, 1)
+    mean_out = (shadows * ~inside[..., None]).sum(0) / np.maximum(n_out, 1)
     both = (n_in > 0) & (n_out > 0)
-    mean_in, mean_out = total_in / np.maximum(n_in, 1), total_out / np.maximum(n_out, 1)
     gap = np.where(both, mean_in - mean_out, 0.0).sum(0) / max(int(both.sum()), 1)
     # a person never (or always) among the shadows' members gets the others' typical shift
     mean_in = np.where(n_in > 0, mean_in, mean_out + gap)
     mean_out = np.where(n_out > 0, mean_out, mean_in - gap)
-    ratio = np.zeros(len(own))
-    for mean, mask, count, sign in (
-        (mean_in, inside, n_in, 1.0),
-        (mean_out, ~inside, n_out, -1.0),
-    ):
-        freedom = max(int(np.maximum(count - 1, 0).sum()), 1)
-        spread = (((shadows - mean) * mask[..., None]) ** 2).sum((0, 1)) / freedom
-        floor = 1e-6 * shadows.reshape(-1, shadows.shape[-1]).var(0) + TINY
-        variance = (spread + floor) * (1 + 1 / np.maximum(count, 1))
-        ratio += sign * (
-            -0.5 * (own - mean) ** 2 / variance - 0.5 * np.log(variance)
-        ).sum(1)
-    return ratio
+    likely = _log_density(own, mean_in, shadows, inside)
+    return likely - _log_density(own, mean_out, shadows, ~inside)
+
+
+def _log_density(own: Array, mean: Array, shadows: Array, mask: Array) -> Array:
+    """Log density (n,) of `own` (n, f) about a mean (n, f), up to a constant.
+
+    The variance is that of the shadows (K, n, f) under `mask` (K, n), pooled over people.
+    """
+    count = mask.sum(0)[:, None]
+    freedom = max(int(np.maximum(count - 1, 0).sum()), 1)
+    spread = (((shadows - mean) * mask[..., None]) ** 2).sum((0, 1)) / freedom
+    floor = 1e-6 * shadows.reshape(-1, shadows.shape[-1]).var(0) + TINY
+    variance = (spread + floor) * (1 + 1 / np.maximum(count, 1))
+    return (-0.5 * (own - mean) ** 2 / variance - 0.5 * np.log(variance)).sum(1)

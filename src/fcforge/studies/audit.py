@@ -5,9 +5,11 @@ that who was trained on is known. The same worlds serve every attack and are eac
 models. A further part of the site (the attacker's reference) is in no world.
 """
 
+import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ import torch
 
 from fcforge.errors import DataError
 from fcforge.generators import make_generator
-from fcforge.graphs import edges, fisher_z
+from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.imaging.matrix_files import read_npz
 from fcforge.privacy import attacks
 from fcforge.privacy.measures import (
     MEMBER,
@@ -25,6 +28,7 @@ from fcforge.privacy.measures import (
     membership,
 )
 from fcforge.randomness import numpy_rng, torch_rng
+from fcforge.sites import Cohort
 from fcforge.studies.audit_result import (
     REFERENCES,
     UNTRAINED,
@@ -35,7 +39,8 @@ from fcforge.studies.audit_result import (
 from fcforge.types import Component, FCBatch
 
 Say = Callable[[str], Any]
-RECORD_ATTACKS = ("distance ratio", "DOMIAS", "class mean")
+HALVES = ("subject_id", "fc_first", "fc_second")
+RECORD_ATTACKS = ("distance ratio", "DOMIAS", "class mean")  # seen by shadow models
 
 
 def vectors(fc: torch.Tensor) -> np.ndarray:
@@ -95,46 +100,53 @@ def pseudo_members(member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 class Evidence:
     """Scores and right links of every attack against one release: arrays over people."""
 
-    scores: dict[str, np.ndarray]
-    hits: dict[str, np.ndarray]
-    features: np.ndarray
+    scores: Mapping[str, np.ndarray]
+    hits: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def attack_records(who: People, released: FCBatch, components: int) -> Evidence:
     """Run every record attack against released synthetic subjects."""
     s = vectors(released.fc)
     s_y = released.y.numpy()
-    ratio = attacks.distance_ratio(who.x, s, who.ref_x)
-    density = attacks.domias(who.x, s, who.ref_x, components)
-    mean = attacks.mean_shift(who.x, who.y, s, s_y, who.ref_x, who.ref_y)
-    scores = dict(zip(RECORD_ATTACKS, (ratio, density, mean), strict=True))
+    scores = {
+        "distance ratio": attacks.distance_ratio(who.x, s, who.ref_x),
+        "DOMIAS": attacks.domias(who.x, s, who.ref_x, components),
+        "class mean": attacks.mean_shift(who.x, who.y, s, s_y, who.ref_x, who.ref_y),
+    }
     hits = {"distance ratio": attacks.linked_by_distance(who.x, s)}
     if who.half is not None:
         scores["fingerprint"] = attacks.other_scan(who.half, s, who.ref_x)
         hits["fingerprint"] = attacks.linked_by_scan(who.half, who.x, s, who.ref_x)
-    return Evidence(scores, hits, np.stack([ratio, density, mean], axis=1))
+    return Evidence(scores, hits)
 
 
 def summarise(
-    release: str, evidence: list[Evidence], member: np.ndarray, plan: AuditPlan
+    release: str,
+    evidence: list[Evidence],
+    member: np.ndarray,
+    plan: AuditPlan,
+    shadowed: Sequence[str] = RECORD_ATTACKS,
 ) -> list[AuditRow]:
-    """Rows of one release from its worlds' evidence; the shadow attack where worlds allow it."""
+    """Rows of one release from its worlds' evidence.
+
+    Where there are four worlds, models of the others' `shadowed` scores attack it, too.
+    """
     first = evidence[0]
     scores = {k: np.stack([e.scores[k] for e in evidence]) for k in first.scores}
-    hits = {k: np.stack([e.hits[k] for e in evidence]) for k in first.hits}
-    if len(evidence) >= 4 and first.features.size:
-        features = np.stack([e.features for e in evidence])
+    if len(evidence) >= 4 and first.scores.keys() >= set(shadowed):
+        features = np.stack([scores[name] for name in shadowed], 2)
         scores["shadow models"] = attacks.shadow(features, member)
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
+    sizes = {"fpr": plan.fpr, "n_draws": plan.n_draws}
     rows = []
-    n = plan.n_draws
     for attack, values in scores.items():
         rng = numpy_rng(plan.seed, "audit interval", release, attack)
-        area, rate = membership(values, member, rng, fpr=plan.fpr, n_draws=n)
-        control, _ = membership(values, fake, rng, fpr=plan.fpr, n_draws=n)
+        area, rate = membership(values, member, rng, **sizes)
+        control, _ = membership(values, fake, rng, **sizes)
         linked = None
-        if attack in hits:
-            linked = identification(hits[attack], member, rng, n_draws=n)
+        if attack in first.hits:
+            hits = np.stack([e.hits[attack] for e in evidence])
+            linked = identification(hits, member, rng, n_draws=plan.n_draws)
         reference = release in REFERENCES
         rows.append(AuditRow(release, attack, area, rate, linked, control, reference))
     return rows
@@ -259,3 +271,95 @@ def audit_generators(
     }
     took = {"seconds": seconds, "seconds_total": round(sum(seconds.values()), 1)}
     return Audit(tuple(rows), {**made, **about_people(who, member, plan), **took})
+
+
+# -- what it reads: halves of runs, generators by name, a site -------------------------------------
+def read_halves(
+    path: str | Path,
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """FC (R, R) by subject id of the first and of the second half of each run.
+
+    The file is an .npz with ``subject_id`` (n,) and ``fc_first``, ``fc_second`` (n, E), upper
+    triangles row by row; nothing in it is unpickled.
+    """
+    arrays = read_npz(path)
+    missing = [name for name in HALVES if name not in arrays]
+    if missing:
+        raise DataError(
+            f"holds no halves of runs: no {', '.join(missing)}.",
+            where=str(path),
+            do=f"It must be an .npz with {', '.join(HALVES)}.",
+        )
+    ids, first, second = (arrays[name] for name in HALVES)
+    if first.ndim != 2 or first.shape != second.shape or len(ids) != len(first):
+        raise DataError(
+            f"has shapes {ids.shape}, {first.shape}, {second.shape}.",
+            where=str(path),
+            do="One row of edges per subject in both halves.",
+        )
+    names = [str(i) for i in ids.tolist()]
+    fc = (
+        from_edges(torch.from_numpy(half.astype(np.float32)))
+        for half in (first, second)
+    )
+    one, two = (dict(zip(names, half, strict=True)) for half in fc)
+    return one, two
+
+
+def parse_generator(text: str) -> Component:
+    """Generator of ``name`` or ``name:key=value,key=value`` (values as JSON).
+
+    Examples
+    --------
+    >>> parse_generator("corr_gauss:rank=8").params
+    {'rank': 8}
+    """
+    name, _, rest = text.partition(":")
+    params: dict[str, Any] = {}
+    for part in filter(None, rest.split(",")):
+        key, _, value = part.partition("=")
+        try:
+            params[key.strip()] = json.loads(value)
+        except ValueError:
+            params[key.strip()] = value
+    component = Component(name, params)
+    make_generator(component)
+    return component
+
+
+def audit_site(
+    cohort: Cohort,
+    generators: Sequence[str],
+    plan: AuditPlan,
+    *,
+    halves: str | Path | None = None,
+    device: str = "cpu",
+    say: Say = lambda text: None,
+) -> Audit:
+    """Audit generators on all subjects of a cohort as one site.
+
+    With `halves` the generators are fitted on the second half of each run, and the fingerprinting
+    attacker holds the first.
+    """
+    batch = FCBatch.from_numpy(cohort.fc, cohort.y)
+    other = None
+    if halves is not None:
+        first, second = read_halves(halves)
+        keep = np.array([s in first for s in cohort.subject_id.tolist()])
+        if not keep.any():
+            raise DataError("has none of the site's subjects.", where=str(halves))
+        ids = cohort.subject_id[keep].tolist()
+        other = torch.stack([first[s] for s in ids])
+        y = batch.y[torch.from_numpy(keep)]
+        batch = FCBatch(torch.stack([second[s] for s in ids]), y)
+    rows = {text: parse_generator(text) for text in generators}
+    audit = audit_generators(
+        rows, batch, other=other, plan=plan, device=device, say=say
+    )
+    sites = " + ".join(cohort.site_names)
+    about = {
+        "what": f"generators at {sites}",
+        "site": sites,
+        "halves": halves is not None,
+    }
+    return replace(audit, about={**audit.about, **about})

@@ -25,12 +25,6 @@ TIMES = (
     "Shown one person who took part and one who did not, the strongest attack picks the right one "
     "{:.0f} times in 100; guessing gets 50."
 )
-SHARES = {
-    "auc": "auc",
-    "tpr": "tpr_at_1pct_fpr",
-    "identified": "identified",
-    "control": "control_auc",
-}
 
 
 @dataclass(frozen=True)
@@ -82,19 +76,14 @@ class AuditRow:
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, intervals as [value, low, high]."""
-        found = {key: getattr(self, name) for name, key in SHARES.items()}
-        shares = {key: e.to_json() if e else None for key, e in found.items()}
-        about = {"release": self.release, "attack": self.attack}
-        return {**about, **shares, "reference": self.is_reference}
+        found = vars(self).items()
+        return {k: v.to_json() if isinstance(v, Estimate) else v for k, v in found}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AuditRow:
         """Inverse of `to_json` (to four digits)."""
-        auc, tpr, linked, control = (data[key] for key in SHARES.values())
-        area, rate, other = (Estimate(*map(float, e)) for e in (auc, tpr, control))
-        found = Estimate(*map(float, linked)) if linked is not None else None
-        about = str(data["release"]), str(data["attack"])
-        return cls(*about, area, rate, found, other, bool(data["reference"]))
+        found = {k: Estimate(*v) if isinstance(v, list) else v for k, v in data.items()}
+        return cls(**found)
 
 
 @dataclass(frozen=True)

@@ -152,12 +152,11 @@ def _evidence(
             found[name] = study.attack_records(who, batch, plan.components)
     odds = torch.from_numpy(chain.log_odds(who.batch.fc))
     right = torch.where(who.batch.y == 1, odds, -odds)
-    none = np.zeros((len(odds), 0))
     # the loss is lower for who was trained on
-    found["network"] = Evidence({"loss": F.logsigmoid(right).numpy()}, {}, none)
+    found["network"] = Evidence({"loss": F.logsigmoid(right).numpy()})
     state, left = state_scores(chain, who)
     if state:
-        found["method state"] = Evidence(dict(state), {}, none)
+        found["method state"] = Evidence(state)
     return found, left
 
 

@@ -117,11 +117,9 @@ def attack_totals(
         "loss": release_attacks.loss(*seen),
         "loss against public head": release_attacks.loss_drop(*seen),
     }
-    features = np.stack([scores[name] for name in SHADOWED], 2)
     found = []
     for k in range(len(totals)):
-        own = {name: values[k] for name, values in scores.items()}
-        found.append(Evidence(own, {}, features[k]))
+        found.append(Evidence({name: values[k] for name, values in scores.items()}))
     return found
 
 
@@ -134,14 +132,13 @@ def references(
 ) -> dict[str, list[Evidence]]:
     """What an audit is read against: rows one by one, exact ridge statistics, strangers."""
     inside = member == MEMBER
-    none = np.zeros((len(who.y), 0))
     copied = []
     exact = []
     for mine in inside[:FEW]:
         near = attacks.distance_ratio(who.rows, who.rows[mine], reference.rows)
-        copied.append(Evidence({"distance ratio": near}, {}, none))
+        copied.append(Evidence({"distance ratio": near}))
         moments = attacks.leverage(who.moments, who.moments[mine])
-        exact.append(Evidence({"leverage": moments}, {}, none))
+        exact.append(Evidence({"leverage": moments}))
     rng = numpy_rng(seed, "audit strangers")
     sizes = inside.sum(1)
     drawn = [rng.integers(len(reference.y), size=n) for n in sizes]
@@ -189,7 +186,7 @@ def audit_people(
     evidence |= _at_each(start, who, reference, member, epsilons, delta, plan.seed)
     rows = []
     for name, found in evidence.items():
-        rows += summarise(name, found, member[: len(found)], plan)
+        rows += summarise(name, found, member[: len(found)], plan, SHADOWED)
     about = {
         "what": "releases of random halves",
         "people": len(who.y),
