@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   set up, let four simulated hospitals learn in turn, write a report"
+	@echo "make demo   set up, let simulated hospitals learn in turn and play a round, write pages"
 	@echo "make test   set up, check style, types and layers, run the tests, also as other CPUs round"
 	@echo "make tables make every published table and figure again from results/"
 	@echo "make docs   set up, build the documentation into docs/_build"

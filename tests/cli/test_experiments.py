@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from fcforge import __version__
 from fcforge.cli import experiments
 from fcforge.cli.experiments import catalogue
+from fcforge.exchange import demo_round
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
@@ -79,10 +81,20 @@ def test_the_embedded_demo_runs(tmp_path, monkeypatch):
         found.extend((prepared.experiment, *collect(store)))
 
     monkeypatch.setattr(experiments, "run", quickly)
-    assert fcforge("demo", "--out", tmp_path / "run").code == 0
+    small_round = partial(demo_round.play_round, n_rois=8)
+    monkeypatch.setattr(demo_round, "play_round", small_round)
+    demo = fcforge("demo", "--out", tmp_path / "run")
+    assert demo.code == 0, demo.err
+    assert "6 simulated hospitals gave what 567 people add up to" in demo.out
+    page = tmp_path / "run" / "round" / "page.html"
+    assert f"page of the round: {page}" in demo.err
+    assert "What sums would add" in page.read_text()
     experiment, results, asked = found
     assert len(results) == asked == len(experiment.learners)
     assert all(np.isfinite(p).all() for r in results for p in r.scores.values())
+    again = fcforge("demo", "--out", tmp_path / "run")
+    assert (again.code, again.out) == (0, "")
+    assert "was played before" in again.err
 
 
 def test_version_and_no_arguments():

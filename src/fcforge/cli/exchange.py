@@ -259,13 +259,11 @@ def _inspect_exchange(asked: requests.InspectRequest, known: Trust) -> None:
     from fcforge.exchange.exchange import open_exchange
     from fcforge.report import exchange_file as shown
 
-    model = open_exchange(asked.file, known).model
-    found = model.describe()
+    opened = open_exchange(asked.file, known)
     if asked.html is not None:
-        uses = shown.uses_section(model)
-        page = shown.page_of(found, asked.file.name, more=[uses])
-        writing.write_text(asked.html, page)
+        shown.write_page(opened, asked.file.name, asked.html)
         say(f"wrote {asked.html}")
+    found = opened.model.describe()
     if asked.as_json:
         print(shown.as_json(found))
         return

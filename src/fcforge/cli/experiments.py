@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,9 +38,26 @@ def demo(
     device: given.Device = "auto",
     as_json: given.AsJson = False,
 ) -> None:
-    """Let four simulated hospitals learn in turn and write a report; minutes on a laptop."""
+    """Let simulated hospitals learn in turn, then play a round of two keepers; a minute or two."""
     with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
         run(config, out=out, jobs=jobs, device=device, as_json=as_json)
+    place = out / "round"
+    if place.exists():
+        say(f"{place}: this round was played before; remove it to play another.")
+    else:
+        _play(place, say if as_json else print)
+
+
+def _play(place: Path, show: Callable[[str], None]) -> None:
+    from fcforge.exchange.demo_round import MERGED, play_round
+    from fcforge.report.exchange_file import write_page
+    from fcforge.report.terminal import round_text
+
+    with at_work("playing a round of two keepers"):
+        played = play_round(place)
+        write_page(played.exchange, MERGED, place / "page.html")
+    show(round_text(played))
+    say(f"page of the round: {place / 'page.html'}")
 
 
 def init(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from fcforge.report.explaining import uses
 from fcforge.report.rendering import Section, macro, sections_page
 from fcforge.report.table import Heading, Table, bar_text
 from fcforge.report.terminal import joined
+from fcforge.writing import write_text
 
 if TYPE_CHECKING:
+    from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Model
     from fcforge.exchange.records import Record
 
@@ -175,6 +178,12 @@ def page_of(
         facts=[(key, value, "") for key, value in found.facts.items()],
         real_subjects=found.real_subjects,
     )
+
+
+def write_page(exchange: Exchange, name: str, path: Path) -> None:
+    """Write the page of an exchange file called `name`."""
+    model = exchange.model
+    write_text(path, page_of(model.describe(), name, more=[uses_section(model)]))
 
 
 def uses_section(model: Model) -> Section:

@@ -19,6 +19,7 @@ from fcforge.text import (
 )
 
 if TYPE_CHECKING:
+    from fcforge.exchange.demo_round import Played
     from fcforge.exchange.exchange import Check, Exchange
     from fcforge.exchange.model import Learned
     from fcforge.exchange.prediction import Evaluation, Prediction
@@ -192,3 +193,28 @@ def evaluation_text(found: Evaluation) -> str:
     )
     table = Table.of(("model", *names), rows).text()
     return "\n".join([first, table, *map(printable, found.notes)])
+
+
+def round_text(played: Played) -> str:
+    """A round that was played, for somebody who has not heard of one."""
+    sizes = sorted(played.left.values())
+    rows = [
+        (title, with_interval(found.value, found.low, found.high))
+        for title, found in played.auroc.items()
+    ]
+    return "\n".join(
+        [
+            "",
+            f"A round: {counted(len(sizes), 'simulated hospital')} gave what "
+            f"{people(played.people)} add up to, and no scan.",
+            "Each split its sum into two encrypted shares, one for either of two keepers. Neither "
+            "keeper can read what it adds; each adds noise.",
+            f"Left each hospital: two shares and a signed notice, {memory(sizes[-1])} in all.",
+            "",
+            Table.of(
+                ("model", f"AUROC of {people(played.tested)} [95 %]"), rows
+            ).text(),
+            "Simulated people prove nothing about patients; real ones are in "
+            "docs/results/sums.md.",
+        ]
+    )

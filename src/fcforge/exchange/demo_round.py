@@ -1,0 +1,143 @@
+"""A round of two keepers among simulated hospitals, by the functions that the commands call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fcforge.exchange import prediction
+from fcforge.exchange.exchange import Exchange
+from fcforge.exchange.keeping.keeper_step import keep_files
+from fcforge.exchange.keeping.keepers import CARD, write_keeper
+from fcforge.exchange.keys import Trust, write_keys
+from fcforge.exchange.records import Plan
+from fcforge.exchange.site_step import learn_site, merge_files, start_file
+from fcforge.exchange.starts.public_start import make_public
+from fcforge.requests import KeepRequest, LearnRequest
+from fcforge.sites.cohort import Cohort
+from fcforge.sites.simulated import simulate
+from fcforge.sites.splits import split_cohort
+from fcforge.types import Estimate
+from fcforge.writing import whole_folder
+
+HOSPITALS = 6
+EPSILON = 8.0
+ROUND = "demo"
+KEEPERS = ("Demo University", "Demo Ministry")
+MERGED = "all.fcx"
+
+
+@dataclass(frozen=True)
+class Played:
+    """A round that was played.
+
+    Attributes
+    ----------
+    exchange : Exchange
+        After the round.
+    left : mapping of hospital to bytes
+        Size of all files that left it.
+    people, tested : int
+        Who gave to the round, and on whom heads are measured.
+    auroc : mapping of title to Estimate
+        Of the public head, the consortium's and that of everybody's scans in one place.
+    """
+
+    exchange: Exchange
+    left: Mapping[str, int]
+    people: int
+    tested: int
+    auroc: Mapping[str, Estimate]
+
+
+def play_round(place: Path, n_rois: int = 40) -> Played:
+    """Play a round, everything in files: six hospitals and two keepers in a new folder."""
+    everybody = simulate("hard", n_rois=n_rois, n_sites=HOSPITALS + 2)
+    names = everybody.site_names[:HOSPITALS]
+    public = everybody.select_sites(everybody.site_names[HOSPITALS:])
+    parts = [split_cohort(everybody, name, 0, val_fraction=0) for name in names]
+    learning = _joined([part["train"] for part in parts])
+    tested = _joined([part["test"] for part in parts])
+    left = {}
+    with whole_folder(place) as folder:
+        start = _start(folder, public, len(learning))
+        for name in names:
+            mine = learning.select_sites([name])
+            left[name] = _given(folder / name, start, mine)
+        files = [start, *_halves(folder, start)]
+        merged = merge_files(files, folder / MERGED, Trust.of(()))
+    auroc = _measured(merged, _joined([public, learning]), tested)
+    return Played(merged, left, len(learning), len(tested), auroc)
+
+
+def _measured(
+    merged: Exchange, everybody: Cohort, tested: Cohort
+) -> dict[str, Estimate]:
+    """AUROC of the heads before and after the round, and of one head on everybody."""
+    rows = prediction.evaluate(merged, tested).rows
+    pooled = prediction.evaluate(make_public(everybody), tested).rows
+    return {
+        "public head": rows["public head alone"]["auroc"],
+        f"after the round, epsilon {EPSILON:g}": rows["exchange"]["auroc"],
+        "everybody's scans in one place": pooled["exchange"]["auroc"],
+    }
+
+
+def _joined(parts: list[Cohort]) -> Cohort:
+    first = parts[0]
+    return Cohort(
+        first.name,
+        np.concatenate([part.fc for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        np.concatenate([part.site for part in parts]),
+        np.concatenate([part.subject_id for part in parts]),
+        first.roi_names,
+    )
+
+
+def _written(people: Cohort, path: Path) -> Path:
+    """People as a file that commands read."""
+    who = {"label": people.y, "site": people.site, "subject_id": people.subject_id}
+    np.savez(path, allow_pickle=False, fc=people.fc, **who)
+    return path
+
+
+def _start(folder: Path, public: Cohort, people: int) -> Path:
+    """A signed start that names two keepers."""
+    key = folder / "maker.key"
+    write_keys(key)
+    cards = []
+    for name in KEEPERS:
+        place = folder / name
+        write_keeper(place, name)
+        cards.append(Path(f"{place}{CARD}"))
+    data = {"name": "folder", "path": str(_written(public, folder / "public.npz"))}
+    out = folder / "start.fcx"
+    plan = Plan(people=people, hospitals=HOSPITALS, epsilon=EPSILON)
+    start_file(data, (), (), out, sign=key, keepers=cards, plan=plan)
+    return out
+
+
+def _given(home: Path, start: Path, people: Cohort) -> int:
+    """Bytes of what a hospital gives to the round."""
+    home.mkdir()
+    data = _written(people, home / "people.npz")
+    key = home / "key"
+    write_keys(key)
+    site = people.site_names[0]
+    place = (site, data, home / f"{site}.record", start)
+    learn_site(LearnRequest(*place, epsilon=EPSILON, round=ROUND, sign=key))
+    leaving = [*home.glob("*.share"), *home.glob("*.record")]
+    return sum(file.stat().st_size for file in leaving)
+
+
+def _halves(folder: Path, start: Path) -> list[Path]:
+    """What the two keepers publish of the round."""
+    found = []
+    for keeper in KEEPERS:
+        shares = sorted(folder.glob(f"*/*.{keeper.replace(' ', '_')}.share"))
+        out = folder / f"{keeper}.record"
+        keep_files(KeepRequest(shares, start, folder / keeper, out))
+        found.append(out)
+    return found
