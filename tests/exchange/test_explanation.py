@@ -48,7 +48,7 @@ def chain(n: int = 3) -> Chain:
     fc[:, 1, 0] = 0.5
     none = torch.zeros(n, dtype=torch.int64)
     nobody = Subjects.none(R)
-    held_out = Subjects.of(FCBatch(fc, none), none, none.to(torch.uint8))
+    held_out = Subjects.of(FCBatch(fc, none), none)
     learner = LearnerSpec(Component("finetune"), Component("linear"))
     begun = empty_chain(settings_for(learner, R), ("TC", "ASD"), "A")
     return Chain(begun, State(lane, nobody, held_out if n else nobody))

@@ -108,7 +108,6 @@ def test_no_training_subject_is_inside(method):
     fc = training_subjects(2)
     assert exact_hits(packed(exchange, "x"), fc) == 0
     assert closest(arrays_of(exchange), fc) < 0.999
-    assert not bool(exchange.model.state.remembered.real.any())
 
 
 def test_the_scan_finds_subjects_that_are_there():

@@ -257,7 +257,7 @@ def test_a_leak_is_named_unless_the_untrained_row_explains_it() -> None:
         assert said[1].startswith("For comparison, untrained")
 
 
-# -- what it reads: generators by name, halves of runs, sites ---------------------------------------
+# -- what it reads: generators by name, halves of runs, sites --------------------------------------
 @pytest.fixture(scope="module")
 def cohort():
     return simulate(n_rois=10, n_sites=1, scale=0.6, seed=2)

@@ -137,7 +137,7 @@ def summarise(
         features = np.stack([scores[name] for name in shadowed], 2)
         scores["shadow models"] = attacks.shadow(features, member)
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
-    sizes = {"fpr": plan.fpr, "n_draws": plan.n_draws}
+    sizes: dict[str, Any] = {"fpr": plan.fpr, "n_draws": plan.n_draws}
     rows = []
     for attack, values in scores.items():
         rng = numpy_rng(plan.seed, "audit interval", release, attack)

@@ -82,7 +82,10 @@ class AuditRow:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AuditRow:
         """Inverse of `to_json` (to four digits)."""
-        found = {k: Estimate(*v) if isinstance(v, list) else v for k, v in data.items()}
+        found: dict[str, Any] = dict(data)
+        for key, value in data.items():
+            if isinstance(value, list):
+                found[key] = Estimate(*value)
         return cls(**found)
 
 

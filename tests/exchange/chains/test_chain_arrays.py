@@ -85,7 +85,6 @@ def test_labels_and_sites_of_a_memory_stay_in_their_bounds():
         ("upper", torch.full((16, 45), 1.5)),
         ("y", torch.full((16,), 2)),
         ("site", torch.full((16,), 1)),
-        ("real", torch.full((16,), 2, dtype=torch.uint8)),
         ("upper", torch.zeros(16, 44)),
         ("y", torch.zeros(16)),
     ],
@@ -108,7 +107,7 @@ def test_a_matrix_that_would_change_on_its_way_is_refused():
     fc[0, 0, 1] = 0.5  # and not fc[0, 1, 0]
     zero = torch.zeros(1, dtype=torch.int64)
     with pytest.raises(ExchangeError, match="symmetric"):
-        Subjects.of(FCBatch(fc, zero), zero, zero.to(torch.uint8))
+        Subjects.of(FCBatch(fc, zero), zero)
 
 
 def test_a_forged_size_costs_no_memory():

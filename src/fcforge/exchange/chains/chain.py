@@ -167,11 +167,6 @@ class Chain:
         logs = [math.log(t) for t in found if t is not None]
         return math.exp(sum(logs) / len(logs)) if logs else 1.0
 
-    @property
-    def holds_real(self) -> bool:
-        """Whether somebody's scans travel, or may."""
-        return self.settings.copies_real or bool(self.state.remembered.real.any())
-
     def summary(self) -> str:
         """What follows from the records, in a few words."""
         numbers = sum(v.numel() for v in self.state.lane.params.values())
@@ -197,11 +192,11 @@ class Chain:
             limits = [value is None for _, value in step.reference]
             if any(limits) != all(limits):
                 raise ExchangeError(f"the {step.title} has lost some limits of scans.")
-        if bool(self.state.held_out.real.any()):
-            raise ExchangeError("a held-out set holds real subjects.")
-        if self.steps and self.holds_real and REAL_FLAG not in self.steps[-1].flags:
+        real = self.settings.copies_real
+        if self.steps and real and REAL_FLAG not in self.steps[-1].flags:
             what = "holds real subjects without the flag that allows it."
             raise ExchangeError(what)
+        _ = self.state
 
     def require_next(self, site: str, n_rois: int) -> None:
         """Raise when this site cannot be learned next."""
@@ -391,7 +386,7 @@ class Chain:
     def _flags(self, allowed: bool) -> tuple[str, ...]:
         """Flags of the last step, with the one that lets real subjects travel."""
         flags = self.steps[-1].flags
-        if not self.holds_real or REAL_FLAG in flags:
+        if not self.settings.copies_real or REAL_FLAG in flags:
             return flags
         require_allowed(self.settings, allowed)
         return (*flags, REAL_FLAG)

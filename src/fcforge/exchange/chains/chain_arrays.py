@@ -31,24 +31,21 @@ class Subjects:
     y : Tensor of shape (m,), int64
     site : Tensor of shape (m,), int64
         Place of their site in the chain.
-    real : Tensor of shape (m,), uint8
-        1 for a real subject (only ever with the flag that allows it).
     """
 
     upper: Tensor
     y: Tensor
     site: Tensor
-    real: Tensor
 
     @classmethod
     def none(cls, n_rois: int) -> Self:
         """Nobody."""
         nobody = torch.zeros(0, dtype=torch.int64)
         upper = torch.zeros(0, n_rois * (n_rois - 1) // 2)
-        return cls(upper, nobody, nobody, nobody.to(torch.uint8))
+        return cls(upper, nobody, nobody)
 
     @classmethod
-    def of(cls, batch: FCBatch, site: Tensor, real: Tensor) -> Self:
+    def of(cls, batch: FCBatch, site: Tensor) -> Self:
         """Subjects of a batch whose FC is exactly what its upper triangle says."""
         upper = graphs.edges(batch.fc).float()
         if len(batch) and not torch.equal(graphs.from_edges(upper), batch.fc):
@@ -57,7 +54,7 @@ class Subjects:
                 "its way.",
                 do="Generators must return symmetric matrices with ones on the diagonal.",
             )
-        return cls(upper, batch.y, site, real)
+        return cls(upper, batch.y, site)
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -88,8 +85,8 @@ class Subjects:
                 raise ExchangeError(
                     f"array '{name}/{key}' is of shape {tuple(found.shape)}, not {expected}."
                 )
-        least = {"upper": -1.0, "y": 0, "site": 0, "real": 0}
-        most = {"upper": 1.0, "y": 1, "site": n_sites - 1, "real": 1}
+        least = {"upper": -1.0, "y": 0, "site": 0}
+        most = {"upper": 1.0, "y": 1, "site": n_sites - 1}
         for key in least if len(self) else ():
             found = getattr(self, key)
             if found.min() < least[key] or found.max() > most[key]:

@@ -59,7 +59,7 @@ def describe(chain: "Chain") -> Description:
         ),
         passages=tuple(_audit(chain, audit) for audit in chain.exchange.of(Audit)),
         settings={"chain": settings.to_json(), "policy": policy.model_dump()},
-        real_subjects=chain.holds_real,
+        real_subjects=settings.copies_real,
     )
 
 
@@ -108,15 +108,14 @@ def travels(chain: "Chain") -> Answer:
     settings = chain.settings
     state = chain.state
     n_params = sum(p.numel() for p in state.lane.params.values())
-    real = int(state.remembered.real.sum())
     held_out = counted(len(state.held_out), "synthetic held-out subject")
     more = [
         f"{n_params} network parameters; method state: {_state_words(state)}.",
-        f"{len(state.remembered) - real} synthetic and {real} real remembered subjects.",
+        f"{counted(len(state.remembered), 'remembered subject')}.",
         f"{held_out}, never trained on.",
     ]
     level: Level = "good" if settings.keeps == "nothing" else "warn"
-    if chain.holds_real:
+    if settings.copies_real:
         level = "alarm"
         more.append(
             "WARNING: sealed with --allow-real-subjects: this file is patient data."

@@ -83,17 +83,12 @@ class SiteStep:
         self.lane = start_lane(self.learner, settings.seed) if fresh else self._lane()
 
     def _carry(self, carried: Subjects) -> Tensor:
-        """Bank rows of the subjects that came in, (m,).
-
-        Pools are of one kind each: the bank tells real from synthetic by pool.
-        """
-        rows = torch.full((len(carried),), -1, dtype=torch.int64)
-        for kind, real in (("synthetic", 0), ("real", 1)):
-            mine = carried.real == real
-            if bool(mine.any()):
-                pool = PoolName(kind, CARRIED, self.settings.seed, kind)
-                rows[mine] = self.loader.bank.add(pool, carried.batch().select(mine))
-        return rows
+        """Bank rows of the subjects that came in, (m,); of one kind, which the method declares."""
+        if not len(carried):
+            return torch.zeros(0, dtype=torch.int64)
+        kind = self.settings.keeps.removesuffix(" subjects")
+        pool = PoolName(kind, CARRIED, self.settings.seed, kind)
+        return self.loader.bank.add(pool, carried.batch())
 
     def _lane(self) -> Lane:
         """The lane that came in, its state's places turned into bank rows.
@@ -130,12 +125,10 @@ class SiteStep:
         if not len(rows):
             nobody = Subjects.none(self.settings.n_rois)
             return State(packed, nobody, held_out)
-        pools, pool, _ = bank.address(rows)
-        real = torch.tensor([p.kind == "real" for p in pools])[pool].to(torch.uint8)
         origin = torch.full((len(bank),), len(self.sites) - 1)
         origin[self._rows] = self.before.remembered.site
         batch = FCBatch(bank.fc(rows), bank.y[rows])
-        return State(packed, Subjects.of(batch, origin[rows], real), held_out)
+        return State(packed, Subjects.of(batch, origin[rows]), held_out)
 
     def _held_out(self) -> Subjects:
         """Synthetic held-out subjects of all sites, this one last.
@@ -157,8 +150,7 @@ class SiteStep:
         y = generator.diagnoses(state, learned.y, n)
         batch = generator.sample(state, y, randomness.torch_rng(*names, "held-out", n))
         place = torch.full((len(batch),), len(self.sites) - 1, dtype=torch.int64)
-        nobody_real = torch.zeros(len(batch), dtype=torch.uint8)
-        return before.join(Subjects.of(batch, place, nobody_real))
+        return before.join(Subjects.of(batch, place))
 
     def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
         """What the step says of the site and the network: counts, metrics, calibration, limits."""
