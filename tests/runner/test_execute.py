@@ -7,7 +7,7 @@ import pytest
 
 from fcforge.errors import FCForgeError
 from fcforge.runner import execute
-from fcforge.runner.execute import fitted_generators, wanted_generators
+from fcforge.runner.execute import fitted_generators, in_lanes, wanted_generators
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer
@@ -28,7 +28,8 @@ def test_generators_are_fitted_ahead_and_found(tmp_path):
     dataset, store = Component("folder", {"path": str(path)}), Store(tmp_path / "run")
     store.root.mkdir()
     nodes = list(plan.nodes.values())
-    with fitted_generators(nodes, dataset, store, jobs=2) as wait_for:
+    wanted = wanted_generators(nodes)
+    with fitted_generators(wanted, dataset, store, jobs=2) as wait_for:
         wait_for(nodes)
         ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
     assert len(ahead) == 4  # two sites, two seeds
@@ -44,30 +45,29 @@ def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
     spec = replace(run_spec(learner, 2), training=Training(epochs=1, batch_size=16))
     plan = plan_of(spec, replace(spec, seed=1))
     nodes, store = list(plan.nodes.values()), Store(tmp_path)
-    wanted = wanted_generators(nodes, in_lanes=True)
+    wanted = wanted_generators(nodes)
+    assert all(map(in_lanes, wanted.values()))
     assert len(wanted) == 4  # two sites, two seeds
     assert Trainer(cohort(), store).fit_generators(list(wanted.values())) == 4
     ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
     run_plan(plan, store.root)
     found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
     assert found == ahead  # beside them the subjects that were drawn
-    with fitted_generators(
-        nodes, Component("folder"), store, 2, but=wanted
-    ) as wait_for:
+    with fitted_generators({}, Component("folder"), store, 2) as wait_for:
         wait_for(nodes)  # nothing is left for processes: the dataset is not even read
 
 
 def test_generators_without_lanes_are_left_to_processes():
     plan = plan_of(run_spec(learner_spec("forge"), 2))  # corr_gauss
-    assert wanted_generators(list(plan.nodes.values()), in_lanes=True) == {}
+    assert not any(map(in_lanes, plan.nodes.values()))
 
 
 def test_one_job_fits_nothing_ahead(tmp_path):
     plan, store = plan_of(run_spec(learner_spec("forge"), 2)), Store(tmp_path)
-    with fitted_generators(
-        list(plan.nodes.values()), Component("folder"), store, 1
-    ) as wait_for:
-        wait_for(list(plan.nodes.values()))
+    nodes = list(plan.nodes.values())
+    wanted = wanted_generators(nodes)
+    with fitted_generators(wanted, Component("folder"), store, 1) as wait_for:
+        wait_for(nodes)
     assert not store.generators.exists()
 
 

@@ -14,9 +14,8 @@ import numpy as np
 from fcforge.errors import StoreError
 from fcforge.runner.experiment import OWN_FOLDS, Experiment
 from fcforge.runner.own_threshold import OWN, with_own_thresholds
-from fcforge.runner.plan import Plan, make_plan, trainings
+from fcforge.runner.plan import Plan, make_plan, read_traits, trainings, traits_of
 from fcforge.runner.store import Store
-from fcforge.runner.traits import read_traits, traits_of
 from fcforge.types import RunResult, RunSpec, Site
 
 if TYPE_CHECKING:

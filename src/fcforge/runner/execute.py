@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Future,
@@ -161,12 +161,11 @@ def run_lanes(work: Work, trainer: Trainer, dataset: Component, jobs: int = 1) -
     """
     order = lane_order(work.todo, trainer)
     together = sorted(work.todo, key=order)
-    on_gpu = trainer.device.startswith("cuda")
-    in_lanes = wanted_generators(work.todo, in_lanes=True) if on_gpu else {}
-    trainer.fit_generators(list(in_lanes.values()))
-    with fitted_generators(
-        work.todo, dataset, work.store, jobs, but=in_lanes
-    ) as wait_for:
+    wanted = wanted_generators(work.todo)
+    if trainer.device.startswith("cuda"):
+        laned = [name for name, node in wanted.items() if in_lanes(node)]
+        trainer.fit_generators([wanted.pop(name) for name in laned])
+    with fitted_generators(wanted, dataset, work.store, jobs) as wait_for:
         for _, nodes in groupby(together, key=order):
             members = list(nodes)
             wait_for(members)
@@ -194,36 +193,30 @@ def lane_order(
     return order
 
 
-def wanted_generators(
-    nodes: Sequence[Node], *, in_lanes: bool = False
-) -> dict[Hashable, Node]:
-    """One node for every generator that nodes need; of those that train in lanes, if asked."""
-    from fcforge.generators import GENERATORS
-
-    def laned(node: Node) -> bool:
-        generator = node.spec.learner.generator
-        return generator is not None and GENERATORS[generator.name].in_lanes()
-
-    wanted = {generator_name(n): n for n in nodes if not in_lanes or laned(n)}
+def wanted_generators(nodes: Sequence[Node]) -> dict[Hashable, Node]:
+    """One node for every generator that nodes need."""
+    wanted = {generator_name(node): node for node in nodes}
     wanted.pop(None, None)
     return wanted
 
 
+def in_lanes(node: Node) -> bool:
+    """Whether a node's generator trains side by side with others."""
+    from fcforge.generators import GENERATORS
+
+    generator = node.spec.learner.generator
+    return generator is not None and GENERATORS[generator.name].in_lanes()
+
+
 @contextmanager
 def fitted_generators(
-    nodes: Sequence[Node],
-    dataset: Component,
-    store: Store,
-    jobs: int,
-    but: Container[Hashable] = (),
+    wanted: Mapping[Hashable, Node], dataset: Component, store: Store, jobs: int
 ) -> Iterator[Callable[[Sequence[Node]], None]]:
-    """Fit the generators that nodes need, `but` some, in `jobs` processes, each once.
+    """Fit `wanted_generators` in `jobs` processes, each once.
 
     Yields a function that waits for the generators of some nodes. With one job nothing is done
     ahead: whoever needs a generator fits it.
     """
-    every = wanted_generators(nodes)
-    wanted = {name: node for name, node in every.items() if name not in but}
     if jobs < 2 or len(wanted) < 2:
         yield lambda members: None
         return

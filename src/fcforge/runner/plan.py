@@ -7,16 +7,64 @@ state is only stored while a later node of the plan waits for it.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
+from fcforge.runner.pipelines import PIPELINE, pipeline_of
 from fcforge.runner.store import Store
-from fcforge.runner.traits import Traits, traits_of
-from fcforge.types import RunSpec
+from fcforge.types import LearnerSpec, RunSpec
 
 
+# -- what a plan and a report must know of a learner; a run folder keeps it ---------------------
+@dataclass(frozen=True)
+class Traits:
+    """How the model of a learner depends on its sites.
+
+    Attributes
+    ----------
+    depends_on, keeps : str
+        As of `fcforge.methods.Method`.
+    grows : bool
+        Whether it goes on from the state after the site before; else it trains on all sites so far
+        at every site.
+    """
+
+    depends_on: str
+    keeps: str
+    grows: bool = False
+
+
+def traits_of(
+    learner: LearnerSpec, known: Mapping[str, Traits] | None = None
+) -> Traits:
+    """Traits of a learner, from those `known` of methods by name, or from the method itself."""
+    pipeline = pipeline_of(learner)
+    if pipeline is not None:  # made afresh every time
+        return Traits(pipeline.depends_on, pipeline.kept)
+    name = learner.method.name
+    if known and name in known:
+        return known[name]
+    from fcforge.methods import METHODS
+
+    method = METHODS[name]
+    return Traits(method.depends_on, method.keeps, not method.from_scratch)
+
+
+def stored_traits(learners: Iterable[LearnerSpec]) -> dict[str, Any]:
+    """Traits of the learners' methods by name, as a run folder keeps them."""
+    own = [learner for learner in learners if learner.method.name != PIPELINE]
+    return {learner.method.name: asdict(traits_of(learner)) for learner in own}
+
+
+def read_traits(stored: Mapping[str, Any]) -> dict[str, Traits]:
+    """Inverse of `stored_traits`."""
+    names = ("depends_on", "keeps", "grows")
+    return {k: Traits(*(said[name] for name in names)) for k, said in stored.items()}
+
+
+# -- the tree -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Node:
     """One site training: a learner that has seen ``spec.order[:-1]`` learns ``spec.order[-1]``.
@@ -141,7 +189,7 @@ def make_plan(
             depth = len(node_spec.order)
             if own.grows and own.depends_on != "site" and depth > 1:
                 parent = add(spec, node_spec.order[:-1])
-            shown = depth if own.from_scratch else 1
+            shown = 1 if own.grows else depth
             nodes[key] = Node(node_spec, parent, shown=shown)
         return key
 

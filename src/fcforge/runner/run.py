@@ -18,11 +18,11 @@ from fcforge.runner.plan import (
     Work,
     make_plan,
     missing_nodes,
+    stored_traits,
     trainings,
 )
 from fcforge.runner.public import resolve_public
 from fcforge.runner.store import MADE_BY, Store
-from fcforge.runner.traits import stored_traits
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.confounds import require_covariates
 from fcforge.types import LearnerSpec

@@ -21,7 +21,8 @@ import os
 import shutil
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -47,14 +48,13 @@ _OURS = {
     "table.csv",
     "table.md",
 }
+REDO = "Delete its folder and run the same command again: only that node is redone."
+# what reading a file that was cut or changed may raise
+BROKEN = (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error)
 
 
 class Store:
     """Run folder at `root`; created on the first write."""
-
-    _REDO = (
-        "Delete its folder and run the same command again: only that node is redone."
-    )
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
@@ -167,53 +167,26 @@ class Store:
 
     def read_meta(self, key: str) -> dict[str, Any]:
         """Spec, seconds, memory and addresses of a node."""
-        path = self._read(key, "meta.json")
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(found, dict):
-                raise ValueError("no names and values in it")
-            return found
-        except ValueError as error:
-            raise self._damaged(path, error) from error
+        with self._reading(key, "meta.json") as path:
+            return _table(path)
 
     def read_scores(self, key: str) -> dict[str, np.ndarray]:
         """Scores by site."""
-        path = self._read(key, "scores.npz")
-        try:
-            with path.open("rb") as stream, np.load(stream) as data:
-                return {
-                    s: data[f"site{i}"]
-                    for i, s in enumerate(self.read_meta(key)["sites"])
-                }
-        except (
-            ValueError,
-            KeyError,
-            OSError,
-            EOFError,
-            BadZipFile,
-            zlib.error,
-        ) as error:
-            raise self._damaged(path, error) from error
+        sites = self.read_meta(key)["sites"]
+        with self._arrays(key) as data:
+            return {site: data[f"site{i}"] for i, site in enumerate(sites)}
 
     def read_weights(self, key: str) -> np.ndarray | None:
         """Weights (E,) of a linear model's edges, the largest 1; None for other models."""
-        path = self._read(key, "scores.npz")
-        try:
-            with path.open("rb") as stream, np.load(stream) as data:
-                return data["weights"].astype(float) if "weights" in data else None
-        except (ValueError, OSError, EOFError, BadZipFile, zlib.error) as error:
-            raise self._damaged(path, error) from error
+        with self._arrays(key) as data:
+            return data["weights"].astype(float) if "weights" in data else None
 
     def read_lane(self, key: str) -> dict[str, Tensor]:
         """Tensors of a node's lane."""
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        path = self._read(key, LANE)
-        try:
+        with self._reading(key, LANE) as path:
             return load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise self._damaged(path, error) from error
 
     def has_lane(self, key: str) -> bool:
         """Whether a node's state is (still) stored."""
@@ -250,10 +223,7 @@ class Store:
                 do="Give the folder that was --out of `fcforge run`.",
             )
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(found, dict):
-                raise ValueError("no names and values in it")
-            return found
+            return _table(path)
         except ValueError as error:
             raise self.unreadable(error) from error
 
@@ -271,16 +241,36 @@ class Store:
         """Bytes on disk."""
         return sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file())
 
-    def _read(self, key: str, name: str) -> Path:
+    @contextmanager
+    def _arrays(self, key: str) -> Iterator[Any]:
+        with (
+            self._reading(key, "scores.npz") as path,
+            path.open("rb") as stream,
+            np.load(stream) as data,
+        ):
+            yield data
+
+    @contextmanager
+    def _reading(self, key: str, name: str) -> Iterator[Path]:
+        """Path of a node's file; whatever is wrong with it while it is read says so."""
+        from safetensors import SafetensorError
+
         path = self.folder(key) / name
         if not path.is_file():
-            raise StoreError(
-                f"node {key} has no {name}.", where=str(path.parent), do=self._REDO
-            )
-        return path
+            raise StoreError(f"node {key} has no {name}.", where=path.parent, do=REDO)
+        try:
+            yield path
+        except (*BROKEN, SafetensorError) as error:
+            what = f"damaged file ({error})."
+            raise StoreError(what, where=path, do=REDO) from error
 
-    def _damaged(self, path: Path, error: Exception) -> StoreError:
-        return StoreError(f"damaged file ({error}).", where=str(path), do=self._REDO)
+
+def _table(path: Path) -> dict[str, Any]:
+    """Names and values of a JSON file."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError("no names and values in it")
+    return found
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -12,11 +12,10 @@ import numpy as np
 
 from fcforge.runner.execute import wanted_generators
 from fcforge.runner.pipelines import pipeline_of
-from fcforge.runner.plan import Node, Plan, Work, missing_nodes
+from fcforge.runner.plan import Node, Plan, Work, missing_nodes, traits_of
 from fcforge.runner.site_loader import SiteLoader
 from fcforge.runner.store import LANE, Store
 from fcforge.runner.trainer import Trainer
-from fcforge.runner.traits import traits_of
 from fcforge.sites import Cohort
 from fcforge.speed import one_thread
 from fcforge.types import RunSpec

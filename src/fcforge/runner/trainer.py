@@ -25,11 +25,10 @@ from fcforge.runner.experiment import split_sites
 from fcforge.runner.learners import build_learner, scorer_of
 from fcforge.runner.own_threshold import sites_without_fold
 from fcforge.runner.pipelines import Pipeline, pipeline_of, scores, train
-from fcforge.runner.plan import Node
+from fcforge.runner.plan import Node, traits_of
 from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.site_loader import PUBLIC, SiteLoader, as_it_was, synthetic_size
 from fcforge.runner.store import Store
-from fcforge.runner.traits import traits_of
 from fcforge.sites import Cohort
 from fcforge.sites.confounds import fit_on_training
 from fcforge.types import Component, RunSpec, Site

@@ -231,8 +231,8 @@ class JudgeRun:
         made = {REAL: portrait(train)}
         for row, component in self.panel.rows.items():
             if component is not None:
-                how = {"multiple": self.panel.multiple, "folder": self.generators}
-                fake, _ = synthesise(component, train, name, seed, **how)
+                asked = (component, train, name, seed, self.panel.multiple)
+                fake, _ = synthesise(*asked, self.generators)
                 made[row] = portrait(fake)
         if atlas := atlas_of_names(self.cohort.roi_names):
             systems = np.array(atlas.systems)

@@ -59,9 +59,8 @@ def synthesise(
     train: FCBatch,
     site: str,
     seed: int,
-    *,
-    multiple: int = Panel.multiple,
-    folder: Path | None = None,
+    multiple: int,
+    folder: Path | None,
 ) -> tuple[FCBatch, Mapping[str, Any]]:
     """Synthetic subjects, `multiple` per training subject, and the generator's diagnostics."""
     generator = make_generator(component)
@@ -138,8 +137,8 @@ def judge_site(
             fake = train
             said: Mapping[str, Any] = {}
             if component:
-                asked = (component, train, site.name, seed)
-                fake, said = synthesise(*asked, multiple=panel.multiple, folder=folder)
+                asked = (component, train, site.name, seed, panel.multiple)
+                fake, said = synthesise(*asked, folder)
             sets.append(JudgedSet(train, test, fake, seed, said, row == REAL))
             place = {"site": site.name, "seed": seed, "row": row}
             records.append({**place, "diagnostics": dict(said)})
