@@ -169,16 +169,14 @@ class SiteHarmoniser(_OfSubjects):
     ----------
     how : {"combat", "demean"}
         ComBat's empirical Bayes of shift and scale (equal to neuroCombat), or plain means.
-    reference : str, optional
-        A site that stays as it is; by default all are brought to their common level.
     keep_diagnosis : bool
         Keep what differs between the classes of y out of the estimates. Nobody's own diagnosis
         is asked for when columns are changed; classic ComBat does so, and hands the answer to
         the classifier.
-    unseen : {"refuse", "leave", "estimate"} or mapping of str to str
-        What happens to subjects of a site that `fit` did not see: an error; they stay as they
-        are; the effect is estimated from the subjects given to `transform`, without diagnoses
-        (so scores depend on who is asked about together); or the site to take them for.
+    unseen : {"refuse", "estimate"} or mapping of str to str
+        What happens to subjects of a site that `fit` did not see: an error; the effect is
+        estimated from the subjects given to `transform`, without diagnoses (so scores depend on
+        who is asked about together); or the site to take them for.
 
     Attributes
     ----------
@@ -186,9 +184,8 @@ class SiteHarmoniser(_OfSubjects):
     """
 
     how: Literal["combat", "demean"] = "combat"
-    reference: str | None = None
     keep_diagnosis: bool = True
-    unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse"
+    unseen: Literal["refuse", "estimate"] | Mapping[str, str] = "refuse"
 
     def fit(
         self, X: Any, y: Any = None, site: Any = None, covariates: Any = None
@@ -207,17 +204,15 @@ class SiteHarmoniser(_OfSubjects):
             code = (y == positive_class(known, None)).astype(float)
         self._check(names)
         with as_input_error():
-            self.effects_ = SiteEffects.fit(X, names, d, code, self.how, self.reference)
+            self.effects_ = SiteEffects.fit(X, names, d, code, self.how)
         return self
 
     def _check(self, names: np.ndarray) -> None:
         """Refuse settings and sites that cannot be meant."""
         with as_input_error():
             check_names("harmonisation", [str(self.how)], ("combat", "demean"))
-            if self.reference is not None:
-                check_names("site", [self.reference], set(names), where="reference")
-            known = ("refuse", "leave", "estimate")
             if not isinstance(self.unseen, Mapping):
+                known = ("refuse", "estimate")
                 check_names("way with unseen sites", [str(self.unseen)], known)
         for name in sorted(set(names)):
             if (names == name).sum() < 2:

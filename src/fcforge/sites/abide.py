@@ -7,11 +7,10 @@ fetched here, by name, into the folders where nilearn looks for them.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -47,7 +46,6 @@ PASSED = {f"qc_{part}_rater_2": ["OK", "maybe"] for part in ("anat", "func")}
 PASSED |= {key: ["OK"] for key in ("qc_rater_1", "qc_anat_rater_3", "qc_func_rater_3")}
 UNLISTED = "no_filename"
 TRIES = 3
-GIVE_UP = 3
 Quality = Literal["checked", "all", "every"]
 Get = Callable[[str], bytes]
 wait = time.sleep
@@ -95,23 +93,20 @@ def load_abide(
     """
     check_names("ABIDE pipeline", [pipeline], PIPELINES)
     check_names("ABIDE derivative", [derivative], ATLASES)
-    check_names("quality", [quality], ("checked", "all", "every"))
+    check_names("quality", [quality], get_args(Quality))
     path = Path(path).expanduser()
     root = path.parent if path.name == "ABIDE_pcp" else path
     method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
     files = _Files(root / "ABIDE_pcp", f"{pipeline}/{method}", derivative)
-    get = get or _read_url
-    table = _phenotypes(files.root, get if download else None)
+    get = (get or _read_url) if download else None
+    table = _phenotypes(files.root, get)
     names = None
     if sites != "all":
         names = [paper_site(site, PAPER_SITES, "ABIDE") for site in sites]
     people = _people(table, quality, merge, names)
-    lost = files.fetch(people, get) if download else {}
-    there = [one for one in people if download or files.of(one)]
-    faults = [_missing(len(people) - len(there), files)] if people != there else []
-    cohort = assemble("abide", there, partial(_read, files, lost), faults)
-    wanted = [name for name in dict.fromkeys(names or ()) if name in cohort.site_names]
-    cohort = cohort.select_sites(wanted) if wanted else cohort
+    if get:
+        files.fetch(people, get)
+    cohort = files.cohort(people, names, download)
     about = {"pipeline": pipeline, "method": method, "atlas": derivative}
     return cohort.stamped(path=str(root), quality=quality, **about)
 
@@ -176,27 +171,6 @@ def _names(table: "pd.DataFrame") -> dict[str, str]:
     return found
 
 
-def _missing(n: int, files: "_Files") -> Fault:
-    what = f"{n} listed subjects have no file in {files.root / files.kind}."
-    do = "They are left out; set download = true to fetch them."
-    return Fault("warning", what, do)
-
-
-def _read(
-    files: "_Files", lost: Mapping[str, DataError], person: Participant
-) -> Reading:
-    if person.subject_id in lost:
-        raise lost[person.subject_id]
-    path = files.of(person)
-    if path is None:
-        raise DataError("is listed, but has no file.", where=files.root)
-    found = read_series(path)
-    aal = files.derivative == "rois_aal"
-    names = aal116().roi_names if aal else found.names
-    fc = pearson_fc(found.values, names)
-    return Reading(fc, {"n_volumes": len(found.values)}, names)
-
-
 @dataclass(frozen=True)
 class _Files:
     """Series of one kind (``cpac/filt_noglobal``): where nilearn keeps them, where the PCP does."""
@@ -214,50 +188,50 @@ class _Files:
         paths = [folder / self.name(series) for series in person.file.split()]
         return next((path for path in paths if path.exists()), None)
 
-    def fetch(self, people: Sequence[Participant], get: Get) -> dict[str, DataError]:
-        """Fetch what is missing; why some could not be had.
+    def cohort(
+        self, people: Sequence[Participant], sites: Sequence[str] | None, all_: bool
+    ) -> Cohort:
+        """People with a file, site by site as asked; `all_` makes each of the others an error."""
+        there = [one for one in people if all_ or self.of(one)]
+        faults = []
+        if lost := len(people) - len(there):
+            what = f"{lost} listed subjects have no file in {self.root / self.kind}."
+            do = "They are left out; set download = true to fetch them."
+            faults = [Fault("warning", what, do)]
+        cohort = assemble("abide", there, self.read, faults)
+        wanted = [s for s in dict.fromkeys(sites or ()) if s in cohort.site_names]
+        return cohort.select_sites(wanted) if wanted else cohort
+
+    def read(self, person: Participant) -> Reading:
+        path = self.of(person)
+        if path is None:
+            raise DataError(f"{person.file} is listed, but has no file.")
+        found = read_series(path)
+        aal = self.derivative == "rois_aal"
+        names = aal116().roi_names if aal else found.names
+        fc = pearson_fc(found.values, names)
+        return Reading(fc, {"n_volumes": len(found.values)}, names)
+
+    def fetch(self, people: Sequence[Participant], get: Get) -> None:
+        """Fetch what is missing; what the bucket does not have stays so.
 
         A damaged file is named when it is read.
         """
-        lost: dict[str, DataError] = {}
-        failed = 0  # subjects in a row that the network lost
         for person in people:
-            if self.of(person) is not None:
-                continue
-            who = person.file.split()[0]
-            if failed == GIVE_UP:
-                what = (
-                    f"{who} was not tried: the network failed {GIVE_UP} times running."
-                )
-                lost[person.subject_id] = DataError(what)
-                continue
-            reason = self._fetch_one(person, get)
-            failed = failed + 1 if reason else 0
             if self.of(person) is None:
-                what = f"{who} could not be fetched ({reason or 'it is not there'})."
-                do = "Run the same again: what is there is kept."
-                lost[person.subject_id] = DataError(what, do=do)
-        return lost
+                for series in person.file.split():
+                    self._fetch(self.name(series), get)
 
-    def _fetch_one(self, person: Participant, get: Get) -> str:
-        """What failed of the network, "" where nothing did."""
+    def _fetch(self, name: str, get: Get) -> None:
+        url = f"{BUCKET}/Outputs/{self.kind}/{self.derivative}/{name}"
         reason = ""
         for attempt in range(TRIES):
             try:
-                for series in person.file.split():
-                    self._try(series, get)
-                return ""
+                return write_bytes(self.root / self.kind / name, get(url))
             except OSError as error:
+                if isinstance(error, HTTPError) and error.code in (403, 404):
+                    return None  # the bucket has no such file
                 reason = type(error).__name__
                 wait(2.0**attempt)
-        return reason
-
-    def _try(self, series: str, get: Get) -> None:
-        place = f"{self.kind}/{self.derivative}"
-        try:
-            content = get(f"{BUCKET}/Outputs/{place}/{self.name(series)}")
-        except HTTPError as answer:
-            if answer.code in (403, 404):  # the bucket has no such file
-                return
-            raise
-        write_bytes(self.root / self.kind / self.name(series), content)
+        do = "Run the same again: what is there is kept."
+        raise DataError(f"{name} could not be fetched ({reason}).", do=do)

@@ -22,7 +22,7 @@ import numpy as np
 from fcforge.errors import DataError
 
 How = Literal["combat", "demean"]
-Unseen = Literal["refuse", "leave", "estimate"] | Mapping[str, str]
+Unseen = Literal["refuse", "estimate"] | Mapping[str, str]
 CONVERGED = 1e-4
 MOST_STEPS = 500
 
@@ -117,13 +117,12 @@ class SiteEffects:
         d: np.ndarray,
         y: np.ndarray | None,
         how: How,
-        reference: str | None,
     ) -> SiteEffects:
         """Effects of the sites of z (n, E), with covariates d (n, k) kept.
 
-        A reference site stays as it is and sets level and spread. With diagnoses y (0 or 1)
-        their effect is kept, too: the level is midway between the classes, so that a site's
-        share of patients does not move it. Without them this is neuroCombat.
+        With diagnoses y (0 or 1) their effect is kept, too: the level is midway between the
+        classes, so that a site's share of patients does not move it. Without them this is
+        neuroCombat.
         """
         sites = tuple(sorted(set(site.tolist())))
         member = (site[:, None] == np.array(sites, dtype=object)).astype(float)
@@ -131,17 +130,12 @@ class SiteEffects:
         beta = _coefficients(np.column_stack([member, kept]), z)
         means = beta[: len(sites)]
         slopes = beta[len(sites) :]
-        rows = np.ones(len(z), bool) if reference is None else site == reference
-        level = member[rows].mean(0) @ means
+        level = member.mean(0) @ means
         left = z - kept @ slopes
-        sigma = np.sqrt(no_zeros(((left - member @ means)[rows] ** 2).mean(0)))
+        sigma = np.sqrt(no_zeros(((left - member @ means) ** 2).mean(0)))
         standard = (left - level) / sigma
         found = [_shift_and_scale(standard[site == name], how) for name in sites]
         gamma, delta = (np.stack(part) for part in zip(*found, strict=True))
-        if reference is not None:
-            place = sites.index(reference)
-            gamma[place] = 0.0
-            delta[place] = 1.0
         return cls(sites, level, sigma, slopes[: d.shape[1]], gamma, delta, how)
 
     def remove(self, z: np.ndarray, d: np.ndarray, like: str | None) -> np.ndarray:
@@ -191,8 +185,7 @@ def by_site(
 ) -> Iterator[tuple[np.ndarray, str | None]]:
     """Rows of the people of each site, and the learned site whose effect they have.
 
-    None where it is to be estimated from these very people; those that stay as they are, are
-    passed over.
+    None where it is to be estimated from these very people.
 
     Parameters
     ----------
@@ -200,9 +193,9 @@ def by_site(
         Site of each.
     sites : sequence of str
         Whose effects are known.
-    unseen : {"refuse", "leave", "estimate"} or mapping of str to str
-        What happens to people of another site: an error; they stay as they are; the effect is
-        estimated from these very people, without diagnoses; or the site to take them for.
+    unseen : {"refuse", "estimate"} or mapping of str to str
+        What happens to people of another site: an error; the effect is estimated from these very
+        people, without diagnoses; or the site to take them for.
     """
     for name in dict.fromkeys(names):
         rows = np.array([n == name for n in names])
@@ -215,7 +208,7 @@ def by_site(
                     f"site '{name}' has one subject: its effect cannot be estimated."
                 )
             yield rows, None
-        elif unseen != "leave":
+        else:
             what = f"site '{like}' was not among those learned ({', '.join(sites)})."
-            do = "Name the learned site that it resembles, or set unseen to 'estimate' or 'leave'."
+            do = "Name the learned site that it resembles, or set unseen to 'estimate'."
             raise DataError(what, do=do)

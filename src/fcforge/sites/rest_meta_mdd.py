@@ -29,26 +29,8 @@ COLUMNS = {
     "power264": (1570, 1833),
 }
 # The 17 sites of the consortium's own list, in order: the paper's numbers are their places.
-LISTED_SITES = (
-    "S1",
-    "S2",
-    "S4",
-    "S7",
-    "S8",
-    "S9",
-    "S10",
-    "S11",
-    "S13",
-    "S14",
-    "S15",
-    "S17",
-    "S19",
-    "S20",
-    "S21",
-    "S22",
-    "S23",
-)
-PAPER_SITES = dict(enumerate(LISTED_SITES, start=1))
+_SITES = "S1 S2 S4 S7 S8 S9 S10 S11 S13 S14 S15 S17 S19 S20 S21 S22 S23"
+PAPER_SITES = dict(enumerate(_SITES.split(), start=1))
 DUPLICATE_SITES = {"S4": "S14"}
 _LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
 _ID = re.compile(r"(S\d+)-([12])-(\d+)")
@@ -162,38 +144,21 @@ def _choose(
     if any(not _ID.fullmatch(s) for s in subjects):
         raise DataError("an id in the list is not like S20-1-0001.")
     known = {_site(s) for s in subjects}
-    if sites == "all":
-        names, faults = _without_duplicates(known, duplicates)
-    else:
+    names = sorted(known, key=lambda site: int(site[1:]))
+    if sites != "all":
         names = [paper_site(s, PAPER_SITES, "REST-meta-MDD") for s in sites]
-        faults = []
-        again = DUPLICATE_SITES.keys() & set(names)
-        if again and duplicates == "exclude":
-            site = again.pop()
-            do = f"Leave {site} out, or set duplicates = 'keep'."
-            raise DataError(f"site {site} {_holds_again(site)}", do=do)
-    check_names("REST-meta-MDD site", names, known)
+        check_names("REST-meta-MDD site", names, known)
+    faults = []
+    for site, other in DUPLICATE_SITES.items() if duplicates == "exclude" else ():
+        if site in names:
+            names.remove(site)
+            what = f"holds subjects of {other} again and is left out."
+            do = "duplicates = 'keep' keeps it."
+            if sites != "all":
+                raise DataError(what, where=f"site {site}", do=do)
+            faults.append(Fault("warning", what, do, "", site))
     chosen = [s for s in subjects if _site(s) in names]
     return sorted(chosen, key=lambda s: (names.index(_site(s)), _numbers(s))), faults
-
-
-def _without_duplicates(
-    known: set[str], duplicates: str
-) -> tuple[list[str], list[Fault]]:
-    """All sites by number, but those that hold subjects of another again."""
-    names = sorted(known, key=lambda site: int(site[1:]))
-    if duplicates == "keep":
-        return names, []
-    faults = []
-    for site in DUPLICATE_SITES.keys() & known:
-        names.remove(site)
-        what = f"left out: it {_holds_again(site)}"
-        faults.append(Fault("warning", what, "duplicates = 'keep' keeps it.", "", site))
-    return names, faults
-
-
-def _holds_again(site: str) -> str:
-    return f"holds subjects of {DUPLICATE_SITES[site]} again."
 
 
 def _numbers(subject: str) -> list[int]:
