@@ -22,6 +22,7 @@ from fcforge.types import Estimate
 from fcforge.writing import whole_folder
 
 HOSPITALS = 6
+PUBLIC_SITES = 4
 EPSILON = 8.0
 ROUND = "demo"
 KEEPERS = ("Demo University", "Demo Ministry")
@@ -53,9 +54,10 @@ class Played:
 
 def play_round(place: Path, n_rois: int = 40) -> Played:
     """Play a round, everything in files: six hospitals and two keepers in a new folder."""
-    everybody = simulate("hard", n_rois=n_rois, n_sites=HOSPITALS + 2)
+    everybody = simulate("hard", n_rois=n_rois, n_sites=HOSPITALS + PUBLIC_SITES)
     names = everybody.site_names[:HOSPITALS]
-    public = everybody.select_sites(everybody.site_names[HOSPITALS:])
+    others = everybody.select_sites(everybody.site_names[HOSPITALS:])
+    public = others.select(np.arange(0, len(others), 2))  # few: much is left to learn
     parts = [split_cohort(everybody, name, 0, val_fraction=0) for name in names]
     learning = _joined([part["train"] for part in parts])
     tested = _joined([part["test"] for part in parts])

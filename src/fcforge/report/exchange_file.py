@@ -15,9 +15,10 @@ import numpy as np
 
 from fcforge.exchange.description import Answer, Description, PlainTable
 from fcforge.exchange.explanation import explain_model
+from fcforge.report import figures
 from fcforge.report.discovery import BROKEN, reason
 from fcforge.report.explaining import uses
-from fcforge.report.rendering import Section, macro, sections_page
+from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Heading, Table, bar_text
 from fcforge.report.terminal import joined
 from fcforge.writing import write_text
@@ -25,7 +26,7 @@ from fcforge.writing import write_text
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Model
-    from fcforge.exchange.records import Record
+    from fcforge.exchange.records import Record, Worth, WorthRow
 
 MOST_ROIS = 500  # of a picture of what the model uses
 USE = (
@@ -44,6 +45,14 @@ STATED = (
     "states of itself (people, accuracy, audits) is shown as it stands in the file: verifying "
     "proves who signed it and that nobody changed it since, not that the hospital measured well."
 )
+
+
+IN_A_PICTURE = "What each epsilon would add to the public head"
+WORTH_NOTE = (
+    "AUROC above the public head (0), estimated from the public people alone; bands are one "
+    "standard error. Local: noise by each hospital. Pooled: everybody's scans in one place."
+)
+WAYS = (("two keepers", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -156,7 +165,7 @@ def page_of(
     home : str
         Address of the overview; empty without one.
     more : sequence of Section
-        What the model uses (`uses_section`), and the files beside it.
+        Pictures of the model (`pictures`), and the files beside it.
     """
     sections = [
         Section("Intended use", (*USE, STATED)),
@@ -183,7 +192,32 @@ def page_of(
 def write_page(exchange: Exchange, name: str, path: Path) -> None:
     """Write the page of an exchange file called `name`."""
     model = exchange.model
-    write_text(path, page_of(model.describe(), name, more=[uses_section(model)]))
+    write_text(path, page_of(model.describe(), name, more=pictures(model)))
+
+
+def pictures(model: Model) -> list[Section]:
+    """What sums would add, where that is known, and what the model uses."""
+    told = getattr(model.exchange.root, "worth", None)  # a chain has none
+    first = [] if told is None else [_worth_section(told)]
+    return [*first, uses_section(model)]
+
+
+def _worth_section(told: Worth) -> Section:
+    """What an epsilon would buy, with two keepers and without."""
+    lines = []
+    rows: list[WorthRow] = []
+    for name, colour, keepers in WAYS:
+        rows = [row for row in told.rows[::-1] if row.keepers == keepers]
+        gain = np.array([row.gain for row in rows])
+        error = np.array([row.error for row in rows])
+        band = (gain - error, gain + error)
+        lines.append(figures.StageLine(gain, colour, band, name))
+    pooled = np.full(len(rows), told.pooled)
+    lines.append(figures.StageLine(pooled, figures.MUTED, name="pooled", dashed=True))
+    limits = figures.span([np.zeros(1), *(line.values for line in lines)], 0.02)
+    stages = [f"{row.epsilon:g}" if row.epsilon else "exact" for row in rows]
+    figure = figures.stage_lines(lines, stages, "epsilon of every person", limits)
+    return Section(IN_A_PICTURE, picture(figure, IN_A_PICTURE), WORTH_NOTE)
 
 
 def uses_section(model: Model) -> Section:

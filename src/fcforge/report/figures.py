@@ -11,7 +11,7 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -191,14 +191,6 @@ class StageLine:
     name: str = ""
     dashed: bool = False
     thin: bool = False
-
-
-def named_lines(values: Mapping[str, np.ndarray]) -> list[StageLine]:
-    """A line of its own colour for every name."""
-    return [
-        StageLine(v, SERIES[k % len(SERIES)], name=name)
-        for k, (name, v) in enumerate(values.items())
-    ]
 
 
 @drawn

@@ -14,7 +14,7 @@ from fcforge.report import discovery
 from fcforge.report.audits import section
 from fcforge.report.discovery import BROKEN, Item, ItemKind, reason
 from fcforge.report.exchange_file import page_of as exchange_page
-from fcforge.report.exchange_file import uses_section
+from fcforge.report.exchange_file import pictures
 from fcforge.report.explaining import stability_section
 from fcforge.report.judge import folder_section
 from fcforge.report.rendering import Section, render, sections_page
@@ -220,7 +220,7 @@ def _write_exchange(
     model = exchange.model
     found = model.describe()
     beside = _files_beside(item, exchange, opened)
-    more = [uses_section(model), *beside]
+    more = [*pictures(model), *beside]
     write_text(to / item.page, exchange_page(found, item.name, INDEX, more))
     lines = [found.kind, *(answer.say for answer in found.answers)]
     badge = "carries real subjects" if found.real_subjects else ""
