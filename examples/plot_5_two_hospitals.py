@@ -79,10 +79,8 @@ print(as_text(found))
 # single real scan; they are easier than real subjects, so read the change.
 fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
 for site in model.sites:
-    measured = [step.metrics.held_out.get(site) for step in model.steps]
-    later = [k for k, found_there in enumerate(measured) if found_there]
-    values = [measured[k].accuracy for k in later]
-    ax.plot(later, values, marker="o", lw=2, label=site)
+    values = [step.held_out.get(site) for step in model.steps]
+    ax.plot(np.array(values, dtype=float), marker="o", lw=2, label=site)
 ax.set(xticks=range(2), ylabel="accuracy, synthetic held-out")
 ax.set_xticklabels([f"after {site}" for site in found.sites])
 ax.legend(frameon=False)

@@ -72,10 +72,10 @@ CONTENT = {
     },
     records.Step: {
         "payload": SHA,
-        "settings": SHA,
         "counts": records.StepCounts(learning=PART, test=PART),
-        "metrics": records.StepMetrics(held_out={}, own_test=None),
-        "calibration": records.Calibration(how="none", temperature=None),
+        "held_out": {"NYU": 0.75},
+        "own_test": None,
+        "temperature": 1.5,
         "reference": records.ScanLimits(inside=None, outside=None, pattern=None),
         "flags": (),
         "commitment": SHA,
@@ -103,7 +103,6 @@ CONTENT = {
     },
     records.Audit: {
         "what": "release 1",
-        "seed": 0,
         "not_attacked": (),
         "rows": (
             records.AttackRow(
@@ -112,7 +111,6 @@ CONTENT = {
                 auc=0.52,
                 tpr_at_1pct_fpr=0.01,
                 identified=None,
-                control_auc=0.5,
                 beats_chance=False,
                 reference=False,
             ),

@@ -27,7 +27,6 @@ def attack(auc: float, beats_chance: bool, reference: bool = False) -> AttackRow
         auc=auc,
         tpr_at_1pct_fpr=0.0,
         identified=None,
-        control_auc=0.5,
         beats_chance=beats_chance,
         reference=reference,
     )

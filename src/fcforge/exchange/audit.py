@@ -70,7 +70,6 @@ def _row(found: Audit, row: AuditRow) -> AttackRow:
         auc=_step(row.auc.value, AREAS),
         tpr_at_1pct_fpr=_step(row.tpr.value, RATES),
         identified=None if identified is None else _step(identified.value, RATES),
-        control_auc=_step(row.control.value, AREAS),
         beats_chance=found.beats_chance(row),
         reference=row.is_reference,
     )
@@ -95,7 +94,6 @@ def on_record(
         found.about["parents"],
         key,
         what=found.about["what"],
-        seed=found.about["plan"]["seed"],
         not_attacked=tuple(found.about.get("not_attacked", ())),
         rows=attack_rows(found),
     )

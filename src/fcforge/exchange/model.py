@@ -62,7 +62,7 @@ class Learned:
     threshold : Threshold or None
         The hospital's own, which stays at home, too.
     before : mapping
-        Accuracy, balanced accuracy and AUROC on its own people of the model that came in; for the
+        Accuracy and AUROC on its own people of the model that came in; for the
         hospital's eyes.
     files : mapping of keeper to bytes
         Shares, where they are what leaves; `exchange` then holds the notice of them.

@@ -381,27 +381,6 @@ class StepCounts(Closed):
     test: SplitCounts
 
 
-class Accuracy(Closed):
-    """Measured on some people, None where it would give a count away."""
-
-    accuracy: Share | None
-    balanced_accuracy: Share | None
-
-
-class StepMetrics(Closed):
-    """On every site's synthetic held-out set, and on the site's own real test people."""
-
-    held_out: Annotated[dict[SiteName, Accuracy], Field(max_length=1_000)]
-    own_test: Accuracy | None
-
-
-class Calibration(Closed):
-    """How the temperature of the probabilities was fitted."""
-
-    how: Literal["inner_val", "synthetic", "none"]
-    temperature: Positive | None
-
-
 class ScanLimits(Closed):
     """Largest ordinary distances of a scan from a site; all of them or none."""
 
@@ -415,10 +394,14 @@ class Step(Record):
 
     Attributes
     ----------
-    settings : str
-        SHA-256 of the chain's settings.
-    counts, metrics, calibration, reference
-        What the hospital measured while its site was open.
+    counts : StepCounts
+    held_out : mapping of site to float
+        Accuracy on every site's synthetic held-out set.
+    own_test : float or None
+        On the site's own real test people; None where it would give a count away.
+    temperature : float or None
+        That probabilities are calibrated with.
+    reference : ScanLimits
     flags : tuple of str
         What was accepted by name.
     commitment : str
@@ -430,10 +413,10 @@ class Step(Record):
     passes_on: ClassVar[bool] = True
 
     kind: Literal["step"] = "step"
-    settings: Sha256
     counts: StepCounts
-    metrics: StepMetrics
-    calibration: Calibration
+    held_out: Annotated[dict[SiteName, Share], Field(max_length=1_000)]
+    own_test: Share | None
+    temperature: Positive | None
     reference: ScanLimits
     flags: Annotated[tuple[Name, ...], Field(max_length=20)]
     commitment: Sha256
@@ -528,7 +511,6 @@ class AttackRow(Closed):
     auc: Share
     tpr_at_1pct_fpr: Share
     identified: Share | None
-    control_auc: Share
     beats_chance: bool
     reference: bool
 
@@ -542,7 +524,6 @@ class Audit(Record):
 
     kind: Literal["audit"] = "audit"
     what: Text
-    seed: Annotated[int, Field(ge=0, le=2**31)]
     not_attacked: Annotated[tuple[Text, ...], Field(max_length=20)]
     rows: Annotated[tuple[AttackRow, ...], Field(min_length=1, max_length=60)]
 

@@ -62,12 +62,9 @@ def probability(odds: np.ndarray) -> np.ndarray:
 
 
 def quality(odds: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Accuracy, balanced accuracy and AUROC of log odds (n,), beside the majority class."""
+    """Accuracy and AUROC of log odds (n,), beside the majority class."""
     p = probability(odds)[None]
-    found = {
-        name: float(cell_values(p, y, name)[0])
-        for name in ("accuracy", "balanced_accuracy", "auroc")
-    }
+    found = {name: float(cell_values(p, y, name)[0]) for name in ("accuracy", "auroc")}
     found["majority"] = float(max(y.mean(), 1 - y.mean()))
     found["people"] = float(len(y))
     return found

@@ -10,18 +10,14 @@ from small_chains import SITES, chained
 from fcforge.exchange.audit import on_record
 from fcforge.exchange.chains.chain_description import own_tests, people, wilson, works
 from fcforge.exchange.description import Bar
-from fcforge.exchange.records import Accuracy, SplitCounts, StepCounts, StepMetrics
+from fcforge.exchange.records import SplitCounts, StepCounts
 
 
 def with_test(step, accuracy, patients, controls):
     """The step with another result on its own test subjects."""
-    own = None
-    if accuracy is not None:
-        own = Accuracy(accuracy=accuracy, balanced_accuracy=None)
     test = SplitCounts(controls=controls, patients=patients)
     counts = StepCounts(learning=step.counts.learning, test=test)
-    metrics = StepMetrics(held_out={}, own_test=own)
-    return step.changed(counts=counts, metrics=metrics)
+    return step.changed(counts=counts, own_test=accuracy)
 
 
 @pytest.fixture(scope="module")

@@ -63,9 +63,8 @@ def test_what_is_measured_is_of_every_site():
     lane = second.train(with_val=True, tick=lambda: None)
     after = second.finished(lane)
     found = second.measured(lane, after.held_out)
-    assert set(found["metrics"].held_out) == set(SITES[:2])
-    assert found["calibration"].how == "inner_val"
-    assert 0.2 <= found["calibration"].temperature <= 20
+    assert set(found["held_out"]) == set(SITES[:2])
+    assert 0.2 <= found["temperature"] <= 20
     assert found["reference"].inside > 0
     assert after.held_out.site.tolist() == [0] * 16 + [1] * 16
     # the first site's held-out set is bitwise what it was

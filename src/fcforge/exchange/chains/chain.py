@@ -163,7 +163,7 @@ class Chain:
     @cached_property
     def temperature(self) -> float:
         """Geometric mean of the hospitals' temperatures; 1 where nobody has one."""
-        found = [step.calibration.temperature for step in self.steps]
+        found = [step.temperature for step in self.steps]
         logs = [math.log(t) for t in found if t is not None]
         return math.exp(sum(logs) / len(logs)) if logs else 1.0
 
@@ -179,13 +179,12 @@ class Chain:
     # -- whether it can be meant -------------------------------------------------------------------
     def check(self) -> None:
         """Raise `ExchangeError` unless steps and arrays are those of one chain."""
-        digest = self.settings.digest
         for place, step in enumerate(self.steps):
-            if step.number != place + 1 or step.settings != digest:
+            if step.number != place + 1:
                 raise ExchangeError(f"the {step.title} is of another chain or place.")
             if step.site in self.sites[:place]:
                 raise ExchangeError(f"the chain learns site '{step.site}' twice.")
-            if not set(step.metrics.held_out) <= set(self.sites[: place + 1]):
+            if not set(step.held_out) <= set(self.sites[: place + 1]):
                 raise ExchangeError(
                     f"the {step.title} measures a site it has not seen."
                 )
@@ -326,7 +325,6 @@ class Chain:
             receipt.number,
             (self.steps[-1].id if self.steps else self.exchange.root.id,),
             None,
-            settings=self.settings.digest,
             commitment=receipt.commitment,
             **said,
         )

@@ -15,7 +15,7 @@ from fcforge.exchange.description import (
     Passage,
     PlainTable,
 )
-from fcforge.exchange.records import Accuracy, Audit, SplitCounts, Step
+from fcforge.exchange.records import Audit, SplitCounts, Step
 from fcforge.methods import METHODS
 from fcforge.studies.audit_result import TIMES, TOLD
 from fcforge.text import counted, memory, percent
@@ -171,9 +171,8 @@ def own_tests(steps: Sequence[Step]) -> list[Bar]:
     """What each hospital measured on its own real test subjects when it had just learned."""
     found = []
     for step in steps:
-        own = step.metrics.own_test
-        if own is not None and own.accuracy is not None:
-            found.append(_bar(step.site, own.accuracy, step.counts.test))
+        if step.own_test is not None:
+            found.append(_bar(step.site, step.own_test, step.counts.test))
     return found
 
 
@@ -232,8 +231,9 @@ def people(counts: SplitCounts) -> str:
 def _held_out(steps: Sequence[Step]) -> PlainTable:
     rows = []
     for own in steps:
-        found = [step.metrics.held_out.get(own.site) for step in steps]
-        rows.append((own.site, *map(_share, found)))
+        found = [step.held_out.get(own.site) for step in steps]
+        cells = ["-" if share is None else percent(share) for share in found]
+        rows.append((own.site, *cells))
     columns = ("tested on", *(f"after {step.site}" for step in steps))
     return PlainTable(
         "Accuracy on synthetic held-out subjects",
@@ -241,12 +241,6 @@ def _held_out(steps: Sequence[Step]) -> PlainTable:
         tuple(rows),
         "They are easier than real ones: read a change over time, not a rate.",
     )
-
-
-def _share(found: Accuracy | None) -> str:
-    if found is None or found.accuracy is None:
-        return "-"
-    return percent(found.accuracy)
 
 
 def _audit(chain: "Chain", audit: Audit) -> Passage:

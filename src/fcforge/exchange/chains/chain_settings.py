@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from fcforge.components import look_up
 from fcforge.engine import Learner
 from fcforge.errors import ConfigError, ExchangeError, FCForgeError
-from fcforge.exchange.schema import canonical, sha256
+from fcforge.exchange.schema import canonical
 from fcforge.generators import GENERATORS, make_generator
 from fcforge.methods import METHODS
 from fcforge.runner.experiment import Experiment
@@ -75,11 +75,6 @@ class ChainSettings(Checked):
     def to_json(self) -> dict[str, Any]:
         """Plain nested dict, as JSON has it."""
         return json.loads(canonical(asdict(self)))
-
-    @property
-    def digest(self) -> str:
-        """What every step says of the settings: the root has them in full."""
-        return sha256(canonical(self.to_json()))
 
     def build(self) -> Learner:
         """The learner, as a chain trains it."""

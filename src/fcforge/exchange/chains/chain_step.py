@@ -10,7 +10,6 @@ happened to the sites before it. They are easier than real subjects (they are dr
 the training part), so read them as a change over time, not as a diagnosis rate.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,14 +23,7 @@ from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.exchange import scan_checks
 from fcforge.exchange.chains.chain_arrays import State, Subjects
 from fcforge.exchange.chains.chain_settings import ChainSettings
-from fcforge.exchange.records import (
-    Accuracy,
-    Calibration,
-    ScanLimits,
-    SplitCounts,
-    StepCounts,
-    StepMetrics,
-)
+from fcforge.exchange.records import ScanLimits, SplitCounts, StepCounts
 from fcforge.generators import cache, make_generator
 from fcforge.methods import Lane
 from fcforge.replay.bank import PoolName
@@ -153,32 +145,30 @@ class SiteStep:
         return before.join(Subjects.of(batch, place))
 
     def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
-        """What the step says of the site and the network: counts, metrics, calibration, limits."""
+        """What the step says of the site and the network: counts, accuracy, temperature, limits."""
         counts = counts_of(self.site)
         synthetic = {}
         for place, name in enumerate(self.sites):
             batch = held_out.of_site(place)
             if len(batch):
-                synthetic[name] = self._accuracy(lane, batch)
+                synthetic[name] = round(self._accuracy(lane, batch), 4)
         own = None
         if len(self.site.test):
-            own = publishable(self._accuracy(lane, self.site.test), counts.test)
+            tested = (counts.test.controls, counts.test.patients)
+            own = published_share(self._accuracy(lane, self.site.test), tested)
         return {
             "counts": counts,
-            "metrics": StepMetrics(held_out=synthetic, own_test=own),
-            "calibration": self._calibration(lane, held_out),
+            "held_out": synthetic,
+            "own_test": own,
+            "temperature": self._temperature(lane, held_out),
             "reference": self._limits(held_out),
         }
 
-    def _accuracy(self, lane: Lane, batch: FCBatch) -> Accuracy:
+    def _accuracy(self, lane: Lane, batch: FCBatch) -> float:
         odds = log_odds(self.learner, lane, batch.fc)
-        found = scan_checks.quality(odds, batch.y.numpy())
-        return Accuracy(
-            accuracy=rounded(found["accuracy"]),
-            balanced_accuracy=rounded(found["balanced_accuracy"]),
-        )
+        return scan_checks.quality(odds, batch.y.numpy())["accuracy"]
 
-    def _calibration(self, lane: Lane, held_out: Subjects) -> Calibration:
+    def _temperature(self, lane: Lane, held_out: Subjects) -> float | None:
         """Temperature of this hospital.
 
         ``inner_val``: log odds of the validation part. Where it was folded into training (nothing
@@ -192,10 +182,9 @@ class SiteStep:
         elif how == "synthetic" and len(held_out):
             batch = held_out.batch()
         else:
-            return Calibration(how="none", temperature=None)
+            return None
         odds = log_odds(self.learner, lane, batch.fc)
-        temperature = scan_checks.fit_temperature(odds, batch.y.numpy())
-        return Calibration(how=how, temperature=rounded(temperature))
+        return round(scan_checks.fit_temperature(odds, batch.y.numpy()), 4)
 
     def _limits(self, held_out: Subjects) -> ScanLimits:
         """Limits of ordinary scans; None without a held-out set."""
@@ -229,21 +218,6 @@ def suppressed(count: int) -> int | None:
     (34, None, 0)
     """
     return None if 0 < count < SMALL_CELL else count
-
-
-def rounded(value: float, digits: int = 4) -> float | None:
-    """A metric as a record has it: few digits, None where it does not exist."""
-    return round(float(value), digits) if math.isfinite(value) else None
-
-
-def publishable(found: Accuracy, counts: SplitCounts) -> Accuracy:
-    """The accuracy on real test subjects, so that it does not undo a suppressed count."""
-    said = (counts.controls, counts.patients)
-    balanced = None if None in said else found.balanced_accuracy
-    accuracy = found.accuracy
-    if accuracy is not None:
-        accuracy = published_share(accuracy, said)
-    return Accuracy(accuracy=accuracy, balanced_accuracy=balanced)
 
 
 def published_share(share: float, counts: Sequence[int | None]) -> float | None:
