@@ -10,8 +10,7 @@ from scipy.io import savemat
 
 from fcforge.errors import DataError
 from fcforge.sites import check_cohort, load_dataset
-from fcforge.sites.authors import convert, load_authors
-from fcforge.sites.folder import load_folder
+from fcforge.sites.authors import load_authors
 from fcforge.types import Component
 
 
@@ -113,16 +112,6 @@ def test_brainib_mat_with_graph_struct(tmp_path: Path):
     np.testing.assert_allclose(cohort.fc, np.stack(matrices(12, 3)), atol=1e-6)
     assert cohort.y.tolist() == labels(12)
     assert cohort.site_names == ("A", "B")
-
-
-def test_convert_writes_an_npz_that_the_folder_dataset_loads(tmp_path: Path):
-    torch.save(as_list("tensor"), tmp_path / "a.pt")
-    out = convert(tmp_path / "a.pt", tmp_path / "a.npz", names=["A", "B"])
-    cohort = load_folder(out)
-    original = load_authors(tmp_path / "a.pt", names=["A", "B"])
-    np.testing.assert_array_equal(cohort.fc, original.fc)
-    assert cohort.site.tolist() == original.site.tolist()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npz", "a.pt"]
 
 
 @pytest.mark.parametrize(

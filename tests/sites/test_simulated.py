@@ -8,10 +8,11 @@ import pytest
 
 from fcforge.errors import ConfigError
 from fcforge.imaging.atlas import aal116
-from fcforge.sites import check_cohort
+from fcforge.sites import check_cohort, load_dataset
 from fcforge.sites.cohort import Cohort, upper_from_fc
 from fcforge.sites.recipes import PRESETS, layouts, made_up_atlas, twins
 from fcforge.sites.simulated import simulate
+from fcforge.types import Component
 
 
 @pytest.fixture(scope="module")
@@ -185,13 +186,14 @@ def test_seeds_differ_and_scale_keeps_both_classes():
         {"n_sites": 0},
         {"scale": 0.0},
         {"rho": 2.0},
+        {"rho": float("nan")},
         {"d_scale": -1.0},
         {"sites": ["NYU"]},
     ],
 )
 def test_impossible_settings(wrong):
     with pytest.raises(ConfigError):
-        simulate(**{"n_rois": 8, "scale": 0.05, **wrong})
+        load_dataset(Component("simulated", {"n_rois": 8, "scale": 0.05, **wrong}))
 
 
 def test_aal_table():

@@ -214,9 +214,9 @@ def find_sources(
         raise DataError("no such folder.", where=root)
     auto = request.layout == "auto"
     made = re.sub(r"[^a-z]", "", made_by(root).lower()) if auto else ""
-    tool = next((layout for word, layout in TOOLS.items() if word in made), "")
-    tool = tool if auto else request.layout
-    tried = ((name, _found(name, request)) for name in ([tool] if tool else LAYOUTS))
+    said = [layout for word, layout in TOOLS.items() if word in made][:1]
+    names = (said or list(LAYOUTS)) if auto else [request.layout]
+    tried = ((name, _found(name, request)) for name in names)
     layout, found = next((pair for pair in tried if pair[1]), ("", []))
     if layout == "nifti" and auto:
         _require_mni(found, root)
@@ -285,6 +285,8 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     scans = sources.nifti_files(root, "sub-*/**/*_bold")
     bold = {sources.entities(path.name).get("space") or "scanner" for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
+    what = "no scan and no time series found."
+    do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
     if there:
         what = f"nothing with this task, session, space and name; there is {some(sorted(there))}."
         do = "See --task, --session, --space and --select."
@@ -297,13 +299,8 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
         do = TO_MNI
     elif any(root.glob("**/*.d*series.nii")):
         what = "only CIFTI files (.dtseries.nii: surface data), which are not read."
-        do = "Give the scans in MNI volume space, or series that another tool parcellated."
     elif any(sources.nifti_files(root, "**/*_T[12]w")):
         what = "only anatomical images (T1w, T2w), no functional scan."
-        do = "FC is made of *_bold scans."
-    else:
-        what = "no scan and no time series found."
-        do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
     return DataError(what, where=root, do=do)
 
 

@@ -85,11 +85,6 @@ class MemoryBudget:
             do = f"Is it the right file? If it is, raise the limit: {setting} in the environment."
             raise DataError(f"{what} file.", where=self.path, do=do)
 
-    def take_zip(self, stream: str | Path | IO[bytes]) -> None:
-        """What the members of a zip say they unpack to."""
-        with zipfile.ZipFile(stream) as archive:
-            self.take(sum(member.file_size for member in archive.infolist()))
-
     def take_npy(self, stream: IO[bytes]) -> None:
         """What the header of an .npy says: numpy allocates that much before it reads."""
         npy = np.lib.format

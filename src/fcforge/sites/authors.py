@@ -17,10 +17,9 @@ import numpy as np
 
 from fcforge.errors import DataError, at
 from fcforge.imaging.matrix_files import DAMAGED, MemoryBudget, read_mat
-from fcforge.sites.cohort import Cohort, as_text, upper_from_fc
-from fcforge.writing import whole_file
+from fcforge.sites.cohort import Cohort, as_text
 
-_FIELD = re.compile(r"(roi_list|labels)_?(\d+)$")
+_LABELS = re.compile(r"labels_(\d+)")
 Part = tuple[str, list[Any], Any]  # a site's name, matrices and labels
 
 
@@ -58,28 +57,15 @@ def load_authors(
         parts = _brainib(file) if mat else _forge_sites(read_pt(file), names)
         fc = np.concatenate([_fc(matrices) for _, matrices, _ in parts])
         y = np.concatenate([_labels(labels) for *_, labels in parts])
-        sites = [name for name, matrices, _ in parts for _ in range(len(matrices))]
-        sites = sites if site is None else [str(s) for s in site]
+        own = [name for name, matrices, _ in parts for _ in matrices]
+        sites = as_text(own if site is None else site)
         if not len(fc) == len(y) == len(sites):
             raise DataError(f"{len(fc)} matrices, {len(y)} labels, {len(sites)} sites.")
     diagonal = float(np.abs(np.diagonal(fc, axis1=1, axis2=2)).mean())
     fc[:, np.arange(fc.shape[1]), np.arange(fc.shape[1])] = 1.0
-    ids = as_text([f"{s}-{i + 1:04d}" for i, s in enumerate(sites)])
-    cohort = Cohort("authors", fc, y, as_text(sites), ids)
+    ids = as_text([f"{s}-{i:04d}" for i, s in enumerate(sites, 1)])
+    cohort = Cohort("authors", fc, y, sites, ids)
     return cohort.stamped(path=str(file), stored_diagonal=diagonal)
-
-
-def convert(path: str | Path, out: str | Path, **options: Any) -> Path:
-    """Write the authors' file as a plain .npz that the `folder` dataset loads."""
-    cohort = load_authors(path, **options)
-    arrays: Any = {
-        "label": cohort.y,
-        "site": cohort.site,
-        "subject_id": cohort.subject_id,
-    }
-    with whole_file(out) as part, part.open("wb") as stream:
-        np.savez_compressed(stream, fc_upper=upper_from_fc(cohort.fc), **arrays)
-    return Path(out)
 
 
 def read_pt(path: Path) -> Any:
@@ -94,13 +80,12 @@ def read_pt(path: Path) -> Any:
     from torch.serialization import safe_globals
 
     try:
-        MemoryBudget(path).take(path.stat().st_size)
-        if zipfile.is_zipfile(path):
-            MemoryBudget(path).take_zip(path)
-            with zipfile.ZipFile(path) as archive:
-                # torch does not verify the checksums: a flipped bit would go unseen
-                if bad := archive.testzip():
-                    raise ValueError(f"checksum of {bad} does not fit")
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            MemoryBudget(path).take(size)
+            # torch does not verify the checksums: a flipped bit would go unseen
+            if bad := archive.testzip():
+                raise ValueError(f"checksum of {bad} does not fit")
         with safe_globals(_numpy_parts()), warnings.catch_warnings():
             # torch muses about odd pickles before refusing them
             warnings.simplefilter("ignore")
@@ -133,29 +118,25 @@ def _numpy_parts() -> list[Any]:
 
 
 def _forge_sites(content: Any, names: Sequence[str] | None) -> list[Part]:
-    parts: list[tuple[Any, Any]] = []
-    if isinstance(content, Mapping) and {"roi_list", "labels"} <= set(content):
-        content = [content]
+    fields = ("roi_list", "labels")
     if isinstance(content, Mapping):
-        numbers = sorted(
-            {int(m[2]) for key in content if (m := _FIELD.fullmatch(str(key)))}
-        )
-        parts = [
-            (content.get(f"roi_list_{n}"), content.get(f"labels_{n}")) for n in numbers
-        ]
-    elif isinstance(content, list | tuple):
-        found = [part if isinstance(part, Mapping) else {} for part in content]
-        parts = [(part.get("roi_list"), part.get("labels")) for part in found]
-    if not parts or any(rois is None or labels is None for rois, labels in parts):
+        found = (_LABELS.fullmatch(str(key)) for key in content)
+        numbers = sorted(int(match[1]) for match in found if match)
+        several = [{f: content.get(f"{f}_{n}") for f in fields} for n in numbers]
+        content = several or [content]
+    parts = content if isinstance(content, list | tuple) else []
+    if not parts or not all(
+        isinstance(part, Mapping) and all(part.get(f) is not None for f in fields)
+        for part in parts
+    ):
         what = "no roi_list and labels of every site in it."
         do = "Expected a list of {roi_list, adj_list, labels} or roi_list_1, labels_1, ..."
         raise DataError(what, do=do)
-    known = list(names) if names else [f"site{i + 1}" for i in range(len(parts))]
+    known = names or [f"site{i}" for i in range(1, len(parts) + 1)]
     if len(known) != len(parts):
         raise DataError(f"{len(parts)} sites, but {len(known)} names.")
-    return [
-        (n, list(rois), labels) for n, (rois, labels) in zip(known, parts, strict=True)
-    ]
+    both = zip(known, parts, strict=True)
+    return [(name, list(part["roi_list"]), part["labels"]) for name, part in both]
 
 
 def _brainib(path: Path) -> list[Part]:

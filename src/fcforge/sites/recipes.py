@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fcforge.components import look_up
-from fcforge.errors import ConfigError
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.sites.check import MIN_PER_CLASS
 
@@ -97,24 +96,15 @@ def layouts() -> dict[str, tuple[SiteLayout, ...]]:
 def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
     """Recipe of a preset, with the given numbers in place of its own."""
     recipe = look_up("preset", preset, PRESETS)
-    given = (
-        recipe.d_scale if d_scale is None else d_scale,
-        recipe.rho if rho is None else rho,
-    )
-    recipe = replace(recipe, d_scale=given[0], rho=given[1])
-    if not (-1 <= recipe.rho <= 1 and recipe.d_scale >= 0):
-        what = f"rho = {recipe.rho}, d_scale = {recipe.d_scale} cannot be used."
-        raise ConfigError(what, do="rho lies between -1 and 1, d_scale is 0 or more.")
-    return recipe
+    if d_scale is not None:
+        recipe = replace(recipe, d_scale=d_scale)
+    return recipe if rho is None else replace(recipe, rho=rho)
 
 
 def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout]:
     """Sites of a layout, cut or continued to `n_sites`, with `scale` times the subjects."""
     base = look_up("layout", layout, layouts())
     n_sites = len(base) if n_sites is None else n_sites
-    if n_sites < 1 or not scale > 0:
-        what = f"n_sites = {n_sites}, scale = {scale} cannot be used."
-        raise ConfigError(what, do="n_sites is 1 or more, scale is above 0.")
     extra = [f"Sim-Extra{i + 1:02d}" for i in range(n_sites - len(base))]
     names = [*(place.name for place in base), *extra][:n_sites]
     found = []

@@ -17,14 +17,14 @@ recognised .99-1.0 (.97), diagnosis by ridge pooled .68-.73 (.72), one site to a
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ConfigError
 from fcforge.imaging.atlas import Atlas
 from fcforge.randomness import numpy_rng
 from fcforge.releases.blas import one_blas_thread
+from fcforge.settings import NotNegative, Positive, Size, at_least, within
 from fcforge.sites.cohort import Cohort, as_text
 from fcforge.sites.recipes import (
     Recipe,
@@ -39,12 +39,12 @@ from fcforge.sites.recipes import (
 def simulate(
     preset: str = "realistic",
     layout: str = "abide",
-    n_rois: int = 116,
-    n_sites: int | None = None,
-    scale: float = 1.0,
+    n_rois: Annotated[int, at_least(4)] = 116,
+    n_sites: Size | None = None,
+    scale: Positive = 1.0,
     seed: int = 0,
-    d_scale: float | None = None,
-    rho: float | None = None,
+    d_scale: NotNegative | None = None,
+    rho: Annotated[float, within(-1, 1)] | None = None,
     sites: Sequence[str] | None = None,
 ) -> Cohort:
     """Simulate a multi-site dataset.
@@ -75,9 +75,6 @@ def simulate(
     """
     recipe = recipe_of(preset, d_scale, rho)
     places = places_of(layout, n_sites, scale)
-    if n_rois < 4:
-        do = "Simulate 4 ROIs or more."
-        raise ConfigError(f"n_rois = {n_rois} is too few.", do=do)
     atlas = atlas_of(n_rois)
     population = _population(atlas, recipe, seed)
     with one_blas_thread():
