@@ -127,7 +127,7 @@ def test_evaluation_beside_the_majority_and_the_public_head(exchange):
     assert set(found.rows) == {"exchange", "public head alone"}
     assert set(evaluate(start(), NEW).rows) == {"exchange"}
     said = found.to_json()["rows"]["exchange"]["accuracy"]
-    assert json.loads(json.dumps(said)) == [value.value, value.low, value.high]
+    assert json.loads(json.dumps(said)) == value.to_json()
 
 
 def test_people_who_were_seen_are_told_of(exchange):

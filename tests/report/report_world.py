@@ -96,7 +96,7 @@ def audited_chain() -> Exchange:
     site = before.model.sites[-1]
     found = audit(site)
     about = {**found.about, "parents": [before.model.steps[-1].id]}
-    return audits.on_record(before, Audit(found.rows, about), site, None)[0]
+    return audits.on_record(before, Audit(found.rows, about), site, None)
 
 
 @cache

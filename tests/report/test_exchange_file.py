@@ -13,8 +13,8 @@ from fcforge.report.exchange_file import (
     as_text,
     brief_text,
     page_of,
-    pictures,
     passages_text,
+    pictures,
 )
 
 

@@ -79,25 +79,20 @@ def _step(value: float, step: float) -> float:
     return round(round(value / step) * step, 2)
 
 
-def on_record(
-    before: Exchange, found: Audit, site: str, key: Signer
-) -> tuple[Exchange, records.Audit]:
-    """The exchange with an audit by one of its hospitals, and the record of it.
+def on_record(before: Exchange, found: Audit, site: str, key: Signer) -> Exchange:
+    """The exchange with an audit by one of its hospitals.
 
     ``found.about["parents"]`` are the ids of what was attacked, the hospital's own first.
     """
-    before.require_author(site, key, "audit")
-    record = records.make(
+    return before.recorded(
         records.Audit,
         site,
-        before.next_number(records.Audit, site),
-        found.about["parents"],
         key,
+        found.about["parents"],
         what=found.about["what"],
         not_attacked=tuple(found.about.get("not_attacked", ())),
         rows=attack_rows(found),
     )
-    return before.joined([record]), record
 
 
 # -- as ``fcforge audit`` asks: of generators on a site, or of what a site gave ------------------
@@ -131,8 +126,8 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
     opened.root.policy.require_classes(people.classes)
     found = opened.model.attack(_attacked(request, site, people))
     if request.record is not None:
-        made, record = on_record(opened, found, site, key)
-        exchange.save(made, request.record, [record])
+        made = on_record(opened, found, site, key)
+        exchange.save(made, request.record, made.of(records.Audit, site)[-1:])
     return found
 
 

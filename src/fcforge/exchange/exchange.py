@@ -127,16 +127,12 @@ class Exchange:
                 do=f"Sites with something: {', '.join(known) or 'none'}. A step of a chain cannot "
                 "be undone; begin the chain anew without it.",
             )
-        self.require_author(site, key, "withdrawal")
         takes = tuple(
             Taken(kind=r.kind, number=r.number, commitment=r.committed) for r in mine
         )
         lost = rules.taken(self.records, {(site, t.kind, t.commitment) for t in takes})
-        number = self.next_number(Withdrawal, site)
-        said = {"takes": takes, "gone": tuple(sorted(lost))}
-        return self.joined(
-            [make(Withdrawal, site, number, [self.root.id], key, **said)]
-        )
+        gone = tuple(sorted(lost))
+        return self.recorded(Withdrawal, site, key, takes=takes, gone=gone)
 
     def rotated(self, site: str, old: Signer, new: PrivateKey) -> Self:
         """The exchange with a rotation on record: from now on `new` signs for `site`."""
@@ -145,14 +141,26 @@ class Exchange:
             raise ExchangeError(
                 f"there is nothing of '{site}' here.", do=f"Authors here: {known}."
             )
-        self.require_author(site, old, "rotation")
         public = public_hex(old)
         mine = [r.id for r in self.everything if (r.site, r.key) == (site, public)]
         vouches = tuple(sorted(mine))
         proof = new.sign(agreement(site, public, vouches)).hex()
-        number = self.next_number(Rotation, site)
-        said = {"new_key": public_hex(new), "vouches": vouches, "proof": proof}
-        return self.joined([make(Rotation, site, number, [self.root.id], old, **said)])
+        said: dict[str, Any] = {"vouches": vouches, "proof": proof}
+        return self.recorded(Rotation, site, old, new_key=public_hex(new), **said)
+
+    def recorded(
+        self,
+        kind: type[Record],
+        site: str,
+        key: Signer,
+        parents: Sequence[str] = (),
+        **said: Any,
+    ) -> Self:
+        """The exchange with one more record by somebody who is in it; `parents`: the root."""
+        self.require_author(site, key, kind.__name__.lower())
+        number = self.next_number(kind, site)
+        record = make(kind, site, number, parents or (self.root.id,), key, **said)
+        return self.joined([record])
 
     def require_author(self, site: str, key: Signer, what: str) -> None:
         """Raise `ExchangeError` unless this is the key that the site signs with now."""

@@ -144,6 +144,11 @@ class Keyring(Closed):
         """Names by what they look like."""
         return {look: known.name for known in self.keys for look in looks(known.name)}
 
+    def _lookalike(self, name: str) -> str:
+        """Another name of the keyring that a reader could take for this one; empty without."""
+        seen = {self._looks.get(look, name) for look in looks(name)} - {name}
+        return min(seen, default="")
+
     @cached_property
     def _own(self) -> dict[str, list[KnownKey]]:
         found: dict[str, list[KnownKey]] = {}
@@ -161,11 +166,9 @@ class Keyring(Closed):
         if key in self.names:
             whose = self.names[key]
             raise ConfigError(f"this key is known already, as that of '{whose}'.")
-        for look in looks(known.name):
-            other = self._looks.get(look, known.name)
-            if other != known.name:
-                what = f"the name '{known.name}' looks like '{other}', which is known."
-                raise ConfigError(what, do="Use the name as it is known.")
+        if other := self._lookalike(known.name):
+            what = f"the name '{known.name}' looks like '{other}', which is known."
+            raise ConfigError(what, do="Use the name as it is known.")
         return self.changed(keys=(*self.keys, known))
 
     def revoke(self, name: str) -> Self:
@@ -201,13 +204,11 @@ class Keyring(Closed):
             The site's keys as its rotations name them, first to last: each vouches for those
             before it, and hands over to those after it.
         """
-        for look in looks(site):
-            known = self._looks.get(look, site)
-            if known != site:
-                raise ExchangeError(
-                    f"{what} is of {site!a}, which looks like '{known}' of your keyring.",
-                    do="Ask that hospital how it writes its name.",
-                )
+        if known := self._lookalike(site):
+            raise ExchangeError(
+                f"{what} is of {site!a}, which looks like '{known}' of your keyring.",
+                do="Ask that hospital how it writes its name.",
+            )
         own = self._own.get(site, [])
         valid = {k.key for k in own if not k.revoked}
         if key in self._revoked:

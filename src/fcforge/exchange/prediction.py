@@ -86,20 +86,19 @@ def predict(
     scans = find_scans(where, kind, model.n_rois)
     if threshold is not None:
         threshold.require_site(scan.site for scan in scans)
-    rows: list[Prediction | None] = []
+    rows = []
     usable = []
-    for scan in scans:
+    for place, scan in enumerate(scans):
         problem = scan.problem or wrong_rois(scan.roi_names, model.roi_names)
-        if problem:
-            rows.append(Prediction(scan.subject, UNUSABLE, note=problem))
-        else:
-            rows.append(None)
-            usable.append(scan)
-    answers: list[Prediction] = []
+        rows.append(Prediction(scan.subject, UNUSABLE, note=problem))
+        if not problem:
+            usable.append(place)
     for first in range(0, len(usable), BATCH):
-        answers += _answers(exchange, usable[first : first + BATCH], threshold)
-    following = iter(answers)
-    return [next(following) if row is None else row for row in rows]
+        places = usable[first : first + BATCH]
+        answers = _answers(exchange, [scans[k] for k in places], threshold)
+        for place, answer in zip(places, answers, strict=True):
+            rows[place] = answer
+    return rows
 
 
 def _answers(
@@ -114,20 +113,16 @@ def _answers(
     rows = []
     for i, scan in enumerate(scans):
         strange = found.strangeness[i]
-        status = OK
-        if found.why[i]:
-            status = ABSTAINED if np.isnan(strange) else STRANGE
-        rows.append(
-            Prediction(
-                scan.subject,
-                status,
-                _rounded(p[i]),
-                _rounded(strange, 3),
-                found.why[i],
-                _rounded(at_home[i]),
-            )
-        )
+        status = _status(found.why[i], strange)
+        said = (_rounded(p[i]), _rounded(strange, 3), found.why[i])
+        rows.append(Prediction(scan.subject, status, *said, _rounded(at_home[i])))
     return rows
+
+
+def _status(why: str, strange: float) -> str:
+    if not why:
+        return OK
+    return ABSTAINED if np.isnan(strange) else STRANGE
 
 
 def covariates_of(exchange: Exchange, scans: Sequence[Scan]) -> dict[str, np.ndarray]:
@@ -223,10 +218,7 @@ class Evaluation:
         """Plain dict."""
         rows: dict[str, dict[str, list[float]]] = {}
         for title, row in self.rows.items():
-            rows[title] = {
-                name: [found.value, found.low, found.high]
-                for name, found in row.items()
-            }
+            rows[title] = {name: found.to_json() for name, found in row.items()}
         return {**self.__dict__, "rows": rows, "notes": list(self.notes)}
 
 

@@ -222,7 +222,7 @@ def strangeness(known: list[Known], fc: np.ndarray) -> tuple[np.ndarray, list[st
     -------
     ndarray of shape (n,)
     list of str
-        For each scan the nearest site and the distance that counted.
+        For each scan beyond the limit the nearest site and the distance that counted.
     """
     each = []
     for site in known:
@@ -231,10 +231,11 @@ def strangeness(known: list[Known], fc: np.ndarray) -> tuple[np.ndarray, list[st
     ratios = np.array(each)  # (sites, distances, n)
     worst = ratios.max(1)
     nearest = worst.argmin(0)
-    why = []
-    for scan, place in enumerate(nearest):
+    why = [""] * len(fc)
+    for scan in np.flatnonzero(worst.min(0) > 1):
+        place = nearest[scan]
         what = _SAID[int(ratios[place, :, scan].argmax())]
-        why.append(f"nearest site {known[place].site}, {what}")
+        why[scan] = f"nearest site {known[place].site}, {what}"
     return worst.min(0), why
 
 

@@ -71,18 +71,22 @@ def start_file(
         raise ConfigError(
             f"--set {settings[0]}: only start.*, policy.* and dataset.* can be set."
         )
-    name = given["dataset"].pop("name")
-    if not sites and name != "folder":
-        what = f"dataset '{name}' needs --sites: which of its sites are public?"
-        raise ConfigError(what, do="Name them, separated by commas.")
-    if sites:
-        given["dataset"]["sites"] = list(sites)
-    cohort = load_dataset(Component(name, given["dataset"]))
+    cohort = _public_people(given["dataset"], sites)
     policy = Policy.of(given["policy"]).with_keepers([read_card(k) for k in keepers])
     signer = (site_name(maker), key)
     made = make_public(cohort, sites, remove, given["start"], policy, *signer, plan)
     exchange.save(made, out, overwrite=overwrite)
     return made
+
+
+def _public_people(dataset: dict[str, Any], sites: Sequence[str]) -> Cohort:
+    name = dataset.pop("name")
+    if not sites and name != "folder":
+        what = f"dataset '{name}' needs --sites: which of its sites are public?"
+        raise ConfigError(what, do="Name them, separated by commas.")
+    if sites:
+        dataset["sites"] = list(sites)
+    return load_dataset(Component(name, dataset))
 
 
 def learn_site(

@@ -35,6 +35,14 @@ ADDS = "adds to the log odds"
 TIMES = "times the average edge"
 SIGNED = f"{TIMES}, below 0 where it speaks for control"
 
+BRAIN: dict[str, Any] = {
+    "edge_cmap": DIVERGING,
+    "edge_kwargs": {"linewidth": 1.6, "alpha": 0.8},
+    "node_kwargs": {"edgecolors": "white", "linewidths": 0.4},
+    "display_mode": "lyrz",
+    "annotate": True,
+    "colorbar": True,
+}
 CAUTION = (
     "What is shown is what this model used, for this scan, against the reference. It does not "
     "say that an edge has to do with the illness, and no diagnosis should rest on it."

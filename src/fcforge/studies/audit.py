@@ -6,7 +6,6 @@ models. A further part of the site (the attacker's reference) is in no world.
 """
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -199,15 +198,13 @@ def _attacked(
     asked: Mapping[str, Component],
     device: str,
     say: Say,
-) -> tuple[list[AuditRow], dict[str, float]]:
-    """Rows of every release, and how long each took.
+) -> list[AuditRow]:
+    """Rows of every release.
 
     There is one release per world, attacked at once so that only scores stay in memory.
     """
     rows = []
-    seconds = {}
     for name, component in asked.items():
-        begun = time.perf_counter()
         untrained = name == UNTRAINED
         evidence = []
         for k, inside in enumerate(member == MEMBER):
@@ -218,9 +215,8 @@ def _attacked(
             released = synthetic(component, fitted_on, y, *named, device=device)
             evidence.append(attack_records(who, released, plan.components))
         rows += summarise(name, evidence, member, plan)
-        seconds[name] = round(time.perf_counter() - begun, 1)
-        say(f"{name}: {plan.worlds} trainings in {seconds[name]:.0f} s")
-    return rows, seconds
+        say(f"{name}: {plan.worlds} trainings attacked")
+    return rows
 
 
 def audit_generators(
@@ -264,13 +260,12 @@ def audit_generators(
         UNTRAINED: untrained or Component("corr_gauss"),
         **{name: c for name, c in generators.items() if name not in REFERENCES},
     }
-    rows, seconds = _attacked(who, member, plan, asked, device, say)
+    rows = _attacked(who, member, plan, asked, device, say)
     made = {
         "what": "generators",
         "generators": {name: asdict(c) for name, c in asked.items()},
     }
-    took = {"seconds": seconds, "seconds_total": round(sum(seconds.values()), 1)}
-    return Audit(tuple(rows), {**made, **about_people(who, member, plan), **took})
+    return Audit(tuple(rows), {**made, **about_people(who, member, plan)})
 
 
 # -- what it reads: halves of runs, generators by name, a site -------------------------------------
@@ -344,14 +339,7 @@ def audit_site(
     batch = FCBatch.from_numpy(cohort.fc, cohort.y)
     other = None
     if halves is not None:
-        first, second = read_halves(halves)
-        keep = np.array([s in first for s in cohort.subject_id.tolist()])
-        if not keep.any():
-            raise DataError("has none of the site's subjects.", where=str(halves))
-        ids = cohort.subject_id[keep].tolist()
-        other = torch.stack([first[s] for s in ids])
-        y = batch.y[torch.from_numpy(keep)]
-        batch = FCBatch(torch.stack([second[s] for s in ids]), y)
+        batch, other = _in_halves(cohort, batch.y, halves)
     rows = {text: parse_generator(text) for text in generators}
     audit = audit_generators(
         rows, batch, other=other, plan=plan, device=device, say=say
@@ -363,3 +351,17 @@ def audit_site(
         "halves": halves is not None,
     }
     return replace(audit, about={**audit.about, **about})
+
+
+def _in_halves(
+    cohort: Cohort, y: torch.Tensor, halves: str | Path
+) -> tuple[FCBatch, torch.Tensor]:
+    """The second halves of those subjects' runs that a file has, and the first (n, R, R)."""
+    first, second = read_halves(halves)
+    keep = np.array([s in first for s in cohort.subject_id.tolist()])
+    if not keep.any():
+        raise DataError("has none of the site's subjects.", where=str(halves))
+    ids = cohort.subject_id[keep].tolist()
+    later = torch.stack([second[s] for s in ids])
+    earlier = torch.stack([first[s] for s in ids])
+    return FCBatch(later, y[torch.from_numpy(keep)]), earlier

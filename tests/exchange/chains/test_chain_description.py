@@ -76,7 +76,7 @@ def test_the_strongest_attack_decides(chain):
     last = chain.steps[-1]
     parents = (chain.steps[0].id, last.id)
     about = {**found.about, "parents": parents, "what": "the chain"}
-    audited, _ = on_record(chain.exchange, replace(found, about=about), SITES[0], None)
+    audited = on_record(chain.exchange, replace(found, about=about), SITES[0], None)
     answer = audited.model.describe().answers[3]
     assert answer.kind == "alarm"
     assert (answer.bars[0].value, answer.bars[0].kind) == (0.94, "leak")

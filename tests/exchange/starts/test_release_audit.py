@@ -11,7 +11,7 @@ from small_exchange import given, learned, people, sites, start
 from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked, attack_rows, on_record
 from fcforge.exchange.home.private_record import PrivateRecord
-from fcforge.exchange.records import Release
+from fcforge.exchange.records import Audit, Release
 from fcforge.exchange.starts.release_audit import (
     Contributors,
     audit_people,
@@ -171,7 +171,8 @@ def test_a_later_release_is_audited_where_its_people_are_there():
 
 def test_what_is_found_is_put_on_record_and_leaves_with_the_release():
     done = given(SITE)
-    made, record = on_record(done.exchange, found(), SITE, None)
+    made = on_record(done.exchange, found(), SITE, None)
+    (record,) = made.of(Audit)
     rows = {row.release for row in record.rows if not row.reference}
     assert rows == {"release at epsilon 1"}  # not what was tried without noise
     assert len(attack_rows(found())) == len(record.rows)

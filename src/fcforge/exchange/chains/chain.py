@@ -268,7 +268,7 @@ class Chain:
         learning = site.learning(with_val=True)
         fc = learning.fc.numpy()
         y = learning.y.numpy()
-        odds = self.log_odds(learning.fc)
+        odds = self.calibrated(fc, {})
         found = scan_checks.quality(odds, y)
         flags = []
         if scan_checks.require_alike(self.known, fc, ACCEPT_SCANS in accept):
@@ -390,11 +390,6 @@ class Chain:
         return (*flags, REAL_FLAG)
 
     # -- answers -----------------------------------------------------------------------------------
-    def log_odds(self, fc: Tensor) -> np.ndarray:
-        """Log odds (n,) that are not calibrated, of FC (n, R, R)."""
-        with one_thread():
-            return log_odds(self.learner, self.state.lane, fc)
-
     @cached_property
     def known(self) -> list[Known]:
         """Axes and limits of every site that has them."""
@@ -417,17 +412,11 @@ class Chain:
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
         """Log odds of scans (n, R, R), or why there are none."""
-        scans = np.array(fc, dtype=np.float32)
-        odds = self.log_odds(torch.from_numpy(scans)) / self.temperature
-        strange = np.full(len(scans), np.nan)
-        why = [""] * len(scans)
-        if self.known:
-            strange, said = scan_checks.strangeness(self.known, scans)
-            why = [
-                text if far > 1 else "" for text, far in zip(said, strange, strict=True)
-            ]
-        abstained = np.array([bool(text) for text in why], dtype=bool)
-        return Scores(np.where(abstained, np.nan, odds), strange, tuple(why))
+        odds = self.calibrated(fc, covariates)
+        if not self.known:
+            return Scores(odds, np.full(len(fc), np.nan), ("",) * len(fc))
+        strange, why = scan_checks.strangeness(self.known, fc)
+        return Scores(np.where(strange > 1, np.nan, odds), strange, tuple(why))
 
     def baselines(self) -> Mapping[str, Model]:
         """None: there is no chain without its hospitals."""

@@ -23,6 +23,9 @@ from fcforge.text import counted, memory, percent
 if TYPE_CHECKING:
     from fcforge.exchange.chains.chain import Chain
 
+SEALED = "WARNING: sealed with --allow-real-subjects: this file is patient data."
+NOT_PRIVATE = "No raw scan is stored. That is not the same as private: see the audit."
+GIVEN_AWAY = "Exact statistics give away who was added to them: treat as patient data."
 MOST_ARRAYS = 4  # that are named one by one
 # Second moments without noise: leverage finds every member (docs/privacy.md).
 EXACT = ("analytic",)
@@ -117,18 +120,12 @@ def travels(chain: "Chain") -> Answer:
     level: Level = "good" if settings.keeps == "nothing" else "warn"
     if settings.copies_real:
         level = "alarm"
-        more.append(
-            "WARNING: sealed with --allow-real-subjects: this file is patient data."
-        )
+        more.append(SEALED)
     else:
-        more.append(
-            "No raw scan is stored. That is not the same as private: see the audit."
-        )
+        more.append(NOT_PRIVATE)
     if settings.learner.method.name in EXACT:
         level = "alarm"
-        more.append(
-            "Exact statistics give away who was added to them: treat as patient data."
-        )
+        more.append(GIVEN_AWAY)
     say = f"The network {KEPT[settings.keeps]}."
     return Answer(description.TRAVELS, level, say, tuple(more))
 

@@ -5,7 +5,7 @@ register: people are known by id and by scan, under whatever site they are given
 delta add up over everything they were part of.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
@@ -132,17 +132,8 @@ class PrivateRecord(Journal):
                 )
             if epsilon is None:
                 return Spent(exact=True)
-            exact = sum(spent.exact for spent in before)
-            if exact:
-                raise ConfigError(
-                    f"{exact} of these people were given without noise: no noise now can promise "
-                    "them anything.",
-                    do="Give the others, or use --mechanism none.",
-                )
-            total = Spent(
-                epsilon + max((spent.epsilon for spent in before), default=0.0),
-                delta + max((spent.delta for spent in before), default=0.0),
-            )
+            most = _most(before)
+            total = Spent(epsilon + most.epsilon, delta + most.delta)
             policy.require_budget(total.epsilon, total.delta)
         return total
 
@@ -157,6 +148,21 @@ class PrivateRecord(Journal):
             where=self.path,
             do="Name the private record that `fcforge learn` wrote to: --register FILE.",
         )
+
+
+def _most(before: Sequence[Spent]) -> Spent:
+    """The most that one of them has spent; `ConfigError` where that has no end."""
+    exact = sum(spent.exact for spent in before)
+    if exact:
+        raise ConfigError(
+            f"{exact} of these people were given without noise: no noise now can promise them "
+            "anything.",
+            do="Give the others, or use --mechanism none.",
+        )
+    every = [Spent(), *before]
+    return Spent(
+        max(spent.epsilon for spent in every), max(spent.delta for spent in every)
+    )
 
 
 def default_place(data: str | Path) -> Path:

@@ -6,7 +6,6 @@ release (with noise of its own), so that who was in it is known, and every attac
 than the whole site does: what is found here is more than the release itself gives away.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -172,7 +171,6 @@ def audit_people(
         Rows of the references first: members' contributions one by one ("bootstrap"), exact ridge
         statistics, a release of strangers ("untrained"); then one release per epsilon.
     """
-    began = time.perf_counter()
     if len(everybody.y) < MIN_PEOPLE:
         what = f"{len(everybody.y)} people are too few to audit a release."
         do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
@@ -194,7 +192,6 @@ def audit_people(
         "reference_people": len(reference.y),
         "ceilings": {release_name(e): ceiling(e, delta) for e in epsilons},
         "plan": asdict(plan),
-        "seconds_total": round(time.perf_counter() - began, 1),
     }
     return Audit(tuple(rows), about)
 
@@ -259,7 +256,6 @@ def audit_release(model: "Releases", asked: Attacked) -> Audit:
         "released": release_name(epsilon),
         "epsilon": epsilon,
         "delta": record.delta,
-        "proved": f"{len(y)} people, their scans and diagnoses, by the receipt",
     }
     return replace(found, about=about)
 

@@ -137,9 +137,13 @@ def attacked(model: "Releases", exact: list[str]) -> Answer:
         return Answer(
             asked, "alarm", say, ("Treat this file as patient data.", *audits)
         )
+    return _promised(model, audits)
+
+
+def _promised(model: "Releases", audits: list[str]) -> Answer:
     worst = max(model.spending, key=model.spent)
     epsilon, delta = model.spent(worst)
-    bound = 100 * ceiling_of(epsilon, delta)
+    bound = ceiling_of(epsilon, delta)
     noise = vector.noise_units(epsilon, delta)
     replaced = vector.promises(noise, delta)["replace one person"]
     more = (
@@ -151,14 +155,12 @@ def attacked(model: "Releases", exact: list[str]) -> Answer:
         f"{100 * replaced.ceiling:.0f} times in 100.",
         *audits,
     )
-    bar = Bar(
-        f"bound for epsilon {epsilon:g}", bound / 100, line=0.5, line_is="guessing"
-    )
+    bar = Bar(f"bound for epsilon {epsilon:g}", bound, line=0.5, line_is="guessing")
     level: Level = "good" if epsilon <= 1 else "warn"
-    say = (
-        f"No attack can be right more than {bound:.0f} times in 100; guessing gets 50."
+    right = f"No attack can be right more than {100 * bound:.0f} times in 100"
+    return Answer(
+        description.ATTACKED, level, f"{right}; guessing gets 50.", more, (bar,)
     )
-    return Answer(asked, level, say, more, (bar,))
 
 
 def _strongest(audit: Audit) -> str:
