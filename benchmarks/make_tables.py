@@ -15,7 +15,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import get_all_start_methods, get_context
@@ -32,7 +32,7 @@ import paper_tables  # noqa: E402
 import sums_tables  # noqa: E402
 import text_tables  # noqa: E402
 from paper_tables import Finished, shown, split  # noqa: E402
-from scores import read_table  # noqa: E402
+from scores import look_alikes, read_table  # noqa: E402
 
 from fcforge.report.results import as_csv  # noqa: E402
 from fcforge.stats import Row  # noqa: E402
@@ -57,9 +57,19 @@ def tables() -> dict[str, Finished]:
     return {path.stem: read(path.stem)[0] for path in files}
 
 
+def as_run_and_shown() -> Iterator[tuple[str, Finished, Finished]]:
+    """Every table as it was run, and as pages show it: two scans of one person scored once."""
+    for name in sorted(tables()):
+        table, told = read(name)
+        if look_alikes(told["experiment"]):
+            as_run = read_table(RESULTS / f"{name}.npz", as_run=True)[0]
+            yield name, shown(as_run), table
+
+
 def _about(name: str) -> str:
     table, told = read(name)
-    where = f"`experiments/{name.partition('+')[0].removesuffix('_again')}.toml`"
+    file = name.partition("+")[0].removesuffix("_again").removesuffix("_first")
+    where = f"`experiments/{file}.toml`"
     commit = told["commit"] if " " in told["commit"] else told["commit"][:10]
     return f"{where}: {table.about()}; commit {commit}."
 
@@ -92,6 +102,7 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     ),
     "leaks": lambda name, _: text_tables.leaks(name, tables()),
     "leaks_minus": lambda name, rest: text_tables.leaks_minus(name, rest, tables()),
+    "moved": lambda *_: text_tables.moved(as_run_and_shown()),
     "own_order": lambda name, rest: text_tables.own_order(name, rest, tables()),
     "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
     "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),
@@ -99,6 +110,7 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "short": lambda name, _: paper_tables.short(name, tables()),
     "sites": lambda name, _: paper_tables.sites(name, tables()),
     "spearman": lambda name, _: paper_tables.spearman(name, tables()),
+    "studies": lambda name, rest: text_tables.studies(RESULTS / f"{name}.json", rest),
     "stages": lambda name, _: paper_tables.stages(name, tables()),
 }
 

@@ -66,8 +66,8 @@ def split(text: str, by: str = ",") -> list[str]:
     return [part.strip() for part in text.split(by) if part.strip()]
 
 
-# The main table of everybody: side tables were trained before one of each pair of twins was left
-# out, and are compared with the same people.
+# The main table of everybody: side tables were split before one of each pair of twins was left
+# out, and are compared on the same splits.
 WITH_TWINS = "main_529_twins"
 
 

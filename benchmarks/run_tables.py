@@ -156,7 +156,7 @@ def read(args: argparse.Namespace) -> None:
     """Pack the finished learners of every run folder into results/NAME.npz."""
     from paper_tables import read_folder
     from scores import pack as pack_scores
-    from scores import write_table
+    from scores import places, write_table
 
     from fcforge.runner.store import Store
 
@@ -172,7 +172,9 @@ def read(args: argparse.Namespace) -> None:
         found = json.loads(asked.read_text()) if asked.is_file() else {}
         told = {k: found[k] for k in ("commit", "config", "settings") if k in found}
         told.setdefault("commit", args.commit)
-        arrays = pack_scores(table, Store(path.parent).read_experiment(), **told)
+        data = Store(path.parent).read_experiment()
+        numbers = places(Experiment.from_json(data["experiment"]).dataset)
+        arrays = pack_scores(table, data, numbers, **told)
         write_table(args.results / f"{name}.npz", arrays)
         size = (args.results / f"{name}.npz").stat().st_size
         print(

@@ -1,25 +1,27 @@
 r"""Scores that travel: all that a table needs of a run folder, in one small file without people.
 
 ``results/NAME.npz`` holds what every learner said of every test subject after every stage. A
-subject is 32 bits of SHA-256 over dataset, site and id; no id and no FC is in it. That hides nobody
-whose id can be guessed (ABIDE's are public, so are its people's scans and diagnoses): do not
-publish such a file of people whose ids are to stay unknown. A score is one byte that keeps the
-order, the ties and the side of 0.5, so that accuracy, balanced accuracy and AUROC are exact, and
-the probability to about 0.005:
+subject is its place in the sorted list of the data file's ids (`places`), whose SHA-256 is in
+``fcforge.sites.published``; no id and no FC is in it. That hides nobody of a public list, and does
+not pretend to: do not publish such a file of people who are to stay unknown. A score is one byte
+that keeps the order, the ties and the side of 0.5, so that accuracy, balanced accuracy and AUROC
+are exact, and the probability to about 0.005:
 
 .. math:: q = \pm\left\lceil m\,\frac{|z|}{|z| + c}\cdot\frac{z_m + c}{z_m} \right\rceil,
           \quad z = \operatorname{logit} p,
 
 :math:`m = 127, c = 2, z_m = \operatorname{logit}(1 - 10^{-8})`, different scores of a cell being
 moved apart where they would share a number. Test parts of more than 100 subjects take two bytes.
+
+Two scans that look like one person are scored as one: where one of them was trained on, the other
+is not scored, and of two in test the first is (`scored`).
 """
 
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from hashlib import sha256
 from lzma import LZMAError
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,24 @@ from paper_tables import Finished
 from scipy.special import expit, logit
 
 from fcforge.errors import DataError
+from fcforge.runner.config_files import resolve_data
 from fcforge.runner.experiment import Experiment
-from fcforge.types import RunResult
+from fcforge.sites import load_dataset
+from fcforge.stats.people import among
+from fcforge.types import Component, RunResult
 from fcforge.writing import whole_file
 
-FORMAT = 1
+FORMAT = 2
+# Scans that look like one person (edges correlate above 0.9): who is left out by experiments run
+# since, and the places of both in the sorted list of the file's ids.
+LOOK_ALIKES = {
+    "abide1_aal116_dparsf.npz": {
+        "50286": (202, 209),
+        "50602": (468, 470),
+        "50808": (617, 620),
+    },
+    "abide1_aal116.npz": {"50602": (368, 370)},
+}
 LARGEST_LOGIT = float(logit(1 - 1e-8))
 BEND = 2.0
 ONE_BYTE = 100  # most subjects of a test part whose scores fit one byte each
@@ -85,13 +100,21 @@ def decode(codes: np.ndarray) -> np.ndarray:
     return np.where(codes == limits.min, np.nan, p)
 
 
-def pseudonym(data_sha256: str, site: str, subject: str) -> int:
-    """32 bits that name a subject in every table of one dataset."""
-    return int(sha256(f"{data_sha256}/{site}/{subject}".encode()).hexdigest()[:8], 16)
+def places(dataset: Component) -> dict[str, int]:
+    """Place of everybody of a data set in the sorted list of its ids, tested or not."""
+    path = str(dataset.params.get("path", ""))
+    if path.endswith(".npz"):
+        with np.load(
+            resolve_data(f"$FCFORGE_DATA/{Path(path).name}", Path(__file__).parent)
+        ) as file:
+            ids = file["subject_id"].astype(str)
+    else:
+        ids = load_dataset(dataset).subject_id
+    return {who: place for place, who in enumerate(sorted(ids.tolist()))}
 
 
 def pack(
-    table: Finished, data: Mapping[str, Any], **about: Any
+    table: Finished, data: Mapping[str, Any], numbers: Mapping[str, int], **about: Any
 ) -> dict[str, np.ndarray]:
     """Arrays of a finished table.
 
@@ -100,12 +123,14 @@ def pack(
     table : Finished
     data : mapping
         Of the run folder's ``experiment.json``.
+    numbers : mapping
+        Subjects' numbers by id (`places`).
     **about
         What else to keep as JSON, e.g. the commit.
     """
     runs = [r for group in table.groups.values() for r in group]
     sites, seeds = list(data["sites"]), sorted({r.spec.seed for r in runs})
-    people = _people(runs, sites, seeds, data["data_sha256"])
+    people = _people(runs, sites, seeds, numbers)
     largest = int(people["test_count"].max())
     experiment = without_folders(data["experiment"])
     titles = [learner["title"] for learner in experiment["learners"]]
@@ -151,20 +176,20 @@ def pack(
 
 
 def _people(
-    runs: list[RunResult], sites: list[str], seeds: list[int], data_sha256: str
+    runs: list[RunResult],
+    sites: list[str],
+    seeds: list[int],
+    numbers: Mapping[str, int],
 ) -> dict[str, np.ndarray]:
     """Test subjects of every (seed, site), one after the other: number, diagnosis, count."""
     of_seed = {r.spec.seed: r for r in runs}
     cells = [(of_seed[seed], site) for seed in seeds for site in sites]
-    named = [(site, i) for r, site in cells for i in r.subject_ids[site]]
-    numbers = [pseudonym(data_sha256, *pair) for pair in named]
-    if len(set(numbers)) != len(set(named)):
-        raise DataError("two subjects of this table would get the same number.")
+    named = [numbers[i] for r, site in cells for i in r.subject_ids[site]]
     shape = len(seeds), len(sites)
     counts = [len(r.y[site]) for r, site in cells]
     share = [r.train_positive[site] for r, site in cells]
     return {
-        "test_person": np.array(numbers, dtype=np.uint32),
+        "test_person": np.array(named, dtype=np.uint16),
         "test_y": np.concatenate([r.y[site] for r, site in cells]).astype(np.uint8),
         "test_count": np.array(counts, dtype=np.uint16).reshape(shape),
         "train_positive": np.array(share).reshape(shape),
@@ -204,8 +229,32 @@ def without_folders(told: Any) -> Any:
     )
 
 
-def unpack(arrays: Mapping[str, np.ndarray]) -> tuple[Finished, dict[str, Any]]:
-    """The table that was packed, and what was told about it."""
+def look_alikes(experiment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of subjects of an experiment that look like one person, both of them in it."""
+    params = experiment["dataset"]["params"]
+    known = LOOK_ALIKES.get(Path(str(params.get("path", ""))).name, {})
+    gone = params.get("leave_out", ())
+    return [(str(a), str(b)) for who, (a, b) in known.items() if who not in gone]
+
+
+def scored(run: RunResult, pairs: Iterable[tuple[str, str]]) -> RunResult:
+    """A run without the scores of whoever looks like somebody it was trained on.
+
+    A twin in training would make the test measure memory; of two in test one counts.
+    """
+    tested = {who for ids in run.subject_ids.values() for who in ids}
+    gone: set[str] = set()
+    for first, second in pairs:
+        gone |= {second} if {first, second} <= tested else {first, second}
+    if not gone & tested:
+        return run
+    return among([run], lambda _, who: who not in gone)[0]
+
+
+def unpack(
+    arrays: Mapping[str, np.ndarray], as_run: bool = False
+) -> tuple[Finished, dict[str, Any]]:
+    """The table that was packed, and what was told about it; `as_run`: with look-alikes."""
     about = json.loads(arrays["about"].tobytes())
     if about["format"] != FORMAT:
         raise ValueError(f"format {about['format']}, not {FORMAT}")
@@ -216,6 +265,7 @@ def unpack(arrays: Mapping[str, np.ndarray]) -> tuple[Finished, dict[str, Any]]:
     specs = {(s.learner.title, s.seed, s.order): s for s in every}
     tested = [_tested(arrays, sites, k) for k in range(len(seeds))]
     scores = decode(arrays["codes"])
+    pairs = [] if as_run else look_alikes(about["experiment"])
     groups: dict[str, list[RunResult]] = {}
     for k, learner in enumerate(arrays["run_learner"]):
         title, seed = titles[learner], int(arrays["run_seed"][k])
@@ -233,7 +283,7 @@ def unpack(arrays: Mapping[str, np.ndarray]) -> tuple[Finished, dict[str, Any]]:
             environment=about["machines"][title],
             **tested[seed],
         )
-        groups.setdefault(title, []).append(result)
+        groups.setdefault(title, []).append(scored(result, pairs))
     return Finished(groups, about["keeps"], tuple(about["missing"])), about
 
 
@@ -258,9 +308,7 @@ def _tested(
     positive = dict(zip(sites, arrays["train_positive"][seed].tolist(), strict=True))
     return {
         "y": {s: arrays["test_y"][part].astype(np.int64) for s, part in parts.items()},
-        "subject_ids": {
-            s: tuple(f"{n:08x}" for n in found) for s, found in numbers.items()
-        },
+        "subject_ids": {s: tuple(map(str, found)) for s, found in numbers.items()},
         "train_positive": positive,
     }
 
@@ -276,11 +324,11 @@ def write_table(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
 
 
-def read_table(path: Path) -> tuple[Finished, dict[str, Any]]:
-    """A table of ``results/`` as its runs, and what was told about it."""
+def read_table(path: Path, as_run: bool = False) -> tuple[Finished, dict[str, Any]]:
+    """A table of ``results/`` as its runs, and what was told about it (`unpack`)."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return unpack({name: archive[name] for name in archive.files})
+            return unpack({name: archive[name] for name in archive.files}, as_run)
     except _UNREADABLE as error:
         raise DataError(
             f"not a table of scores, damaged, or of another version of fcforge ({error}).",

@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from paper_tables import Finished
 from sums_tables import PEOPLE, at, attacks
 
@@ -50,7 +50,7 @@ def draw_stages(groups: Mapping[str, list[RunResult]], draws: int = 200) -> Figu
         for axes, curve in zip(both, curves(groups[name], draws), strict=True):
             known = np.isfinite(curve.mean)
             stage = np.arange(1, len(known) + 1)
-            mean, low, high = (x[known] for x in curve)
+            mean, low, high = (x[known].round(6) for x in curve)
             axes.plot(stage[known], mean, "o-", color=colour, ms=3, label=name)
             if name in BANDS:
                 axes.fill_between(
@@ -78,7 +78,7 @@ def draw_lambda(table: Finished, centre: Sequence[float] = (0.2, 0.35, 0.15)) ->
         for summary, colour, label in SUMMARIES:
             found = [points[p][summary] for p in line]
             mean, low, high = (
-                np.array([getattr(e, k) for e in found])
+                np.round([getattr(e, k) for e in found], 6)
                 for k in ("value", "low", "high")
             )
             style = {
@@ -93,6 +93,35 @@ def draw_lambda(table: Finished, centre: Sequence[float] = (0.2, 0.35, 0.15)) ->
             )
         axes.set_ylim(-0.05, 0.8)
     figure.axes[0].legend(fontsize=8, frameon=False, loc="center left")
+    return figure
+
+
+def draw_grid(table: Finished, chosen: tuple[float, ...] = (0.2, 0.35, 0.15)) -> Figure:
+    """AAA over the whole grid: one square per weight of the readout, the paper's choice framed."""
+    values = {
+        tuple(map(float, k.split()[1::2])): table.rows[k].estimates["aaa"].value
+        for k in table.groups
+    }
+    first, second, third = (sorted({p[i] for p in values}) for i in range(3))
+    figure = Figure(figsize=(10, 2.4))
+    scale = {
+        "vmin": min(values.values()),
+        "vmax": max(values.values()),
+        "cmap": "viridis",
+    }
+    for k, c in enumerate(third):
+        axes = figure.add_subplot(1, len(third), k + 1)
+        axes.set_title(f"lambda 3 = {c:g}", fontsize=9)
+        axes.set_xlabel("lambda 2", fontsize=8)
+        axes.set_xticks(range(len(second)), [f"{b:g}" for b in second], fontsize=7)
+        axes.set_yticks(range(len(first)), [f"{a:g}" for a in first], fontsize=7)
+        cells = [[round(values[a, b, c], 6) for b in second] for a in first]
+        image = axes.imshow(cells, origin="lower", **scale)
+        if c == chosen[2]:
+            corner = second.index(chosen[1]) - 0.5, first.index(chosen[0]) - 0.5
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, ec="red", lw=2))
+    figure.axes[0].set_ylabel("lambda 1", fontsize=8)
+    figure.colorbar(image, ax=figure.axes, label="AAA", fraction=0.02)
     return figure
 
 
@@ -208,6 +237,8 @@ def draw(found: Mapping[str, Finished], folder: Path) -> None:
     figures = {f"stages_{name}": draw_stages(found[name].groups) for name in names}
     if "lambda_529" in found:
         figures["lambda_529"] = draw_lambda(found["lambda_529"])
+    if "lambda_grid_529" in found:
+        figures["lambda_grid_529"] = draw_grid(found["lambda_grid_529"])
     save(figures | {"sums": draw_sums(), "worth": draw_worth()}, folder)
 
 

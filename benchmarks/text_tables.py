@@ -5,7 +5,7 @@ Views of make_tables.py, over the experiments leaks_single, main, lambda_grid an
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -21,62 +21,76 @@ from paper_tables import (
 
 from fcforge.metrics import finite, summary
 from fcforge.report.contents import curves
-from fcforge.text import number
+from fcforge.text import bracket, number
 
 LEAKS = ("epoch", "context", "generator", "all")
 # What chooses no context and trains no generator has nothing to leak there.
 WITHOUT = {"context": "", "generator": "", "all": "epoch"}
 METRICS = ("acc", "pre", "rec", "f1")
+NONE = "–"
 POINT = re.compile(r"l1 (\S+) l2 (\S+) l3 (\S+)")
 
 
-def _under(name: str, leak: str, learner: str, found: Found) -> Finished:
-    """Table that has a learner under a leak."""
+def _under(name: str, leak: str, learner: str, found: Found) -> Finished | None:
+    """Table that has a learner under a leak; None where it was not run whole."""
     there = found[f"{name}+{leak}"] if leak else found[name]
     if learner in there.groups:
         return there
+    if learner in there.missing:
+        return None
     return _under(name, WITHOUT[leak], learner, found)
+
+
+def _leaks(name: str, found: Found) -> list[str]:
+    """Leaks under which a table was run."""
+    return [leak for leak in LEAKS if f"{name}+{leak}" in found]
 
 
 def leaks(name: str, found: Found) -> str:
     """AAA of every learner without a leak and under each; below, minus itself without."""
     learners = list(found[name].groups)
-    heads = ["learner", "no leak", *(f"{leak} on test" for leak in LEAKS[:-1]), "all"]
+    run = _leaks(name, found)
     lines = []
     for learner in learners:
-        tables = [_under(name, leak, learner, found) for leak in ("", *LEAKS)]
-        cells = [numbers(table.rows[learner], ("aaa",))[0] for table in tables]
+        tables = [_under(name, leak, learner, found) for leak in ("", *run)]
+        cells = [numbers(t.rows[learner], ("aaa",))[0] if t else NONE for t in tables]
         lines.append([learner, *cells])
     changes: dict[str, Mapping[str, list[str]]] = {}
-    for leak in LEAKS:
+    for leak in run:
         pairs = {}
         for learner in learners:
             there = _under(name, leak, learner, found)
-            if there is not found[name]:
+            if there is not None and there is not found[name]:
                 runs = there.groups[learner]
                 pairs[learner] = (runs, found[name].groups[learner])
         changes[leak] = {k: _compared(d) for k, d in differences(pairs).items()}
     below = [
-        [k, *(" p ".join(changes[leak].get(k, ["–"])) for leak in LEAKS)]
+        [k, *(" p ".join(changes[leak].get(k, [NONE])) for leak in run)]
         for k in learners
     ]
-    second = ["leak minus no leak [95 %], p (Holm)", *LEAKS]
-    return f"{markdown(heads, lines)}\n\n{markdown(second, below)}"
+    heads = [leak if leak == "all" else f"{leak} on test" for leak in run]
+    first = markdown(["learner", "no leak", *heads], lines)
+    return (
+        f"{first}\n\n{markdown(['leak minus no leak [95 %], p (Holm)', *run], below)}"
+    )
 
 
 def leaks_minus(name: str, reference: str, found: Found) -> str:
     """Every learner minus a reference under the same leak."""
     learners = [k for k in found[name].groups if k != reference]
+    run = _leaks(name, found)
     columns = []
-    for leak in ("", *LEAKS):
+    for leak in ("", *run):
         pairs = {}
+        other = _under(name, leak, reference, found)
         for learner in learners:
-            one = _under(name, leak, learner, found).groups[learner]
-            other = _under(name, leak, reference, found).groups[reference]
-            pairs[learner] = (one, other)
-        columns.append(differences(pairs))
-    lines = [[k, *(" p ".join(_compared(c[k])) for c in columns)] for k in learners]
-    return markdown([f"minus {reference} [95 %], p (Holm)", "no leak", *LEAKS], lines)
+            one = _under(name, leak, learner, found)
+            if one and other:
+                pairs[learner] = (one.groups[learner], other.groups[reference])
+        made = differences(pairs)
+        columns.append({k: " p ".join(_compared(d)) for k, d in made.items()})
+    lines = [[k, *(c.get(k, NONE) for c in columns)] for k in learners]
+    return markdown([f"minus {reference} [95 %], p (Holm)", "no leak", *run], lines)
 
 
 def own_order(name: str, order: str, found: Found) -> str:
@@ -146,3 +160,47 @@ def augmentation(path: Path) -> str:
                 lines.append([model, row, " / ".join(cells), published(model, row)])
     heads = ["classifier", "added", "ACC / PRE / REC / F1", "the paper's"]
     return markdown(heads, lines)
+
+
+def moved(tables: Iterable[tuple[str, Finished, Finished]]) -> str:
+    """How far AAA moves where one of two look-alikes is not scored; tables that do not: left out.
+
+    Parameters
+    ----------
+    tables : iterable of (name, as it was run, look-alikes scored as one person)
+    """
+    lines = []
+    for name, as_run, once in tables:
+        seeds = set()
+        changes = []
+        for learner, runs in as_run.groups.items():
+            others = once.groups[learner]
+            for a, b in zip(runs, others, strict=True):
+                if a.subject_ids != b.subject_ids:
+                    seeds.add(a.spec.seed)
+            changes.append(_aaa(others) - _aaa(runs))
+        span = [number(end(changes), 4, sign=True) for end in (min, max)]
+        if seeds:
+            lines.append([name, str(len(seeds)), *span])
+    return markdown(["table", "seeds changed", "least change of AAA", "largest"], lines)
+
+
+def _aaa(runs: Runs) -> float:
+    return fmean(summary(r)["aaa"] for r in runs if finite(r))
+
+
+def studies(path: Path, title: str) -> str:
+    """One table of results/people.json: learners by columns, means with intervals."""
+    rows = json.loads(path.read_text())["found"][title]
+    columns = list(next(iter(rows.values())))
+    lines = [[k, *(_with_interval(row[c]) for c in columns)] for k, row in rows.items()]
+    return markdown(["learner", *columns], lines)
+
+
+def _with_interval(cell: Mapping[str, float | None]) -> str:
+    value, low, high = cell.values()
+    if value is None:
+        return NONE
+    whole = float(value).is_integer() and low is None
+    text = number(value, 0 if whole else 3)
+    return text if low is None else f"{text} {bracket(low, high)}"

@@ -1,22 +1,38 @@
 """Scores that travel: what is packed comes back, small, and without anybody's name."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from paper_tables import Finished
-from scores import decode, encode, pack, pseudonym, read_table, unpack, write_table
+from scores import (
+    LOOK_ALIKES,
+    decode,
+    encode,
+    look_alikes,
+    pack,
+    places,
+    read_table,
+    scored,
+    unpack,
+    write_table,
+)
 
 import fake_runs
 from fcforge.errors import DataError
 from fcforge.metrics import METRICS, cell_values, summary
 from fcforge.randomness import numpy_rng
 from fcforge.runner.experiment import Experiment
+from fcforge.sites import load_dataset
+from fcforge.sites.check import twins_within
 from fcforge.stats import group
 from fcforge.types import Component, LearnerSpec, Training
 
 SITES = fake_runs.SITES
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int16])
@@ -57,10 +73,26 @@ def test_probabilities_stay_close():
     assert np.abs(decode(encode(p, np.int16)) - p).max() < 2e-5
 
 
-def test_a_number_does_not_tell_the_name_but_is_the_same_in_every_table():
-    assert pseudonym("data", "NYU", "50952") == pseudonym("data", "NYU", "50952")
-    assert pseudonym("data", "NYU", "50952") != pseudonym("other", "NYU", "50952")
-    assert pseudonym("data", "NYU", "50952") < 2**32
+def test_places_are_those_of_the_sorted_ids(tmp_path, monkeypatch):
+    """Whatever the order of the file: its list of ids is published by its hash."""
+    monkeypatch.setenv("FCFORGE_DATA", str(tmp_path))
+    np.savez(tmp_path / "d.npz", subject_id=np.array([50003, 51000, 50002]))
+    there = Component("folder", {"path": "/elsewhere/d.npz", "sites": ["NYU"]})
+    assert places(there) == {"50002": 0, "50003": 1, "51000": 2}
+
+
+def test_look_alikes_are_those_of_the_published_files(shared_data):
+    for file, pairs in LOOK_ALIKES.items():
+        params = {"path": str(shared_data / file)}
+        at = {place: who for who, place in places(Component("folder", params)).items()}
+        found = load_dataset(Component("folder", params))
+        ids = np.isin(
+            found.subject_id, [at[k] for both in pairs.values() for k in both]
+        )
+        twins = twins_within(found.fc[ids], found.subject_id[ids])
+        assert {t.second: {t.first, t.second} for t in twins} == {
+            second: {at[a], at[b]} for second, (a, b) in pairs.items()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +123,15 @@ def made():
     return table, data
 
 
+def numbers(table: Finished) -> dict[str, int]:
+    runs = [r for group in table.groups.values() for r in group]
+    ids = {who for r in runs for found in r.subject_ids.values() for who in found}
+    return {who: place for place, who in enumerate(sorted(ids))}
+
+
 def test_what_is_packed_comes_back(made, tmp_path):
     table, data = made
-    arrays = pack(table, data, commit="abc", config="[experiment]\n")
+    arrays = pack(table, data, numbers(table), commit="abc", config="[experiment]\n")
     write_table(tmp_path / "t.npz", arrays)
     back, about = read_table(tmp_path / "t.npz")
     assert about["commit"] == "abc"
@@ -122,44 +160,75 @@ def test_what_is_packed_comes_back(made, tmp_path):
 
 def test_packing_again_gives_the_same_bytes(made, tmp_path):
     table, data = made
-    write_table(tmp_path / "a.npz", pack(table, data))
+    write_table(tmp_path / "a.npz", pack(table, data, numbers(table)))
     back, _ = read_table(tmp_path / "a.npz")
-    named = {s: {} for s in SITES}
-    for r in table.groups["one"]:
-        for s in SITES:
-            numbers = [
-                f"{pseudonym(data['data_sha256'], s, i):08x}" for i in r.subject_ids[s]
-            ]
-            named[s] |= dict(zip(numbers, r.subject_ids[s], strict=True))
-    again = {
-        title: [
-            replace(
-                r,
-                subject_ids={
-                    s: tuple(named[s][i] for i in r.subject_ids[s]) for s in SITES
-                },
-            )
-            for r in runs
-        ]
-        for title, runs in back.groups.items()
-    }
-    write_table(
-        tmp_path / "b.npz", pack(Finished(again, back.keeps, back.missing), data)
-    )
+    same = {str(place): place for place in numbers(table).values()}
+    write_table(tmp_path / "b.npz", pack(back, data, same))
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
 def test_neither_names_nor_folders_travel(made, tmp_path):
     table, data = made
-    arrays = pack(table, data)
+    arrays = pack(table, data, numbers(table))
     told = arrays["about"].tobytes().decode()
     assert "somebody" not in told
     assert json.loads(told)["experiment"]["dataset"]["params"]["path"] == "data.npz"
     for r in table.groups["one"]:
         assert not any(i in told for ids in r.subject_ids.values() for i in ids)
-    assert arrays["test_person"].dtype == np.uint32
-    back, _ = unpack(arrays)
-    assert all(len(i) == 8 for i in back.groups["one"][0].subject_ids["NYU"])
+    assert arrays["test_person"].max() < len(numbers(table))
+
+
+ID = re.compile(r"(?<![\w.])5[01]\d{3}(?![\w.])")  # ABIDE's are 50001 to 51607
+# Configs name who is left out, and whom they look like; tables keep their configs.
+CONFIGS = (RESULTS.parent / "experiments").rglob("*.toml")
+NAMED = {who for path in CONFIGS for who in ID.findall(path.read_text())}
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.iterdir()), ids=lambda p: p.name)
+def test_results_hold_neither_ids_nor_hashes_of_people(path):
+    """A row number stays below the number of people of a file."""
+    text = path.read_bytes()
+    if path.suffix == ".npz":
+        with np.load(path) as archive:
+            assert archive["test_person"].max() < 1098
+            assert archive["test_person"].dtype == np.uint16
+            text = archive["about"].tobytes()
+    assert set(ID.findall(text.decode())) <= NAMED
+
+
+def run_of(sites: dict[str, tuple[str, ...]]):
+    """A run whose score of a subject is its number / 100."""
+    p = {s: np.array([int(i) / 100 for i in ids]) for s, ids in sites.items()}
+    labels = {s: [0, 1, 0][: len(x)] for s, x in p.items()}
+    scores = {s: [x, x] for s, x in p.items()}
+    return fake_runs.run(scores, labels, initial=p, subject_ids=sites)
+
+
+@pytest.mark.parametrize(
+    ("tested", "left"),
+    [
+        (("1", "2", "3"), ("2", "3")),  # 1 looks like 4, who was trained on
+        (("2", "4", "5"), ("2", "5")),  # the other way round
+        (("1", "4", "5"), ("1", "5")),  # both in test: one person, one score
+        (("2", "3", "5"), ("2", "3", "5")),  # both in training: nobody is tested
+    ],
+)
+def test_two_scans_of_one_person_are_scored_as_one(tested, left):
+    run = scored(run_of({"NYU": tested, "UM": ("7", "8")}), [("1", "4")])
+    assert run.subject_ids == {"NYU": left, "UM": ("7", "8")}
+    expected = np.array([int(i) / 100 for i in left])
+    assert run.scores["NYU"] == pytest.approx(np.stack([expected, expected]))
+    assert run.initial["NYU"] == pytest.approx(expected)
+    assert len(run.y["NYU"]) == len(left)
+
+
+def test_pairs_of_which_one_was_left_out_are_no_pairs():
+    def told(**params):
+        return {"dataset": {"params": {"path": "x/abide1_aal116_dparsf.npz"} | params}}
+
+    assert len(look_alikes(told())) == 3
+    assert len(look_alikes(told(leave_out=["50286"]))) == 2
+    assert look_alikes({"dataset": {"params": {"preset": "easy"}}}) == []
 
 
 def test_a_run_that_diverged_stays_diverged(made):
@@ -167,14 +236,14 @@ def test_a_run_that_diverged_stays_diverged(made):
     broken = table.groups["one"][0]
     scores = {**broken.scores, "UM": np.full_like(broken.scores["UM"], np.nan)}
     groups = {"one": [replace(broken, scores=scores), *table.groups["one"][1:]]}
-    back, _ = unpack(pack(Finished(groups, {}), data))
+    back, _ = unpack(pack(Finished(groups, {}), data, numbers(table)))
     assert np.isnan(back.groups["one"][0].scores["UM"]).all()
     assert np.isfinite(back.groups["one"][1].scores["UM"]).all()
 
 
 @pytest.mark.parametrize("harm", ["cut", "text", "other format", "array gone"])
 def test_a_damaged_file_is_refused(made, tmp_path, harm):
-    arrays, path = pack(*made), tmp_path / "t.npz"
+    arrays, path = pack(*made, numbers(made[0])), tmp_path / "t.npz"
     if harm == "other format":
         told = {**json.loads(arrays["about"].tobytes()), "format": 99}
         arrays["about"] = np.frombuffer(json.dumps(told).encode(), dtype=np.uint8)

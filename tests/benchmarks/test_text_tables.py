@@ -1,6 +1,8 @@
 """Leaks one by one, the paper's own order, its grid and its augmentation table."""
 
 import json
+from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import text_tables
@@ -8,6 +10,8 @@ from paper_tables import Finished
 
 import fake_runs
 from fcforge.metrics import summary
+from fcforge.stats.people import among
+from fcforge.text import number
 
 LEARNERS = {"Base": 0.6, "ER": 1.0, "FORGE as printed": 0.8}
 
@@ -103,3 +107,40 @@ def test_augmentation_shows_four_numbers_and_the_papers(tmp_path):
     line = text_tables.augmentation(path).splitlines()[-1]
     assert "0.600 / 0.500 / 0.400 / 0.444" in line
     assert "0.762 / 0.748 / 0.772 / 0.758" in line
+
+
+def test_a_learner_that_was_not_run_whole_has_no_cell(found):
+    part = replace(table(1.0, ("Base",)), missing=("ER", "FORGE as printed"))
+    some = {"leaks": found["leaks"], "leaks+epoch": part}
+    text = text_tables.leaks("leaks", some)
+    assert text.splitlines()[0] == "| learner | no leak | epoch on test |"
+    assert cells(text, "ER")[2] == cells(text, "ER", 1)[1] == "–"
+    assert cells(text, "Base", 1)[1].startswith("+0.")
+    minus = text_tables.leaks_minus("leaks", "Base", some)
+    assert cells(minus, "ER")[2] == "–"
+
+
+def test_moved_shows_tables_in_which_somebody_is_no_longer_scored():
+    as_run = table(only=("Base",))
+    run = as_run.groups["Base"][0]
+    gone = run.subject_ids["NYU"][0]
+    once = {"Base": among(as_run.groups["Base"], lambda _, who: who != gone)}
+    shown = replace(as_run, groups=once)
+    text = text_tables.moved([("a", as_run, shown), ("b", as_run, as_run)])
+    expected = fmean(
+        summary(b)["aaa"] - summary(a)["aaa"]
+        for a, b in zip(as_run.groups["Base"], once["Base"], strict=True)
+    )
+    assert cells(text, "a")[1] == "1"
+    assert cells(text, "a")[2] == cells(text, "a")[3] == number(expected, 4, sign=True)
+    assert "| b |" not in text
+
+
+def test_studies_are_shown_as_they_are_stored(tmp_path):
+    sites = {"mean": 4.0, "low": None, "high": None}
+    share = {"mean": 0.61, "low": 0.5, "high": 0.7}
+    nobody = {"mean": None, "low": None, "high": None}
+    rows = {"ridge": {"sites": sites, "share": share, "nobody": nobody}}
+    (tmp_path / "p.json").write_text(json.dumps({"found": {"a / b": rows}}))
+    text = text_tables.studies(tmp_path / "p.json", "a / b")
+    assert cells(text, "ridge")[1:] == ["4", "0.610 [0.500, 0.700]", "–"]
