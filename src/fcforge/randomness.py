@@ -46,34 +46,8 @@ def _mix(h: Any) -> Any:
     return h ^ ((h >> 16) & 0xFFFF)
 
 
-def alone(x: Tensor) -> bool:
-    """Whether the numbers of a tensor are at hand: on a CPU, not lifted over lanes."""
-    import torch
-
-    return (
-        x.device.type == "cpu"
-        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
-    )
-
-
-def _fold_int(key: int, number: int) -> int:
-    """`fold` of Python's integers, as a signed 32-bit integer."""
-
-    def mix(h: int) -> int:
-        h = ((h ^ h >> 16) * 0x85EBCA6B) & 0xFFFFFFFF
-        h = ((h ^ h >> 13) * 0xC2B2AE35) & 0xFFFFFFFF
-        return h ^ h >> 16
-
-    mixed = mix((key * 0x01000193 + 0x3C6EF372) & 0xFFFFFFFF)
-    found = mix(mixed ^ (number * 0x9E3779B1 & 0xFFFFFFFF))
-    return found - 2**32 if found >= 2**31 else found
-
-
 def fold(key: Tensor, number: int | Tensor) -> Tensor:
     """Derive a new int32 key from `key` for purpose or step `number`. Pure; works under vmap."""
-    if isinstance(number, int) and not key.dim() and alone(key):
-        # a dozen operations on one number cost 0.1 ms
-        return key.new_tensor(_fold_int(int(key), number))
     if isinstance(number, int):  # wrap as an int32 tensor would
         salt: int | Tensor = ((number * 0x9E3779B1 + 2**31) & 0xFFFFFFFF) - 2**31
     else:
@@ -86,13 +60,6 @@ def bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     import torch
 
     n = math.prod(shape)  # numpy here would break torch.compile's graph
-    if alone(key):  # its small operations cost a fifth
-        number = np.int32(int(key))
-        places = np.arange(n, dtype=np.int32)
-        hashed = (
-            _mix(_mix(places * np.int32(-1640531535) + number) ^ number) & 0x7FFFFFFF
-        )
-        return torch.from_numpy(hashed).reshape(shape)
     counter = torch.arange(n, dtype=torch.int32, device=key.device)
     return (_mix(_mix(counter * -1640531535 + key) ^ key) & 0x7FFFFFFF).reshape(shape)
 

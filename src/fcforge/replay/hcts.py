@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from fcforge.randomness import alone, fold, normal, uniform
+from fcforge.randomness import fold, normal, uniform
 from fcforge.replay.bandit import Bandit, limited_quotas, quotas, reward, shares
 from fcforge.replay.selection import Look, Scaling, farthest_first, shortlist
 from fcforge.settings import Checked, Count, Positive, Share, Size
@@ -211,8 +211,6 @@ class HCTS(Checked):
         score = (look.psi * v[:, None, :]).sum(-1)
         listed = shortlist(score, quota[:, None], self.shortlist)
         steps = min(capacity, candidates)
-        if alone(quota):  # nobody asks for more of the order
-            steps = min(steps, max(int(quota.max()), 1))
         order = farthest_first(look.distance, listed, score, steps)
         active, chosen = take_first(order, quota, total, candidates)
         return Choice(active, quota, share), chosen

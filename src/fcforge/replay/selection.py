@@ -7,13 +7,11 @@ appendix "Sample-Level Contextual Thompson Sampling".
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.models.base import Output
-from fcforge.randomness import alone
 
 Pair = tuple[Tensor, Tensor]  # mostly rows and diagnoses of some subjects
 Scaling = Literal["mean", "none"]
@@ -141,10 +139,6 @@ def farthest_first(
     )  # who is chosen is at -inf from then on
     best = torch.argmax(torch.where(allowed, score, -torch.inf), dim=1)
     nearest = torch.where(allowed, torch.inf, -torch.inf)
-    if alone(distance):  # the same in numpy, whose small operations cost a fifth
-        return torch.from_numpy(
-            _walk(blocked.numpy(), nearest.numpy(), best.numpy(), steps)
-        )
     rows = torch.arange(sites, device=distance.device)
     order = [best]
     for _ in range(steps - 1):
@@ -152,19 +146,6 @@ def farthest_first(
         best = torch.argmax(nearest, dim=1)
         order.append(best)
     return torch.stack(order, dim=1)
-
-
-def _walk(
-    blocked: np.ndarray, nearest: np.ndarray, best: np.ndarray, steps: int
-) -> np.ndarray:
-    """`farthest_first` from the first choice `best` on."""
-    rows = np.arange(len(best))
-    order = np.empty((len(best), steps), dtype=np.int64)
-    order[:, 0] = best
-    for step in range(1, steps):
-        np.minimum(nearest, blocked[rows, order[:, step - 1]], out=nearest)
-        nearest.argmax(1, out=order[:, step])
-    return order
 
 
 class Look(NamedTuple):
