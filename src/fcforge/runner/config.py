@@ -112,39 +112,38 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
         do = f"Run `fcforge judge {files.where()}`."
         raise ConfigError("this config judges generators.", where=files.where(), do=do)
     config = read_tables(ConfigFile, files)
+    dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
     said = check_table(
         Experiment, config.experiment, files, "experiment", hidden=_NOT_SAID
     )
-    split = read_table(SplitTable, config.split, files, "split")
+    split = read_table(SplitTable, config, files, "split")
     if split.folds:
-        said |= {
-            "folds": split.folds,
-            "seeds": tuple(range(split.folds * split.repeats)),
-        }
-    training = read_table(Training, config.training, files, "training")
-    if training.selection == "inner_val" and said.get("val_fraction") == 0:
+        said["folds"] = split.folds
+        said["seeds"] = tuple(range(split.folds * split.repeats))
+    made = Experiment(
+        dataset=dataset,
+        learners=_learners(config, files, paper=said.get("protocol") == "paper"),
+        training=read_table(Training, config, files, "training"),
+        leaks=read_table(Leaks, config, files, "leaks"),
+        start=_start(config, dataset, files, folder),
+        confounds=read_table(ConfoundsTable, config, files, "confounds").remove,
+        **vars(read_table(EvaluationTable, config, files, "evaluation")),
+        **said,
+    )
+    _require_consistent(made, files)
+    return made
+
+
+def _require_consistent(made: Experiment, files: ConfigFiles) -> None:
+    """Refuse what two tables say together."""
+    if made.training.selection == "inner_val" and made.val_fraction == 0:
         what = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
         do = "Set val_fraction = 0.2, or selection = 'fixed'."
         raise ConfigError(what, where=files.where(("training", "selection")), do=do)
-    leaks = read_table(Leaks, config.leaks, files, "leaks")
-    evaluation = read_table(EvaluationTable, config.evaluation, files, "evaluation")
-    if evaluation.own_threshold and leaks.active():
+    if made.own_threshold and made.leaks.active():
         what = "own_threshold = true, but a leak lets methods see whom it is fitted on."
-        raise ConfigError(
-            what, where=files.where(("evaluation",)), do="Remove [leaks]."
-        )
-    confounds = read_table(ConfoundsTable, config.confounds, files, "confounds")
-    dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
-    return Experiment(
-        dataset=dataset,
-        learners=_learners(config, files, paper=said.get("protocol") == "paper"),
-        training=training,
-        leaks=leaks,
-        confounds=confounds.remove,
-        start=_start(config, dataset, files, folder),
-        own_threshold=evaluation.own_threshold,
-        **said,
-    )
+        where = files.where(("evaluation",))
+        raise ConfigError(what, where=where, do="Remove [leaks].")
 
 
 def _start(
@@ -153,7 +152,7 @@ def _start(
     """Dataset of the public people."""
     if config.start is None:
         return None
-    table = read_table(StartTable, config.start, files, "start")
+    table = read_table(StartTable, config, files, "start")
     found = dataset
     if table.dataset is not None:
         found = resolve_dataset(
@@ -218,11 +217,9 @@ def check_table(
     return values
 
 
-def read_table(
-    target: type[T], said: Mapping[str, Any], files: ConfigFiles, name: str
-) -> T:
-    """The dataclass that table `name` fills."""
-    return target(**check_table(target, said, files, name))
+def read_table(target: type[T], config: object, files: ConfigFiles, name: str) -> T:
+    """The dataclass that table `name` of a config fills."""
+    return target(**check_table(target, getattr(config, name), files, name))
 
 
 def read_component(value: Named, kind: str, where: str) -> Component:
@@ -290,8 +287,8 @@ def _learners(
 ) -> tuple[LearnerSpec, ...]:
     """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
     _check_named_settings(config, files)
-    said = config.learner_defaults
-    defaults = read_table(LearnerDefaults, said, files, "learner_defaults")
+    defaults = read_table(LearnerDefaults, config, files, "learner_defaults")
+    reader = _Reader(config, defaults, paper)
     where = files.where(("learner",))
     rows = []
     for i, table in enumerate(config.learner):
@@ -299,7 +296,7 @@ def _learners(
         if isinstance(table, Mapping) and "estimator" in table:
             rows.append(read_pipeline(table, place, Path(where).resolve().parent))
         else:
-            rows.append(_learner(table, config, defaults, place, paper))
+            rows.append(reader.learner(table, place))
     titles = [row.title for row in rows]
     for title in titles:
         if titles.count(title) > 1:
@@ -322,39 +319,43 @@ def _check_named_settings(config: ConfigFile, files: ConfigFiles) -> None:
             _check(Component(name, params), kind, known, where)
 
 
-def _learner(
-    table: Mapping[str, Any],
-    config: ConfigFile,
-    defaults: LearnerDefaults,
-    where: str,
-    paper: bool,
-) -> LearnerSpec:
-    known = _registries()
+@dataclass(frozen=True)
+class _Reader:
+    """Reads rows; what the config says for all, and whether the paper's presets hold."""
 
-    def part(kind: str, value: Named) -> Component:
+    config: ConfigFile
+    defaults: LearnerDefaults
+    paper: bool
+
+    def learner(self, table: Mapping[str, Any], where: str) -> LearnerSpec:
+        """A row, its generator only where the method needs one."""
+        row = _row(table, where)
+        method = self.part("method", row.method, where)
+        needed = _registries()["method"][method.name].needs_generator
+        if row.generator and not needed:
+            what = f"method '{method.name}' uses no generator."
+            do = "Leave it out, or set method = 'forge'."
+            raise ConfigError(what, where=where, do=do)
+        generator = (row.generator or self.defaults.generator) if needed else None
+        return LearnerSpec(
+            method=method,
+            model=self.part("model", row.model or self.defaults.model, where),
+            generator=self.part("generator", generator, where) if generator else None,
+            title=row.title,
+            training=checked(Training, row.training, f"{where}: training"),
+            start=row.start,
+        )
+
+    def part(self, kind: str, value: Named, where: str) -> Component:
+        """A method, model or generator with what the config says of its name."""
         component = read_component(value, kind, where)
-        shared = getattr(config, kind).get(component.name, {})
+        shared = getattr(self.config, kind).get(component.name, {})
         component = replace(component, params=merge(shared, component.params))
-        _check(component, kind, known[kind], where)
-        cls = known[kind][component.name]
-        return _as_in_paper(component, cls) if paper else component
-
-    row = _row(table, where)
-    method = part("method", row.method)
-    needed = known["method"][method.name].needs_generator
-    if row.generator and not needed:
-        what = f"method '{method.name}' uses no generator."
-        do = "Leave it out, or set method = 'forge'."
-        raise ConfigError(what, where=where, do=do)
-    generator = (row.generator or defaults.generator) if needed else None
-    return LearnerSpec(
-        method=method,
-        model=part("model", row.model or defaults.model),
-        generator=part("generator", generator) if generator else None,
-        title=row.title,
-        training=checked(Training, row.training, f"{where}: training"),
-        start=row.start,
-    )
+        known = _registries()[kind]
+        _check(component, kind, known, where)
+        return (
+            _as_in_paper(component, known[component.name]) if self.paper else component
+        )
 
 
 def _row(table: Mapping[str, Any], where: str) -> LearnerTable:

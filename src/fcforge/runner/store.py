@@ -48,6 +48,7 @@ _OURS = {
     "table.csv",
     "table.md",
 }
+MAKE_ROOM = "Make room, or see to the folder; the same command again continues."
 REDO = "Delete its folder and run the same command again: only that node is redone."
 # what reading a file that was cut or changed may raise
 BROKEN = (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error)
@@ -160,10 +161,7 @@ class Store:
         except (OSError, SafetensorError) as error:
             if not self.has(key):
                 what = f"what was trained cannot be written ({error})."
-                do = (
-                    "Make room, or see to the folder; the same command again continues."
-                )
-                raise StoreError(what, where=self.root, do=do) from error
+                raise StoreError(what, where=self.root, do=MAKE_ROOM) from error
 
     def read_meta(self, key: str) -> dict[str, Any]:
         """Spec, seconds, memory and addresses of a node."""

@@ -127,6 +127,23 @@ class _Drawn(NamedTuple):
     draws: np.ndarray
 
 
+def _comparison(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Comparison:
+    """From differences (n_pairs,), their mean's draws and permutations, both (n_draws,)."""
+    difference = points.mean()
+    low, high = resampling.interval(difference, draws)
+    # Rounding must not make an exactly equal permutation look smaller.
+    extreme = (np.abs(nulls) >= abs(difference) - 1e-6).sum()
+    return Comparison(
+        difference=float(difference),
+        low=float(low),
+        high=float(high),
+        p_value=float((1 + extreme) / (1 + len(nulls))),
+        n_pairs=len(points),
+        wins=float((points > 0).mean() + (points == 0).mean() / 2),
+        n_draws=len(nulls),
+    )
+
+
 @dataclass(frozen=True)
 class Comparer:
     """`compare` for many pairs: a run's bootstrap draws are computed once.
@@ -165,15 +182,7 @@ class Comparer:
             )
             nulls += (value[:, 0] - value[:, 1]).sum(0)
         draws *= resampling.training_weights(left, self.n_draws)
-        difference = float(points.mean())
-        low, high = map(float, resampling.interval(points.mean(), draws.mean(0)))
-        # Rounding must not make an exactly equal permutation look smaller.
-        extreme = int((np.abs(nulls / len(left)) >= abs(difference) - 1e-6).sum())
-        p_value = (1 + extreme) / (1 + self.n_draws)
-        wins = (points > 0).mean() + (points == 0).mean() / 2
-        n = len(points)
-        found = Comparison(difference, low, high, p_value, n, float(wins))
-        return replace(found, n_draws=self.n_draws)
+        return _comparison(points, draws.mean(0), nulls / len(left))
 
     def _drawn(self, runs: list[RunResult]) -> _Drawn:
         key = tuple(map(id, runs))

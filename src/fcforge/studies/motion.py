@@ -93,8 +93,7 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
             do="Add a column mean_fd, or give the phenotype table with --phenotypes.",
         )
     alone = replace(experiment, learners=(LEARNER,), own_threshold=False)
-    facts = describe_sites(cohort, alone)
-    data = {"sites": cohort.site_names, "site_facts": facts}
+    data = {"sites": cohort.site_names, "site_facts": describe_sites(cohort, alone)}
     specs = alone.specs(cohort.site_names, cohort.content_sha256())
     results = []
     for seed in experiment.seeds:
@@ -102,15 +101,14 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
         scores: dict[str, dict[str, np.ndarray]] = {}  # by the sites learned
         costs: dict[str, dict[str, Any]] = {}
         for spec in (s for s in specs if s.seed == seed):
-            stages = []
-            for depth in range(len(spec.order) + 1):
-                seen = sorted(spec.order[:depth])
-                stages.append(" ".join(seen))
-                if stages[-1] not in scores:
-                    n = sum(facts[str(seed)][name]["n_train"] for name in seen)
+            learned = [sorted(spec.order[:k]) for k in range(len(spec.order) + 1)]
+            stages = [" ".join(seen) for seen in learned]
+            for stage, seen in zip(stages, learned, strict=True):
+                if stage not in scores:
+                    n = sum(len(sites[s].train) + len(sites[s].val) for s in seen)
                     # one number and one diagnosis per subject
-                    costs[stages[-1]] = {"memory_bytes": 8 * n, **NO_TIME}
-                    scores[stages[-1]] = _scores(sites, seen)
+                    costs[stage] = {"memory_bytes": 8 * n, **NO_TIME}
+                    scores[stage] = _scores(sites, seen)
             results.append(result_of(spec, stages, scores, costs, data))
     return results
 

@@ -105,14 +105,14 @@ def load_judge(
     """Generators, dataset and ``[judge]`` of a config; mistakes name the nearest known thing."""
     files = read_config(path, overrides)
     config = read_tables(JudgeFile, files)
-    asked = read_table(JudgeTable, config.judge, files, "judge")
+    asked = read_table(JudgeTable, config, files, "judge")
     check_names("model", [*asked.classifiers, *asked.augment], MODELS)
     panel = Panel(
         _rows(config.generator, files.where(("generator",))),
         classifiers=asked.classifiers,
         augment=asked.augment,
         multiple=asked.multiple,
-        training=read_table(Training, config.training, files, "training"),
+        training=read_table(Training, config, files, "training"),
     )
     folder = Path(path).resolve().parent
     dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
