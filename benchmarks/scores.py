@@ -187,7 +187,7 @@ def _people(
     named = [numbers[i] for r, site in cells for i in r.subject_ids[site]]
     shape = len(seeds), len(sites)
     counts = [len(r.y[site]) for r, site in cells]
-    share = [r.train_positive[site] for r, site in cells]
+    share = [r.train_mean[site] for r, site in cells]
     return {
         "test_person": np.array(named, dtype=np.uint16),
         "test_y": np.concatenate([r.y[site] for r, site in cells]).astype(np.uint8),
@@ -309,7 +309,7 @@ def _tested(
     return {
         "y": {s: arrays["test_y"][part].astype(np.int64) for s, part in parts.items()},
         "subject_ids": {s: tuple(map(str, found)) for s, found in numbers.items()},
-        "train_positive": positive,
+        "train_mean": positive,
     }
 
 

@@ -19,7 +19,7 @@ def run(
     initial=None,
     learner=None,
     leaks=None,
-    train_positive=None,
+    train_mean=None,
     subject_ids=None,
     memory_bytes=0,
     seconds=1.0,
@@ -43,7 +43,7 @@ def run(
         y=labels,
         subject_ids=subject_ids
         or {s: tuple(f"{s}-{k}" for k in range(len(labels[s]))) for s in sites},
-        train_positive=train_positive or {s: float(labels[s].mean()) for s in sites},
+        train_mean=train_mean or {s: float(labels[s].mean()) for s in sites},
         memory_bytes=np.full(len(order), memory_bytes),
         seconds=np.full(len(order), seconds),
         environment={"python": "3.11", "fcforge": "0.1.0", "machine": "test"},
@@ -97,7 +97,7 @@ def fake_learner(
                     leaks=leaks,
                     subject_ids=ids,
                     memory_bytes=memory_bytes,
-                    train_positive=dict.fromkeys(sites, 0.4),
+                    train_mean=dict.fromkeys(sites, 0.4),
                 )
             )
     return results

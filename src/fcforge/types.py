@@ -43,6 +43,7 @@ class Estimate:
 
 
 Protocol = Literal["strict", "paper"]
+Kind = Literal["two classes", "more classes", "number"]
 TAU = 0.4  # an edge below it is not in the graph
 SHRINK = 0.4  # share of the identity that is mixed into FC before its logarithm
 Folds = Annotated[
@@ -51,8 +52,68 @@ Folds = Annotated[
 
 
 @dataclass(frozen=True)
+class Target:
+    """What is learned of a person: one of several classes, or a number between two limits.
+
+    The one place that says what kind a target is; loss, scores, metrics and tables follow from
+    it. Learners see a number scaled so that its limits are -1 and +1, where the closed forms put
+    controls and patients: penalties and sensitivities are those of two classes.
+
+    Attributes
+    ----------
+    name : str
+        ``"diagnosis"``, or the covariate that is predicted.
+    classes : tuple of str
+        What the data call the classes, controls first; none where the target is a number.
+    limits : (float, float)
+        Agreed in advance, known to all; nobody's number lies outside.
+    """
+
+    name: str = "diagnosis"
+    classes: tuple[str, ...] = ("0", "1")
+    limits: tuple[float, float] = (-1.0, 1.0)
+
+    @property
+    def kind(self) -> Kind:
+        """Two classes, more of them, or a number."""
+        if not self.classes:
+            return "number"
+        return "two classes" if len(self.classes) == 2 else "more classes"
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a model gives of a person: a logit of each class, or the number itself."""
+        return len(self.classes) or 1
+
+    def scaled(self, values: np.ndarray) -> np.ndarray:
+        """Numbers as learners see them: -1 to 1 between the limits."""
+        low, high = self.limits
+        return (2 * values - low - high) / (high - low)
+
+    def restored(self, values: np.ndarray) -> np.ndarray:
+        """Inverse of `scaled`."""
+        low, high = self.limits
+        return (values * (high - low) + low + high) / 2
+
+
+TWO_CLASSES = Target()
+
+
+def strata(y: np.ndarray) -> np.ndarray:
+    """Groups (n,) whose shares splits and resampling keep: classes, or fifths of the numbers.
+
+    Fewer than five of at least eight people each where there are fewer people.
+    """
+    if y.dtype.kind != "f":
+        return y
+    n = len(y)
+    place = np.argsort(np.argsort(y, kind="stable"))
+    return place * max(1, min(5, n // 8)) // max(n, 1)
+
+
+@dataclass(frozen=True)
 class FCBatch:
-    """Functional connectivity of some subjects and their diagnoses.
+    """Functional connectivity of some subjects and what is to be learned of them.
 
     FC is the only stored form; graphs are computed from it by `fcforge.graphs`, for real and
     synthetic subjects alike.
@@ -61,8 +122,8 @@ class FCBatch:
     ----------
     fc : Tensor of shape (n_subjects, n_rois, n_rois), float32
         Pearson correlation matrices, symmetric, unit diagonal.
-    y : Tensor of shape (n_subjects,), int64
-        0 = control, 1 = patient.
+    y : Tensor of shape (n_subjects,), int64, or float32 of a number
+        0 = control, 1 = patient, 2 and up further classes; of a number `Target.scaled`.
     """
 
     fc: Tensor
@@ -73,9 +134,10 @@ class FCBatch:
         """Batch from arrays of shape (n, R, R) and (n,)."""
         import torch
 
+        kind = np.float32 if y.dtype.kind == "f" else np.int64
         return cls(
             torch.from_numpy(np.ascontiguousarray(fc, dtype=np.float32)),
-            torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)),
+            torch.from_numpy(np.ascontiguousarray(y, dtype=kind)),
         )
 
     @classmethod
@@ -325,13 +387,14 @@ class RunResult:
         All sites of the dataset, in the dataset's own order.
     scores : mapping of site to ndarray of shape (n_stages, n_test), float32
         P(patient) of every test subject of every site after every site of ``spec.order``:
-        the full matrix, sites not yet learned (zero-shot) included.
-    initial : mapping of site to ndarray of shape (n_test,)
+        the full matrix, sites not yet learned (zero-shot) included. Of more than two classes the
+        probability of each, (n_stages, n_test, K); of a number the prediction.
+    initial : mapping of site to ndarray of shape (n_test,) or (n_test, K)
         The same before any learning (for forward transfer).
-    y : mapping of site to ndarray of shape (n_test,), int64
+    y : mapping of site to ndarray of shape (n_test,), int64; float64 of a number, in its unit
     subject_ids : mapping of site to tuple of str
-    train_positive : mapping of site to float
-        Share of patients in the site's training part (for the majority row).
+    train_mean : mapping of site to float, or to the shares of the classes (K,)
+        Share of patients in the site's training part, or the mean number (for the majority row).
     memory_bytes : ndarray of shape (n_stages,)
         What the method keeps between sites beyond the network.
     seconds : ndarray of shape (n_stages,)
@@ -345,7 +408,21 @@ class RunResult:
     initial: Mapping[str, np.ndarray]
     y: Mapping[str, np.ndarray]
     subject_ids: Mapping[str, tuple[str, ...]]
-    train_positive: Mapping[str, float]
+    train_mean: Mapping[str, Any]
     memory_bytes: np.ndarray
     seconds: np.ndarray
     environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of target the scores are of."""
+        site = self.sites[0]
+        if self.scores[site].ndim == 3:
+            return "more classes"
+        return "number" if self.y[site].dtype.kind == "f" else "two classes"
+
+    def truth(self, site: str) -> np.ndarray:
+        """What scores are held against: y (n_test,); of more classes 0 and 1 (n_test, K)."""
+        y = self.y[site]
+        scores = self.scores[site]
+        return y if scores.ndim == 2 else np.eye(scores.shape[-1])[y]

@@ -33,6 +33,7 @@ from fcforge.exchange.starts.public_start import make_public
 from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import StartSettings
 from fcforge.requests import ThresholdRequest
+from fcforge.types import Target
 
 SITE, OTHER = sites()[2:4]
 
@@ -180,7 +181,7 @@ def test_the_private_record_is_beside_the_data(folder, tmp_path):
 
 
 def test_other_diagnoses_and_rois_are_refused(asked, folder, tmp_path):
-    named = replace(people(), classes=("TC", "ASD"))
+    named = replace(people(), target=Target(classes=("TC", "ASD")))
     save(make_public(named, sites()[:2]), tmp_path / "asd.fcx")
     rows, columns = np.triu_indices(10, 1)
     mine = people().select_sites([SITE])

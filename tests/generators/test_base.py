@@ -112,7 +112,7 @@ def test_bad_sites_are_refused(generator, small_site) -> None:
     with pytest.raises(DataError, match="not a correlation"):
         generator.fit(FCBatch(2 * small_site.fc, small_site.y), torch_rng(0))
     with pytest.raises(DataError, match="diagnoses other"):
-        generator.fit(FCBatch(small_site.fc, small_site.y + 1), torch_rng(0))
+        generator.fit(FCBatch(small_site.fc, small_site.y - 1), torch_rng(0))
     with pytest.raises(DataError, match="too few"):
         generator.fit(small_site.select(slice(0, 0)), torch_rng(0))
 

@@ -5,19 +5,26 @@ from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import fcforge.methods
+import small_world
 from fcforge import graphs
 from fcforge.engine import Job, learn_site
-from fcforge.errors import SealedError
+from fcforge.errors import ConfigError, SealedError
 from fcforge.methods import METHODS, Lane
+from fcforge.metrics import cell_values
 from fcforge.replay.bank import Bank
 from fcforge.runner import trainer as trainer_module
+from fcforge.runner.learners import build_learner
+from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer
-from fcforge.types import Training
+from fcforge.sites import load_dataset, make_sites
+from fcforge.sites.simulated import simulate
+from fcforge.types import Component, PublicSpec, Training
 from small_world import (
     QUICK_METHODS,
     QUICK_MODELS,
@@ -352,3 +359,80 @@ def test_every_file_of_a_method_is_in_the_import_contract():
 def test_every_method_is_found_by_its_own_name():
     assert {cls.__module__ for cls in METHODS.values()} <= independent_modules()
     assert all(METHODS[name].name == name for name in METHODS)
+
+
+# -- more than two classes, and numbers ------------------------------------------------------------
+OF_KIND: dict[str, dict] = {
+    "more classes": {"disorders": 2},
+    "number": {"target": "mean_fd", "limits": [0, 5]},
+}
+
+
+@cache
+def people_of(kind):
+    how = {"preset": "easy", "n_rois": R, "n_sites": 2, "scale": 0.3, "seed": 3}
+    return load_dataset(Component("simulated", how | OF_KIND[kind]))
+
+
+def scores_of(learner, people, folder, start=None):
+    """Scores before and after the sites of some people."""
+    spec = replace(run_spec(learner), order=people.site_names, start=start)
+    plan = make_plan([spec], people.site_names)
+    trainer = Trainer(people, Store(folder))
+    for depth in sorted({node.depth for node in plan.nodes.values()}):
+        trainer.run([node for node in plan.nodes.values() if node.depth == depth])
+    ((_, keys),) = plan.runs
+    return [trainer.store.read_scores(key) for key in (keys[0], keys[-1])]
+
+
+@pytest.mark.parametrize("kind", OF_KIND)
+@every_method
+def test_every_kind_of_target_is_learned_or_refused_by_name(method, kind, tmp_path):
+    on_edges = None if METHODS[method].models else "mlp"
+    learner = learner_spec(method, model=on_edges if kind == "number" else None)
+    target = people_of(kind).target
+    if kind not in METHODS[method].learns:
+        with pytest.raises(ConfigError, match=f"method '{method}' learns.*{kind}"):
+            build_learner(learner, R, target=target)
+        return
+    start = None
+    if METHODS[method].needs_start:
+        public = small_world.PUBLIC.dataset
+        start = PublicSpec(replace(public, params={**public.params, **OF_KIND[kind]}))
+    before, after = scores_of(learner, people_of(kind), tmp_path, start)
+    for site, p in after.items():
+        assert np.isfinite(p).all()
+        assert p.shape[1:] == ((3,) if kind == "more classes" else ())
+        assert method == "public_head" or not np.array_equal(p, before[site])
+    if kind == "more classes":
+        np.testing.assert_allclose(np.concatenate([*after.values()]).sum(1), 1, 1e-5)
+
+
+def test_networks_of_the_paper_refuse_numbers_by_name():
+    for model in ("gcn", "gat", "sage", "gae", "graph_transformer"):
+        learner = learner_spec("finetune", model=model)
+        with pytest.raises(ConfigError, match=f"model '{model}' learns.*number"):
+            build_learner(learner, R, target=people_of("number").target)
+    learner = replace(learner_spec("forge"), generator=Component("fcm_vae"))
+    with pytest.raises(ConfigError, match="generator 'fcm_vae' learns two classes"):
+        build_learner(learner, R, target=people_of("more classes").target)
+
+
+@pytest.mark.parametrize("method", ["analytic", "replay_ridge", "forge_ridge"])
+def test_closed_forms_find_what_is_there(method, tmp_path):
+    """Sentinel: three classes far apart; a number that is the mean of all edges."""
+    three = simulate("easy", n_rois=R, n_sites=2, seed=3, d_scale=8.0, disorders=2)
+    level = three.fc.mean((1, 2)).astype(float)
+    strong = replace(three, covariates={"level": level}).of_number("level", (0, 1))
+    for people, metric, least in ((three, "auroc", 0.7), (strong, "r2", 0.5)):
+        if people.target.kind not in METHODS[method].learns:
+            continue
+        settings = {"centre": False} if method == "analytic" else {}
+        learner = learner_spec(method, settings)
+        _, after = scores_of(learner, people, tmp_path / metric)
+        values = []
+        for name, site in make_sites(people, 0).items():
+            y = site.test.y.numpy()
+            truth = np.eye(3)[y] if metric == "auroc" else y
+            values.append(cell_values(after[name], truth, metric))
+        assert np.mean(values) > least

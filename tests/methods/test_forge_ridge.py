@@ -108,7 +108,7 @@ def test_recall_by_hand():
     asked = ForgeRidge(l1=0.2, l2=0.6).targets(state, 6)
     assert asked.slot.tolist() == [1, 2, 3]
     # (0.2 * 1 + 0.6 * 0.5) / 0.8, (0.2 * -1 + 0.6 * 0.5) / 0.8, (0.2 * 1 + 0) / 0.8
-    assert asked.target.tolist() == pytest.approx([0.625, 0.125, 0.25])
+    assert asked.target[:, 0].tolist() == pytest.approx([0.625, 0.125, 0.25])
     # the past counts 0.8 * 6 subjects, half of them at each site
     assert asked.mass.tolist() == pytest.approx([2.4, 1.2, 1.2])
     state["replay.share"] = torch.tensor([0.25, 0.75])
@@ -227,7 +227,7 @@ def test_with_public_people_heads_are_pulled_to_theirs():
     view = PublicView(found.start, world.bank, rows)
     method, model = world.learner.method, world.learner.model
     world.lane = method.learn_public(model, world.lane, view)
-    head = world.lane.state["public.head"].clone()
+    head = world.lane.state["public.head"][:, 0].clone()
     site = world.view(small_world.order()[0])
     x, t = site.inputs(model)["edges"].double(), 2.0 * site.y.double() - 1.0
     lane = method._solve(model, world.lane, site, torch_rng(0))

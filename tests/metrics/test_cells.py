@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import rankdata
+from scipy.stats import rankdata, spearmanr
 from sklearn import metrics as sk
 
 from fcforge import metrics as m
@@ -87,3 +87,73 @@ def test_one_class_and_broken_scores_are_undefined():
 def test_unknown_metric_names_the_nearest():
     with pytest.raises(ConfigError, match="Did you mean 'accuracy'"):
         m.cell_values(np.ones(2), np.array([0, 1]), "acuracy")
+
+
+# -- more than two classes, and numbers ------------------------------------------------------------
+def test_three_classes_by_hand():
+    """Six people, two of each class; called 0 0, 1 2, 2 0."""
+    y = np.eye(3)[[0, 0, 1, 1, 2, 2]]
+    p = np.array(
+        [
+            [0.8, 0.1, 0.1],
+            [0.6, 0.3, 0.1],
+            [0.2, 0.5, 0.3],
+            [0.1, 0.4, 0.5],
+            [0.1, 0.1, 0.8],
+            [0.5, 0.2, 0.3],
+        ]
+    )
+    assert m.cell_values(p, y, "accuracy") == pytest.approx(4 / 6)
+    assert m.cell_values(p, y, "balanced_accuracy") == pytest.approx(2 / 3)
+    # class 0: 8 of 8 pairs; class 1: .5 and .4 above all four others; class 2: .8 above four,
+    # .3 above two and level with one
+    wanted = (1 + 1 + (4 + 2.5) / 8) / 3
+    assert m.cell_values(p, y, "auroc") == pytest.approx(wanted)
+
+
+def test_more_classes_agree_with_sklearn():
+    rng = np.random.default_rng(4)
+    y = np.arange(40) % 4
+    p = rng.dirichlet(np.ones(4), (3, 40))
+    said = p.argmax(-1)
+    oracles = {
+        "accuracy": [sk.accuracy_score(y, row) for row in said],
+        "balanced_accuracy": [sk.balanced_accuracy_score(y, row) for row in said],
+        "auroc": [sk.roc_auc_score(y, row, multi_class="ovr") for row in p],
+    }
+    for metric, expected in oracles.items():
+        found = m.cell_values(p, np.eye(4)[y], metric)
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_numbers_agree_with_sklearn_and_scipy():
+    rng = np.random.default_rng(5)
+    y = np.round(rng.normal(17, 6, 30))  # rounding makes ties
+    p = y + rng.normal(0, 5, (2, 30))
+    oracles = {
+        "r2": [sk.r2_score(y, row) for row in p],
+        "mae": [sk.mean_absolute_error(y, row) for row in p],
+        "spearman": [spearmanr(y, row).statistic for row in p],
+    }
+    for metric, expected in oracles.items():
+        assert m.cell_values(p, y, metric) == pytest.approx(expected, abs=1e-12)
+    weights = rng.integers(0, 3, (1, 30))
+    for metric in ("r2", "mae"):
+        found = m.cell_values(p[0], y, metric, weights)[0]
+        repeated = [np.repeat(values, weights[0]) for values in (p[0], y)]
+        assert found == pytest.approx(m.cell_values(*repeated, metric), abs=1e-12)
+
+
+def test_numbers_by_hand():
+    y, p = np.array([10.0, 20.0, 30.0]), np.array([12.0, 18.0, 18.0])
+    assert m.cell_values(p, y, "mae") == pytest.approx(16 / 3)
+    assert m.cell_values(p, y, "r2") == pytest.approx(1 - (4 + 4 + 144) / 200)
+    assert m.cell_values(p, y, "spearman") == pytest.approx(np.sqrt(3) / 2)
+    assert np.isnan(m.cell_values(np.full(3, 18.0), y, "spearman"))
+
+
+def test_a_class_without_a_score_is_undefined():
+    y = np.eye(3)[[0, 1, 2]]
+    p = np.full((3, 3), 1 / 3)
+    p[1, 2] = np.nan
+    assert np.isnan(m.cell_values(p, y, "accuracy"))

@@ -17,11 +17,7 @@ def two_site_run(order):
     labels = {"A": [1, 0, 1, 0], "B": [1, 0]}
     initial = {"A": np.full(4, 0.6), "B": np.full(2, 0.6)}
     return run(
-        scores,
-        labels,
-        order=order,
-        initial=initial,
-        train_positive={"A": 0.7, "B": 0.4},
+        scores, labels, order=order, initial=initial, train_mean={"A": 0.7, "B": 0.4}
     )
 
 

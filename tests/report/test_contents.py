@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from fake_runs import run
-from fcforge.report.contents import BASELINE, contents, curves, since_learned
+from fcforge.metrics.runs import WORDS
+from fcforge.report.contents import contents, curves, since_learned
+
+BASELINE = WORDS["two classes"].own
 
 
 def test_accuracy_since_a_site_was_learned():
@@ -29,7 +32,7 @@ def test_the_baseline_is_the_harder_one():
     y = {"A": [1, 1, 0], "B": [0, 0, 0]}
     train = {"A": 2 / 3, "B": 0.0}
     stuck = [0.9, 0.9, 0.9]  # calls everybody a patient
-    one = run({"A": [stuck, stuck], "B": [stuck, stuck]}, y, train_positive=train)
+    one = run({"A": [stuck, stuck], "B": [stuck, stuck]}, y, train_mean=train)
     found = contents([one], keeps={}, expected=1, n_draws=20)
     assert found.sites[BASELINE]["A"].value == pytest.approx(2 / 3)
     assert found.sites[BASELINE]["B"].value == pytest.approx(1.0)

@@ -97,6 +97,6 @@ def test_sites_may_have_any_name_from_data_to_results(tmp_path):
             assert result.y[name].tolist() == sites[name].test.y.tolist()
             assert result.subject_ids[name] == sites[name].subject_ids["test"]
             patients = sites[name].learning(with_val=True).y.float().mean()
-            assert result.train_positive[name] == pytest.approx(float(patients))
+            assert result.train_mean[name] == pytest.approx(float(patients))
         assert result.seconds.shape == result.memory_bytes.shape == (3,)
         assert result.environment["torch"] == torch.__version__

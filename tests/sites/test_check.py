@@ -115,7 +115,7 @@ def test_one_class_site():
     label = np.where(cohort.site == "B", 0, cohort.y)
     found = only(check_cohort(replace(cohort, y=label)))
     assert (found.severity, found.site, found.subject) == ("error", "B", "")
-    assert "controls only (10 subjects)" in found.what
+    assert "has no patients (10 controls, 0 patients)" in found.what
 
 
 def test_a_site_that_is_not_to_be_split_may_have_one_class():
@@ -133,7 +133,7 @@ def test_tiny_site():
     few = cohort.select(np.flatnonzero((cohort.site == "A") | (np.arange(20) < 12)))
     found = only(check_cohort(few))
     assert found.site == "B"
-    assert "too small (3 patients, 3 controls" in found.what
+    assert "too small (3 controls, 3 patients" in found.what
 
 
 def test_site_without_name():

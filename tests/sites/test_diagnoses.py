@@ -63,6 +63,6 @@ def test_groups_that_cannot_be_meant(positive, negative, match):
 
 @pytest.mark.parametrize("value", ["", " ", "n/a", "NaN", "-9999"])
 def test_no_diagnosis(value):
-    for groups in (Groups(), Groups(("a",), ("b",))):
+    for groups in (Groups(), Groups((("b",), ("a",)))):
         with pytest.raises(DataError, match="has no diagnosis"):
             groups.label(value)

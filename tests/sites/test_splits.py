@@ -126,8 +126,8 @@ def test_every_subject_is_tested_about_equally_often():
 @pytest.mark.parametrize(
     ("sizes", "match"),
     [
-        ((12, 0), "one class only"),
-        ((0, 12), "one class only"),
+        ((12, 0), "has no patients"),
+        ((0, 12), "has no controls"),
         ((3, 9), "too small"),
         ((4, 3), ""),
     ],
@@ -140,7 +140,7 @@ def test_sites_that_cannot_be_split(sizes, match):
 def test_make_sites_picks_orders_and_checks():
     cohort = cohort_of({**SIZES, "bad": (9, 0)})
     assert list(make_sites(cohort, 0, names=["C", "A"])) == ["C", "A"]
-    with pytest.raises(DataError, match=r"(?s)1 error.*'bad'.*controls only"):
+    with pytest.raises(DataError, match=r"(?s)1 error.*'bad'.*has no patients"):
         make_sites(cohort, 0)
     with pytest.raises(ConfigError, match="unknown site 'Z'"):
         make_sites(cohort, 0, names=["Z"])

@@ -45,7 +45,7 @@ def test_both_majority_classes_with_their_forgetting():
     """Priors drift: naming the commonest class so far forgets, each site's own does not."""
     y = {"A": np.repeat([0, 1], [14, 6]), "B": np.repeat([0, 1], [6, 34])}
     scores = {s: np.tile(np.linspace(0.1, 0.9, len(v)), (2, 1)) for s, v in y.items()}
-    one = run(scores, y, order="AB", train_positive={"A": 0.3, "B": 0.85})
+    one = run(scores, y, order="AB", train_mean={"A": 0.3, "B": 0.85})
     first, second = stats.rows([one], n_draws=5)[:2]
     assert [r.learner for r in (first, second)] == [
         "majority class",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from fcforge.methods.base import Lane, Method, cross_entropy
+from fcforge.methods.base import Lane, Method, answer, misfit
 from fcforge.models.base import Inputs, Model, Params, gather
 from fcforge.randomness import derive, torch_rng
 from fcforge.replay.bank import Bank, SiteView
@@ -224,8 +224,9 @@ class Keeper:
 
         def quality(lane: Lane, inputs: Inputs, y: Tensor) -> Tensor:
             logits = learner.method.logits(learner.model, lane, inputs)
-            right = (logits.argmax(-1) == y).float().mean()
-            return right if peeks else -cross_entropy(logits, y)
+            if peeks and not y.is_floating_point():
+                return (logits.argmax(-1) == y).float().mean()
+            return -misfit(logits, y)
 
         self._quality = lift(quality, len(jobs))
 
@@ -269,15 +270,14 @@ class Evaluator:
             self._tests[name] = inputs, site.test.y.to(device)
 
     def scores(self, lane: Lane) -> dict[str, np.ndarray]:
-        """P(patient) (n_test,) of every test subject of every site."""
+        """`answer` about every test subject of every site."""
         method = self._learner.method
         model = self._learner.model
         found = {}
         with torch.no_grad():
             for name, (inputs, _) in self._tests.items():
                 logits = method.site_logits(model, lane, inputs, name)
-                patient = torch.softmax(logits, -1)[:, 1]
-                found[name] = patient.float().cpu().numpy()
+                found[name] = answer(logits).float().cpu().numpy()
         return found
 
     def peek(self, site: str) -> tuple[Inputs, Tensor]:

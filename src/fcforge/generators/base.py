@@ -11,7 +11,7 @@ from torch import Tensor
 from fcforge.errors import DataError
 from fcforge.generators.layers import N_CLASSES, RNG, moved
 from fcforge.settings import Checked
-from fcforge.types import FCBatch
+from fcforge.types import FCBatch, Kind
 
 GeneratorState = dict[str, Tensor]
 RNGs = Sequence[RNG]
@@ -33,6 +33,7 @@ class Generator(Checked, ABC):
     )
     min_subjects: ClassVar[int] = 4
     needs_start: ClassVar[bool] = False
+    learns: ClassVar[tuple[Kind, ...]] = ("two classes",)
 
     def fit(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Learn from one site's training subjects. Raises `DataError` on a site it cannot use."""
@@ -40,7 +41,8 @@ class Generator(Checked, ABC):
 
     def fit_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
         """One state per site, each as if its site were alone; no site is learnt if one is bad."""
-        counts = [check_site(batch, self.name, self.min_subjects) for batch in batches]
+        about = (self.name, self.min_subjects, "more classes" in self.learns)
+        counts = [check_site(batch, *about) for batch in batches]
         learnt = self.learn_lanes(batches, rngs)
         return [{"counts": n, **state} for n, state in zip(counts, learnt, strict=True)]
 
@@ -85,6 +87,8 @@ class Generator(Checked, ABC):
 
     def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
         """Labels (n,) of a synthetic set: the class shares of `y`, at least one of each class."""
+        if classes_of(y) > N_CLASSES:
+            return several_shares(torch.bincount(y), n)
         return in_shares(float(y.float().mean()), n)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
@@ -98,7 +102,20 @@ def in_shares(patients: float, n: int) -> Tensor:
     return (torch.arange(n) >= n - count).long()
 
 
-def check_site(batch: FCBatch, name: str, min_subjects: int = 4) -> Tensor:
+def several_shares(counts: Tensor, n: int) -> Tensor:
+    """Labels (n,) in the shares of some counts, at least one of each class that has members."""
+    middles = (torch.arange(n) + 0.5) / n
+    ends = torch.cumsum(counts.cpu(), 0) / counts.sum().cpu()
+    y = torch.searchsorted(ends, middles)
+    there = torch.nonzero(counts.cpu())[:, 0]
+    missing = there[~torch.isin(there, y)]
+    y[n - len(missing) :] = missing
+    return y.sort().values
+
+
+def check_site(
+    batch: FCBatch, name: str, min_subjects: int = 4, several: bool = False
+) -> Tensor:
     """Subjects per class (2,), or a `DataError` that says why generator `name` cannot learn.
 
     A site with one class only is accepted: the generator then makes that class alone and
@@ -119,8 +136,14 @@ def check_site(batch: FCBatch, name: str, min_subjects: int = 4) -> Tensor:
             do="Flat ROIs must be stored as correlation 0; drop the subjects otherwise.",
         )
     require_correlations(batch.fc, where)
-    require_classes(batch.y, where)
-    return torch.bincount(batch.y, minlength=N_CLASSES).to(torch.int64)
+    n_classes = classes_of(batch.y) if several else N_CLASSES
+    require_classes(batch.y, where, n_classes)
+    return torch.bincount(batch.y, minlength=n_classes).to(torch.int64)
+
+
+def classes_of(y: Tensor) -> int:
+    """Classes that labels can be of: two, or more where one is beyond them."""
+    return max(N_CLASSES, int(y.max()) + 1)
 
 
 def require_correlations(fc: Tensor, where: str) -> None:
@@ -140,11 +163,12 @@ def require_correlations(fc: Tensor, where: str) -> None:
     )
 
 
-def require_classes(y: Tensor, where: str) -> None:
-    """Raise `DataError` for diagnoses that are neither 0 (control) nor 1 (patient)."""
-    if not bool(((y == 0) | (y == 1)).all()):
+def require_classes(y: Tensor, where: str, n_classes: int = N_CLASSES) -> None:
+    """Raise `DataError` for diagnoses that are neither 0 (control) nor 1 (patient), or so on."""
+    if not bool(((y >= 0) & (y < n_classes)).all()):
+        known = " and ".join(map(str, range(n_classes)))
         raise DataError(
-            "diagnoses other than 0 and 1.",
+            f"diagnoses other than {known}.",
             where=where,
             do="Code control 0, patient 1.",
         )
@@ -153,8 +177,8 @@ def require_classes(y: Tensor, where: str) -> None:
 def check_y(y: Tensor, counts: Tensor, name: str) -> Tensor:
     """`y` as int64 on the state's device; `DataError` for a class the site did not have."""
     y = y.to(device=counts.device, dtype=torch.int64)
-    require_classes(y, f"generator '{name}'")
-    for label in range(N_CLASSES):
+    require_classes(y, f"generator '{name}'", len(counts))
+    for label in range(len(counts)):
         if int(counts[label]) == 0 and bool((y == label).any()):
             raise DataError(
                 f"diagnosis {label} was asked for but no training subject had it.",

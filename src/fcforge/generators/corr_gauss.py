@@ -6,16 +6,17 @@ the training subjects in class means and edge variance.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import FCBatch, Generator, GeneratorState
+from fcforge.generators.base import FCBatch, Generator, GeneratorState, classes_of
 from fcforge.generators.coordinates import from_off_log, shrink_to_identity
-from fcforge.generators.layers import N_CLASSES, RNG, normal
+from fcforge.generators.layers import RNG, normal
 from fcforge.graphs import edges, log_edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
+from fcforge.types import Kind
 
 # Below this many subjects of a class a sample mean says too little to be corrected.
 FEW = 8
@@ -24,7 +25,7 @@ TOLERANCE = 1e-3
 
 
 def class_means(x: Tensor, y: Tensor, keep: float = 1.0) -> Tensor:
-    """Mean of every class (2, p), differences from the grand mean multiplied by `keep`.
+    """Mean of every class (K, p), differences from the grand mean multiplied by `keep`.
 
     A class without subjects gets the mean of the others.
 
@@ -38,9 +39,9 @@ def class_means(x: Tensor, y: Tensor, keep: float = 1.0) -> Tensor:
     """
     means = [
         x[y == c].mean(0) if bool((y == c).any()) else x.mean(0)
-        for c in range(N_CLASSES)
+        for c in range(classes_of(y))
     ]
-    centre = 0.5 * (means[0] + means[1])
+    centre = torch.stack(means).mean(0)
     return torch.stack([centre + keep * (m - centre) for m in means])
 
 
@@ -71,7 +72,7 @@ def residual_factors(
     diagonal : Tensor of shape (p,)
         sqrt(d).
     """
-    groups = [x[y == c] for c in range(N_CLASSES) if bool((y == c).any())]
+    groups = [x[y == c] for c in y.unique()]
     residual = torch.cat([g - g.mean(0) for g in groups])
     freedom = max(residual.shape[0] - len(groups), 1)
     # Axes from the n x n Gram matrix: p is 6670, n about 100.
@@ -92,13 +93,13 @@ def residual_noise(factors: Tensor, diagonal: Tensor, n: int, rng: RNG) -> Tenso
 
 def within_class_variance(x: Tensor, y: Tensor) -> Tensor:
     """Pooled within-class variance of every column of (n, p)."""
-    groups = [x[y == c] for c in range(N_CLASSES) if bool((y == c).any())]
+    groups = [x[y == c] for c in y.unique()]
     squares = torch.stack([(g - g.mean(0)).square().sum(0) for g in groups]).sum(0)
     return squares / max(x.shape[0] - len(groups), 1)
 
 
 def target_means(batch: FCBatch, shrink: float, keep: float = 1.0) -> Tensor:
-    """Mean FC of every class (2, R, R), shrunk like the coordinates."""
+    """Mean FC of every class (K, R, R), shrunk like the coordinates."""
     flat = class_means(batch.fc.flatten(1), batch.y, keep)
     return shrink_to_identity(flat.unflatten(1, batch.fc.shape[1:]), shrink)
 
@@ -106,7 +107,7 @@ def target_means(batch: FCBatch, shrink: float, keep: float = 1.0) -> Tensor:
 def decode(
     coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor | None = None
 ) -> Tensor:
-    """Off-log coordinates to FC, with class means moved to `means` (2, R, R) where given.
+    """Off-log coordinates to FC, with class means moved to `means` (K, R, R) where given.
 
     exp is not linear, and a small set misses its mean by s / sqrt(n): both errors are as large
     as the class difference itself (on ABIDE the difference of 60 + 60 sampled subjects
@@ -114,7 +115,7 @@ def decode(
     off_log(target mean) - off_log(sample mean), and decoded again.
     """
     fc, diagonal = from_off_log(coordinates, start=start, tol=TOLERANCE)
-    enough = [c for c in range(N_CLASSES) if int((y == c).sum()) >= FEW]
+    enough = [c for c in y.unique().tolist() if int((y == c).sum()) >= FEW]
     if means is None or not enough:
         return fc
     shifted = coordinates.clone()
@@ -180,6 +181,7 @@ class CorrGauss(Generator):
     """
 
     name = "corr_gauss"
+    learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
     shrink: ShareBelowOne = 0.02
     covariance_shrink: Share = 0.1
     rank: Size | None = None

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.corr_gauss import class_means, within_class_variance
-from fcforge.generators.layers import N_CLASSES, RNG, normal
+from fcforge.generators.layers import RNG, normal
 from fcforge.graphs import edges, fisher_z, from_edges
 
 
@@ -19,6 +19,7 @@ class Bootstrap(Generator):
     """
 
     name = "bootstrap"
+    learns = ("two classes", "more classes")
     releases = "real subjects"
     min_subjects = 1
 
@@ -29,14 +30,13 @@ class Bootstrap(Generator):
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """A random training subject of each asked class."""
         index = torch.zeros_like(y)
-        for label in range(N_CLASSES):
+        for label in y.unique():
             pool = (state["y"] == label).nonzero().flatten()
             asked = y == label
-            if pool.numel():
-                n = int(asked.sum())
-                index[asked] = pool[
-                    torch.randint(len(pool), (n,), generator=rng).to(y.device)
-                ]
+            n = int(asked.sum())
+            index[asked] = pool[
+                torch.randint(len(pool), (n,), generator=rng).to(y.device)
+            ]
         return state["fc"][index]
 
 
@@ -49,6 +49,7 @@ class EdgeGauss(Generator):
     """
 
     name = "edge_gauss"
+    learns = ("two classes", "more classes")
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Class means and pooled variances."""

@@ -1,6 +1,7 @@
 r"""Analytic ridge: the exact joint solution from accumulated sufficient statistics.
 
-Every site adds its features X and labels t (-1 control, +1 patient) to the second moments
+Every site adds its features X and labels t (-1 control, +1 patient; a column of each of more
+classes; a number as it is) to the second moments
 :math:`M = [1, X, t]^\top [1, X, t]`, kept as the square root R with :math:`R^\top R = M` (the R of
 a QR decomposition: the same numbers in min(n, p + 2) rows instead of p + 2). From M alone follow
 the standardisation of the features and the ridge weights. Nothing is forgotten: after the last
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fcforge.methods.base import (
+    EVERY,
     Declared,
     Inputs,
     Lane,
@@ -60,21 +62,23 @@ class Analytic(Method):
     weighs = True
     models = ("linear",)
     features = WHOLE_LOG
+    learns = EVERY
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
         """Rows [1, x, t] of features x."""
-        return ridge.moment_rows(inputs["edges"], y)
+        return ridge.moment_rows(inputs["edges"], ridge.coded(y, model.n_outputs))
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """No rows yet."""
         weight = lane.params["head.0.weight"]
-        width = weight.shape[1] + 2
+        width = weight.shape[1] + 1 + ridge.n_columns(model.n_outputs)
         root = torch.zeros(0, width, dtype=torch.float64, device=weight.device)
         return lane._replace(state={"root": root})
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """Root of the moments: as many rows as people, at most as many as columns."""
-        width = lane.params["head.0.weight"].shape[1] + 2
+        width = lane.params["head.0.weight"].shape[1]
+        width += 1 + ridge.n_columns(model.n_outputs)
         return {"root": Declared((None, width), torch.float64, triangular=True)}
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
@@ -105,9 +109,13 @@ class Analytic(Method):
         if not solved:
             return lane._replace(state={"root": root})
         spare = rows if rows.shape == root.shape else None
-        found = ridge.ridge_from_root(root, self._penalties(rows.shape[1] - 2), spare)
+        outputs = model.n_outputs
+        columns = ridge.n_columns(outputs)
+        penalties = self._penalties(rows.shape[1] - 1 - columns)
+        found = ridge.ridge_from_root(root, penalties, spare, columns)
         # labels at -1 and +1 with common noise: log odds = 2 score / noise, half to each side
-        params = ridge.linear_head(found.weight / found.noise, found.bias / found.noise)
+        noise = found.noise if outputs > 1 else torch.ones_like(found.noise)
+        params = ridge.linear_head(found.weight / noise, found.bias / noise, outputs)
         return Lane(params, lane.stats, {"root": root})
 
     def _penalties(self, n_features: int) -> list[float]:

@@ -6,7 +6,7 @@ A method is written for ONE model. The engine runs it alone on a CPU, or lifts i
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,10 @@ from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.bank import PublicView, SiteView
 from fcforge.replay.memory import Declared, Replay, alike, recall
 from fcforge.settings import Checked
+from fcforge.types import Kind
 
 Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]
+EVERY = get_args(Kind)
 DependsOn = Literal["order", "set", "site", "all"]
 State = dict[str, Tensor]
 Loss = tuple[Tensor, Params]  # and the batch-norm statistics after the step
@@ -65,7 +67,7 @@ class Batch(NamedTuple):
     ----------
     inputs : dict of Tensor
         What `Model.prepare` made of the FC; the subject is the first dimension.
-    y : Tensor of shape (b,), int64
+    y : Tensor of shape (b,), int64, or float32 of a number
     replay : Replay or None
         Remembered subjects that come with them; None while nobody is remembered.
     """
@@ -75,11 +77,23 @@ class Batch(NamedTuple):
     replay: Replay | None = None
 
 
-def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy, or the sum weighted by `weight`."""
+def misfit(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean cross-entropy, or the sum weighted by `weight`; squared error of a number."""
+    if y.is_floating_point():
+        each = (logits[:, 0] - y).square()
+        return each.mean() if weight is None else (each * weight).sum()
     if weight is None:
         return F.cross_entropy(logits, y)
     return (F.cross_entropy(logits, y, reduction="none") * weight).sum()
+
+
+def answer(logits: Tensor) -> Tensor:
+    """P(patient) (n,), P of each of more classes (n, K), or the number (n,), of logits."""
+    outputs = logits.shape[-1]
+    if outputs == 1:
+        return logits[:, 0]
+    p = torch.softmax(logits, -1)
+    return p[:, 1] if outputs == 2 else p
 
 
 @dataclass(frozen=True)
@@ -115,6 +129,8 @@ class Method(Checked):
         Names of the models it works on (empty: all).
     features
         Of an edge model, where its settings name none; "" leaves the model's own.
+    learns
+        Kinds of target that it can learn.
     captures
         Whether `begin_epoch` runs often and keeps shapes, so that a CUDA graph of it pays.
     row_keys
@@ -139,6 +155,7 @@ class Method(Checked):
     weighs: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ()
     features: ClassVar[str] = ""
+    learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
     captures: ClassVar[bool] = False
     row_keys: ClassVar[tuple[str, ...]] = ()
     transient: ClassVar[tuple[str, ...]] = ()
@@ -239,7 +256,7 @@ class Method(Checked):
     ) -> Loss:
         """Scalar loss of `params` and the batch-norm statistics after the step."""
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
-        return cross_entropy(out.logits, batch.y), out.stats
+        return misfit(out.logits, batch.y), out.stats
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """Change the gradient before clipping (PackNet masks it)."""
@@ -250,7 +267,7 @@ class Method(Checked):
         return lane
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
-        """Scores (n, 2) for diagnosis."""
+        """Scores (n, n_outputs): a logit of each class, or a number."""
         return model.apply(lane.params, lane.stats, inputs).logits
 
     def site_logits(

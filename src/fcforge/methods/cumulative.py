@@ -9,7 +9,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Declared, DependsOn, Lane, Method, Model, SiteView
+from fcforge.methods.base import (
+    EVERY,
+    Declared,
+    DependsOn,
+    Lane,
+    Method,
+    Model,
+    SiteView,
+)
 from fcforge.replay.memory import ROWS
 
 
@@ -18,6 +26,7 @@ class Cumulative(Method):
     """After each site, train a fresh network on all sites so far."""
 
     name = "cumulative"
+    learns = EVERY
     title = "Cumulative"
     source = "upper reference"
     keeps = "real subjects"

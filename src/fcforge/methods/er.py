@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Lane, Replay, cross_entropy
+from fcforge.methods.base import Lane, Replay, misfit
 from fcforge.methods.shared.rehearsal import TwoBatches
 from fcforge.randomness import fold
 from fcforge.replay.memory import uniform_slots
@@ -39,7 +39,7 @@ class ER(TwoBatches):
 
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
         """Cross-entropy on current and remembered subjects."""
-        loss = current + self.strength * cross_entropy(z, replay.y, replay.weight)
+        loss = current + self.strength * misfit(z, replay.y, replay.weight)
         return loss / (1.0 + self.strength)
 
 
@@ -116,7 +116,7 @@ class DERPP(DER):
         n = self.replay
         terms = []
         if self.beta > 0:
-            terms.append(self.beta * cross_entropy(z[:n], replay.y[:n]))
+            terms.append(self.beta * misfit(z[:n], replay.y[:n]))
         if self.alpha > 0:
             distance = (z[-n:] - replay.logits[-n:]).square().mean()
             terms.append(self.alpha * distance)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fcforge.methods.base import Inputs, Lane, Model, Params, SiteView
+from fcforge.methods.base import EVERY, Inputs, Lane, Model, Params, SiteView
 from fcforge.methods.shared import penalty
 from fcforge.settings import NotNegative
 
@@ -18,10 +18,14 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
     .. math:: F_j = \frac1N \sum_n \sum_c p(c|G_n) (\partial_j \log p(c|G_n))^2
                   = \frac1N \sum_n p_n (1 - p_n) (\partial_j (z_1 - z_0))^2
 
-    For logistic regression this is the mean of :math:`p (1 - p) x_j^2`.
+    For logistic regression this is the mean of :math:`p (1 - p) x_j^2`. A number has noise of
+    variance 1: the mean of :math:`(\partial_j z)^2`.
     """
-    p = penalty.patient_probability(model, lane, inputs)
-    return penalty.margin_gradients(model, lane, inputs, p * (1 - p))
+    p = penalty.answers(model, lane, inputs)
+    if model.n_outputs > 2:
+        return penalty.class_gradients(model, lane, inputs, p)
+    weight = torch.ones_like(p) if model.n_outputs == 1 else p * (1 - p)
+    return penalty.margin_gradients(model, lane, inputs, weight)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class EWC(penalty.Anchored):
     gamma: NotNegative = 1.0
 
     name = "ewc"
+    learns = EVERY
     title = "EWC"
     source = "Kirkpatrick et al. 2017 (PNAS); online: Schwarz et al. 2018 (ICML)"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Inputs, Lane, Method, Model, SiteView
+from fcforge.methods.base import EVERY, Inputs, Lane, Method, Model, SiteView
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class Finetune(Method):
     """Base of the paper: L = CE(current batch), continuing from the last site's parameters."""
 
     name = "finetune"
+    learns = EVERY
     title = "Fine-tuning (Base)"
     source = "FORGE paper, Base"
 
@@ -22,6 +23,7 @@ class Independent(Method):
     """Each site alone: what a hospital reaches without the consortium. Read its diagonal only."""
 
     name = "independent"
+    learns = EVERY
     title = "Independent"
     source = "reference: single-site training"
     depends_on = "site"
@@ -42,16 +44,18 @@ class Majority(Method):
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Nobody seen yet."""
         device = next(iter(lane.params.values())).device
-        return lane._replace(state={"count": torch.zeros(2, device=device)})
+        return lane._replace(
+            state={"count": torch.zeros(model.n_outputs, device=device)}
+        )
 
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
-        """Count the site's controls and patients."""
-        seen = torch.bincount(site.y, minlength=2).to(lane.state["count"])
+        """Count the members of each class."""
+        seen = torch.bincount(site.y, minlength=model.n_outputs).to(lane.state["count"])
         return lane._replace(state={"count": lane.state["count"] + seen})
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
         """log(count + 1/2), the same for everybody."""
         n = next(iter(inputs.values())).shape[0]
-        return torch.log(lane.state["count"] + 0.5).expand(n, 2)
+        return torch.log(lane.state["count"] + 0.5).expand(n, -1)

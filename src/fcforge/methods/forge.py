@@ -29,7 +29,7 @@ from fcforge.methods.base import (
     Replay,
     SiteView,
     State,
-    cross_entropy,
+    misfit,
 )
 from fcforge.methods.shared.penalty import TEACHER, teacher, with_teacher, without
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
@@ -137,14 +137,14 @@ class Forge(SyntheticMemory):
         if old := teacher(lane):
             frozen = model.apply(*old, batch.inputs)
             remembered = remembered + self.taught(now, frozen, weights)
-        return cross_entropy(now.logits, batch.y) + remembered, then.stats
+        return misfit(now.logits, batch.y) + remembered, then.stats
 
     def remembered(self, out: Output, replay: Replay, weights: Weights) -> Tensor:
         """What replayed subjects add to the loss, sites averaged."""
         l1, l2, l3 = weights
         logits = out.logits
         embedding = out.embedding
-        total = l1 * cross_entropy(logits, replay.y, replay.weight)
+        total = l1 * misfit(logits, replay.y, replay.weight)
         terms = [(l2, logits, replay.logits)]
         if replay.embedding.shape[-1]:  # else readouts never change: the term is zero
             terms.append((l3, embedding, replay.embedding))

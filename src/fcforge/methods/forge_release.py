@@ -31,13 +31,18 @@ from fcforge.releases.start import Start
 from fcforge.settings import Fraction, Positive, Size
 
 
-def head_params(start: Start, beta: np.ndarray, device: torch.device) -> Params:
-    """Linear model on raw features whose two logits differ by the calibrated log odds."""
+def head_params(
+    start: Start, beta: np.ndarray, device: torch.device, n_outputs: int = 2
+) -> Params:
+    """Linear model on raw features: two logits that differ by calibrated log odds, or a number."""
     found = vector.head(start, beta)
     solution = vector.on_features(start, found)
-    half = 0.5 / vector.temperature(start, found)
+    half = 1.0
+    if n_outputs == 2:
+        half = 0.5 / vector.temperature(start, found)
     weight = torch.from_numpy(half * solution.weight)
-    params = linear_head(weight, weight.new_tensor(half * solution.bias))
+    bias = weight.new_tensor([half * solution.bias])
+    params = linear_head(weight[:, None], bias, n_outputs)
     return {name: value.to(device) for name, value in params.items()}
 
 
@@ -54,6 +59,7 @@ class PublicHead(Method):
     needs_start = True
     models = ("linear",)
     features = WHOLE_LOG
+    learns = ("two classes", "number")
 
     def check_model(self, model: Model) -> None:
         """A start speaks about the whole matrix logarithm."""
@@ -68,7 +74,7 @@ class PublicHead(Method):
         """Take the head of the start."""
         like = lane.params["head.0.weight"]
         nothing = np.zeros(public.start.n_numbers - 1)
-        params = head_params(public.start, nothing, like.device)
+        params = head_params(public.start, nothing, like.device, model.n_outputs)
         return lane._replace(params=params)
 
 
@@ -140,7 +146,8 @@ class ForgeRelease(PublicHead):
             noisy = noisy + self.drawn(start, doses, site.seed, "round", count)
         variance = doses * vector.noise_units(self.limit, self.delta) ** 2
         beta = vector.solve(start, noisy, float(variance), count)
-        return Lane(head_params(start, beta, total.device), lane.stats, state)
+        params = head_params(start, beta, total.device, model.n_outputs)
+        return Lane(params, lane.stats, state)
 
     @property
     def start_noise(self) -> float:

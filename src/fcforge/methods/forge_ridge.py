@@ -28,8 +28,11 @@ from fcforge.methods.base import Lane, Model, PublicView, SiteView, State
 from fcforge.methods.shared.ridge import (
     Dual,
     balance_classes,
+    coded,
     dual_ridge,
     linear_head,
+    logits_of,
+    n_columns,
     recalled_targets,
 )
 from fcforge.methods.shared.synthetic import SyntheticMemory
@@ -50,10 +53,12 @@ class Seen(NamedTuple):
         Their bank rows, in order, and the place of a bank row among them.
     gram : Tensor of shape (N, N), float64
         Inner products of their features.
-    public : Tensor of shape (N,)
+    public : Tensor of shape (N, c)
         What the public head says of them; 0 without one.
-    own, t, mass : Tensor of shape (n,)
-        Places of the open site's subjects, their targets -1 or +1, and what each counts.
+    own, mass : Tensor of shape (n,)
+        Places of the open site's subjects, and what each counts.
+    t : Tensor of shape (n, c)
+        Their targets.
     """
 
     rows: Tensor
@@ -65,10 +70,10 @@ class Seen(NamedTuple):
     mass: Tensor
 
 
-def _looked_up(place: Tensor, score: Tensor, rows: Tensor) -> Output:
-    """Logits (-s, s) of bank rows whose scores are known; readouts are known already."""
+def _looked_up(place: Tensor, score: Tensor, n_outputs: int, rows: Tensor) -> Output:
+    """Logits of bank rows whose scores are known; readouts are known already."""
     s = score[place[rows]]
-    return Output(torch.stack([-s, s], -1), s[:, None][:, :0], {})
+    return Output(logits_of(s, n_outputs), s[:, :0], {})
 
 
 class Recall(NamedTuple):
@@ -78,7 +83,7 @@ class Recall(NamedTuple):
     ----------
     slot : Tensor of shape (k,), int64
         Memory slots.
-    target : Tensor of shape (k,)
+    target : Tensor of shape (k, c)
     mass : Tensor of shape (k,)
         How many subjects of the open site each counts for.
     """
@@ -129,11 +134,13 @@ class ForgeRidge(SyntheticMemory):
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Ridge on the public people; from now on heads are penalised for leaving this one."""
         x = public.inputs(model)["edges"].double()
-        t = 2.0 * public.y.double() - 1.0
-        dual = dual_ridge(x @ x.T, t, torch.ones_like(t), self.penalty * x.shape[1])
-        head = torch.cat([dual.coefficient @ x, dual.bias[None]])
+        t = coded(public.y, model.n_outputs)
+        mass = torch.ones_like(t[:, 0])
+        dual = dual_ridge(x @ x.T, t, mass, self.penalty * x.shape[1])
+        head = torch.cat([x.T @ dual.coefficient, dual.bias[None]])
         state = {**lane.state, "public.head": head}
-        return lane._replace(params=linear_head(head[:-1], head[-1]), state=state)
+        params = linear_head(head[:-1], head[-1], model.n_outputs)
+        return lane._replace(params=params, state=state)
 
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
@@ -150,24 +157,29 @@ class ForgeRidge(SyntheticMemory):
         keys = torch.randint(
             2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32
         )
-        weight = lane.params["head.0.weight"][1]
+        outputs = model.n_outputs
+        columns = slice(outputs - n_columns(outputs), None)
+        weight = lane.params["head.0.weight"][columns].T
         said = [edges[rows] @ weight for rows in seen.rows.split(CHUNK)]
-        score = torch.cat(said) + lane.params["head.0.bias"][1]
+        score = torch.cat(said) + lane.params["head.0.bias"][columns]
         rounds = self.rounds if len(lane.state[ROWS]) and self.chooses else 1
-        total = seen.gram.new_zeros(len(seen.gram))
-        level = seen.gram.new_zeros(())
+        total = torch.zeros_like(seen.public)
+        level = torch.zeros_like(seen.public[0])
         for done in range(1, rounds + 1):
             if self.chooses:
                 key = keys[done - 1].to(score.device)
-                lane = self.choose(partial(_looked_up, seen.place, score), lane, key)
+                look = partial(_looked_up, seen.place, score, outputs)
+                lane = self.choose(look, lane, key)
             where, dual = self._ridge(seen, lane.state, edges.shape[1])
             total = total.index_add(0, where, dual.coefficient)
             level = level + dual.bias
             score = seen.public + (seen.gram @ total + level) / done
         parts = zip(seen.rows.split(CHUNK), total.split(CHUNK), strict=True)
-        head = sum(c @ edges[rows].double() for rows, c in parts) / rounds
-        public = lane.state.get("public.head", head.new_zeros(len(head) + 1))
-        params = linear_head(public[:-1] + head, public[-1] + level / rounds)
+        head = sum(edges[rows].double().T @ c for rows, c in parts) / rounds
+        empty = head.new_zeros(len(head) + 1, head.shape[1])
+        public = lane.state.get("public.head", empty)
+        bias = public[-1] + level / rounds
+        params = linear_head(public[:-1] + head, bias, outputs)
         return lane._replace(params=params)
 
     def _products(self, model: Model, lane: Lane, site: SiteView) -> Seen:
@@ -178,11 +190,12 @@ class ForgeRidge(SyntheticMemory):
         rows = rows[rows >= 0]
         place = torch.zeros(len(edges), dtype=torch.int64, device=rows.device)
         place[rows] = torch.arange(len(rows), device=rows.device)
-        t = 2.0 * site.y.double() - 1.0
-        mass = balance_classes(
-            torch.ones_like(t), site.y, torch.zeros_like(site.y), self.balance
-        )
-        public = t.new_zeros(len(rows))
+        outputs = model.n_outputs
+        t = coded(site.y, outputs)
+        one = torch.ones_like(t[:, 0])
+        here = torch.zeros_like(site.y)
+        mass = balance_classes(one, site.y, here, self.balance, outputs)
+        public = t.new_zeros(len(rows), t.shape[1])
         if (head := lane.state.get("public.head")) is not None:
             parts = [edges[some].double() @ head[:-1] for some in rows.split(CHUNK)]
             public = torch.cat(parts) + head[-1]
@@ -220,7 +233,8 @@ class ForgeRidge(SyntheticMemory):
             mass = 1.0 / (quota[site].double() * max(len(quota), 1))
         else:
             mass = state["replay.share"][site].double() / quota[site].double()
-        mass = balance_classes(mass, y, site, self.balance)
+        logits = state["memory.logits"][slot].double()
+        mass = balance_classes(mass, y, site, self.balance, logits.shape[1])
         sites = len(quota) if self.sum_sites else 1
-        target = recalled_targets(y, state["memory.logits"][slot].double(), l1, l2)
+        target = recalled_targets(y, logits, l1, l2)
         return Recall(slot, target, n * sites * (l1 + l2) * mass)

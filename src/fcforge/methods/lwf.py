@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Loss, Model, Params, cross_entropy
+from fcforge.methods.base import Batch, Lane, Loss, Model, Params, misfit
 from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.settings import NotNegative, Positive
 
@@ -53,7 +53,7 @@ class LwF(Taught):
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
         taught = model.apply(*old, batch.inputs).logits
         weight = self.strength * self.temperature**2
-        loss = cross_entropy(out.logits, batch.y)
+        loss = misfit(out.logits, batch.y)
         return loss + weight * distillation(
             taught, out.logits, self.temperature
         ), out.stats

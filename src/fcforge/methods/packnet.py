@@ -12,15 +12,7 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError
-from fcforge.methods.base import (
-    Batch,
-    Declared,
-    Lane,
-    Loss,
-    Method,
-    SiteView,
-    cross_entropy,
-)
+from fcforge.methods.base import Batch, Declared, Lane, Loss, Method, SiteView, misfit
 from fcforge.methods.shared.penalty import named, part
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.randomness import derive
@@ -161,7 +153,7 @@ class PackNet(Method):
         """Cross-entropy; batch norm as the first site left it where it is frozen."""
         frozen = bool(lane.stats) and lane.state["sites"].shape[0] > 1
         out = model.apply(params, lane.stats, batch.inputs, train=not frozen, key=key)
-        return cross_entropy(out.logits, batch.y), out.stats
+        return misfit(out.logits, batch.y), out.stats
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """No gradient for what is not trained (clipping counts the rest)."""
@@ -199,9 +191,9 @@ class PackNet(Method):
         if sites < 2 or self.route == "oracle":
             return model.apply(lane.params, lane.stats, inputs).logits
         seen = [self._seen_by(model, lane, k + 1, inputs) for k in range(sites)]
-        log_p = torch.log_softmax(torch.stack(seen), -1)  # (sites, n, 2)
+        log_p = torch.log_softmax(torch.stack(seen), -1)  # (sites, n, K)
         entropy = -(log_p.exp() * log_p).sum(-1)
-        best = entropy.argmin(0)[None, :, None].expand(1, -1, 2)
+        best = entropy.argmin(0)[None, :, None].expand(1, -1, log_p.shape[-1])
         return log_p.gather(0, best)[0]
 
     def site_logits(

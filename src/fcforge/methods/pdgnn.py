@@ -26,13 +26,14 @@ def balanced_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor) -> Tensor:
 
     Parameters
     ----------
-    logits : Tensor of shape (n, 2)
+    logits : Tensor of shape (n, K)
     y : Tensor of shape (n,)
     counts : Tensor of shape (n,)
         1, or 0 for a free slot.
     """
     each = F.cross_entropy(logits, y, reduction="none") * counts
-    member = torch.stack([y == 0, y == 1], dim=1) * counts[:, None]  # (n, 2)
+    classes = range(logits.shape[-1])
+    member = torch.stack([y == k for k in classes], dim=1) * counts[:, None]  # (n, K)
     size = member.sum(0)
     by_class = (each[:, None] * member).sum(0) / size.clamp(min=1.0)
     return by_class.sum() / (size > 0).sum()

@@ -18,9 +18,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Lane, State
+from fcforge.methods.base import EVERY, Lane, State
 from fcforge.methods.shared.rehearsal import Rehearsal
-from fcforge.methods.shared.ridge import dual_ridge, linear_head, recalled_targets
+from fcforge.methods.shared.ridge import (
+    coded,
+    dual_ridge,
+    linear_head,
+    recalled_targets,
+)
 from fcforge.models.base import Model
 from fcforge.models.edge import WHOLE_LOG
 from fcforge.replay.bank import SiteView
@@ -57,6 +62,7 @@ class ReplayRidge(Rehearsal):
     fits = False
     models = ("linear",)
     features = WHOLE_LOG
+    learns = EVERY
 
     @property
     def draws(self) -> int:
@@ -74,15 +80,16 @@ class ReplayRidge(Rehearsal):
         slot = slot if self.l1 + self.l2 > 0 else slot[:0]
         rows = torch.cat([site.rows, lane.state[ROWS][slot]])
         x = site.bank.inputs(model)["edges"][rows].double()
-        t = 2.0 * site.y.double() - 1.0
+        t = coded(site.y, model.n_outputs)
         target, mass = self.asked(lane.state, slot, len(t))
         target = torch.cat([t, target])
-        mass = torch.cat([torch.ones_like(t), mass])
+        mass = torch.cat([torch.ones_like(t[:, 0]), mass])
         dual = dual_ridge(x @ x.T, target, mass, self.penalty * x.shape[1])
-        return lane._replace(params=linear_head(dual.coefficient @ x, dual.bias))
+        weight = x.T @ dual.coefficient
+        return lane._replace(params=linear_head(weight, dual.bias, model.n_outputs))
 
     def asked(self, state: State, slot: Tensor, n: int) -> tuple[Tensor, Tensor]:
-        """Targets and masses (k,) of remembered subjects, at a site of `n` subjects."""
+        """Targets (k, c) and masses (k,) of remembered subjects, at a site of `n` subjects."""
         y = state["memory.y"][slot]
         logits = state["memory.logits"][slot].double()
         mass = torch.full(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fcforge.methods.base import Lane, Model, Params, SiteView
+from fcforge.methods.base import EVERY, Lane, Model, Params, SiteView
 from fcforge.methods.shared import penalty
 from fcforge.settings import NotNegative, Positive
 
@@ -35,6 +35,7 @@ class SI(penalty.Anchored):
     damping: Positive = 0.1
 
     name = "si"
+    learns = EVERY
     title = "SI"
     source = "Zenke, Poole and Ganguli 2017 (ICML)"
 

@@ -27,7 +27,7 @@ from fcforge.methods.base import (
     Model,
     Params,
     Replay,
-    cross_entropy,
+    misfit,
 )
 from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.methods.shared.rehearsal import Rehearsal
@@ -133,7 +133,7 @@ class UGCL(Taught, Rehearsal):
         now, stats = look(model, params, lane.stats, both, key)
         with torch.no_grad():
             then, _ = look(model, *old, replay.inputs, None)
-        loss = cross_entropy(now.logits[:n], batch.y)
+        loss = misfit(now.logits[:n], batch.y)
         return loss + self.remembered(
             GraphView(*(part[n:] for part in now)), then, replay
         ), stats
@@ -143,7 +143,7 @@ class UGCL(Taught, Rehearsal):
         near = neighbours(replay.inputs)
         cosine = F.cosine_similarity(now.readout, then.readout, dim=-1)
         return (
-            self.rehearsal * cross_entropy(now.logits, replay.y, replay.weight)
+            self.rehearsal * misfit(now.logits, replay.y, replay.weight)
             + self.logits_weight * (now.logits - then.logits).square().mean()
             + self.global_weight * (1.0 - cosine).mean()
             + self.local_weight

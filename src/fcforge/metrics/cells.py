@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcforge.components import look_up
+from fcforge.types import Kind
 
 THRESHOLD = 0.5
 """A subject is called a patient when P(patient) > 0.5 (a tie goes to control, as argmax does)."""
@@ -27,17 +28,21 @@ class Metric:
     title : str
         How tables and figures call it.
     features : callable
-        ``(p (..., n), y (n,)) -> (k, ..., n)``.
+        ``(p (..., n), y (n,)) -> (k, ..., n)``; of more than two classes p is (..., n, K) and y
+        0 or 1 for each class (n, K).
     combine : callable
         ``(k, ...) -> (...)``; 0/0 gives NaN (undefined) unless the metric says otherwise.
     lower_is_better : bool
-        True for Brier and ECE: the continual-learning summaries then turn the sign.
+        True for Brier, ECE and MAE: the continual-learning summaries then turn the sign.
+    kinds : tuple of Kind
+        Targets that it is defined for.
     """
 
     title: str
     features: Callable[[np.ndarray, np.ndarray], np.ndarray]
     combine: Callable[[np.ndarray], np.ndarray]
     lower_is_better: bool = False
+    kinds: tuple[Kind, ...] = ("two classes",)
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:
@@ -74,6 +79,9 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     ``V - A/2`` unit weights give A exactly and other weights its first-order change, whose
     variance is DeLong's (1988).
     """
+    if y.ndim == 2:  # one class against the rest, each in turn
+        pairs = zip(np.moveaxis(p, -1, 0), y.T, strict=True)
+        return np.concatenate([_auroc_features(own, member) for own, member in pairs])
     patient = y == 1
     control = y == 0
     ranks = average_ranks(p)
@@ -93,13 +101,19 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.stack([value * patient, one * patient, value * control, one * control])
 
 
+def called(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Class (..., n) that scores name, and the one (n,) that is true."""
+    if y.ndim == 2:
+        return p.argmax(-1), y.argmax(-1)
+    return (p > THRESHOLD).astype(int), y
+
+
 def _confusion(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """True and false positives, true and false negatives."""
-    said = p > THRESHOLD
-    patient = y == 1
-    return np.stack(
-        [said & patient, said & ~patient, ~said & ~patient, ~said & patient]
-    )
+    """Members of each class that are called so, then those that are not; controls first."""
+    said, own = called(p, y)
+    members = [own == k for k in range(y.shape[1] if y.ndim == 2 else 2)]
+    right = said == own
+    return np.stack([right & m for m in members] + [~right & m for m in members])
 
 
 def _brier(p: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -116,39 +130,82 @@ def _ratio(s: np.ndarray) -> np.ndarray:
     return s[0] / s[1]
 
 
-def _sensitivity(s: np.ndarray) -> np.ndarray:
-    return s[0] / (s[0] + s[3])
+def _accuracy(s: np.ndarray) -> np.ndarray:
+    return s[: len(s) // 2].sum(0) / s.sum(0)
 
 
-def _specificity(s: np.ndarray) -> np.ndarray:
-    return s[2] / (s[1] + s[2])
+def _recalls(s: np.ndarray) -> np.ndarray:
+    """Share of each class that is called so: specificity, sensitivity, further ones."""
+    right, wrong = np.split(s, 2)
+    return right / (right + wrong)
 
 
 def _precision(s: np.ndarray) -> np.ndarray:
-    said = s[0] + s[1]
-    return np.where(said == 0, 0.0, s[0] / np.where(said == 0, 1.0, said))
+    said = s[1] + s[2]
+    return np.where(said == 0, 0.0, s[1] / np.where(said == 0, 1.0, said))
 
 
-def _balanced(s: np.ndarray) -> np.ndarray:
-    return (_sensitivity(s) + _specificity(s)) / 2
+def _macro_auroc(s: np.ndarray) -> np.ndarray:
+    above, patients, below, controls = np.moveaxis(s.reshape(-1, 4, *s.shape[1:]), 1, 0)
+    return (above / patients + below / controls).mean(0)
 
 
+def _r2_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    centred = np.broadcast_to(y - y.mean(), p.shape)  # digits: the mean may be large
+    return np.stack([(p - y) ** 2, centred, centred**2, np.ones(p.shape)])
+
+
+def _r2(s: np.ndarray) -> np.ndarray:
+    return 1 - s[0] / (s[2] - s[1] ** 2 / s[3])
+
+
+def _mae(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.stack([np.abs(p - y), np.ones(p.shape)])
+
+
+def _rank_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    middle = (len(y) + 1) / 2
+    a = average_ranks(p) - middle
+    b = np.broadcast_to(average_ranks(y) - middle, p.shape)
+    return np.stack([a, b, a * a, b * b, a * b, np.ones(p.shape)])
+
+
+def _correlation(s: np.ndarray) -> np.ndarray:
+    a, b, aa, bb, ab, n = s
+    return (ab - a * b / n) / np.sqrt((aa - a * a / n) * (bb - b * b / n))
+
+
+CLASSES: tuple[Kind, ...] = ("two classes", "more classes")
+NUMBER: tuple[Kind, ...] = ("number",)
+PRIMARY: dict[Kind, str] = {
+    "two classes": "accuracy",
+    "more classes": "accuracy",
+    "number": "r2",
+}
+"""What is averaged along the way and forgotten."""
 METRICS: dict[str, Metric] = {
-    "accuracy": Metric("accuracy", _confusion, lambda s: (s[0] + s[2]) / s.sum(0)),
-    "balanced_accuracy": Metric("balanced accuracy", _confusion, _balanced),
-    "auroc": Metric("AUROC", _auroc_features, lambda s: s[0] / s[1] + s[2] / s[3]),
-    "sensitivity": Metric("sensitivity", _confusion, _sensitivity),
-    "specificity": Metric("specificity", _confusion, _specificity),
-    "f1": Metric("F1", _confusion, lambda s: 2 * s[0] / (2 * s[0] + s[1] + s[3])),
+    "accuracy": Metric("accuracy", _confusion, _accuracy, kinds=CLASSES),
+    "balanced_accuracy": Metric(
+        "balanced accuracy", _confusion, lambda s: _recalls(s).mean(0), kinds=CLASSES
+    ),
+    "auroc": Metric("AUROC", _auroc_features, _macro_auroc, kinds=CLASSES),
+    "sensitivity": Metric("sensitivity", _confusion, lambda s: _recalls(s)[1]),
+    "specificity": Metric("specificity", _confusion, lambda s: _recalls(s)[0]),
+    "f1": Metric("F1", _confusion, lambda s: 2 * s[1] / (2 * s[1] + s[2] + s[3])),
     "precision": Metric("precision", _confusion, _precision),
     "brier": Metric("Brier score", _brier, _ratio, lower_is_better=True),
     "ece": Metric(
         "ECE", _ece, lambda s: np.abs(s[:-1]).sum(0) / s[-1], lower_is_better=True
     ),
+    "r2": Metric("R²", _r2_features, _r2, kinds=NUMBER),
+    "mae": Metric("MAE", _mae, _ratio, lower_is_better=True, kinds=NUMBER),
+    "spearman": Metric("Spearman", _rank_features, _correlation, kinds=NUMBER),
 }
 """All metrics by name. `precision` is 0 where nobody is called a patient (as scikit-learn's
-``zero_division=0``); `ece` bins P(patient) into ten equal widths. Metrics that need both
-classes are NaN at a site whose test part has one."""
+``zero_division=0``); `ece` bins P(patient) into ten equal widths. Metrics that need all classes
+are NaN at a site whose test part lacks one. `auroc` of more classes is the mean of one against the
+rest. `r2` is against the mean of the tested people of a site, who differ in fewer years than the
+people of all sites do; under bootstrap weights `spearman` keeps its ranks."""
 
 
 def metric_named(name: str) -> Metric:
@@ -159,8 +216,12 @@ def metric_named(name: str) -> Metric:
 def features_of(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
     """What a metric sums over subjects, from scores `p` (..., n): (k, ..., n)."""
     p = np.asarray(p, dtype=np.float64)
+    y = np.asarray(y)
+    known = np.isfinite(p)
     # Without this, a comparison with the threshold would count a NaN score as "control".
-    return np.where(np.isfinite(p), metric.features(p, np.asarray(y)), np.nan)
+    return np.where(
+        known.all(-1) if y.ndim == 2 else known, metric.features(p, y), np.nan
+    )
 
 
 def cell_values(
@@ -170,10 +231,10 @@ def cell_values(
 
     Parameters
     ----------
-    p : ndarray of shape (..., n)
-        P(patient).
-    y : ndarray of shape (n,)
-        0 = control, 1 = patient.
+    p : ndarray of shape (..., n) or (..., n, K)
+        P(patient), P of each of more than two classes, or a predicted number.
+    y : ndarray of shape (n,) or (n, K)
+        0 = control, 1 = patient; membership of each class; or the number.
     metric : str
         A name of `METRICS`.
     weights : ndarray of shape (n_draws, n), optional

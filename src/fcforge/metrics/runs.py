@@ -2,24 +2,63 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fcforge.metrics.cells import THRESHOLD, Metric, combined, features_of, metric_named
+from fcforge.errors import DataError
+from fcforge.metrics.cells import Metric, called, combined, features_of, metric_named
 from fcforge.metrics.continual import SUMMARIES, intransigence, summaries_of
-from fcforge.types import Component, LearnerSpec, RunResult
+from fcforge.types import Component, Kind, LearnerSpec, RunResult
 
 Baseline = Literal["initial", "majority"]
 
-MAJORITY, OWN_MAJORITY = (
-    LearnerSpec(Component("majority"), Component(model), title=title)
-    for model, title in (
-        ("none", "majority class"),
-        ("own", "majority class of each site"),
-    )
+
+class Words(NamedTuple):
+    """What tables, pages and sentences call things, by kind of target.
+
+    Attributes
+    ----------
+    metric, average : str
+        The primary metric, and its average along the way.
+    all_sites, own : str
+        Titles of the two references of `majority_result`.
+    naive : str
+        What a hospital does that learns nothing from scans.
+    """
+
+    metric: str
+    average: str
+    all_sites: str
+    own: str
+    naive: str
+
+
+_OF_CLASSES = Words(
+    "accuracy",
+    "AAA",
+    "majority class",
+    "majority class of each site",
+    "always naming each site's commonest class",
 )
-"""The learners of `majority_result`."""
+WORDS: dict[Kind, Words] = {
+    "two classes": _OF_CLASSES,
+    "more classes": _OF_CLASSES,
+    "number": Words(
+        "R²",
+        "R²",
+        "mean of all sites",
+        "mean of each site",
+        "always saying each site's mean",
+    ),
+}
+
+
+def majority_learner(kind: Kind, own: bool) -> LearnerSpec:
+    """The learner of `majority_result`: it knows how common classes are, or the mean number."""
+    title = WORDS[kind].own if own else WORDS[kind].all_sites
+    model = Component("own" if own else "none")
+    return LearnerSpec(Component("majority"), model, title=title)
 
 
 def baseline(result: RunResult, kind: Baseline = "initial") -> dict[str, np.ndarray]:
@@ -31,7 +70,7 @@ def baseline(result: RunResult, kind: Baseline = "initial") -> dict[str, np.ndar
     if kind == "initial":
         return dict(result.initial)
     return {
-        site: np.full(len(result.y[site]), result.train_positive[site])
+        site: np.full_like(result.initial[site], result.train_mean[site], float)
         for site in result.sites
     }
 
@@ -92,10 +131,13 @@ class Runs:
     def features(self, site: str, metric: Metric) -> np.ndarray:
         """`features_of` the site's scores, computed once. (k, m, n_test)."""
         key = site, metric.features
+        first = self.runs[0]
+        if first.kind not in metric.kinds:
+            what = f"{metric.title} is for {' or '.join(metric.kinds)}; these runs have"
+            raise DataError(f"{what} {first.kind}.", do="Choose another metric.")
         if key not in self._known:
-            self._known[key] = features_of(
-                self.scores[site], self.runs[0].y[site], metric
-            )
+            truth = first.truth(site)
+            self._known[key] = features_of(self.scores[site], truth, metric)
         return self._known[key]
 
     def values(
@@ -201,10 +243,12 @@ def constant_predictor(
     """
 
     def cells(site: str, p: np.ndarray) -> np.ndarray:
-        said = p > THRESHOLD
-        both = len(set(result.y[site].tolist())) > 1
-        one = (said.all(-1) | ~said.any(-1)) & both
-        return np.stack([one, p.std(-1) < tolerance], axis=-1)
+        y = result.truth(site)
+        spread = p.std(1).max(-1) if y.ndim == 2 else p.std(-1)
+        said, own = called(p, y)
+        several = result.kind != "number" and len(np.unique(own)) > 1
+        one = (said == said[:, :1]).all(-1) & several
+        return np.stack([one, spread < tolerance], axis=-1)
 
     one, flat = Runs.of([result]).stack(cells)[0, :, 1:]
     return {"one_class": one, "flat": flat}
@@ -217,21 +261,25 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     site weighted by its number of test subjects (proportional to its training subjects, as all
     sites are split alike). Before learning it is 0.5. With `own` every site has the share of its
     own training part, at every stage: it forgets nothing, and is what a hospital knows by itself.
+    Of more classes it is the share of each; of a number its mean, and the untrained model's
+    number before learning.
     """
     order = result.spec.order
     n = np.array([len(result.y[s]) for s in order], dtype=float)
-    share = np.array([result.train_positive[s] for s in order])
-    prior = np.cumsum(n * share) / np.cumsum(n)  # (T,)
-    at = {
-        s: np.full(len(order), result.train_positive[s]) if own else prior
-        for s in result.y
-    }
+    means = {s: np.asarray(mean, dtype=float) for s, mean in result.train_mean.items()}
+    seen = np.stack([k * means[s] for k, s in zip(n, order, strict=True)])
+    prior = (np.cumsum(seen, 0).T / np.cumsum(n)).T  # (T,) or (T, K)
+    at = {s: np.stack([means[s]] * len(order)) if own else prior for s in result.y}
     counts = {s: len(result.y[s]) for s in result.sites}
+    before = dict(result.initial)
+    if result.kind != "number":
+        even = 1 / max(2, prior[0].size)
+        before = {s: np.full(p.shape, even) for s, p in before.items()}
     return replace(
         result,
-        spec=replace(result.spec, learner=OWN_MAJORITY if own else MAJORITY),
+        spec=replace(result.spec, learner=majority_learner(result.kind, own)),
         scores={s: np.repeat(at[s][:, None], k, axis=1) for s, k in counts.items()},
-        initial={s: np.full(k, 0.5) for s, k in counts.items()},
+        initial=before,
         memory_bytes=np.full(len(order), 16),  # two counts
         seconds=np.zeros(len(order)),
     )

@@ -11,9 +11,9 @@ CLASSES = (GCN, GAT, SAGE, GraphTransformer, GAE, Linear, MLP, TEM)
 MODELS: dict[str, type[Model]] = {cls.name: cls for cls in CLASSES}
 
 
-def make_model(component: Component, n_rois: int) -> Model:
+def make_model(component: Component, n_rois: int, n_outputs: int = 2) -> Model:
     """Build the model a component names, for `n_rois` ROIs; see `fcforge.components.build`."""
-    return build("model", component, MODELS, n_rois=n_rois)
+    return build("model", component, MODELS, n_rois=n_rois, n_outputs=n_outputs)
 
 
 __all__ = ["MODELS", "Inputs", "Model", "Output", "Params", "make_model"]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fcforge.settings import Checked, Size
+from fcforge.types import Kind
 
 Params = dict[str, Tensor]
 Inputs = dict[str, Tensor]
@@ -30,7 +31,8 @@ class Output(NamedTuple):
 
     Attributes
     ----------
-    logits : Tensor of shape (n, 2)
+    logits : Tensor of shape (n, n_outputs)
+        Of each class; of a number the number itself.
     embedding : Tensor of shape (n, d)
         Graph-level readout (before the head).
     stats : dict of Tensor
@@ -51,6 +53,7 @@ class Model(Checked, ABC):
     """
 
     n_rois: Size = 116
+    n_outputs: Size = 2  # a logit of each class, or one number (`Target.outputs`)
     kind: ClassVar[str] = "model"
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3
@@ -58,6 +61,7 @@ class Model(Checked, ABC):
         True  # False where the readout of a subject never changes
     )
     belongs_to: ClassVar[str] = ""  # the only method that has a use for it, if any
+    learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
 
     @abstractmethod
     def init(self, rng: torch.Generator) -> Params:

@@ -1,7 +1,7 @@
 """Models of fixed features: edges of the FC (the honest competitors), and PDGNN's embeddings."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from fcforge.graphs import EDGE_SCALE
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
-from fcforge.types import TAU
+from fcforge.types import TAU, Kind
 
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
 WHOLE_LOG = "log+diagonal"
@@ -55,13 +55,18 @@ class Linear(Model):
     features: Features = "z"
 
     name = "linear"
+    learns = get_args(Kind)
     lr = 3e-5
     learns_readout = False
 
     def init(self, rng: torch.Generator) -> Params:
         """Zeros (`rng` is not used)."""
         n_edges = n_features(self.n_rois, self.features)
-        return {"head.0.weight": torch.zeros(2, n_edges), "head.0.bias": torch.zeros(2)}
+        out = self.n_outputs
+        return {
+            "head.0.weight": torch.zeros(out, n_edges),
+            "head.0.bias": torch.zeros(out),
+        }
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Scaled edges."""
@@ -99,6 +104,7 @@ class MLP(Model):
     norm: layers.Norm = "none"
     features: Features = "z"
     name = "mlp"
+    learns = get_args(Kind)
     lr = 1e-4
 
     def init(self, rng: torch.Generator) -> Params:
@@ -107,7 +113,7 @@ class MLP(Model):
         params = layers.init_linear(rng, "embed", n_edges, self.hidden)
         params |= layers.init_norm(self.norm, "norm", self.hidden)
         return params | layers.init_head(
-            rng, "head", (self.hidden, max(self.hidden // 4, 2), 2)
+            rng, "head", (self.hidden, max(self.hidden // 4, 2), self.n_outputs)
         )
 
     def init_stats(self) -> Params:
@@ -193,7 +199,7 @@ class TEM(Model):
         )  # pooling doubles the width
         return {
             "embed.weight": layers.glorot(rng, self.hidden, n_in * self.n_rois),
-            "head.weight": layers.glorot(rng, 2, n_out * self.hidden),
+            "head.weight": layers.glorot(rng, self.n_outputs, n_out * self.hidden),
         }
 
     def prepare(self, fc: Tensor) -> Inputs:

@@ -16,7 +16,7 @@ from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
 from fcforge.types import TAU
 
-HEAD_WIDTHS = (64, 32, 2)
+HEAD_WIDTHS = (64, 32)
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,12 @@ class GraphModel(Model):
 
     def init_head(self, rng: torch.Generator) -> Params:
         """The head as ``torch.nn.Linear`` draws it."""
-        return layers.init_head(rng, "head", (2 * self.hidden, *HEAD_WIDTHS))
+        return layers.init_head(
+            rng, "head", (2 * self.hidden, *HEAD_WIDTHS, self.n_outputs)
+        )
 
     def classify(self, params: Params, embedding: Tensor, key: Key) -> Tensor:
-        """Logits (n, 2) of readouts (n, 2 hidden)."""
+        """Logits (n, n_outputs) of readouts (n, 2 hidden)."""
         return layers.head(params, "head", embedding, self.dropout, key)
 
     def apply(

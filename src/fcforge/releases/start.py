@@ -260,6 +260,11 @@ def _with_half(z: Array) -> Array:
     return np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
 
 
+def signed(y: Array) -> Array:
+    """What a head is fitted to, (n,): diagnoses at -1 and +1, or a number cut to these limits."""
+    return np.clip(y, -1.0, 1.0) if y.dtype.kind == "f" else 2.0 * y - 1.0
+
+
 def make_start(
     features: Array,
     y: Array,
@@ -267,10 +272,11 @@ def make_start(
 ) -> Start:
     """Start from the features (n, p) of public people and their diagnoses (n,).
 
+    Diagnoses are whole numbers, 0 and 1; a number to be predicted is a float between -1 and +1.
     Confounds are removed before, by whoever calls. Deterministic.
     """
     check_public(len(features), y, settings.axes)
-    t = 2.0 * y - 1.0
+    t = signed(y)
     spread = features.std(0)
     mean = rounded(features.mean(0))
     scale = rounded(np.where(spread > 1e-9, spread, FLAT))
@@ -309,7 +315,8 @@ def _public_head(
     coefficient, left_out = leave_one_out(centred @ centred.T, t, penalty * x.shape[1])
     weight = rounded(centred.T @ coefficient)
     bias = rounded_number(t.mean() - x.mean(0) @ weight)
-    temperature = rounded_number(fit_temperature(left_out, t))
+    whole = bool((np.abs(t) == 1).all())  # a number has no odds
+    temperature = rounded_number(fit_temperature(left_out, t)) if whole else 1.0
     return {"weight": weight, "bias": bias, "temperature": temperature}, left_out
 
 
@@ -333,7 +340,7 @@ def principal_axes(x: Array, most: int) -> tuple[Array, Array]:
 
 def check_public(n: int, y: Array, axes: int) -> None:
     """Raise `DataError` where public people are too few for a start."""
-    both = min(int((y == 0).sum()), int((y == 1).sum()))
+    both = n if y.dtype.kind == "f" else min(int((y == 0).sum()), int((y == 1).sum()))
     if n < max(MIN_PUBLIC, axes + 4) or both < 5:
         raise DataError(
             f"{n} public people ({both} of the rarer class) are too few for {axes} axes.",

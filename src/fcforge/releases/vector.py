@@ -2,7 +2,9 @@ r"""A release: what one hospital gives, and the head that follows from the sum o
 
 For each training subject, :math:`u = (z, \tfrac12)` are its coordinates (`fcforge.releases.start`)
 and :math:`r = \mathrm{clip}(t - w_0^\top x - b_0)` what the public head does not explain of its
-diagnosis :math:`t = \pm1`. The subject's contribution is, in units of :math:`C / 2^{20}`,
+diagnosis :math:`t = \pm1` (of a number, which a start's limits scale and cut to
+:math:`-1 \le t \le 1`: the bounds below hold for it, too). The subject's contribution is, in
+units of :math:`C / 2^{20}`,
 
 .. math:: v = \Bigl(\bigl\lfloor 2^{20}\, \mathrm{clip}_C(u r) / C \bigr\rfloor,\; 2^{18}\Bigr)
           \in \mathbb Z^{d+2}
@@ -39,7 +41,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.privacy.accounting import DELTA, Promise, promise, sigma_for
-from fcforge.releases.start import RESIDUAL, Array, Start, coordinates
+from fcforge.releases.start import RESIDUAL, Array, Start, coordinates, signed
 
 UNIT = 2**20  # units of the clip
 COUNT = 2**18  # units that one more person adds to the last number
@@ -58,8 +60,7 @@ class Head(NamedTuple):
 def contributions(start: Start, features: Array, y: Array) -> Array:
     """What each person adds to a release, (n, d + 2), int64; norm at most `SENSITIVITY`."""
     x = start.standardise(features)
-    t = 2.0 * y - 1.0
-    return whole_rows(start, coordinates(start, x), t - start.score(x))
+    return whole_rows(start, coordinates(start, x), signed(y) - start.score(x))
 
 
 def whole_rows(start: Start, u: Array, residual: Array) -> Array:

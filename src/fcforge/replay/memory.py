@@ -84,7 +84,7 @@ class Replay(NamedTuple):
     ----------
     inputs, y
         Prepared inputs and diagnoses (b,).
-    logits : Tensor of shape (b, 2)
+    logits : Tensor of shape (b, n_outputs)
         Teacher logits u, stored when the subject entered the memory.
     embedding : Tensor of shape (b, d)
         Teacher readout r, stored likewise.
@@ -99,23 +99,34 @@ class Replay(NamedTuple):
     weight: Tensor
 
 
-def empty_memory(capacity: int, width: int, device: torch.device | str) -> State:
+def empty_memory(
+    capacity: int, width: int, device: torch.device | str, n_outputs: int = 2
+) -> State:
     """Memory with `capacity` free slots for subjects with a readout of `width` numbers."""
+    kind = torch.float32 if n_outputs == 1 else torch.int64
     return {
         ROWS: torch.full((capacity,), -1, dtype=torch.int64, device=device),
-        "memory.y": torch.zeros(capacity, dtype=torch.int64, device=device),
-        "memory.logits": torch.zeros(capacity, 2, device=device),
+        "memory.y": torch.zeros(capacity, dtype=kind, device=device),
+        "memory.logits": torch.zeros(capacity, n_outputs, device=device),
         "memory.embedding": torch.zeros(capacity, width, device=device),
         "memory.site": torch.full((capacity,), -1, dtype=torch.int64, device=device),
     }
 
 
-def declared_memory(capacity: int, width: int, sites: int) -> dict[str, Declared]:
+def declared_memory(
+    capacity: int, width: int, sites: int, n_outputs: int = 2
+) -> dict[str, Declared]:
     """Such a memory as it may travel after `sites` sites."""
-    found = alike(empty_memory(capacity, width, "meta"))
-    found["memory.y"] = found["memory.y"]._replace(low=0, high=1)
+    found = alike(empty_memory(capacity, width, "meta", n_outputs))
+    low, high = labels_within(n_outputs)
+    found["memory.y"] = found["memory.y"]._replace(low=low, high=high)
     found["memory.site"] = found["memory.site"]._replace(low=-1, high=sites - 1)
     return found
+
+
+def labels_within(n_outputs: int) -> tuple[int, int]:
+    """Least and greatest label: places of classes, or the limits of a number."""
+    return (-1, 1) if n_outputs == 1 else (0, n_outputs - 1)
 
 
 def readout_width(model: Model, params: Params, stats: Params) -> int:
@@ -230,7 +241,9 @@ def admit(state: State, new: State, rule: Rule) -> State:
     if rule == "reservoir":
         keep = highest(offered["memory.priority"], capacity)
     else:
-        cell = 2 * offered["memory.site"] + offered["memory.y"]
+        y = offered["memory.y"]
+        site = offered["memory.site"]
+        cell = site if y.is_floating_point() else site * (y.max() + 1) + y
         keep = highest_per_cell(offered["memory.priority"], cell, capacity)
     out = dict(state)
     for key, value in offered.items():

@@ -69,7 +69,9 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
     return ((n * left).clamp(min=0.0).sqrt() * w).to(dtype)
 
 
-def closeness(z: Tensor, y: Tensor, scaling: Scaling = "mean") -> Tensor:
+def closeness(
+    z: Tensor, y: Tensor, scaling: Scaling = "mean", n_classes: int = 2
+) -> Tensor:
     r"""How typical a subject is of its class at its site, in (0, 1].
 
     .. math:: 1 - \tanh(d_u / s)
@@ -80,7 +82,7 @@ def closeness(z: Tensor, y: Tensor, scaling: Scaling = "mean") -> Tensor:
     is the mean distance of the class, so that typical subjects have more than 0.24, others less.
     """
     total = torch.zeros(z.shape[0], dtype=z.dtype, device=z.device)
-    for label in (0, 1):
+    for label in range(n_classes):
         member = y == label
         d = mahalanobis(z, member, None if scaling == "mean" else JITTER)
         if scaling == "mean":
@@ -167,9 +169,9 @@ class Look(NamedTuple):
     distance: Tensor
 
 
-def spread(z: Tensor, y: Tensor, scaling: Scaling) -> Pair:
+def spread(z: Tensor, y: Tensor, scaling: Scaling, n_classes: int = 2) -> Pair:
     """What a site's readouts (C, d) say of its candidates: `closeness` (C,), `distances` (C, C)."""
-    return closeness(z, y, scaling), distances(z)
+    return closeness(z, y, scaling, n_classes), distances(z)
 
 
 def look_at(
@@ -208,7 +210,9 @@ def look_at(
         z = out.embedding.float()
         accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0, proxies)
         near, far = (
-            (known[0][t], known[1][t]) if known else spread(z[:n], y[t], scaling)
+            (known[0][t], known[1][t])
+            if known
+            else spread(z[:n], y[t], scaling, logits.shape[-1])
         )
         seen.append(
             Look(accuracy, ce, torch.stack([margin(logits[:n]), near], -1), far)

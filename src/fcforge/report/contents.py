@@ -14,18 +14,16 @@ from fcforge.metrics import (
     forgetting_curve,
     score_matrix,
 )
-from fcforge.metrics.runs import OWN_MAJORITY
+from fcforge.metrics.cells import METRICS, PRIMARY
+from fcforge.metrics.runs import WORDS, Words
 from fcforge.report.figures import span
 from fcforge.stats import Comparison, Estimate, Finding, Row
 from fcforge.stats.resampling import interval, subject_weights
-from fcforge.types import RunResult
+from fcforge.types import Kind, RunResult
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
 MORE = ("aaa", "acc", "fm")
 SINCE_DRAWS = 200  # of the bands of each site over time
-BASELINE = OWN_MAJORITY.title
-"""What a learner must beat: always naming each site's own commonest class."""
-
 Groups = Mapping[str, list[RunResult]]
 
 
@@ -60,6 +58,7 @@ class Contents:
     `forests` holds differences from the baseline, from fine-tuning, and from the best.
     """
 
+    kind: Kind
     rows: list[Row]
     findings: list[Finding]
     leaks: dict[str, tuple[str, ...]]
@@ -72,8 +71,13 @@ class Contents:
     more: dict[str, dict[str, dict[str, float]]]
 
     @property
+    def words(self) -> Words:
+        """What things are called; `own` is the baseline that a learner must beat."""
+        return WORDS[self.kind]
+
+    @property
     def against_baseline(self) -> dict[str, Comparison]:
-        """Difference of every learner from `BASELINE`."""
+        """Difference of every learner from the baseline."""
         return {d.learner: d.found for d in self.forests.get("baseline", ())}
 
     @property
@@ -108,6 +112,14 @@ class Contents:
         return span([np.array([c.low, c.high, 0.0]) for c in found])
 
     @property
+    def site_limits(self) -> tuple[float, float]:
+        """Common axis of the sites."""
+        if self.kind != "number":
+            return 0.0, 1.0
+        found = [e for sites in self.sites.values() for e in sites.values()]
+        return span([np.array([e.low, e.high, e.value, 0.0]) for e in found])
+
+    @property
     def heat_limits(self) -> tuple[float, float]:
         """Common colour scale of the matrices."""
         found = [np.array([])]
@@ -130,10 +142,14 @@ def contents(
     groups = _usable(everything, ranking)
     references = {row.learner for row in ranking if row.is_majority}
     learners = [title for title in groups if title not in references]
-    forests = _forests(groups, learners, n_draws)
+    kind = results[0].kind
+    main = PRIMARY[kind]
+    forests = _forests(groups, learners, kind, n_draws)
     against = {d.learner: d.found for d in forests.get("baseline", ())}
     found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
+    draws = {"n_draws": n_draws}
     return Contents(
+        kind=kind,
         rows=ranking,
         findings=stats.findings(results, expected=expected, against_majority=against),
         leaks=stats.leaks_on(results),
@@ -142,7 +158,7 @@ def contents(
         forgetting={k: c[1] for k, c in found.items()},
         since={k: since_learned(groups[k]) for k in learners},
         matrices=[_matrices(k, stats.longest(groups[k])) for k in learners],
-        sites={k: stats.per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
+        sites={k: stats.per_site(runs, main, **draws) for k, runs in groups.items()},
         more={k: _more(runs) for k, runs in groups.items()},
     )
 
@@ -161,18 +177,21 @@ def _usable(
 
 
 def _more(runs: Sequence[RunResult]) -> dict[str, dict[str, float]]:
-    return {metric: stats.means(runs, metric, MORE) for metric in MORE_METRICS}
+    kind = runs[0].kind
+    fitting = [metric for metric in MORE_METRICS if kind in METRICS[metric].kinds]
+    return {metric: stats.means(runs, metric, MORE) for metric in fitting}
 
 
 def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:
-    """Accuracy on the sites so far, and forgetting, over the stages."""
+    """Primary metric on the sites so far, and forgetting, over the stages."""
     n = len(runs[0].spec.order)
+    main = PRIMARY[runs[0].kind]
 
     def statistic(full: np.ndarray) -> np.ndarray:
         a = full[..., 1:, :]
         return np.concatenate([accuracy_curve(a), forgetting_curve(a)], axis=-1)
 
-    points, draws = stats.bootstrap(runs, "accuracy", statistic, n_draws=n_draws)
+    points, draws = stats.bootstrap(runs, main, statistic, n_draws=n_draws)
     mean = points.mean(0)
     low, high = interval(mean, draws)
     return Curve(mean[:n], low[:n], high[:n]), Curve(mean[n:], low[n:], high[n:])
@@ -181,7 +200,7 @@ def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:
 def since_learned(
     runs: Sequence[RunResult], n_draws: int = SINCE_DRAWS
 ) -> dict[str, Curve]:
-    """Accuracy at every site k sites after it was learned, k = 1 - T .. T - 1, mean over runs.
+    """Primary metric at every site k sites after it was learned, k = 1 - T .. T - 1.
 
     Negative k: not learned yet. Shape (2 T - 1,), NaN where no run has it. Bands are 95 %
     intervals over the site's test subjects.
@@ -190,14 +209,16 @@ def since_learned(
     # row 0 holds the means, the other rows the draws
     sums = {s: np.zeros((n_draws + 1, 2 * most - 1)) for s in runs[0].sites}
     counts = {s: np.zeros(2 * most - 1) for s in runs[0].sites}
+    main = PRIMARY[runs[0].kind]
     for run in runs:
         for position, site in enumerate(run.spec.order):
             scores = run.scores[site]
-            y = run.y[site]
-            weights = subject_weights(site, run.subject_ids[site], y, n_draws)
-            drawn = cell_values(scores, y, "accuracy", weights)  # (T, n_draws)
+            y = run.truth(site)
+            ids = run.subject_ids[site]
+            weights = subject_weights(site, ids, run.y[site], n_draws)
+            drawn = cell_values(scores, y, main, weights)  # (T, n_draws)
             place = np.arange(len(scores)) - position + most - 1
-            sums[site][0, place] += cell_values(scores, y, "accuracy")
+            sums[site][0, place] += cell_values(scores, y, main)
             sums[site][1:, place] += drawn.T
             counts[site][place] += 1
     return {s: _banded(sums[s], counts[s]) for s in sums if counts[s].any()}
@@ -211,7 +232,8 @@ def _banded(sums: np.ndarray, counts: np.ndarray) -> Curve:
 
 
 def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
-    found = np.stack([score_matrix(r) for r in runs])
+    main = PRIMARY[runs[0].kind]
+    found = np.stack([score_matrix(r, main) for r in runs])
     sites = [s for s in runs[0].sites if any(s in r.spec.order for r in runs)]
     by_last = np.full((len(sites), len(sites)), np.nan)
     for j, last in enumerate(sites):
@@ -227,12 +249,12 @@ def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
 
 
 def _forests(
-    groups: Groups, learners: Sequence[str], n_draws: int
+    groups: Groups, learners: Sequence[str], kind: Kind, n_draws: int
 ) -> dict[str, list[Difference]]:
     """Differences against the baseline, fine-tuning, and the best."""
-    comparer = stats.Comparer(n_draws=n_draws)
+    comparer = stats.Comparer(PRIMARY[kind], n_draws=n_draws)
     partners = {
-        "baseline": dict.fromkeys(learners, BASELINE),
+        "baseline": dict.fromkeys(learners, WORDS[kind].own),
         "finetune": _fine_tuned(groups, learners),
         "best": dict.fromkeys(learners[1:], *learners[:1]),
     }

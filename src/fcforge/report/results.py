@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fcforge.report.table import PIPE_WIDTH, Cell, Heading, Table
-from fcforge.stats import COLUMNS, Estimate, Finding, Row
-from fcforge.stats.table import records
+from fcforge.stats import Estimate, Finding, Row
+from fcforge.stats.table import Column, columns_of, records
 from fcforge.text import (
     bracket,
     counted,
@@ -24,12 +24,19 @@ from fcforge.text import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-EVERYTHING = tuple(c.key for c in COLUMNS if not c.extra)
 # From how wide a terminal on: columns with an interval, columns with the mean alone.
 LAYOUTS = (
-    (150, ("aaa", "acc", "bacc", "auroc", "fm", "for_literal", "bwt"), ()),
-    (110, ("aaa", "acc", "fm"), ("bacc", "auroc", "for_literal", "bwt")),
-    (0, ("aaa", "fm"), ("acc", "auroc")),
+    (
+        150,
+        ("aaa", "acc", "bacc", "auroc", "mae", "spearman", "fm", "for_literal", "bwt"),
+        (),
+    ),
+    (
+        110,
+        ("aaa", "acc", "mae", "fm"),
+        ("bacc", "auroc", "spearman", "for_literal", "bwt"),
+    ),
+    (0, ("aaa", "fm"), ("acc", "auroc", "mae")),
 )
 KEPT = {
     "nothing": "nothing",
@@ -39,9 +46,14 @@ KEPT = {
 }
 
 
+def everything(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Keys of all columns that are not extra."""
+    return tuple(c.key for c in columns_of(rows[0].kind) if not c.extra)
+
+
 def results_table(
     rows: Sequence[Row],
-    shown: Sequence[str] = EVERYTHING,
+    shown: Sequence[str] = (),
     bare: Collection[str] = (),
     levels: Mapping[str, str] | None = None,
     *,
@@ -53,7 +65,7 @@ def results_table(
     ----------
     rows : sequence of Row
     shown : sequence of str
-        Keys of the columns.
+        Keys of the columns; `everything` where none is named.
     bare : collection of str
         Columns without interval and spread.
     levels : mapping of learner to {"serious", "caution"}, optional
@@ -63,19 +75,21 @@ def results_table(
     """
     levels = levels or {}
     best = best_of(rows, but={k for k, level in levels.items() if level == "serious"})
-    keys = [c.key for c in COLUMNS if c.key in shown]
+    shown = shown or everything(rows)
+    columns = [c for c in columns_of(rows[0].kind) if c.key in shown]
     made = []
     for row in rows:
         cells = [name_cell(row.learner, levels)]
-        for key in keys:
+        for key in (c.key for c in columns):
             is_best = row.learner in best[key]
             cells.append(_cell(row, key, key in bare, spread, is_best))
         if "intransigence" in shown:
             cells.append(Cell(number(row.intransigence), value=row.intransigence))
         made.append((*cells, *_costs(row)))
     quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
-    heads = (*_heads(shown), *END_HEADS)
-    return Table(heads, tuple(made), quiet=quiet, sortable=True, falling_by="AAA")
+    heads = (*_heads(columns, "intransigence" in shown), *END_HEADS)
+    first = columns[0].title
+    return Table(heads, tuple(made), quiet=quiet, sortable=True, falling_by=first)
 
 
 def _costs(row: Row) -> tuple[Cell, Cell]:
@@ -105,13 +119,12 @@ END_HEADS = (
 )
 
 
-def _heads(shown: Sequence[str]) -> list[Heading]:
+def _heads(columns: Sequence[Column], intransigence: bool) -> list[Heading]:
     heads = [Heading("Learner", words=True)]
-    for c in COLUMNS:
-        if c.key in shown:
-            way = "high is good" if c.higher_is_better else "low is good"
-            heads.append(Heading(c.title, c.help, way, falling=c.higher_is_better))
-    return [*heads, INTRANSIGENCE] if "intransigence" in shown else heads
+    for c in columns:
+        way = "high is good" if c.higher_is_better else "low is good"
+        heads.append(Heading(c.title, c.help, way, falling=c.higher_is_better))
+    return [*heads, INTRANSIGENCE] if intransigence else heads
 
 
 def name_cell(learner: str, levels: Mapping[str, str]) -> Cell:
@@ -130,7 +143,7 @@ def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str
     """Learners with the best mean of each column, the majority class and `but` aside."""
     best: dict[str, set[str]] = {}
     shown = [r for r in rows if not r.is_majority and r.learner not in but]
-    for c in COLUMNS:
+    for c in columns_of(rows[0].kind):
         means = {r.learner: r.estimates[c.key].value for r in shown}
         known = {k: rounded(v, 3) for k, v in means.items() if math.isfinite(v)}
         top = (max if c.higher_is_better else min)(known.values(), default=None)

@@ -12,24 +12,15 @@ from markupsafe import Markup
 from fcforge.errors import DataError
 from fcforge.metrics import METRICS
 from fcforge.report import figures
-from fcforge.report.contents import (
-    BASELINE,
-    MORE_METRICS,
-    Contents,
-    Curve,
-    Difference,
-    contents,
-)
+from fcforge.report.contents import Contents, Curve, Difference, contents
 from fcforge.report.paper_methods import methods_paragraphs
 from fcforge.report.rendering import Section, listed, picture, render
-from fcforge.report.results import EVERYTHING, as_csv, name_cell, results_table
+from fcforge.report.results import as_csv, everything, name_cell, results_table
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.stats.resampling import N_DRAWS
 from fcforge.text import bracket, counted, number, with_interval
-from fcforge.types import Estimate, RunResult
+from fcforge.types import Estimate, Kind, RunResult
 from fcforge.writing import write_text
-
-COMMONEST = "always naming each site's commonest class"
 
 
 @dataclass(frozen=True)
@@ -90,12 +81,13 @@ def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
     """The page as text."""
     levels = c.levels
     known = any(np.isfinite(row.intransigence) for row in c.rows)
-    columns = (*EVERYTHING, *(["intransigence"] if known else []))
+    columns = (*everything(c.rows), *(["intransigence"] if known else []))
     sites = [_site(results, c, name) for name in results[0].sites]
     leaks = [switch for active in c.leaks.values() for switch in active]
     return render(
         "run.html.j2",
         about=about,
+        words=c.words,
         leaks={learner: ", ".join(active) for learner, active in c.leaks.items()},
         lead=headline(c),
         tested=_tested(results, sites),
@@ -107,9 +99,10 @@ def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
         more=_more_table(c, levels),
         csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
         forests=[_forest(c, against) for against in c.forests],
-        accuracy=_curve_panels(c.accuracy, c, "accuracy"),
+        accuracy=_curve_panels(c.accuracy, c, c.words.metric),
         forgetting=_curve_panels(c.forgetting, c, "forgetting"),
-        since=_since_panels(c.since),
+        since=_since_panels(c.since, c.words.metric),
+        site_limits=c.site_limits,
         heat_limits=c.heat_limits,
         matrices=c.matrices,
         learned=[s.name for s in sites if any(s.name in r.spec.order for r in results)],
@@ -127,14 +120,14 @@ def headline(c: Contents) -> str:
         return "No learner has usable scores obtained without test data."
     best = c.honest[0]
     text = (
-        f"Highest accuracy along the way: {best.learner}, AAA "
+        f"Highest {c.words.metric} along the way: {best.learner}, {c.words.average} "
         f"{_interval(best.estimates['aaa'])}"
     )
     against = c.against_baseline.get(best.learner)
     if against is not None:
         gap = number(against.difference, sign=True)
         between = bracket(against.low, against.high, sign=True)
-        text += f", which is {gap} {between} against {COMMONEST}"
+        text += f", which is {gap} {between} against {c.words.naive}"
     text += (
         f". {len(c.ahead)} of {counted(len(c.honest), 'learner')} beat that baseline with an "
         "interval above zero and no serious warning."
@@ -182,7 +175,7 @@ def _table_of_contents(c: Contents, about: About) -> list[tuple[str, str]]:
 
 # -- tables ----------------------------------------------------------------------------------------
 class SiteRow(NamedTuple):
-    """A learner at one site; `line` is what always naming its commonest class scores."""
+    """A learner at one site; `line` is what the baseline scores."""
 
     learner: str
     found: Estimate
@@ -191,7 +184,7 @@ class SiteRow(NamedTuple):
 
 
 class SiteCard(NamedTuple):
-    """One site: its name, who was tested, and every learner's final accuracy there."""
+    """One site: its name, who was tested, and every learner's final metric there."""
 
     name: str
     n_test: int
@@ -202,17 +195,24 @@ class SiteCard(NamedTuple):
 def _site(results: Sequence[RunResult], c: Contents, name: str) -> SiteCard:
     tested = {i for r in results for i in r.subject_ids[name]}
     y = results[0].y[name]
-    about = (
-        f"{len(y)} test subjects per seed, {len(tested)} over all seeds, "
-        f"{100 * float(y.mean()):.0f} % patients"
-    )
-    line = c.sites[BASELINE][name].value
+    about = f"{len(y)} test subjects per seed, {len(tested)} over all seeds, {_mix(y, c.kind)}"
+    line = c.sites[c.words.own][name].value
     rows = []
     for row in c.rows:
         if row.learner in c.sites:
             found = c.sites[row.learner][name]
             rows.append(SiteRow(row.learner, found, row.is_majority, line))
     return SiteCard(name, len(y), about, rows)
+
+
+def _mix(y: np.ndarray, kind: Kind) -> str:
+    """Share of patients or of the classes, or mean and spread of a number."""
+    if kind == "number":
+        return f"mean {y.mean():.1f} ± {y.std():.1f}"
+    if kind == "two classes":
+        return f"{100 * float(y.mean()):.0f} % patients"
+    shares = 100 * np.bincount(y) / len(y)
+    return f"classes {' / '.join(f'{share:.0f}' for share in shares)} %"
 
 
 def _tested(results: Sequence[RunResult], sites: Sequence[SiteCard]) -> str:
@@ -233,23 +233,20 @@ class Forest(NamedTuple):
 
 
 FORESTS = {
-    "baseline": (
-        "Against the commonest class of each site",
-        "Is a learner better than a hospital that names its own commonest class?",
-    ),
+    "baseline": ("Against {own}", "Is a learner better than {naive}?"),
     "finetune": (
         "Against fine-tuning",
         "What does a method add to plain fine-tuning of the same model (where it was run)?",
     ),
     "best": (
-        "Against the highest AAA",
+        "Against the highest {average}",
         "The best of many looks better than it is; read the intervals.",
     ),
 }
 
 
 def _forest(c: Contents, against: str) -> Forest:
-    title, note = FORESTS[against]
+    title, note = (text.format(**c.words._asdict()) for text in FORESTS[against])
     if against == "best":
         title = f"{title}, {c.forests[against][0].reference}"
     rows = []
@@ -268,7 +265,8 @@ def _forest(c: Contents, against: str) -> Forest:
 
 def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
     heads = [Heading("Learner", words=True)]
-    for name in MORE_METRICS:
+    names = list(next(iter(c.more.values()), ()))
+    for name in names:
         low = METRICS[name].lower_is_better
         way = "low is good" if low else "high is good"
         heads.append(Heading(METRICS[name].title, below=way, falling=not low))
@@ -276,7 +274,7 @@ def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
     rows = []
     for row in shown:
         cells = [name_cell(row.learner, levels)]
-        for metric in MORE_METRICS:
+        for metric in names:
             found = c.more[row.learner][metric]
             below = (f"final {number(found['acc'])}", f"FM {number(found['fm'])}")
             cells.append(Cell(number(found["aaa"]), below, found["aaa"]))
@@ -319,7 +317,7 @@ def _curve_panels(found: Mapping[str, Curve], c: Contents, what: str) -> Panels:
             same = len(curve.mean) == len(stages)
             if same and other not in (title, *references):
                 lines.append(figures.StageLine(curve.mean, figures.FAINT, thin=True))
-            if same and other == BASELINE:
+            if same and other == c.words.own:
                 lines.append(figures.StageLine(curve.mean, figures.MUTED, dashed=True))
         lines.append(figures.StageLine(own.mean, band=(own.low, own.high)))
         figure = figures.stage_lines(lines, stages, "sites learned", limits)
@@ -328,7 +326,7 @@ def _curve_panels(found: Mapping[str, Curve], c: Contents, what: str) -> Panels:
     return panels
 
 
-def _since_panels(found: Mapping[str, Mapping[str, Curve]]) -> Panels:
+def _since_panels(found: Mapping[str, Mapping[str, Curve]], what: str) -> Panels:
     """One panel per learner: each site before and after it was learned, all on one axis."""
     every = [x for sites in found.values() for curve in sites.values() for x in curve]
     limits = figures.span(every or [np.array([])])
@@ -343,6 +341,6 @@ def _since_panels(found: Mapping[str, Mapping[str, Curve]]) -> Panels:
             lines.append(figures.StageLine(curve.mean, colour, band, site))
         x_title = "sites learned since this one"
         figure = figures.stage_lines(lines, stages, x_title, limits, half)
-        alt = f"{title}: accuracy at each site before and after it was learned"
+        alt = f"{title}: {what} at each site before and after it was learned"
         panels.append((title, picture(figure, alt)))
     return panels

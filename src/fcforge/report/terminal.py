@@ -74,8 +74,9 @@ def check_lines(verdict: Verdict) -> list[tuple[str, str]]:
     """Lines of `fcforge check`, each with its colour ("" for none)."""
     cohort = verdict.cohort
     plain = [f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs"]
+    plain.append(f"  {verdict.target}")
     for site, count in verdict.sites().items():
-        people = f"{count['subjects']} subjects, {count['patients']} patients"
+        people = ", ".join(f"{n} {who}" for who, n in count.items())
         plain.append(f"  {site}: {people}")
     plain += [f"  {note}" for note in verdict.notes]
     lines = [(line, "") for line in plain]

@@ -16,7 +16,8 @@ from fcforge.runner.experiment import OWN_FOLDS, Experiment
 from fcforge.runner.own_threshold import OWN, with_own_thresholds
 from fcforge.runner.plan import Plan, make_plan, read_traits, trainings, traits_of
 from fcforge.runner.store import Store
-from fcforge.types import RunResult, RunSpec, Site
+from fcforge.settings import read_json
+from fcforge.types import RunResult, RunSpec, Site, Target
 
 if TYPE_CHECKING:
     from fcforge.sites import Cohort
@@ -33,7 +34,8 @@ def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for seed in experiment.seeds:
         sites = experiment.split(cohort, seed)
-        found[str(seed)] = {name: _describe(site) for name, site in sites.items()}
+        outputs = cohort.target.outputs
+        found[str(seed)] = {n: _describe(site, outputs) for n, site in sites.items()}
         if experiment.own_threshold:
             for name, site in sites.items():
                 found[str(seed)][name]["folds"] = _labels_of_folds(site, seed)
@@ -47,14 +49,18 @@ def _labels_of_folds(site: Site, seed: int) -> list[list[int]]:
     return [without_fold(site, fold, seed).test.y.tolist() for fold in folds]
 
 
-def _describe(site: Site) -> dict[str, Any]:
+def _describe(site: Site, outputs: int) -> dict[str, Any]:
     tested = site.covariates.get("test", {})
+    y = site.learning(with_val=True).y.numpy()
+    mean = (
+        float(y.mean()) if outputs < 3 else np.bincount(y, minlength=outputs) / len(y)
+    )
     return {
         "labels": site.test.y.tolist(),
         "subject_ids": list(site.subject_ids["test"]),
         "covariates": {name: values.tolist() for name, values in tested.items()},
         "n_train": len(site.train) + len(site.val),
-        "train_positive": float(site.learning(with_val=True).y.float().mean()),
+        "train_positive": np.asarray(mean).tolist(),
     }
 
 
@@ -145,14 +151,20 @@ def result_of(
     """Result of one run from its nodes' scores and facts; `data` is the experiment's."""
     sites = tuple(data["sites"])
     facts = data["site_facts"][str(spec.seed)]
+    target = read_json(Target, data.get("target", {}))
+
+    def told(values: Any) -> Any:
+        """Numbers of a target that is one, in its unit."""
+        return values if target.classes else target.restored(np.asarray(values))
+
     return RunResult(
         spec=spec,
         sites=sites,
-        scores={s: np.stack([scores[k][s] for k in keys[1:]]) for s in sites},
-        initial={s: scores[keys[0]][s] for s in sites},
-        y={s: np.asarray(facts[s]["labels"]) for s in sites},
+        scores={s: told(np.stack([scores[k][s] for k in keys[1:]])) for s in sites},
+        initial={s: told(scores[keys[0]][s]) for s in sites},
+        y={s: told(np.asarray(facts[s]["labels"])) for s in sites},
         subject_ids={s: tuple(facts[s]["subject_ids"]) for s in sites},
-        train_positive={s: facts[s]["train_positive"] for s in sites},
+        train_mean={s: told(facts[s]["train_positive"]) for s in sites},
         memory_bytes=np.array([metas[k]["memory_bytes"] for k in keys[1:]]),
         seconds=np.array([metas[k]["seconds"] for k in keys[1:]]),
         environment=metas[keys[-1]]["environment"],

@@ -1,6 +1,8 @@
 """A learner from its spec: method, model and generator, checked against each other."""
 
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
@@ -10,11 +12,13 @@ from fcforge.generators import GENERATORS, make_generator
 from fcforge.methods import Lane, Method, make_method
 from fcforge.models import make_model
 from fcforge.models.attribution import Scorer
-from fcforge.types import LearnerSpec
+from fcforge.types import TWO_CLASSES, LearnerSpec, Target
 
 
-def build_learner(spec: LearnerSpec, n_rois: int, has_start: bool = True) -> Learner:
-    """Method and model of a learner, checked against each other and against having a start."""
+def build_learner(
+    spec: LearnerSpec, n_rois: int, has_start: bool = True, target: Target = TWO_CLASSES
+) -> Learner:
+    """Method and model of a learner, checked against each other, a start and the target."""
     method = make_method(spec.method)
     where = f"learner '{spec.title}'"
     if method.models and spec.model.name not in method.models:
@@ -37,14 +41,38 @@ def build_learner(spec: LearnerSpec, n_rois: int, has_start: bool = True) -> Lea
         do = "Add a [start] table that names the public sites."
         raise ConfigError(what, where=where, do=do)
     usual = {"features": method.features} if method.features else {}
-    settings = {**usual, **spec.model.params}
-    model = make_model(replace(spec.model, params=settings), n_rois)
+    named = replace(spec.model, params={**usual, **spec.model.params})
+    model = make_model(named, n_rois, target.outputs)
+    parts: list[Any] = [method, model]
+    if spec.generator is not None:
+        parts.append(GENERATORS[spec.generator.name])
+    for part in parts:
+        require_kind(target, part.learns, f"{part.kind} '{part.name}'", where)
     method.check_model(model)
     return Learner(method, model)
 
 
-def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
-    """Log odds of a lane in float64 on the CPU, to be explained."""
+def require_kind(
+    target: Target, able: Collection[str], what: str, where: str = ""
+) -> None:
+    """Raise `ConfigError` where something cannot learn a target of this kind."""
+    if target.kind not in able:
+        given = f"{target.name}, {target.kind}"
+        raise ConfigError(
+            f"{what} learns {' or '.join(able)}; the target is {given}.",
+            where=where,
+            do="Leave it out, or change target or classes of [dataset]; a method that learns "
+            "every kind is 'analytic'.",
+        )
+
+
+def scorer_of(
+    learner: Learner, lane: Lane, temperature: float = 1.0, output: int = 1
+) -> Scorer:
+    """Log odds of a lane in float64 on the CPU, to be explained; of a number the number.
+
+    Of more classes those of class `output` against the first.
+    """
     parts = ({k: v.cpu() for k, v in part.items()} for part in lane)
     exact = Lane(
         *(
@@ -55,7 +83,9 @@ def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
 
     def score(fc: Tensor) -> Tensor:
         u = learner.method.logits(learner.model, exact, learner.model.prepare(fc))
-        return (u[:, 1] - u[:, 0]) / temperature
+        if u.shape[1] == 1:
+            return u[:, 0]
+        return (u[:, output] - u[:, 0]) / temperature
 
     plain = type(learner.method).logits is Method.logits
     return Scorer.of(learner.model, score, plain=plain)

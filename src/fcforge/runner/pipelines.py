@@ -24,7 +24,7 @@ import numpy as np
 from fcforge.errors import ConfigError, FCForgeError
 from fcforge.randomness import derive
 from fcforge.settings import Checked, checked
-from fcforge.types import Component, FCBatch, LearnerSpec
+from fcforge.types import TWO_CLASSES, Component, FCBatch, LearnerSpec, Target
 
 PIPELINE = "pipeline"  # method and model of such a row
 _HANDED: dict[
@@ -89,6 +89,16 @@ class Pipeline(Checked):
                 do="Train with jobs=1, or give the name of a function that makes it.",
             )
         return clone(_call(_function(self.estimator, self.folder), where), safe=False)
+
+    def require(self, target: Target) -> None:
+        """Raise `ConfigError` unless it can be made, and fits the target."""
+        from sklearn.base import is_regressor
+
+        if is_regressor(self.make()) != (target.kind == "number"):
+            wanted = "a regressor" if target.kind == "number" else "a classifier"
+            what = f"estimator '{self.estimator}' is not {wanted}, and the target is"
+            do = "Give another estimator, or change target of [dataset]."
+            raise ConfigError(f"{what} {target.name}, {target.kind}.", do=do)
 
 
 def pipeline_of(learner: LearnerSpec) -> Pipeline | None:
@@ -202,11 +212,13 @@ def _call(function: Callable[[], Any], where: str) -> Any:
 
 def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
     """Raise `ConfigError` unless it is an instance that can be trained and can score."""
+    from sklearn.base import is_regressor
+
     learns = "partial_fit" if pipeline.keeps == "partial_fit" else "fit"
     missing = [name for name in (learns, "predict") if not hasattr(estimator, name)]
-    if not (
-        hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")
-    ):
+    scores = ("predict_proba", "decision_function")
+    says = any(hasattr(estimator, name) for name in scores)
+    if not says and (missing or not is_regressor(estimator)):
         missing.append("predict_proba or decision_function")
     if missing or isinstance(estimator, type):
         what = (
@@ -218,12 +230,16 @@ def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
         raise ConfigError(
             f"estimator '{pipeline.estimator}' is {what}{without}.",
             where=where,
-            do="Give an unfitted classifier of scikit-learn's kind.",
+            do="Give an unfitted classifier or regressor of scikit-learn's kind.",
         )
 
 
 def train(
-    pipeline: Pipeline, parts: Mapping[str, FCBatch], seed: int, order: Sequence[str]
+    pipeline: Pipeline,
+    parts: Mapping[str, FCBatch],
+    seed: int,
+    order: Sequence[str],
+    target: Target = TWO_CLASSES,
 ) -> Any:
     """The estimator after the training parts of some sites.
 
@@ -238,7 +254,8 @@ def train(
         if pipeline.keeps == "partial_fit":
             for part in parts.values():
                 x = _inputs(part, pipeline)
-                estimator.partial_fit(x, part.y.numpy(), classes=[0, 1])
+                known = {"classes": [*range(target.outputs)]} if target.classes else {}
+                estimator.partial_fit(x, part.y.numpy(), **known)
         else:
             every = FCBatch.concat(list(parts.values()))
             sites = np.repeat(list(parts), [len(part) for part in parts.values()])
@@ -275,13 +292,30 @@ def _inputs(batch: FCBatch, pipeline: Pipeline) -> np.ndarray:
     return fc[:, below[0], below[1]] if pipeline.input == "edges" else fc
 
 
-def scores(estimator: Any, pipeline: Pipeline, batch: FCBatch, site: str) -> np.ndarray:
-    """P(patient) (n,) of a site: predicted, or the logistic function of the decision function."""
+def knows_nothing(n: int, target: Target) -> np.ndarray:
+    """Scores of n people before anybody was seen: all classes alike, or the middle number."""
+    if target.kind == "more classes":
+        return np.full((n, target.outputs), 1 / target.outputs, np.float32)
+    return np.full(n, 0.5 if target.classes else 0.0, np.float32)
+
+
+def scores(
+    estimator: Any,
+    pipeline: Pipeline,
+    batch: FCBatch,
+    site: str,
+    target: Target = TWO_CLASSES,
+) -> np.ndarray:
+    """Scores of a site's people: probabilities, or a predicted number.
+
+    P(patient) (n,) without probabilities is the logistic function of the decision function; of
+    more classes (n, K) its softmax.
+    """
     n = len(batch)
-    classes = [int(c) for c in getattr(estimator, "classes_", (0, 1))]
-    wanted: tuple[int, ...] = (n,)
-    score = "decision_function"
-    if hasattr(estimator, "predict_proba"):
+    classes = [int(c) for c in getattr(estimator, "classes_", range(target.outputs))]
+    wanted: tuple[int, ...] = (n,) if len(classes) < 3 else (n, len(classes))
+    score = "decision_function" if target.classes else "predict"
+    if target.classes and hasattr(estimator, "predict_proba"):
         score = "predict_proba"
         wanted = (n, len(classes))
     with _told(pipeline, np.repeat(site, n)) as more:
@@ -292,8 +326,13 @@ def scores(estimator: Any, pipeline: Pipeline, batch: FCBatch, site: str) -> np.
             f"estimator '{pipeline.estimator}' gives scores of shape {found.shape}, or not all "
             f"finite; for {n} subjects they have shape {wanted}."
         )
-    if found.ndim == 1:
-        found = 1 / (1 + np.exp(-np.clip(found, -50, 50)))
-    else:
-        found = found[:, classes.index(1)] if 1 in classes else np.zeros(n)
-    return found.astype(np.float32)
+    if not target.classes:
+        return found.astype(np.float32)
+    if score == "decision_function":
+        odds = np.clip(found, -50, 50)
+        if found.ndim == 1:
+            odds = np.stack([np.zeros(n), odds], 1)
+        found = np.exp(odds) / np.exp(odds).sum(1, keepdims=True)
+    every = np.zeros((n, target.outputs))
+    every[:, classes] = found
+    return (every[:, 1] if target.outputs == 2 else every).astype(np.float32)

@@ -6,12 +6,13 @@ from functools import lru_cache
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.releases.features import log_features
+from fcforge.releases.plan import planned_settings
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.worth import suited
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.check import twins_across, without_twins
 from fcforge.sites.confounds import Confounds, fit_on_cohort
-from fcforge.types import SHRINK, Component, FCBatch, PublicSpec
+from fcforge.types import SHRINK, Component, FCBatch, PublicSpec, Target
 
 OTHERS = "others"
 
@@ -53,6 +54,7 @@ def resolve_public(wanted: Component, dataset: Component, tested: Cohort) -> Pub
             )
     spec = PublicSpec(Component(wanted.name, {**params, "sites": list(sites)}))
     people = load_public(spec)
+    require_target(people.target, tested.target)
     if wanted.name == dataset.name and params.get("path") == dataset.params.get("path"):
         both = sorted(set(people.site_names) & set(tested.site_names))
         if both:
@@ -63,6 +65,24 @@ def resolve_public(wanted: Component, dataset: Component, tested: Cohort) -> Pub
             )
     require_strangers(people, tested)
     return replace(spec, sha256=people.content_sha256())
+
+
+def require_target(public: Target, tested: Target) -> None:
+    """Raise `ConfigError` where a start cannot be made, or is of something else."""
+    if tested.kind == "more classes":
+        raise ConfigError(
+            f"a start is of two classes or of a number; here are {tested.outputs} classes.",
+            where="[start]",
+            do="Leave [start] out, or name two groups in [dataset].",
+        )
+    same = (public.name, public.outputs, public.limits)
+    if same != (tested.name, tested.outputs, tested.limits):
+        raise ConfigError(
+            f"the target of the public people is {public.name}, of the tested {tested.name}; or "
+            "their limits differ.",
+            where="[start]",
+            do="Give both datasets one target and limits.",
+        )
 
 
 @lru_cache(maxsize=2)
@@ -112,7 +132,9 @@ def make_run_start(
         fc = confounds.remove(fc, people.covariates)
     features = log_features(fc, SHRINK)
     settings = StartSettings()
-    if noise is not None:
+    if noise is not None and people.target.classes:
         settings = suited(features, people.y, people.site, noise)
+    elif noise is not None:  # what suits is measured by diagnoses
+        settings = planned_settings(noise, features.shape[1])
     start = make_start(features, people.y, settings)
     return Public(FCBatch.from_numpy(fc, people.y), start, confounds)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +45,19 @@ class Prepared:
 
 def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
     """Load and check the data (unless given), build every learner once, plan the prefix tree."""
-    from fcforge.runner.learners import build_learner
+    from fcforge.runner.learners import build_learner, require_kind
 
     cohort = load_dataset(experiment.dataset) if cohort is None else cohort
     require_valid(cohort)
+    if experiment.own_threshold:
+        require_kind(cohort.target, ("two classes",), "own_threshold", "[evaluation]")
     for learner in experiment.learners:
         pipeline = pipeline_of(learner)
         if pipeline:
-            pipeline.make()
+            pipeline.require(cohort.target)
         else:
-            build_learner(
-                learner, cohort.n_rois, has_start=experiment.start is not None
-            )
+            started = experiment.start is not None
+            build_learner(learner, cohort.n_rois, started, cohort.target)
     if experiment.confounds:
         ids = cohort.subject_id.tolist()
         where = "[confounds]"
@@ -94,6 +95,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
             "sites": list(prepared.sites),
             "data_sha256": prepared.data_sha256,
             "n_rois": prepared.cohort.n_rois,
+            "target": asdict(prepared.cohort.target),
             "roi_names": list(prepared.cohort.roi_names),
             "provenance": {k: str(v) for k, v in prepared.cohort.provenance.items()},
             "site_facts": describe_sites(prepared.cohort, prepared.experiment),

@@ -24,7 +24,7 @@ from fcforge.runner.environment import describe
 from fcforge.runner.experiment import split_sites
 from fcforge.runner.learners import build_learner, scorer_of
 from fcforge.runner.own_threshold import sites_without_fold
-from fcforge.runner.pipelines import Pipeline, pipeline_of, scores, train
+from fcforge.runner.pipelines import Pipeline, knows_nothing, pipeline_of, scores, train
 from fcforge.runner.plan import Node, traits_of
 from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.site_loader import PUBLIC, SiteLoader, as_it_was, synthetic_size
@@ -155,7 +155,10 @@ class Trainer:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
         key = replace(spec, order=(), seed=0).key
         if key not in self._learners:
-            self._learners[key] = build_learner(spec.learner, self.cohort.n_rois)
+            cohort = self.cohort
+            self._learners[key] = build_learner(
+                spec.learner, cohort.n_rois, target=cohort.target
+            )
         return self._learners[key]
 
     def evaluator(self, spec: RunSpec) -> Evaluator:
@@ -375,7 +378,8 @@ class Trainer:
         """Weight (E,) of each edge of a linear model, at the mean scan it learned from."""
         learner = self.learner(spec)
         sites = self.sites(spec)
-        if not (isinstance(learner.model, Linear) and spec.order):
+        several = learner.model.n_outputs > 2
+        if several or not (isinstance(learner.model, Linear) and spec.order):
             return None
         fc = torch.cat([sites[name].train.fc for name in spec.order]).mean(0)
         z = fisher_z(edges(fc.double()))
@@ -397,14 +401,15 @@ class Trainer:
         public = {PUBLIC: self.public(spec).people} if spec.start else {}
         parts = public | own
         if parts:
-            fitted = train(pipeline, parts, spec.seed, spec.order)
+            fitted = train(pipeline, parts, spec.seed, spec.order, self.cohort.target)
+            target = self.cohort.target
             found = {
-                name: scores(fitted, pipeline, site.test, name)
+                name: scores(fitted, pipeline, site.test, name, target)
                 for name, site in sites.items()
             }
         else:  # nobody to learn from yet
             found = {
-                name: np.full(len(site.test), 0.5, np.float32)
+                name: knows_nothing(len(site.test), self.cohort.target)
                 for name, site in sites.items()
             }
         subjects = sum(map(len, own.values())) if pipeline.keeps == "cumulative" else 0

@@ -61,6 +61,8 @@ def _common(
     leave_out: tuple[str, ...] = (),
     leave_twins_out: bool = False,
     allow_duplicates: bool = False,
+    target: str = "diagnosis",
+    limits: tuple[float, float] = (0.0, 0.0),
 ) -> Cohort:
     """Settings that every dataset has.
 
@@ -73,7 +75,16 @@ def _common(
         Leave the second of any two scans out that look like one person.
     allow_duplicates : bool
         Let a pair that looks like one scan under two ids be in training and in test.
+    target : str
+        What is learned: ``"diagnosis"``, or a covariate that is a number, e.g. ``"age"``.
+    limits : (float, float)
+        Between which numbers that covariate lies, agreed in advance.
     """
+    if target != "diagnosis":
+        cohort = cohort.of_number(target, limits).stamped(target=target)
+    elif any(limits):
+        do = 'Name the covariate: target = "age".'
+        raise ConfigError("limits are of a number.", where="[dataset]", do=do)
     if leave_out:
         check_names("subject to leave out", leave_out, cohort.subject_id.tolist())
         cohort = cohort.select(~np.isin(cohort.subject_id, leave_out))

@@ -14,6 +14,7 @@ from fcforge.errors import DataError
 from fcforge.sites.cohort import Cohort, Fault, grouped, upper_from_fc
 from fcforge.sites.diagnoses import NAME_THEM
 from fcforge.text import counted, some
+from fcforge.types import Target
 
 MIN_PER_SITE = 8  # below these a site cannot be split in three
 MIN_PER_CLASS = 4
@@ -150,8 +151,7 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
             what = f"subject id appears {n} times."
             do = "Give every subject one row; add the site to the id if two sites share ids."
             yield Fault("error", what, do, subject, site)
-        if cohort.y[i] not in (0, 1):
-            what = f"unknown label {cohort.y[i]} (0 is control, 1 is patient)."
+        if what := _no_target(cohort, i):
             yield Fault("error", what, NAME_THEM, subject, site)
         content = np.ascontiguousarray(cohort.fc[i]).data
         digest = hashlib.blake2b(content, digest_size=16).digest()
@@ -160,6 +160,39 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
             what = f"has exactly the FC of subject '{twin}'."
             do = "The same scan under two ids would leak from train to test; drop one."
             yield Fault("error", what, do, subject, site)
+
+
+def _no_target(cohort: Cohort, i: int) -> str:
+    """Why what is to be learned of a subject cannot be meant; empty where it can."""
+    target = cohort.target
+    y = cohort.y[i]
+    if target.classes:
+        known = y in range(target.outputs)
+        return "" if known else f"unknown label {y} (0 is control, 1 is patient)."
+    low, high = target.limits
+    value = target.restored(y)
+    return (
+        "" if abs(y) <= 1 else f"{target.name} {value:g} is not in {low:g} to {high:g}."
+    )
+
+
+def class_counts(y: np.ndarray, target: Target) -> list[int]:
+    """Subjects of each class, controls first; of a number all of them together."""
+    if not target.classes:
+        return [len(y)]
+    return [int((y == k).sum()) for k in range(target.outputs)]
+
+
+def counts_told(y: np.ndarray, target: Target) -> str:
+    """`class_counts` in words, e.g. ``12 controls, 9 patients``."""
+    both = zip(class_counts(y, target), names_of(target), strict=True)
+    return ", ".join(f"{n} {name}" for n, name in both)
+
+
+def names_of(target: Target) -> tuple[str, ...]:
+    """What members of each class are called in sentences."""
+    known = {1: ("subjects",), 2: ("controls", "patients")}
+    return known.get(target.outputs, target.classes)
 
 
 def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
@@ -180,20 +213,20 @@ def _sites(cohort: Cohort, severity: Literal["error", "warning"]) -> Iterator[Fa
     least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed"
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
-        patients = int((labels == 1).sum())
-        controls = int((labels == 0).sum())
+        counts = class_counts(labels, cohort.target)
+        told = counts_told(labels, cohort.target)
         if not site:
             what = f"{len(labels)} subjects have no site."
             yield Fault("error", what, "Name their site.")
-        elif patients == 0 or controls == 0:
-            have = "controls" if patients == 0 else "patients"
-            what = f"has {have} only ({len(labels)} subjects)."
+        elif min(counts) == 0:
+            missing = names_of(cohort.target)[counts.index(0)]
+            what = f"has no {missing} ({told})."
             do = (
                 "Only a public start can use it; merge it with another or leave it out."
             )
             yield Fault(severity, what, do, site=site)
-        elif len(labels) < MIN_PER_SITE or min(patients, controls) < MIN_PER_CLASS:
-            what = f"is too small ({patients} patients, {controls} controls; at least {least})."
+        elif len(labels) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS:
+            what = f"is too small ({told}; at least {least})."
             do = "Merge it with another site or leave it out."
             yield Fault(severity, what, do, site=site)
 

@@ -14,6 +14,7 @@ from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites.vectors import Triangle
 from fcforge.text import some
+from fcforge.types import Target
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,6 @@ def grouped(faults: Iterable[Fault]) -> list[Fault]:
     ]
 
 
-NUMBERED = ("0", "1")  # classes without words: 1 is the patients
-
-
 @dataclass(frozen=True)
 class Cohort:
     """Subjects of one or more sites, before any split.
@@ -68,8 +66,8 @@ class Cohort:
         Dataset name, e.g. ``"simulated"``.
     fc : ndarray of shape (n, R, R), float32
         Pearson correlation matrices, symmetric, unit diagonal.
-    y : ndarray of shape (n,), int64
-        0 = control, 1 = patient.
+    y : ndarray of shape (n,), int64, or float64 of a number
+        0 = control, 1 = patient, 2 and up further classes; of a number `Target.scaled`.
     site : ndarray of shape (n,), str
     subject_id : ndarray of shape (n,), str
     roi_names : tuple of str
@@ -83,8 +81,8 @@ class Cohort:
         `fcforge.sites.check_cohort` reports them with its own.
     allow_duplicates : bool
         Two ids that look like one scan may be in training and in test.
-    classes : tuple of two str
-        What the data call controls and patients, e.g. ``("TC", "ASD")``.
+    target : Target
+        What y is: classes with their names, e.g. ``("TC", "ASD")``, or a number.
     """
 
     name: str
@@ -97,7 +95,7 @@ class Cohort:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     allow_duplicates: bool = False
-    classes: tuple[str, str] = NUMBERED
+    target: Target = field(default_factory=Target)
     known: dict[str, Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -110,6 +108,11 @@ class Cohort:
     def n_rois(self) -> int:
         """Number of ROIs."""
         return int(self.fc.shape[-1])
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the data call the classes, controls first; none of a number."""
+        return self.target.classes
 
     @property
     def site_names(self) -> tuple[str, ...]:
@@ -156,12 +159,30 @@ class Cohort:
         kept = tuple(f for f in self.faults if not f.site or f.site in names)
         return replace(self.select(index), faults=kept)
 
+    def of_number(self, name: str, limits: tuple[float, float]) -> Cohort:
+        """The cohort whose target is a covariate; people without it are left out."""
+        check_names("target", [name], ["diagnosis", *self.covariates])
+        target = Target(name, (), limits)
+        values = self.covariates[name]
+        if values.dtype.kind != "f" or not limits[0] < limits[1]:
+            what = f"target '{name}' with limits {list(limits)} is not a number between two."
+            do = "Give limits = [least, most] of a column of numbers, e.g. [5, 65]."
+            raise ConfigError(what, where="[dataset]", do=do)
+        known = np.isfinite(values)
+        faults = list(self.faults)
+        if not known.all():
+            what = f"{int((~known).sum())} subjects left out (no {name})."
+            faults.append(Fault("warning", what))
+        rest = {k: v for k, v in self.covariates.items() if k != name}
+        made = replace(self, y=target.scaled(values), target=target, covariates=rest)
+        return replace(made, faults=tuple(faults)).select(known)
+
     def content_sha256(self) -> str:
         """SHA-256 over FC, label, site and id of every subject; row order does not matter."""
         if "sha256" not in self.known:
             digest = hashlib.sha256(f"{self.fc.shape}".encode())
             for i in np.lexsort((self.site, self.subject_id)):
-                who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{int(self.y[i])}"
+                who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{self.y[i].item()}"
                 digest.update(who.encode())
                 digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
             self.known["sha256"] = digest.hexdigest()

@@ -1,7 +1,8 @@
-"""What a diagnosis means: control (0), patient (1), or somebody who is left out.
+"""What a diagnosis means: control (0), patient (1), a further group, or somebody left out.
 
-Two groups are compared. Words that say by themselves which group they mean need nothing; a table
-with a second disorder, or with other words, names its groups: ``positive`` and ``negative``.
+Two groups are compared, or those that are listed. Words that say by themselves which group they
+mean need nothing; a table with a second disorder, or with other words, names its groups:
+``positive`` and ``negative``, or ``classes`` where they are more than two.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ CONTROLS = (
 CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
 MISSING = ("", "n/a", "na", "nan", "-9999", "-9999.0")
 NAME_THEM = "Name both groups: --positive VALUE --negative VALUE; others are left out."
+SEVERAL = (
+    "More than two groups: classes = ['HC', 'SCZ', 'BP'] in [dataset], controls first."
+)
 
 
 def is_missing(value: str) -> bool:
@@ -73,18 +77,17 @@ def label_of(value: str, column: str = "") -> int:
 
 @dataclass(frozen=True)
 class Groups:
-    """The two groups that are compared.
+    """The groups that are compared.
 
     Attributes
     ----------
-    positive, negative : tuple of str
-        Diagnoses of patients and of controls in small letters; none where the words say it.
+    words : tuple of tuple of str
+        Diagnoses of each group in small letters, controls first; none where the words say it.
     column : str
         Where the diagnoses stand.
     """
 
-    positive: tuple[str, ...] = ()
-    negative: tuple[str, ...] = ()
+    words: tuple[tuple[str, ...], ...] = ()
     column: str = ""
 
     @classmethod
@@ -94,6 +97,7 @@ class Groups:
         positive: Words = None,
         negative: Words = None,
         column: str = "",
+        classes: Sequence[str] = (),
     ) -> Groups:
         """Groups of a column of diagnoses.
 
@@ -104,6 +108,8 @@ class Groups:
             Diagnoses of each group as the data write them. With one of them, the only other
             diagnosis is the other group.
         column : str
+        classes : sequence of str (several diagnoses of a group joined by commas)
+            More than two groups, controls first.
 
         Raises
         ------
@@ -113,22 +119,27 @@ class Groups:
         counts = Counter(v.strip() for v in values if not is_missing(v))
         patients = _listed(positive)
         controls = _listed(negative)
-        if not patients and not controls:
+        if classes and (patients or controls or len(classes) < 3):
+            what = f"classes = {list(classes)} lists three groups or more, and nothing else does."
+            raise DataError(what, do=NAME_THEM)
+        if not patients and not controls and not classes:
             _refuse_two_disorders(counts)
             return cls(column=column)
         known = {value.lower() for value in counts}
-        rest = tuple(sorted(known - {*patients, *controls}))
-        patients = patients or _the_other(rest, counts)
-        controls = controls or _the_other(rest, counts)
-        for group in (patients, controls):
+        words = tuple(_listed(group) for group in classes)
+        if not words:
+            rest = tuple(sorted(known - {*patients, *controls}))
+            patients = patients or _the_other(rest, counts)
+            words = (controls or _the_other(rest, counts), patients)
+        for group in words:
             if known.isdisjoint(group):
                 what = f"nobody has the diagnosis '{', '.join(group)}'; there are: "
                 do = "Name the diagnoses as the data write them."
                 raise DataError(f"{what}{_told(counts)}.", do=do)
-        return cls(patients, controls, column)
+        return cls(words, column)
 
     def label(self, value: str) -> int | None:
-        """0 for a control, 1 for a patient, None for somebody of another group.
+        """0 for a control, 1 for a patient, or the place of its group; None for another.
 
         Raises
         ------
@@ -138,12 +149,11 @@ class Groups:
         if is_missing(value):
             do = "Fill it in, or leave such people out: --drop-unlabelled."
             raise DataError("has no diagnosis.", do=do)
-        if not self.positive:
+        if not self.words:
             return label_of(value, self.column)
         word = value.strip().lower()
-        if word in self.positive:
-            return 1
-        return 0 if word in self.negative else None
+        found = [place for place, group in enumerate(self.words) if word in group]
+        return found[-1] if found else None
 
 
 def _listed(words: Words) -> tuple[str, ...]:
@@ -166,5 +176,5 @@ def _refuse_two_disorders(counts: Counter[str]) -> None:
     disorders = {PATIENTS[v.lower()] for v in counts if v.lower() in PATIENTS}
     if len(disorders) > 1:
         what = f"more than two diagnoses: {_told(counts)}; two groups are compared."
-        do = f"{NAME_THEM} Several diagnoses in one group: joined by commas."
+        do = f"{NAME_THEM} Several diagnoses in one group: joined by commas. {SEVERAL}"
         raise DataError(what, do=do)

@@ -47,6 +47,7 @@ def load_folder(
     negative: Words = None,
     columns: Mapping[str, str] | None = None,
     drop_unlabelled: bool = False,
+    classes: tuple[str, ...] = (),
 ) -> Cohort:
     """Load a dataset from one file or from a folder.
 
@@ -91,6 +92,9 @@ def load_folder(
         roles are id, site, label and file.
     drop_unlabelled : bool
         Leave people without a diagnosis out instead of refusing them.
+    classes : tuple of str
+        Three or more groups, controls first, e.g. ``("HC", "SZ", "BP")``; several diagnoses in
+        one of them are joined by commas, others are left out.
 
     Returns
     -------
@@ -101,10 +105,14 @@ def load_folder(
     found = _open(path, columns or {}, pattern, kind, variable)
     said = [person.diagnosis for person in found.people]
     with at(path):
-        groups = Groups.of(said, positive, negative, found.label_column)
+        label = found.label_column
+        groups = Groups.of(said, positive, negative, label, classes)
     people, faults = participants.labelled(found.people, groups, drop_unlabelled)
     faults = [*found.faults, *faults]
-    cohort = participants.assemble("folder", people, found.read, faults, n_rois)
+    several = len(classes) or 2
+    cohort = participants.assemble(
+        "folder", people, found.read, faults, n_rois, several
+    )
     if covariates is not None:
         cohort = with_covariates(cohort, Path(covariates).expanduser())
     if merge:
@@ -124,11 +132,12 @@ def load_bsnip(
     pattern: str = "",
     variable: str | None = None,
     n_rois: int | None = None,
+    classes: tuple[str, ...] = (),
 ) -> Cohort:
     """B-SNIP subjects as FC: schizophrenia against controls, as in the paper.
 
     The folder may hold FC, ROI time series, or the output of ``fcforge fc``. Schizoaffective and
-    bipolar probands and relatives are left out.
+    bipolar probands and relatives are left out, unless `classes` lists them.
 
     Parameters
     ----------
@@ -139,12 +148,16 @@ def load_bsnip(
         Site names as in the table; never taken for numbers.
     positive, negative : sequence of str
         Diagnoses of patients and of controls.
+    classes : tuple of str
+        Three or more groups instead, e.g. ``("HC", "SZ", "SZA", "BP")``.
 
     Returns
     -------
     Cohort
-        Label 1 = schizophrenia.
+        Label 1 = schizophrenia, or the place in `classes`.
     """
+    if classes:
+        positive = negative = None
     cohort = load_folder(
         path,
         kind,
@@ -154,6 +167,7 @@ def load_bsnip(
         n_rois=n_rois,
         positive=positive,
         negative=negative,
+        classes=classes,
     )
     return replace(cohort, name="bsnip").stamped(dataset="bsnip")
 

@@ -11,9 +11,10 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging import people as tables
 from fcforge.imaging.parsers import as_number
-from fcforge.sites.cohort import NUMBERED, Cohort, Fault, as_text
+from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import Groups, is_missing
 from fcforge.text import counted, some
+from fcforge.types import Target
 
 # Names of columns by what they hold, as a user calls it.
 ROLES = {
@@ -73,6 +74,7 @@ def assemble(
     read: Read,
     faults: Sequence[Fault] = (),
     n_rois: int | None = None,
+    n_classes: int = 2,
 ) -> Cohort:
     """Cohort of all people whose FC can be read; a fault for every other.
 
@@ -87,6 +89,8 @@ def assemble(
         Found before.
     n_rois : int, optional
         Expected ROI count; by default the most frequent one.
+    n_classes : int
+        Groups that are compared.
     """
     loaded, unread = _read_all(people, read)
     kept, odd = _same_rois(loaded, n_rois)
@@ -103,7 +107,9 @@ def assemble(
         names[0] if names else (),
         _covariates(kept),
         faults=(*faults, *unread, *odd),
-        classes=class_names([person.diagnosis for person, _ in kept], y),
+        target=Target(
+            classes=class_names([p.diagnosis for p, _ in kept], y, n_classes)
+        ),
     )
 
 
@@ -246,14 +252,16 @@ def labelled(
     return kept, faults
 
 
-def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, str]:
-    """What controls and patients are called: every value of each, numbers 0 and 1 by themselves."""
+def class_names(
+    diagnoses: Sequence[str], y: np.ndarray, n_classes: int = 2
+) -> tuple[str, ...]:
+    """What each class is called: every value of it, or its number where one has no word."""
     pairs = sorted(set(zip(diagnoses, y.tolist(), strict=True)))
-    controls, patients = (
-        "/".join(d for d, label in pairs if label == k) for k in (0, 1)
+    names = tuple(
+        "/".join(d for d, label in pairs if label == k) for k in range(n_classes)
     )
-    words = controls and patients and (controls, patients) != ("False", "True")
-    return (controls, patients) if words else NUMBERED
+    words = all(names) and names != ("False", "True")
+    return names if words else tuple(map(str, range(n_classes)))
 
 
 def columns_of(text: str) -> dict[str, str]:

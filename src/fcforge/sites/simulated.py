@@ -16,7 +16,7 @@ recognised .99-1.0 (.97), diagnosis by ridge pooled .68-.73 (.72), one site to a
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -34,6 +34,10 @@ from fcforge.sites.recipes import (
     recipe_of,
     twins,
 )
+from fcforge.types import Target
+
+STRENGTH = 0.022  # of a disorder's pattern in Fisher z
+SHARED = 0.6  # of a further disorder's pattern
 
 
 def simulate(
@@ -46,6 +50,7 @@ def simulate(
     d_scale: NotNegative | None = None,
     rho: Annotated[float, within(-1, 1)] | None = None,
     sites: Sequence[str] | None = None,
+    disorders: Size = 1,
 ) -> Cohort:
     """Simulate a multi-site dataset.
 
@@ -68,6 +73,9 @@ def simulate(
         Override the preset's disorder strength and similarity between sites (see `Recipe`).
     sites : sequence of str, optional
         Keep these sites, in this order.
+    disorders : int
+        How many the patients have, in turn: with 2 there are three classes. Each further one
+        shares `SHARED` of its pattern with the first.
 
     Returns
     -------
@@ -78,13 +86,18 @@ def simulate(
     atlas = atlas_of(n_rois)
     population = _population(atlas, recipe, seed)
     with one_blas_thread():
-        made = [_site(place, atlas, recipe, population, seed) for place in places]
+        made = [
+            _site(place, atlas, recipe, population, seed, disorders) for place in places
+        ]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
     sizes = [place.patients + place.controls for place in places]
     site = np.repeat([place.name for place in places], sizes)
     number = np.concatenate([np.arange(1, n + 1) for n in sizes])
     ids = as_text([f"{s}-{i:04d}" for s, i in zip(site, number, strict=True)])
     cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
+    if disorders > 1:
+        named = [f"disorder {k}" for k in range(1, disorders + 1)]
+        cohort = replace(cohort, target=Target(classes=("control", *named)))
     cohort = cohort if sites is None else cohort.select_sites(sites)
     about = {"preset": preset, "layout": layout, "scale": scale, "seed": seed}
     return cohort.stamped(**about, **asdict(recipe))
@@ -157,7 +170,12 @@ def _population(atlas: Atlas, recipe: Recipe, seed: int) -> Population:
 
 
 def _site(
-    place: SiteLayout, atlas: Atlas, recipe: Recipe, population: Population, seed: int
+    place: SiteLayout,
+    atlas: Atlas,
+    recipe: Recipe,
+    population: Population,
+    seed: int,
+    disorders: int = 1,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """FC (n, R, R), label (n,) and mean FD (n,) of one site's subjects."""
     rng = numpy_rng(seed, "simulated", "site", place.name, atlas.n_rois)
@@ -173,18 +191,30 @@ def _site(
     weight = trait * rng.standard_normal((n, recipe.n_traits))
     spread = recipe.severity
     severity = np.exp(spread * rng.standard_normal(n) - spread**2 / 2) * label
+    label = label * (1 + np.cumsum(label) % disorders)  # patients in turn
     by_motion = recipe.motion * (-0.15 + 0.5 * np.exp(-_distance(atlas) / 30.0))
 
     # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
     mean = population.mean
     traits = population.traits[:, :, None] * population.traits[:, None, :]
     parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
-    parts = np.concatenate([parts, traits]).astype(np.float32)
-    amounts = np.column_stack([np.ones(n), gain, severity, fd - 0.08, weight])
+    others = [_other(k, disorder, atlas, recipe, seed) for k in range(2, disorders + 1)]
+    parts = np.concatenate([parts, traits, *others]).astype(np.float32)
+    of = [severity * (label == k) for k in range(1, disorders + 1)]
+    amounts = np.column_stack([np.ones(n), gain, of[0], fd - 0.08, weight, *of[1:]])
     z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1)
     attenuated = np.tanh(z).reshape(n, *mean.shape) * reliability
     samples = max(round(0.45 * place.volumes), atlas.n_rois // 4)
     return _observe(attenuated, samples, rng), label.astype(np.int64), fd
+
+
+def _other(
+    number: int, first: np.ndarray, atlas: Atlas, recipe: Recipe, seed: int
+) -> np.ndarray:
+    """Pattern (1, R, R) of a further disorder: some of the first one's, the rest its own."""
+    rng = numpy_rng(seed, "simulated", "disorder", number, atlas.n_rois)
+    own = STRENGTH * recipe.d_scale * _disorder(rng, _system_index(atlas))
+    return (SHARED * first + np.sqrt(1 - SHARED**2) * own)[None]
 
 
 def _site_effects(
@@ -201,7 +231,7 @@ def _site_effects(
     shift += recipe.site_edge * _symmetric(rng, atlas.n_rois)
     reliability = 1 - recipe.unreliability * np.abs(rng.standard_normal(atlas.n_rois))
     attenuation = (reliability[:, None] * reliability).astype(np.float32)
-    return 0.022 * recipe.d_scale * mixed, shift, attenuation
+    return STRENGTH * recipe.d_scale * mixed, shift, attenuation
 
 
 def _observe(matrix: np.ndarray, samples: int, rng: np.random.Generator) -> np.ndarray:

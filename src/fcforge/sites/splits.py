@@ -8,9 +8,17 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.randomness import numpy_rng
-from fcforge.sites.check import MIN_PER_CLASS, MIN_PER_SITE, refuse_twins, require_valid
+from fcforge.sites.check import (
+    MIN_PER_CLASS,
+    MIN_PER_SITE,
+    class_counts,
+    counts_told,
+    names_of,
+    refuse_twins,
+    require_valid,
+)
 from fcforge.sites.cohort import Cohort
-from fcforge.types import FCBatch, RunSpec, Site
+from fcforge.types import FCBatch, RunSpec, Site, strata
 
 SPLITS = ("train", "val", "test")
 
@@ -42,7 +50,7 @@ def split_rows(
     i-th on: the k folds test everybody once.
     """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in SPLITS}
-    for cls in (0, 1):
+    for cls in np.unique(label):
         rows = rng.permutation(np.flatnonzero(label == cls))
         n_test = 0
         if fold:
@@ -99,7 +107,7 @@ def split_cohort(
     else:
         rng = numpy_rng(seed, "split", site_name)
         fold = None
-    rows = split_rows(members.y, rng, test_fraction, val_fraction, fold)
+    rows = split_rows(strata(members.y), rng, test_fraction, val_fraction, fold)
     parts = {name: members.select(index) for name, index in rows.items()}
     refuse_twins(cohort, [ids_of(parts)])
     return parts
@@ -174,16 +182,16 @@ def _require_fractions(test_fraction: float, val_fraction: float) -> None:
 def _require_splittable(
     members: Cohort, site: str, test_fraction: float, val_fraction: float, folds: int
 ) -> None:
-    counts = [int((members.y == cls).sum()) for cls in (0, 1)]
-    have = f"({counts[0]} controls, {counts[1]} patients)"
+    counts = class_counts(members.y, members.target)
+    have = f"({counts_told(members.y, members.target)})"
     train = min(split_counts(n, test_fraction, val_fraction)[0] for n in counts)
     what = ""
     do = "Run `fcforge check`."
     if sum(counts) != len(members):
-        what = "has labels other than 0 and 1."
+        what = f"has labels other than 0 to {len(counts) - 1}."
     elif min(counts) == 0:
-        what = f"has one class only {have}."
-        do = "A site needs both classes; merge it with another or leave it out."
+        what = f"has no {names_of(members.target)[counts.index(0)]} {have}."
+        do = "A site needs all classes; merge it with another or leave it out."
     elif len(members) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS or train < 1:
         what = f"is too small to split {have}."
         do = f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed."

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fcforge.metrics import finite
-from fcforge.metrics.runs import constant_predictor
+from fcforge.metrics.runs import WORDS, constant_predictor
 from fcforge.stats.compare import Comparison
 from fcforge.stats.table import group
 from fcforge.text import bracket, counted, number
@@ -107,7 +107,8 @@ def findings(
             gap = (
                 f"{number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
             )
-            text = f"is {word} always naming each site's commonest class: AAA {gap}."
+            said = WORDS[results[0].kind]
+            text = f"is {word} {said.naive}: {said.average} {gap}."
             found.append(Finding("caution", title, text))
     seeds = len({r.spec.seed for r in results})
     if seeds < FEW_SEEDS:

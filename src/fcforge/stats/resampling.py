@@ -30,7 +30,7 @@ from fcforge.metrics import SUMMARIES, Runs, metric_named
 from fcforge.metrics.cells import combined
 from fcforge.metrics.continual import fm_split, summaries_of
 from fcforge.randomness import numpy_rng
-from fcforge.types import Estimate, RunResult
+from fcforge.types import Estimate, RunResult, strata
 
 Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
 N_DRAWS = 1000
@@ -67,7 +67,8 @@ def subject_weights(
     ndarray of shape (n_draws, n)
         Each class's weights sum to its number of subjects.
     """
-    return _weights(site, tuple(ids), tuple(np.asarray(labels).tolist()), n_draws)
+    groups = strata(np.asarray(labels)).tolist()
+    return _weights(site, tuple(ids), tuple(groups), n_draws)
 
 
 @lru_cache(maxsize=256)
@@ -203,7 +204,8 @@ def split_forgetting(
         ids = batch.runs[0].subject_ids
 
         def both(site: str, y: Any = labels, ids: Any = ids) -> np.ndarray:
-            half = halves(site, tuple(ids[site]), tuple(y[site].tolist()), n_draws)
+            groups = strata(y[site]).tolist()
+            half = halves(site, tuple(ids[site]), tuple(groups), n_draws)
             return np.concatenate([half, 1 - half])
 
         a = sign * batch.values(metric, both)[..., 1:, :]  # (run, 2 n_draws, T, T)

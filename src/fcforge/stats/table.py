@@ -10,11 +10,11 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.metrics import Runs, cell_values, finite, majority_result
+from fcforge.metrics.cells import PRIMARY
 from fcforge.metrics.continual import intransigence
-from fcforge.metrics.runs import OWN_MAJORITY
 from fcforge.stats import resampling
 from fcforge.stats.resampling import N_DRAWS
-from fcforge.types import Estimate, RunResult
+from fcforge.types import Estimate, Kind, RunResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +106,21 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
+NUMBER_COLUMNS: tuple[Column, ...] = (
+    Column("aaa", "R²", "r2", "aaa", True, "R² at a site, averaged over all stages"),
+    Column("acc", "Final R²", "r2", "acc", True, "mean R² after the last site"),
+    Column("mae", "MAE", "mae", "aaa", False, "mean absolute error, averaged as R²"),
+    Column("spearman", "Spearman", "spearman", "aaa", True, "rank correlation, as R²"),
+    Column("fm", "FM", "r2", "fm", False, "R² lost: best minus final"),
+    Column("bwt", "BWT", "r2", "bwt", True, "R²: final minus just learned"),
+)
+
+
+def columns_of(kind: Kind) -> tuple[Column, ...]:
+    """The columns of a target of this kind."""
+    return NUMBER_COLUMNS if kind == "number" else COLUMNS
+
+
 @dataclass(frozen=True)
 class Row:
     """One learner's line.
@@ -124,6 +139,8 @@ class Row:
     memory_bytes, seconds : float
         Largest memory kept between sites, and total training time, mean over runs.
     is_majority : bool
+    kind : Kind
+        Of the target; says which columns there are (`columns_of`).
     """
 
     learner: str
@@ -137,6 +154,7 @@ class Row:
     memory_bytes: float
     seconds: float
     is_majority: bool
+    kind: Kind = "two classes"
 
 
 def group(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
@@ -166,7 +184,8 @@ def with_majority(
             "there is no finished run to summarise.", do="Run `fcforge run` first."
         )
     there = [r.spec.learner for r in results if is_majority(r)]
-    wanted = [False] * (not there) + [True] * (own and OWN_MAJORITY not in there)
+    known = {learner.model.name for learner in there}
+    wanted = [False] * (not there) + [True] * (own and "own" not in known)
     seen = {
         (r.spec.seed, r.spec.order): r for r in reversed(results) if not is_majority(r)
     }
@@ -183,10 +202,12 @@ def is_majority(result: RunResult) -> bool:
 
 
 def _matrices(batches: Sequence[Runs]) -> Iterator[tuple[tuple, np.ndarray]]:
-    """(Seed, order) and accuracy matrix (T, T) of every run."""
+    """(Seed, order) and matrix (T, T) of the primary metric of every run."""
     for batch in batches:
         keys = [(r.spec.seed, r.spec.order) for r in batch.runs]
-        yield from zip(keys, batch.values("accuracy")[:, 1:], strict=True)
+        yield from zip(
+            keys, batch.values(PRIMARY[batch.runs[0].kind])[:, 1:], strict=True
+        )
 
 
 def _a_star(
@@ -218,22 +239,24 @@ def _row(runs: list[RunResult], keeps: str, star: dict, n_draws: int) -> Row:
         n_left_out=len(runs) - len(good),
         n_orders=len({r.spec.order for r in good}),
         n_seeds=len({r.spec.seed for r in good}),
-        estimates=_estimates(good, batches, n_draws),
+        estimates=_estimates(good, batches, runs[0].kind, n_draws),
         intransigence=float(np.mean(costs)) if costs else float("nan"),
         memory_bytes=float(np.mean([np.max(r.memory_bytes) for r in runs])),
         seconds=float(np.mean([np.sum(r.seconds) for r in runs])),
         is_majority=majority,
+        kind=runs[0].kind,
     )
 
 
 def _estimates(
-    runs: list[RunResult], batches: list[Runs], n_draws: int
+    runs: list[RunResult], batches: list[Runs], kind: Kind, n_draws: int
 ) -> dict[str, Estimate]:
     """Estimate of every column; NaN where no run is left."""
     nothing = Estimate(np.nan, np.nan, np.nan)
-    found = dict.fromkeys((c.key for c in COLUMNS), nothing)
-    for metric in dict.fromkeys(c.metric for c in COLUMNS) if runs else ():
-        same = [c for c in COLUMNS if c.metric == metric]
+    columns = columns_of(kind)
+    found = dict.fromkeys((c.key for c in columns), nothing)
+    for metric in dict.fromkeys(c.metric for c in columns) if runs else ():
+        same = [c for c in columns if c.metric == metric]
         names = tuple(dict.fromkeys(c.summary for c in same))
         own = resampling.estimate(runs, metric, names, n_draws=n_draws, batches=batches)
         found.update({c.key: own[c.summary] for c in same})
@@ -273,8 +296,8 @@ def rows(
 def table(results: Sequence[RunResult], **options: Any) -> pd.DataFrame:
     """The table as a DataFrame, one row per learner; options are those of `rows`.
 
-    Every column of `COLUMNS` gives four: the mean over orders and seeds under its own key, and
-    ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval over subjects).
+    Every column of `columns_of` gives four: the mean over orders and seeds under its own key,
+    and ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval over subjects).
     """
     import pandas as pd
 

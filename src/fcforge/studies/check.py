@@ -1,6 +1,5 @@
 """`fcforge check`: what is wrong with a config or a dataset, before anything runs."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites import Cohort, Fault, check_cohort, load_dataset
+from fcforge.sites.check import class_counts
 from fcforge.sites.cohort import grouped
 from fcforge.text import counted
 from fcforge.types import Component
@@ -28,13 +28,30 @@ class Verdict:
         return not any(f.severity == "error" for f in self.findings)
 
     def sites(self) -> dict[str, dict[str, int]]:
-        """Subjects and patients of every site."""
-        n = Counter(self.cohort.site.tolist())
-        patients = Counter(self.cohort.site[self.cohort.y == 1].tolist())
-        return {
-            s: {"subjects": n[s], "patients": patients[s]}
-            for s in self.cohort.site_names
-        }
+        """Subjects of every site, and its patients or the members of each class."""
+        target = self.cohort.target
+        found = {}
+        for site in self.cohort.site_names:
+            y = self.cohort.y[self.cohort.site == site]
+            found[site] = {"subjects": len(y)}
+            counts = class_counts(y, target)
+            if target.kind == "two classes":
+                found[site]["patients"] = counts[1]
+            if target.kind == "more classes":
+                found[site] |= dict(zip(target.classes, counts, strict=True))
+        return found
+
+    @property
+    def target(self) -> str:
+        """What is to be learned, in words."""
+        target = self.cohort.target
+        if target.kind == "number":
+            low, high = target.limits
+            return f"{target.name}, a number from {low:g} to {high:g}"
+        counts = class_counts(self.cohort.y, target)
+        both = zip(target.classes, counts, strict=True)
+        named = ", ".join(f"{name} ({n})" for name, n in both)
+        return f"{len(counts)} diagnoses: {named}"
 
     @property
     def complaints(self) -> list[Fault]:
@@ -44,6 +61,7 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         """For `--json`: every subject by itself."""
         about = {"what": self.what, "ok": self.ok, "n_rois": self.cohort.n_rois}
+        about["target"] = self.target
         found = {"findings": [asdict(f) for f in self.findings], "notes": self.notes}
         return {**about, "sites": self.sites(), **found}
 

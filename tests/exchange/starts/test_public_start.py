@@ -13,6 +13,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.releases.start import StartSettings
+from fcforge.types import Target
 
 FOUR = StartSettings(axes=4)
 
@@ -38,7 +39,7 @@ def test_a_start_says_who_the_public_people_are():
 
 
 def test_words_of_the_data_become_the_policys():
-    named = replace(people(), classes=("TC", "ASD"))
+    named = replace(people(), target=Target(classes=("TC", "ASD")))
     made = make_public(named, sites()[:2], (), FOUR, Policy(disorder="autism"))
     assert made.root.policy.classes == ("TC", "ASD")
     with pytest.raises(DataError, match="'MDD'"):

@@ -41,7 +41,7 @@ def test_equals_ridge_on_the_pooled_standardised_data(p):
     oracle = SklearnRidge(alpha=3.0).fit((x - x.mean(0)) / x.std(0), t)
     expected = oracle.predict((x - x.mean(0)) / x.std(0))
     scores = torch.from_numpy(x) @ found.weight + found.bias
-    np.testing.assert_allclose(scores.numpy(), expected, atol=1e-9)
+    np.testing.assert_allclose(scores[:, 0].numpy(), expected, atol=1e-9)
 
 
 def test_the_order_of_sites_does_not_matter():
@@ -86,21 +86,23 @@ def test_a_flat_edge_gets_no_weight():
 def test_two_subjects_by_hand():
     """x = -1, 1 and t = -1, 1 with mass 2 and 2: w = 4 / (4 + alpha), b = 0."""
     x = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
-    t, mass = x[:, 0], torch.full((2,), 2.0, dtype=torch.float64)
-    dual = dual_ridge(x @ x.T, t, mass, penalty=4.0)
-    assert float(dual.coefficient @ x[:, 0]) == pytest.approx(0.5)
+    mass = torch.full((2,), 2.0, dtype=torch.float64)
+    dual = dual_ridge(x @ x.T, x, mass, penalty=4.0)
+    assert float(dual.coefficient.T @ x) == pytest.approx(0.5)
     assert float(dual.bias) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_mass_is_how_often_a_subject_is_there():
     rng = torch.Generator().manual_seed(0)
     x = torch.randn(5, 3, generator=rng, dtype=torch.float64)
-    t = torch.randn(5, generator=rng, dtype=torch.float64)
+    t = torch.randn(5, 2, generator=rng, dtype=torch.float64)
     mass = torch.tensor([1.0, 2.0, 0.0, 3.0, 1.0], dtype=torch.float64)
     copies = torch.repeat_interleave(torch.arange(5), mass.long())
     weighted = dual_ridge(x @ x.T, t, mass, 0.7)
     copied = dual_ridge(x[copies] @ x[copies].T, t[copies], torch.ones(7).double(), 0.7)
-    torch.testing.assert_close(weighted.coefficient @ x, copied.coefficient @ x[copies])
+    torch.testing.assert_close(
+        x.T @ weighted.coefficient, x[copies].T @ copied.coefficient
+    )
     torch.testing.assert_close(weighted.bias, copied.bias)
     assert float(weighted.coefficient.sum()) == pytest.approx(0.0, abs=1e-12)
 
@@ -112,7 +114,7 @@ def test_agrees_with_the_primal_and_with_analytic_ridge():
         0, correction=0
     ) + 3.0  # analytic ridge standardises: unit already
     t, mass = (
-        torch.randn(12, generator=rng).double(),
+        torch.randn(12, 2, generator=rng).double(),
         torch.rand(12, generator=rng).double(),
     )
     dual = dual_ridge(x @ x.T, t, mass, 0.3)
@@ -121,13 +123,13 @@ def test_agrees_with_the_primal_and_with_analytic_ridge():
         full.T @ (mass[:, None] * full)
         + 0.3 * torch.diag(torch.tensor([1.0] * 4 + [0])).double()
     )
-    primal = torch.linalg.solve(normal, full.T @ (mass * t))
-    torch.testing.assert_close(dual.coefficient @ x, primal[:-1])
+    primal = torch.linalg.solve(normal, full.T @ (mass[:, None] * t))
+    torch.testing.assert_close(x.T @ dual.coefficient, primal[:-1])
     torch.testing.assert_close(dual.bias, primal[-1])
     ones = torch.ones(12, 1).double()
-    root = ridge_from_root(torch.cat([ones, x, t[:, None]], 1), [0.3])
+    root = ridge_from_root(torch.cat([ones, x, t], 1), [0.3], columns=2)
     dual = dual_ridge(x @ x.T, t, ones[:, 0], 0.3)
-    torch.testing.assert_close(dual.coefficient @ x, root.weight)
+    torch.testing.assert_close(x.T @ dual.coefficient, root.weight)
     torch.testing.assert_close(dual.bias, root.bias)
 
 

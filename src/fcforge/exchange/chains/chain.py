@@ -35,9 +35,8 @@ from fcforge.randomness import numpy_rng
 from fcforge.requests import LearnRequest
 from fcforge.runner import config, learners
 from fcforge.sites import Cohort, split_site
-from fcforge.sites.cohort import NUMBERED
 from fcforge.speed import one_thread
-from fcforge.types import FCBatch, Site
+from fcforge.types import FCBatch, Site, Target
 
 if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked
@@ -57,7 +56,9 @@ def begin(asked: LearnRequest, people: Cohort, key: Signer) -> Exchange:
     if asked.config is not None:
         experiment = config.load_experiment(asked.config)
     settings = first_settings(people, experiment, asked.chosen)
-    words = ("control", "patient") if people.classes == NUMBERED else people.classes
+    words = people.classes
+    if people.target == Target():
+        words = ("control", "patient")
     return empty_chain(settings, words, asked.site, key)
 
 

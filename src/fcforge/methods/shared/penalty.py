@@ -9,12 +9,14 @@ anchor. So the state never grows: two numbers per parameter, whatever the number
 statistics are not parameters and are not protected.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike
+from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike, answer
 from fcforge.models.base import Inputs, Model, Params
 
 TEACHER = ("teacher_params", "teacher_stats")  # parts of a state, at a site's training
@@ -106,22 +108,30 @@ def move_anchor(state: State, params: Params, importance: Params) -> State:
     return {**state, **named("importance", importance), **named("anchor", anchor)}
 
 
+def margin(z: Tensor) -> Tensor:
+    """Difference of two classes' logits, or the number."""
+    return z[-1] - z[0] if len(z) > 1 else z[0]
+
+
 def margin_gradients(
-    model: Model, lane: Lane, inputs: Inputs, weight: Tensor
+    model: Model,
+    lane: Lane,
+    inputs: Inputs,
+    weight: Tensor,
+    of: Callable[[Tensor], Tensor] = margin,
 ) -> Params:
     r"""Mean over subjects of :math:`w_n (\partial (z_1 - z_0) / \partial \theta)^2`, eval mode.
 
     Two classes: every derivative of a log-probability is a multiple of the margin's. `weight` is
-    (n,); the gradient is taken subject by subject.
+    (n,); the gradient, of the margin or of what else `of` makes of the logits, is taken subject
+    by subject.
     """
 
-    def margin(params: Params, subject: Inputs) -> Tensor:
-        z = model.apply(
-            params, lane.stats, {k: v[None] for k, v in subject.items()}
-        ).logits[0]
-        return z[1] - z[0]
+    def value(params: Params, subject: Inputs) -> Tensor:
+        one = {k: v[None] for k, v in subject.items()}
+        return of(model.apply(params, lane.stats, one).logits[0])
 
-    each = torch.func.vmap(torch.func.grad(margin), in_dims=(None, 0))
+    each = torch.func.vmap(torch.func.grad(value), in_dims=(None, 0))
     total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
     for i in range(0, len(weight), CHUNK):
         grads = each(lane.params, {k: v[i : i + CHUNK] for k, v in inputs.items()})
@@ -131,12 +141,23 @@ def margin_gradients(
     return total
 
 
-def patient_probability(model: Model, lane: Lane, inputs: Inputs) -> Tensor:
-    """P(patient) (n,) in eval mode."""
+def class_gradients(model: Model, lane: Lane, inputs: Inputs, weight: Tensor) -> Params:
+    r"""Sum over classes of the mean of :math:`w_{nc} (\partial \log p_c / \partial \theta)^2`."""
+    total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
+    for c, own in enumerate(weight.unbind(1)):
+
+        def log_p(z: Tensor, c: int = c) -> Tensor:
+            return torch.log_softmax(z, -1)[c]
+
+        for k, v in margin_gradients(model, lane, inputs, own, log_p).items():
+            total[k] += v
+    return total
+
+
+def answers(model: Model, lane: Lane, inputs: Inputs) -> Tensor:
+    """`answer` about some subjects in eval mode."""
     with torch.no_grad():
-        return torch.softmax(model.apply(lane.params, lane.stats, inputs).logits, -1)[
-            :, 1
-        ]
+        return answer(model.apply(lane.params, lane.stats, inputs).logits)
 
 
 def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:
@@ -144,7 +165,10 @@ def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Param
 
     The derivative of the loss is :math:`-(1 - p_y)` times that of the margin towards y.
     """
-    p = patient_probability(model, lane, inputs)
+    if model.n_outputs > 2:
+        own = F.one_hot(y, model.n_outputs).to(torch.float32)
+        return class_gradients(model, lane, inputs, own)
+    p = answers(model, lane, inputs)
     return margin_gradients(model, lane, inputs, torch.where(y == 1, 1 - p, p).square())
 
 

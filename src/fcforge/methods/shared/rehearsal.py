@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from fcforge.methods.base import (
+    EVERY,
     Batch,
     Lane,
     Loss,
     Method,
     Replay,
     SiteView,
-    cross_entropy,
+    misfit,
 )
 from fcforge.models.base import Model, Output, Params
 from fcforge.randomness import fold
@@ -62,7 +63,9 @@ class Rehearsal(Method):
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Empty memory."""
         device = next(iter(lane.params.values())).device
-        state = lane.state | memory.empty_memory(self.memory, 0, device)
+        state = lane.state | memory.empty_memory(
+            self.memory, 0, device, model.n_outputs
+        )
         state["memory.priority"] = torch.zeros(
             self.memory, dtype=torch.float64, device=device
         )
@@ -71,7 +74,7 @@ class Rehearsal(Method):
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """The memory."""
         found = super().declares(model, lane, sites)
-        return found | memory.declared_memory(self.memory, 0, sites)
+        return found | memory.declared_memory(self.memory, 0, sites, model.n_outputs)
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Uniform, with replacement."""
@@ -105,10 +108,11 @@ class TwoBatches(Rehearsal, ABC):
     """
 
     forward: ReplayForward = "joint"
+    learns = EVERY
 
     @abstractmethod
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
-        """Loss from the current subjects' cross-entropy and the logits z (b, 2) of the others."""
+        """Loss from the current subjects' cross-entropy and the logits z (b, K) of the others."""
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
@@ -118,7 +122,7 @@ class TwoBatches(Rehearsal, ABC):
         if replay is None:
             return super().loss(model, params, lane, batch, key)
         now, then = both_batches(model, params, lane, batch, key, self.forward)
-        loss = self.combine(cross_entropy(now.logits, batch.y), then.logits, replay)
+        loss = self.combine(misfit(now.logits, batch.y), then.logits, replay)
         return loss, then.stats
 
 

@@ -17,27 +17,48 @@ from fcforge.models.base import Params
 BLOCK = 64  # rows of a root that are turned at once
 
 
-def moment_rows(x: Tensor, y: Tensor) -> Tensor:
-    """Rows [1, x, t] (n, q + 2), float64, of features x (n, q) and diagnoses, t = -1 or +1."""
-    rows = torch.empty(len(x), x.shape[1] + 2, dtype=torch.float64, device=x.device)
+def n_columns(n_outputs: int) -> int:
+    """Scores of a person: one, or of more than two classes one of each."""
+    return n_outputs if n_outputs > 2 else 1
+
+
+def coded(y: Tensor, n_outputs: int) -> Tensor:
+    """Targets (n, c), float64: -1 or +1 for each class; of two the patients', a number as it is."""
+    if n_outputs == 1:
+        return y.double()[:, None]
+    member = F.one_hot(y, n_outputs) if n_outputs > 2 else y[:, None]
+    return 2.0 * member.double() - 1.0
+
+
+def moment_rows(x: Tensor, t: Tensor) -> Tensor:
+    """Rows [1, x, t] (n, 1 + q + c), float64, of features x (n, q) and targets t (n, c)."""
+    q = x.shape[1]
+    rows = t.new_empty(len(x), 1 + q + t.shape[1])
     rows[:, 0] = 1.0
-    rows[:, 1:-1] = x
-    rows[:, -1] = 2.0 * y - 1.0
+    rows[:, 1 : 1 + q] = x
+    rows[:, 1 + q :] = t
     return rows
 
 
 def recalled_targets(y: Tensor, logits: Tensor, l1: float, l2: float) -> Tensor:
-    """Mean (k,), weighted by l1 and l2, of diagnoses as -1 or +1 and of stored scores."""
-    t = 2.0 * y.double() - 1.0
-    u = 0.5 * (logits[:, 1] - logits[:, 0])
-    return (l1 * t + l2 * u) / max(l1 + l2, 1e-300)
+    """Mean (k, c), weighted by l1 and l2, of targets and of stored scores."""
+    n_outputs = logits.shape[1]
+    u = logits
+    if n_outputs == 2:
+        u = 0.5 * (logits[:, 1:] - logits[:, :1])
+    return (l1 * coded(y, n_outputs) + l2 * u) / max(l1 + l2, 1e-300)
 
 
-def linear_head(weight: Tensor, bias: Tensor) -> Params:
-    """Parameters of a linear model with logits (-s, s), s = x @ weight + bias."""
+def logits_of(score: Tensor, n_outputs: int) -> Tensor:
+    """Logits (..., n_outputs) of scores (..., c): of two classes (-s, s), else the scores."""
+    return torch.cat([-score, score], -1) if n_outputs == 2 else score
+
+
+def linear_head(weight: Tensor, bias: Tensor, n_outputs: int = 2) -> Params:
+    """Parameters of a linear model whose scores are x @ weight (q, c) + bias (c,)."""
     return {
-        "head.0.weight": torch.stack([-weight, weight]).float(),
-        "head.0.bias": torch.stack([-bias, bias]).float(),
+        "head.0.weight": logits_of(weight, n_outputs).T.float().contiguous(),
+        "head.0.bias": logits_of(bias, n_outputs).float(),
     }
 
 
@@ -46,9 +67,9 @@ class Dual(NamedTuple):
 
     Attributes
     ----------
-    coefficient : Tensor of shape (n,)
+    coefficient : Tensor of shape (n, c)
         Adds up to zero, because the intercept is free.
-    bias : Tensor of shape ()
+    bias : Tensor of shape (c,)
     """
 
     coefficient: Tensor
@@ -70,7 +91,7 @@ def dual_ridge(gram: Tensor, target: Tensor, mass: Tensor, penalty: float) -> Du
     ----------
     gram : Tensor of shape (n, n), float64
         :math:`K = X X^\top`.
-    target : Tensor of shape (n,)
+    target : Tensor of shape (n, c)
     mass : Tensor of shape (n,)
         m, at least zero: how many subjects a subject counts for.
     penalty : float
@@ -84,35 +105,40 @@ def dual_ridge(gram: Tensor, target: Tensor, mass: Tensor, penalty: float) -> Du
     kernel.diagonal().add_(penalty)
     level = share @ target
     factor = torch.linalg.cholesky(kernel)
-    right = (root * (target - level))[:, None]
-    coefficient = root * torch.cholesky_solve(right, factor)[:, 0]
+    right = root[:, None] * (target - level)
+    coefficient = root[:, None] * torch.cholesky_solve(right, factor)
     return Dual(coefficient, level - mean @ coefficient)
 
 
-def balance_classes(mass: Tensor, y: Tensor, site: Tensor, strength: float) -> Tensor:
+def balance_classes(
+    mass: Tensor, y: Tensor, site: Tensor, strength: float, n_classes: int = 2
+) -> Tensor:
     r"""Masses (n,) with the classes of every site brought nearer to equal weight.
 
     .. math:: m'_i \propto m_i\, q_{c(i)}^{-\gamma}
 
     with :math:`q_c` the share of the site's mass that class c has. What a site weighs in all is
-    kept. With :math:`\gamma = 1` both classes weigh alike, with 0 nothing changes.
+    kept. With :math:`\gamma = 1` all classes weigh alike, with 0 nothing changes.
 
     Parameters
     ----------
     mass : Tensor of shape (n,), positive
     y, site : Tensor of shape (n,), int64
-        Labels 0 or 1, and numbers of sites from 0.
+        Labels, and numbers of sites from 0.
     strength : float
         :math:`\gamma`.
+    n_classes : int
     """
     if strength == 0 or not len(mass):
         return mass
-    group = 2 * site + y
-    empty = mass.new_zeros(2 * (int(site.max()) + 1))
+    group = n_classes * site + y
+    empty = mass.new_zeros(n_classes * (int(site.max()) + 1))
     before = empty.index_add(0, group, mass)
     weight = mass * before[group] ** -strength
     after = empty.index_add(0, group, weight)
-    whole_before, whole_after = (m.reshape(-1, 2).sum(1)[site] for m in (before, after))
+    whole_before, whole_after = (
+        m.reshape(-1, n_classes).sum(1)[site] for m in (before, after)
+    )
     return weight * whole_before / whole_after
 
 
@@ -162,7 +188,10 @@ def gram(z: Tensor, blocks: int = 8) -> Tensor:
 
 
 class Ridge(NamedTuple):
-    """Ridge solution on the original features: score = x @ weight + bias."""
+    """Ridge solution on the original features: scores (n, c) = x @ weight + bias.
+
+    `noise` is the mean squared error of a new person, over the columns.
+    """
 
     weight: Tensor
     bias: Tensor
@@ -171,7 +200,7 @@ class Ridge(NamedTuple):
 
 
 def ridge_from_root(
-    root: Tensor, penalties: list[float], spare: Tensor | None = None
+    root: Tensor, penalties: list[float], spare: Tensor | None = None, columns: int = 1
 ) -> Ridge:
     r"""Solve :math:`\min \|t - b - Zw\|^2 + \alpha\|w\|^2`, Z the standardised features.
 
@@ -183,33 +212,36 @@ def ridge_from_root(
 
     Parameters
     ----------
-    root : Tensor of shape (m, 1 + p + 1), float64
+    root : Tensor of shape (m, 1 + p + c), float64
     penalties : list of float
     spare : Tensor of the shape of `root`, optional
         Memory to work in; new memory of that size takes longer to get than to fill.
+    columns : int
+        c; errors are added up over them.
     """
     one = root[:, 0]
-    x = root[:, 1:-1]
-    t = root[:, -1]
+    x = root[:, 1:-columns]
+    t = root[:, -columns:]
     n = float(one @ one)
     mean = (one @ x) / n
-    z = torch.empty_like(x) if spare is None else spare[:, 1:-1]
+    z = torch.empty_like(x) if spare is None else spare[:, 1:-columns]
     torch.addr(x, one, mean, alpha=-1, out=z)  # centred: orthogonal to `one`
     sd = torch.linalg.vector_norm(z, dim=0) / math.sqrt(n)
     sd = torch.where(sd < 1e-5, torch.inf, sd)  # a flat edge says nothing: weight zero
     z /= sd
-    u = t - one * ((one @ t) / n)
+    level = (one @ t) / n
+    u = t - one[:, None] * level
     value, vector = torch.linalg.eigh(gram(z))
     value = value.clamp(min=0)
     along = vector.T @ u
 
     def gcv(alpha: float) -> float:
         shrink = value / (value + alpha)
-        rss = float((((1 - shrink) * along) ** 2).sum())
+        rss = float((((1 - shrink)[:, None] * along) ** 2).sum()) / columns
         return rss / n / max(1 - (1 + float(shrink.sum())) / n, 1e-3) ** 2
 
     alpha = min(penalties, key=gcv)
-    dual = vector @ (along / (value + alpha))
-    weight = (z.T @ dual) / sd
-    bias = (one @ t) / n - mean @ weight
+    dual = vector @ (along / (value + alpha)[:, None])
+    weight = (z.T @ dual) / sd[:, None]
+    bias = level - mean @ weight
     return Ridge(weight, bias, alpha, torch.tensor(gcv(alpha), dtype=root.dtype))

@@ -128,7 +128,8 @@ class SyntheticMemory(Method):
         """Empty memory, no arm."""
         device = next(iter(lane.params.values())).device
         none = torch.empty(0, dtype=torch.int64, device=device)
-        state = empty_memory(0, self._width(model, lane), device)
+        outputs = model.n_outputs
+        state = empty_memory(0, self._width(model, lane), device, outputs)
         state |= {"dev.row": none, "dev.y": none}
         state |= self._active(Choice(none, none, none.float()))
         if self.sampling == "hcts":
@@ -139,9 +140,10 @@ class SyntheticMemory(Method):
         """Candidates and held-out subjects of every site, the choice among them, the arms."""
         n = sites * self.candidates
         dev = sites * self.dev if self.sampling == "hcts" else 0
-        found = declared_memory(n, self._width(model, lane), sites)
+        outputs = model.n_outputs
+        found = declared_memory(n, self._width(model, lane), sites, outputs)
         found["dev.row"] = Declared((dev,), torch.int64)
-        found["dev.y"] = Declared((dev,), torch.int64, low=0, high=1)
+        found["dev.y"] = Declared((dev,), torch.int64, low=0, high=outputs - 1)
         found["replay.active"] = Declared((None,), torch.int64, low=0, high=n - 1)
         found["replay.quota"] = Declared((sites,), torch.int64, low=0, high=self.memory)
         if self.sampling == "hcts":
@@ -174,7 +176,7 @@ class SyntheticMemory(Method):
 
         def look(rows: Tensor, y: Tensor) -> selection.Pair:
             out = model.apply(lane.params, lane.stats, gather(bank.inputs(model), rows))
-            return selection.spread(out.embedding, y, scaling)
+            return selection.spread(out.embedding, y, scaling, model.n_outputs)
 
         found = []
         for rows, y in zip(*by_site(state, "memory", n_sites), strict=True):
@@ -264,7 +266,9 @@ class SyntheticMemory(Method):
             old, range(n - self.candidates, n), self.memory, rng
         )
         active = torch.tensor(sorted(slots), device=state[ROWS].device)
-        blank = empty_memory(n, state["memory.embedding"].shape[1], state[ROWS].device)
+        widths = (state[key].shape[1] for key in ("memory.embedding", "memory.logits"))
+        width, outputs = widths
+        blank = empty_memory(n, width, state[ROWS].device, outputs)
         for key, value in blank.items():
             blank[key] = value.to(state[key]).index_copy(0, active, state[key][active])
         quota = torch.bincount(
