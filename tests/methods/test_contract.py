@@ -427,9 +427,7 @@ def test_closed_forms_find_what_is_there(method, tmp_path):
     for people, metric, least in ((three, "auroc", 0.7), (strong, "r2", 0.5)):
         if people.target.kind not in METHODS[method].learns:
             continue
-        settings = {"centre": False} if method == "analytic" else {}
-        learner = learner_spec(method, settings)
-        _, after = scores_of(learner, people, tmp_path / metric)
+        _, after = scores_of(learner_spec(method), people, tmp_path / metric)
         values = []
         for name, site in make_sites(people, 0).items():
             y = site.test.y.numpy()
