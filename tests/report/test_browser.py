@@ -69,6 +69,7 @@ def other_pages() -> dict[str, str]:
         {
             "participant_id": f"sub-{k}",
             "site": "NYU",
+            "dx_group": "control",
             "mean_fd": 0.1,
             "mean_fc": 0.3 + k / 100,
             "n_volumes": 180,

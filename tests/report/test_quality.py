@@ -61,7 +61,9 @@ def test_several_runs_have_a_picture_each():
     found = subject(run(name="run-1.nii.gz"), run(fd=False, name="run-2.nii.gz"))
     page = require_sound(quality.subject_page(found, aal116()), ("group.html",))
     assert "run-1.nii.gz" in page.text
-    assert page.text.count("FD, mm") == 1  # no empty panel where motion is unknown
+    assert (
+        page.text.count("displacement, mm") == 1
+    )  # no empty panel where motion is unknown
     assert "ROIs with low coverage" not in page.text
 
 

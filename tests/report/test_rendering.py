@@ -4,10 +4,21 @@ import base64
 import hashlib
 import re
 
+import pytest
 from markupsafe import Markup
 from page_parser import EVIL, Page, require_sound
 
-from fcforge.report.rendering import Section, coded, flat, render, share, short
+from fcforge.report.figures import canvas
+from fcforge.report.rendering import (
+    PHONE,
+    Section,
+    coded,
+    flat,
+    picture,
+    render,
+    share,
+    short,
+)
 from fcforge.report.table import Table
 
 
@@ -77,3 +88,13 @@ def test_places_on_an_axis():
     ]
     assert short("abcdef", 4) == "abc…"
     assert short("abcd", 4) == "abcd"
+
+
+@pytest.mark.parametrize("inches", [3.5, 5.1, 6.6])
+def test_text_of_a_picture_has_12_px_on_a_phone(inches):
+    figure = canvas(inches, 2)
+    text = float(re.search(r"--text:([\d.]+)px", picture(figure, "a picture"))[1])
+    shown = (
+        min(1, PHONE / (96 * inches)) * 96 / 72
+    )  # px of a point, no larger than drawn
+    assert text * shown >= 12

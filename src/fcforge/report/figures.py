@@ -1,7 +1,8 @@
 """Pictures: matplotlib, as inline SVG whose inks follow the page from light to dark.
 
 Figures are drawn with stand-in colours; in the page each becomes a variable of the style sheet.
-Text stays text of at least 12 px: a picture is shown at its own size and scrolls if it must.
+Text stays text of at least 12 px, also where a phone shrinks the picture: margins leave room for
+larger letters.
 """
 
 from __future__ import annotations
@@ -301,15 +302,30 @@ def by_system(systems: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
 
 @drawn
 def fc_figure(
-    values: np.ndarray, systems: Sequence[str], label: str, **scale: Any
+    values: np.ndarray,
+    systems: Sequence[str],
+    label: str,
+    size: tuple[float, float] = (5.1, 3.5),
+    **scale: Any,
 ) -> Figure:
-    """One matrix with a colour bar."""
-    figure = canvas(5.1, 3.3, left=0.23, right=0.92, top=0.98, bottom=0.02)
+    """One matrix with a colour bar; axes name the systems, or number the ROIs without any."""
+    figure = canvas(*size, left=0.27, right=0.93, top=0.91, bottom=0.09)
     axes = figure.subplots()
     image = matrix(axes, values, systems, **scale)
-    bar = figure.colorbar(image, ax=axes, shrink=0.75, label=label)
-    bar.outline.set_visible(False)
+    if not any(systems):
+        step = max(10, len(values) // 60 * 10)
+        places = np.arange(step, len(values) + 1, step)
+        axes.set_xticks(places - 1, places)
+        axes.set_yticks(places - 1, places)
+    colour_bar(figure, image, label, ax=axes, fraction=0.05, pad=0.03)
     return figure
+
+
+def colour_bar(figure: Figure, image: Any, label: str, **place: Any) -> None:
+    """The scale of an image, its name above it: a phone's larger letters need the room beside."""
+    bar = figure.colorbar(image, **place)
+    bar.outline.set_visible(False)
+    bar.ax.set_title(label, loc="right", fontsize=SMALL, color=MUTED)
 
 
 def describe(values: np.ndarray) -> str:

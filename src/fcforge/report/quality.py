@@ -12,7 +12,16 @@ from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.methods_text import Methods
 from fcforge.imaging.people import mixed_trs, numbers, outliers, site_rows
-from fcforge.report.figures import FAINT, MUTED, SERIES, canvas, drawn, matrix
+from fcforge.report.figures import (
+    FAINT,
+    MUTED,
+    SERIES,
+    SMALL,
+    canvas,
+    colour_bar,
+    drawn,
+    fc_figure,
+)
 from fcforge.report.rendering import Section, sections_page, short
 from fcforge.report.table import Cell, Table
 from fcforge.text import counted, number
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
 
 FD_LINE_MM = 0.5
 LOW_COVERAGE = 0.8
-WIDE = 6.6  # inches; less than two screens of a phone, which scrolls
+WIDE = 6.6  # inches
 GROUP = "group.html"
 _page = partial(
     sections_page, kind="quality of functional connectivity", home_name="All subjects"
@@ -38,7 +47,10 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
         sections.append(Section(title, _run_figure(run, atlas)))
     order = "grouped by system" if any(atlas.systems) else "in the order of the atlas"
     title = f"Functional connectivity, ROIs {order}"
-    sections.append(Section(title, _fc_figure(result.fc, atlas.systems)))
+    shown = fc_figure(
+        result.fc, atlas.systems, "correlation", (WIDE, 5.2), vmin=-1, vmax=1
+    )
+    sections.append(Section(title, shown))
     low = _low_coverage(result, atlas)
     sections += [Section("ROIs with low coverage", low)] if low.rows else []
     for run in result.runs:
@@ -134,25 +146,6 @@ def _words(value: Any) -> Any:
 
 
 @drawn
-def _fc_figure(fc: np.ndarray, systems: Sequence[str]) -> Figure:
-    """FC with its scale; axes name the systems, or number the ROIs where none is known."""
-    figure = canvas(WIDE, 5.2, left=0.15, right=0.87, top=0.97, bottom=0.1)
-    axes = figure.subplots()
-    image = matrix(axes, fc, systems, vmin=-1, vmax=1)
-    if not any(systems):
-        step = max(10, len(fc) // 60 * 10)
-        places = np.arange(step, len(fc) + 1, step)
-        axes.set(xticks=places - 1, xticklabels=places, xlabel="ROI")
-        axes.set(yticks=places - 1, yticklabels=places, ylabel="ROI")
-    _scale(figure, image, label="correlation", ax=axes, fraction=0.05, pad=0.02)
-    return figure
-
-
-def _scale(figure: Figure, image: Any, **place: Any) -> None:
-    figure.colorbar(image, **place).outline.set_visible(False)
-
-
-@drawn
 def _run_figure(run: Run, atlas: Atlas) -> Figure:
     """Motion, carpet and coverage below each other; what is unknown has no panel."""
     heights = {"carpet": 3}
@@ -160,9 +153,9 @@ def _run_figure(run: Run, atlas: Atlas) -> Figure:
         heights = {"motion": 1, **heights}
     if run.coverage is not None:
         heights["coverage"] = 1
-    margins = {"left": 0.11, "right": 0.9, "top": 0.97, "bottom": 0.12}
+    margins = {"left": 0.09, "right": 0.9, "top": 0.94, "bottom": 0.11}
     figure = canvas(
-        WIDE, 1.3 * sum(heights.values()), hspace=0.5, wspace=0.04, **margins
+        WIDE, 1.4 * sum(heights.values()), hspace=0.75, wspace=0.04, **margins
     )
     ratios = list(heights.values())
     panels = figure.subplots(
@@ -172,7 +165,7 @@ def _run_figure(run: Run, atlas: Atlas) -> Figure:
     for name, beside in zip(heights, panels[:, 1], strict=True):
         if name == "carpet":
             image = _carpet(axes[name], run)
-            _scale(figure, image, label="SD", cax=beside)
+            colour_bar(figure, image, "SD", cax=beside, ticks=[-2, 0, 2])
         else:  # as wide as the carpet: volumes stand below each other
             beside.set_axis_off()
     if run.fd is not None:
@@ -180,19 +173,24 @@ def _run_figure(run: Run, atlas: Atlas) -> Figure:
     if run.coverage is not None:
         rois = np.arange(atlas.n_rois)
         axes["coverage"].fill_between(rois, run.coverage, step="mid", color=SERIES[0])
-        axes["coverage"].set(ylabel="coverage", xlabel="ROI", ylim=(0, 1))
+        axes["coverage"].set(ylim=(0, 1), yticks=[0, 1])
         axes["coverage"].set_xlim(-0.5, atlas.n_rois - 0.5)
+        _above(axes["coverage"], "coverage of each ROI")
     return figure
+
+
+def _above(axes: Any, label: str) -> None:
+    """What a panel shows, above it: beside it a phone's larger letters would run into numbers."""
+    axes.set_title(label, loc="left", fontsize=SMALL, color=MUTED)
 
 
 def _motion(axes: Any, fd: np.ndarray, n_volumes: int) -> None:
     """Framewise displacement with the line that scrubbing usually goes by."""
     axes.plot(np.arange(len(fd)), fd, lw=0.8, color=SERIES[1])
     axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
-    label = f"{FD_LINE_MM:g} mm"
-    axes.text(1.01 * n_volumes, FD_LINE_MM, label, va="center", color=MUTED)
     top = max(1.2 * FD_LINE_MM, 1.05 * float(np.nanmax(fd, initial=0.0)))
-    axes.set(ylabel="FD, mm", xlim=(0, n_volumes - 1), ylim=(0, top))
+    axes.set(xlim=(0, n_volumes - 1), ylim=(0, top), yticks=[0, FD_LINE_MM])
+    _above(axes, "framewise displacement, mm")
 
 
 def _carpet(axes: Any, run: Run) -> Any:
@@ -205,7 +203,8 @@ def _carpet(axes: Any, run: Run) -> Any:
         z, aspect="auto", cmap="gray", vmin=-2, vmax=2, interpolation="nearest"
     )
     rows = "ROIs" if run.coverage is None else "voxels, ROI by ROI"
-    axes.set(ylabel=rows, xlabel="volume", yticks=[])
+    axes.set_yticks([])
+    _above(axes, f"signal of {rows} over the volumes")
     return image
 
 

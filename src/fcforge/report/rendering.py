@@ -17,11 +17,13 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge import __version__, text
-from fcforge.report.figures import heat, inline
+from fcforge.report.figures import SMALL, heat, inline
 from fcforge.report.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+PHONE = 340  # px that a picture has on a phone of 400
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,18 @@ def macro(name: str, *values: Any) -> Markup:
 
 
 def picture(figure: Figure, alt: str) -> Markup:
-    """A figure at its own size in a box that scrolls: its text never shrinks with the window."""
-    box = '<div class="scroll plain" tabindex="0" role="img" aria-label="{}">{}</div>'
-    return Markup(box).format(safe(alt), inline(figure, safe(alt)))
+    """A figure as wide as its place, at most a fifth wider than drawn.
+
+    On a phone it shrinks, and its text is set larger (`style.css`): it stays readable.
+    """
+    points = 72 * figure.get_figwidth()
+    text = max(SMALL, 12.2 * points / PHONE)
+    look = f"--text:{text:.1f}px;--wide:{1.6 * points:.0f}px"
+    box = (
+        '<div class="scroll plain fit" tabindex="0" role="img" style="{}" '
+        'aria-label="{}">{}</div>'
+    )
+    return Markup(box).format(look, safe(alt), inline(figure, safe(alt)))
 
 
 def safe(value: Any) -> Any:
