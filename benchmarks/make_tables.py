@@ -90,10 +90,13 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
         RESULTS / f"{name}.json", *_listed(rest, ",")
     ),
     "by_hospitals": sums_tables.by_hospitals,
+    "by_rois": sums_tables.by_rois,
+    "costs": sums_tables.costs,
     "curve": sums_tables.curve,
     "groups": sums_tables.groups,
     "honest": sums_tables.honest,
     "in_orders": sums_tables.in_orders,
+    "many": sums_tables.many,
     "ran": sums_tables.about,
     "beside": lambda name, _: paper_tables.beside(name, tables()),
     "grid": lambda name, rest: text_tables.grid(name, rest, tables()),

@@ -12,10 +12,11 @@ round at 116 and 400 ROIs on simulated people. Seconds are of the processor.
 
 `worth` asks what 10,000 hospitals would add. An earlier simulation drew hospitals from the start's
 own axes and promised ten times what real ones give. This one is a Gaussian world with three numbers
-that are fitted to the real partitions of results/sums.csv (1,098 people, 200 public): how much the
-diagnosis moves the mean scan (`strength`), how that is spread over strong and weak directions
-(`tilt`: the squared shift along a direction of variance v is strength v^tilt), and how far every
-hospital's own shift lies from the common one (`apart`). Variances, coordinates, clip and settings
+that are fitted to the real partitions of results/sums.csv (1,098 people, 200 public): how far the
+diagnosis moves the mean scan (`strength`, a squared Mahalanobis distance, which decides what nobody
+can exceed), how that is spread over strong and weak directions (`tilt`: the squared shift along a
+direction of variance v is as v^tilt), and how far every hospital's own shift lies from the common
+one (`apart`, in the same units). Variances, coordinates, clip and settings
 are those of real partitions. Sums, noise and head follow the product's formulas; the AUROC of a
 linear head in a Gaussian world is known. Beyond the people that ABIDE has it is an extrapolation.
 """
@@ -39,19 +40,11 @@ from fcforge.exchange import archive
 from fcforge.exchange import exchange as exchanges
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, Spent
-from fcforge.exchange.keeping.keepers import (
-    Gift,
-    Kept,
-    Noise,
-    RoundList,
-    card_of,
-    give,
-    keep,
-)
+from fcforge.exchange.home.receipts import Receipt
+from fcforge.exchange.keeping.keepers import Kept, Noise, RoundList, card_of, give, keep
 from fcforge.exchange.keeping.shares import read_share
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.policy import Policy
-from fcforge.exchange.schema import sha256
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.release_step import learn
 from fcforge.privacy.accounting import DELTA
@@ -70,9 +63,9 @@ CROWDS = (17, 100, 1_000, 10_000)
 IN_A_ROUND = 100
 FILE = FILES["529"]
 GRID = {
-    "strength": np.geomspace(0.003, 0.3, 17),
-    "tilt": (0.25, 0.5, 0.75, 1.0),
-    "apart": (0.0, 1.0, 2.0, 4.0),
+    "strength": (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0),
+    "tilt": (1.5, 2.0, 2.5, 3.0, 4.0),
+    "apart": (0.0, 3.0, 10.0, 30.0, 100.0),
 }
 
 
@@ -99,10 +92,10 @@ class Consortium:
 
     def given(self, site: str, name: str, numbers: np.ndarray) -> dict[str, Path]:
         """Share files of a hospital by keeper."""
-        spent = Spent(1.0, DELTA)
-        commitment = sha256(f"{site} {name}".encode())
-        gift = Gift(site, name, 1, numbers, 1.0, DELTA, spent, commitment)
-        _, files = give(self.start, gift, Ed25519PrivateKey.generate())
+        who = {"site": site, "number": 1, "people": (), "round": name}
+        receipt = Receipt(**who, epsilon=1.0, delta=DELTA)
+        key = Ed25519PrivateKey.generate()
+        _, files = give(self.start, receipt, numbers, Spent(1.0, DELTA), key)
         places = {}
         for keeper, data in files.items():
             places[keeper] = self.folder / f"{site}.{keeper}.share"
@@ -240,8 +233,9 @@ class Gaussian:
         """AUROC of the public head, pooled ridge and sums, by noise per person."""
         v = self.variance
         normal = lambda: rng.standard_normal(len(v))  # noqa: E731
-        shift = np.sqrt(strength * v**tilt) * normal()
-        own = np.sqrt(apart * strength * v**tilt / hospitals) * normal()
+        spread = v**tilt / (v ** (tilt - 1)).sum()
+        shift = np.sqrt(strength * spread) * normal()
+        own = np.sqrt(apart * spread / hospitals) * normal()
         n = hospitals * PEOPLE
         seen = 0.5 * shift + np.sqrt(v / self.n_public) * normal()
         head = self.n_public * seen / (self.n_public * v + 1.0)

@@ -9,10 +9,11 @@ import csv
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from paper_tables import markdown
 
-from fcforge.text import number, with_interval
+from fcforge.text import memory, number, with_interval
 
 RESULTS = Path(__file__).parents[1] / "results"
 PEOPLE = {"abide1_aal116_dparsf.npz": "1,098 people", "abide1_aal116.npz": "871 people"}
@@ -132,6 +133,54 @@ def groups(name: str, rest: str) -> str:
         inside = [number(float(row[kind])) for kind in kinds]
         lines.append((title, *inside, errors.get(title, "")))
     return markdown(("what leaves", *kinds, "calibration error"), lines)
+
+
+def _found(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text())["found"]
+
+
+def many(name: str, _: str) -> str:
+    """What sums of many hospitals would add, in a world fitted to real partitions."""
+    found = _found(name)
+    ways = {"pooled": "pooled ridge", "None": "exact"}
+    ways |= {f"{e}.0": f"epsilon {e}" for e in (8, 4, 2, 1)}
+    real = [f"{found['real'][key]:+.3f}" for key in ways]
+    lines = [("17 (real partitions)", "1", *real)]
+    for row in found["rows"]:
+        gains = [f"{row[key]:+.3f}" for key in ways]
+        line = (f"{row['hospitals']:,}", str(row["rounds"]), *gains)
+        if line not in lines:
+            lines.append(line)
+    return markdown(("hospitals", "rounds", *ways.values()), lines)
+
+
+def costs(name: str, _: str) -> str:
+    """What rounds of many hospitals cost."""
+    found = _found(name)
+    hospitals = f"{found['hospitals']:,} hospitals in {found['rounds']} rounds"
+    lines = [
+        ("a hospital: split, encrypt, sign", f"{1000 * found['hospital_s']:.1f} ms"),
+        ("one share", memory(found["share_bytes"])),
+        ("a keeper's round, mean", f"{found['keeper_round_s']:.2f} s"),
+        ("a keeper's round, slowest", f"{found['keeper_slowest_s']:.2f} s"),
+        ("a keeper's half", memory(found["half_bytes"])),
+        ("merging all halves", f"{found['merge_s']:.1f} s"),
+        ("opening, every signature checked", f"{found['open_s']:.1f} s"),
+        ("solving the head", f"{found['solve_s']:.2f} s"),
+        ("the whole file", memory(found["file_bytes"])),
+    ]
+    return markdown((hospitals, "processor or size"), lines)
+
+
+def by_rois(name: str, _: str) -> str:
+    """A hospital's step and a keeper's round by the number of ROIs."""
+    lines = []
+    for row in _found(name):
+        seconds = [f"{row[key]:.2f} s" for key in ("step_s", "keeper_round_s")]
+        own = (str(row["rois"]), str(row["people"]), seconds[0])
+        lines.append((*own, memory(row["share_bytes"]), seconds[1]))
+    heads = ("ROIs", "people", "a hospital's step", "one share")
+    return markdown((*heads, "a keeper's round of 100 hospitals"), lines)
 
 
 def about(name: str, _: str) -> str:

@@ -6,7 +6,8 @@ from exchange_records import ARRAYS, key_of, record
 from fcforge.exchange import records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import Spent
-from fcforge.exchange.keeping.keepers import Gift, Noise, card_of, give, keep
+from fcforge.exchange.home.receipts import Receipt
+from fcforge.exchange.keeping.keepers import Noise, card_of, give, keep
 from fcforge.exchange.keeping.shares import FIRST_LINE, Share
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import read_record
@@ -43,14 +44,16 @@ def shares_of(site, name="spring", exchange=START_EXCHANGE, **changes):
         "site": site,
         "round": name,
         "number": 1,
-        "numbers": numbers_of(site),
+        "people": (),
         "epsilon": 1.0,
         "delta": 1e-6,
-        "spent": Spent(1.0, 1e-6),
-        "commitment": sha256(f"{site} {name}".encode()),
+        "salt": sha256(f"{site} {name}".encode())[:32],
     }
     signer = changes.pop("signer", site)
-    _, files = give(exchange, Gift(**{**said, **changes}), key_of(signer))
+    numbers = changes.pop("numbers", numbers_of(site))
+    spent = changes.pop("spent", Spent(1.0, 1e-6))
+    receipt = Receipt(**{**said, **changes})
+    _, files = give(exchange, receipt, numbers, spent, key_of(signer))
     return {keeper: parsed(data) for keeper, data in files.items()}
 
 

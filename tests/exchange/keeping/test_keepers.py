@@ -20,8 +20,9 @@ from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import model
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import Spent
+from fcforge.exchange.home.receipts import Receipt
 from fcforge.exchange.keeping import keepers
-from fcforge.exchange.keeping.keepers import Gift, Noise, RoundList, give, read_card
+from fcforge.exchange.keeping.keepers import Noise, RoundList, give, read_card
 from fcforge.exchange.keeping.rounds import rounds_of, total
 from fcforge.exchange.records import Half, Notice
 from fcforge.privacy.noise import discrete_gaussian
@@ -64,11 +65,15 @@ def test_a_keeper_has_one_private_file_and_a_card_to_give_away(tmp_path):
 
 # -- giving --------------------------------------------------------------------------------------
 def test_only_to_keepers_and_only_signed():
-    gift = Gift("NYU", "r", 1, numbers_of("NYU"), 1.0, 1e-6, Spent(), "ab" * 32)
+    receipt = Receipt(
+        site="NYU", number=1, people=(), epsilon=1.0, delta=1e-6, round="r"
+    )
+    gift = (receipt, numbers_of("NYU"), Spent())
+    alone = start_of(POLICY.model_copy(update={"keepers": ()}))
     with pytest.raises(ConfigError, match="names no keepers"):
-        give(start_of(POLICY.model_copy(update={"keepers": ()})), gift, key_of("NYU"))
+        give(alone, *gift, key_of("NYU"))
     with pytest.raises(ConfigError, match="must be signed"):
-        give(START_EXCHANGE, gift, None)
+        give(START_EXCHANGE, *gift, None)
 
 
 def test_a_round_takes_a_hospital_once_and_none_when_it_is_published(shares, listed):

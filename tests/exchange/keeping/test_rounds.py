@@ -59,7 +59,7 @@ def test_a_keeper_with_the_other_half_at_hand_does_not_publish_another(tmp_path)
 
 
 def test_different_shares_of_one_hospital(tmp_path):
-    other = {"NYU": shares_of("NYU", number=2, commitment="cd" * 32)}
+    other = {"NYU": shares_of("NYU", number=2, salt="cd" * 16)}
     one = kept("Ministry", SITES, tmp_path)
     two = kept("University", SITES, tmp_path, shares=other)
     with pytest.raises(ExchangeError, match="different shares of 'NYU'"):
@@ -148,7 +148,7 @@ def test_a_round_published_again_is_counted_again(tmp_path):
     mine = {site: one.having_seen(seen) for site, one in mine.items()}
     gave = {**SHARES}
     for site, one in mine.items():
-        gave[site] = shares_of(site, commitment=one.commitment)
+        gave[site] = shares_of(site, salt=one.salt, people=one.people)
     state = START_EXCHANGE
     for again in (False, True):
         for keeper in KEEPERS:

@@ -26,6 +26,7 @@ from fcforge.exchange import keys, schema
 from fcforge.exchange.archive import Contents, save_arrays
 from fcforge.exchange.home.journal import Header, Intent, Journal
 from fcforge.exchange.home.private_record import Spent
+from fcforge.exchange.home.receipts import Receipt
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.shares import Share, added, given, opened, seal
 from fcforge.exchange.names import site_name
@@ -75,40 +76,52 @@ def read_card(path: str | Path) -> Keeper:
 
 
 # -- what a hospital does --------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Gift:
-    """What a hospital gives to a round.
+def give(
+    exchange: "Exchange",
+    receipt: Receipt,
+    numbers: np.ndarray,
+    spent: Spent,
+    key: Ed25519PrivateKey | None,
+) -> tuple[Notice, dict[str, bytes]]:
+    """The signed notice of what a hospital gives to a round, and its share files by keeper.
 
-    Attributes
+    Parameters
     ----------
-    site, round : str
-    number : int
-        Of the hospital's notices.
+    exchange : Exchange
+    receipt : Receipt
+        Of the people, the round and the budget of its sum.
     numbers : ndarray of shape (d,)
         Whole numbers, exact: the keepers add the noise.
-    epsilon : float or None
-        Planned for the sum; None without noise.
-    delta : float
     spent : Spent
         Most that one of its people has spent with this.
-    commitment : str
-        Of the receipt.
+    key : private key
     """
+    keepers = _two_keepers(exchange, key)
+    title = site_name(receipt.round)
+    _require_open(exchange, title, receipt.site)
+    start = exchange.root.id
+    sealed = seal(numbers, keepers, start, (title, receipt.site))
+    exact = receipt.epsilon is None
+    notice = make(
+        Notice,
+        receipt.site,
+        receipt.number,
+        [start],
+        key,
+        round=title,
+        shares=given(sealed),
+        mechanism="none" if exact else "gaussian",
+        epsilon=receipt.epsilon or 0.0,
+        delta=0.0 if exact else receipt.delta,
+        spent_epsilon=spent.epsilon,
+        spent_delta=spent.delta,
+        commitment=receipt.commitment,
+    )
+    return notice, {name: Share(notice, data).data for name, data in sealed.items()}
 
-    site: str
-    round: str
-    number: int
-    numbers: np.ndarray
-    epsilon: float | None
-    delta: float
-    spent: Spent
-    commitment: str
 
-
-def give(
-    exchange: "Exchange", gift: Gift, key: Ed25519PrivateKey | None
-) -> tuple[Notice, dict[str, bytes]]:
-    """The signed notice of a gift, and its share files by keeper."""
+def _two_keepers(exchange: "Exchange", key: Ed25519PrivateKey | None) -> list[Keeper]:
+    """The keepers of a start by name; refused where they or the hospital cannot be known."""
     keepers = sorted(exchange.root.policy.keepers, key=lambda keeper: keeper.name)
     if len(keepers) != 2:
         do = "Leave out --round, or ask whoever made the start to name two keepers."
@@ -121,27 +134,7 @@ def give(
     if key is None:
         do = "Sign with --sign KEY; `fcforge keys new KEY` makes one."
         raise ConfigError("what is given to keepers must be signed.", do=do)
-    title = site_name(gift.round)
-    _require_open(exchange, title, gift.site)
-    start = exchange.root.id
-    sealed = seal(gift.numbers, keepers, start, (title, gift.site))
-    exact = gift.epsilon is None
-    notice = make(
-        Notice,
-        gift.site,
-        gift.number,
-        [start],
-        key,
-        round=title,
-        shares=given(sealed),
-        mechanism="none" if exact else "gaussian",
-        epsilon=gift.epsilon or 0.0,
-        delta=0.0 if exact else gift.delta,
-        spent_epsilon=gift.spent.epsilon,
-        spent_delta=gift.spent.delta,
-        commitment=gift.commitment,
-    )
-    return notice, {name: Share(notice, data).data for name, data in sealed.items()}
+    return keepers
 
 
 def _require_open(exchange: "Exchange", title: str, site: str) -> None:

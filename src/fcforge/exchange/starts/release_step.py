@@ -79,7 +79,8 @@ def learn(
     numbers = model.contributions(x, people.y).sum(0)
     found = quality(before, people.y)
     if asked.round:
-        notice, shares = _shares(model, numbers, receipt, spent, key)
+        gift = (model.exchange, receipt, numbers, spent, key)
+        notice, shares = keepers.give(*gift)
         joined = model.exchange.joined([notice])
         seen = _having_seen(receipt, joined)
         return Learned(joined, (notice,), seen, None, found, shares)
@@ -160,27 +161,6 @@ def _release(
         **budget.fields,
     )
     return release, data
-
-
-def _shares(
-    model: "Releases",
-    numbers: np.ndarray,
-    receipt: Receipt,
-    spent: "Spent",
-    key: Signer,
-) -> tuple[Notice, dict[str, bytes]]:
-    """Two encrypted shares and a signed notice; the sum is known when the round is closed."""
-    gift = keepers.Gift(
-        site=receipt.site,
-        round=receipt.round,
-        number=receipt.number,
-        numbers=numbers,
-        epsilon=receipt.epsilon,
-        delta=receipt.delta,
-        spent=spent,
-        commitment=receipt.commitment,
-    )
-    return keepers.give(model.exchange, gift, key)
 
 
 # -- who the people are ----------------------------------------------------------------------------
