@@ -20,11 +20,7 @@ SMALL = {
     "mlp": {"hidden": 8},
     "tem": {"hidden": 8},
 }
-OTHER_NORMS = {
-    "gcn": ("layer", "none"),
-    "graph_transformer": ("layer", "none"),
-    "mlp": ("layer", "batch"),
-}
+OTHER_NORMS = {"gcn": ("layer", "none"), "graph_transformer": ("layer", "none")}
 CASES = [
     *SMALL.items(),
     *(

@@ -95,13 +95,10 @@ class MLP(Model):
     hidden : int
         Width of the first hidden layer; the second has a quarter of it.
     dropout : float
-    norm : {"none", "layer", "batch"}
-        After the first linear layer.
     """
 
     hidden: Size = 256
     dropout: ShareBelowOne = 0.5
-    norm: layers.Norm = "none"
     features: Features = "z"
     name = "mlp"
     learns = get_args(Kind)
@@ -111,14 +108,9 @@ class MLP(Model):
         """As ``torch.nn.Linear`` draws."""
         n_edges = n_features(self.n_rois, self.features)
         params = layers.init_linear(rng, "embed", n_edges, self.hidden)
-        params |= layers.init_norm(self.norm, "norm", self.hidden)
         return params | layers.init_head(
             rng, "head", (self.hidden, max(self.hidden // 4, 2), self.n_outputs)
         )
-
-    def init_stats(self) -> Params:
-        """Running statistics of the batch norm, if any."""
-        return layers.init_norm_stats(self.norm, "norm", self.hidden)
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Scaled edges."""
@@ -135,15 +127,12 @@ class MLP(Model):
     ) -> Output:
         """Logits and first hidden layer of a prepared batch."""
         h = layers.linear(inputs["edges"], params["embed.weight"])
-        h, new_stats = layers.normalise(
-            self.norm, h, params["embed.bias"], params, stats, "norm", train
-        )
-        embedding = torch.relu(h)
+        embedding = torch.relu(h + params["embed.bias"])
         dropped = layers.dropout(
             embedding, self.dropout, layers.dropout_keys(key, 1)[0]
         )
         logits = layers.head(params, "head", dropped, self.dropout, key)
-        return Output(logits, embedding, new_stats)
+        return Output(logits, embedding, {})
 
 
 def topology_embedding(

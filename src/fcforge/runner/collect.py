@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import StoreError
-from fcforge.runner.experiment import OWN_FOLDS, Experiment
+from fcforge.runner.experiment import OWN_FOLDS, Experiment, split_sites
 from fcforge.runner.own_threshold import OWN, with_own_thresholds
 from fcforge.runner.plan import Plan, make_plan, read_traits, trainings, traits_of
 from fcforge.runner.store import Store
@@ -33,7 +33,7 @@ def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for seed in experiment.seeds:
-        sites = experiment.split(cohort, seed)
+        sites = split_sites(experiment, cohort, seed)
         outputs = cohort.target.outputs
         found[str(seed)] = {n: _describe(site, outputs) for n, site in sites.items()}
         if experiment.own_threshold:

@@ -153,19 +153,15 @@ def _start(
     if config.start is None:
         return None
     table = read_table(StartTable, config, files, "start")
+    chosen = ("sites", "leave_out")
     found = dataset
+    params = {k: v for k, v in dataset.params.items() if k not in chosen}
+    params["sites"] = "others"
     if table.dataset is not None:
-        found = resolve_dataset(
-            dict(table.dataset), files.where(("start", "dataset")), folder
-        )
-    own = ("sites",) if table.dataset is not None else ("sites", "leave_out")
-    params = {k: v for k, v in found.params.items() if k not in own}
-    if table.leave_out:
-        params["leave_out"] = list(table.leave_out)
-    if table.sites != "others" or table.dataset is None:
-        params["sites"] = table.sites if table.sites == "others" else list(table.sites)
-    elif "sites" in found.params:
-        params["sites"] = found.params["sites"]
+        where = files.where(("start", "dataset"))
+        found = resolve_dataset(dict(table.dataset), where, folder)
+        params = dict(found.params)
+    params |= {name: config.start[name] for name in chosen if name in config.start}
     return PublicSpec(Component(found.name, params))
 
 

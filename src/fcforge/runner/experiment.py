@@ -59,10 +59,6 @@ class Experiment(Conditions):
                 )
         return [tuple(order) for order in self.orders]
 
-    def split(self, cohort: Cohort, seed: int) -> dict[str, Site]:
-        """Sites of a dataset, split into train, val and test as this experiment asks."""
-        return split_sites(self, cohort, seed)
-
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
         """One RunSpec per learner, order and seed."""
         shared = {name: getattr(self, name) for name in CONDITIONS}

@@ -169,10 +169,6 @@ class Trainer:
             self._evaluators[key] = Evaluator(sites, self.learner(spec), self.device)
         return self._evaluators[key]
 
-    def scores(self, spec: RunSpec, lane: Lane) -> dict[str, np.ndarray]:
-        """Scores on every site."""
-        return self.evaluator(spec).scores(lane)
-
     def fit_generator(self, spec: RunSpec, site: str, draw: bool = False) -> None:
         """Fit the generator of (site, seed) into the store's cache, where it is not there yet.
 
@@ -372,7 +368,8 @@ class Trainer:
         facts["pools"] = [list(p) for p in pools]
         stored = tensors if node.depth and node.continued else None
         weights = None if node.continued else self._weights(node.spec, lane)
-        self._store_node(node, facts, self.scores(node.spec, lane), stored, weights)
+        found = self.evaluator(node.spec).scores(lane)
+        self._store_node(node, facts, found, stored, weights)
 
     def _weights(self, spec: RunSpec, lane: Lane) -> np.ndarray | None:
         """Weight (E,) of each edge of a linear model, at the mean scan it learned from."""

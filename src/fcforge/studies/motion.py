@@ -14,7 +14,7 @@ import pandas as pd
 
 from fcforge.errors import DataError, unknown_name
 from fcforge.runner.collect import collect_some, describe_sites, kept_by, result_of
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.experiment import Experiment, split_sites
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.stats import Row, rows
@@ -97,7 +97,7 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
     specs = alone.specs(cohort.site_names, cohort.content_sha256())
     results = []
     for seed in experiment.seeds:
-        sites = experiment.split(cohort, seed)
+        sites = split_sites(experiment, cohort, seed)
         scores: dict[str, dict[str, np.ndarray]] = {}  # by the sites learned
         costs: dict[str, dict[str, Any]] = {}
         for spec in (s for s in specs if s.seed == seed):

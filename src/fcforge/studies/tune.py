@@ -23,7 +23,7 @@ from fcforge.metrics import finite
 from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect
 from fcforge.runner.environment import Place
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.experiment import Experiment, split_sites
 from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Progress
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
@@ -98,7 +98,7 @@ def training_parts(
     tested = {
         (name, i)
         for seed in experiment.seeds
-        for name, site in experiment.split(cohort, seed).items()
+        for name, site in split_sites(experiment, cohort, seed).items()
         for i in site.subject_ids["test"]
     }
     people = zip(cohort.site.tolist(), cohort.subject_id.tolist(), strict=True)
