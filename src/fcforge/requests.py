@@ -263,9 +263,11 @@ class ThresholdRequest(PeopleRequest, VerifyRequest):
 class StartRequest(Request):
     """A public start, and what it is made for."""
 
-    out: Path = option(help="File to write.")
+    out: Path | None = option(None, "File to write (of --public: in ~/.cache/fcforge).")
+    public: str = option("", "Published people: abide-aal, abide-cc200; fetched once.")
     data: Path | None = option(None, "Public people: .npz file or folder.")
     sites: str = option("", "Public sites, separated by commas (all).")
+    without: str = option("", "Sites to leave out, separated by commas.")
     remove: str = option("", "Covariates to remove, e.g. mean_fd,age,sex.")
     dataset: str = option("folder", "Loader; see `fcforge list datasets`.")
     overrides: list[str] = option(

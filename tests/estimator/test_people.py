@@ -84,6 +84,11 @@ def test_a_weight_of_two_is_the_subject_twice(subjects) -> None:
     np.testing.assert_allclose(
         weighted.decision_function(fc), expected, rtol=1e-4, atol=1e-4
     )
+    heavy = ForgeClassifier(class_weight={0: 1, 1: 3}).fit(fc, y)
+    thrice = ForgeClassifier().fit(fc, y, sample_weight=1 + 2 * y)
+    np.testing.assert_allclose(
+        heavy.decision_function(fc), thrice.decision_function(fc), rtol=1e-4, atol=1e-4
+    )
     half = ForgeClassifier(class_weight={0: 1, 1: 50}).fit(fc, y)
     assert (half.predict(fc) == 1).mean() > (
         ForgeClassifier().fit(fc, y).predict(fc) == 1

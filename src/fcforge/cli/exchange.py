@@ -45,27 +45,39 @@ def _wrote(
 @takes(requests.StartRequest)
 def start(asked: requests.StartRequest) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
+    from fcforge.exchange.model import given_options
     from fcforge.exchange.records import Plan
     from fcforge.exchange.site_step import start_file
+    from fcforge.exchange.starts.public_cache import public_people
     from fcforge.exchange.starts.release_description import WORTH
     from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
 
+    if given_options(asked) == ["public"]:
+        _published_start(asked.public)
+        return
+    if asked.out is None:
+        do = "Say where to write the start."
+        raise ConfigError("--out is missing.", do=do)
     if asked.exact and asked.epsilon is not None:
         raise ConfigError("--exact has no --epsilon.", do="Leave one of them out.")
+    if asked.public and asked.data is not None:
+        raise ConfigError("--public has no --data.", do="Leave one of them out.")
     planned = None
     if not asked.exact:
         planned = EPSILON if asked.epsilon is None else asked.epsilon
         check_budget(planned, DELTA, "--epsilon")
     source = {"name": asked.dataset}
-    if asked.data is not None:
-        source["path"] = str(asked.data)
     with at_work("making the start"):
+        data = public_people(asked.public) if asked.public else asked.data
+        if data is not None:
+            source["path"] = str(data)
         made = start_file(
             source,
             _names(asked.sites),
             _names(asked.remove),
             asked.out,
             asked.overrides,
+            without=_names(asked.without),
             maker=asked.maker,
             sign=asked.sign,
             keepers=asked.keeper,
@@ -77,6 +89,17 @@ def start(asked: requests.StartRequest) -> None:
     if warning := made.root.hopeless(planned, bool(asked.keeper)):
         way = "exact sums" if planned is None else f"epsilon {planned:g}"
         say(f"WARNING: this start plans {way}; {warning}.", style="yellow")
+
+
+def _published_start(name: str) -> None:
+    """Make a start as published, once, and say where it is."""
+    from fcforge.exchange.exchange import open_exchange
+    from fcforge.exchange.starts.public_cache import public_start
+
+    with at_work("fetching public people and making the start"):
+        place = public_start(name, say)
+        found = open_exchange(place)
+    _wrote(place, found, f"; in Python: ForgeClassifier(start='{name}').")
 
 
 def _names(text: str) -> list[str]:

@@ -75,19 +75,19 @@ def init(
 
 
 def data(
-    name: Annotated[str, Argument(help="abide-529, abide-871 or abide-1098.")],
+    name: Annotated[
+        str, Argument(help="abide-529, abide-871, abide-871-cc200 or abide-1098.")
+    ],
     out: Annotated[Path, Argument(help="File to write (.npz).")],
     cache: Annotated[
         Path | None, Option(help="Folder of downloaded series (nilearn's).")
     ] = None,
 ) -> None:
     """Rebuild a data file of the published tables from public series; needs a network."""
-    from nilearn.datasets import get_data_dirs
-
     from fcforge.sites.published import PUBLISHED, rebuild
 
     with at_work("fetching and correlating"):
-        different = rebuild(name, out, cache or Path(get_data_dirs()[0]))
+        different = rebuild(name, out, cache)
     for line in different:
         say(line, style="red")
     if different:

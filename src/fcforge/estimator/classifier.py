@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 from fcforge.estimator import people
 from fcforge.estimator.explaining import Explains, tangent
 from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
-from fcforge.estimator.learning import Learns
+from fcforge.estimator.learning import Learns, asked_about
+from fcforge.estimator.parts import RELEASES
 from fcforge.exchange.scan_checks import probability
 
 
@@ -66,10 +67,13 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         How the temperature of probabilities is found.
     val_fraction : float
         Share of a site's subjects for inner validation, where that is used.
-    start : path or Exchange, optional
-        Public start of method ``forge_release``: every site adds a release around it
-        (`method_params`: mechanism, epsilon, delta), and `covariates` of the subjects are given
-        wherever the start removes some.
+    start : str, path or Exchange, optional
+        Public start: what is known of public people, which every site adds its own to.
+        "abide-aal" or "abide-cc200" (fetched once, `fcforge start --public`), a file of
+        `fcforge start`, or what `make_public` returned. The default method adds exact sums,
+        which must not leave a hospital; ``forge_release`` adds noise (`method_params`: mechanism,
+        epsilon, delta). `covariates` of the subjects are given wherever the start removes some.
+        Scans of the public people themselves are refused by `fit`, and named when asked about.
     positive : optional
         Which of the two classes of y is the patients, e.g. ``"ASD"``. Of 0 and 1 it is 1, of
         words that say it (ASD and TC) the patients'; of others the second in sorted order, but
@@ -178,7 +182,8 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         X, labels = self._validate(X, y, reset=first)
         known = np.unique(labels if classes is None else np.asarray(classes))
         known = people.two_classes(labels, known if first else self.classes_)
-        weight = people.weights_of(X, labels, weight, self.class_weight, self.method)
+        by = RELEASES if self._from_start else self.method
+        weight = people.weights_of(X, labels, weight, self.class_weight, by)
         patient = people.positive_class(known, self.positive)
         n_sites = 0 if first else len(self.sites_)
         names = people.site_names(site, len(X), f"site-{n_sites + 1}")
@@ -188,7 +193,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
             code=(labels == patient).astype(np.int64),
             site=names,
             order=tuple(people.in_order(names, self.site_order)),
-            weight=people.weights_of(X, labels, weight, self.class_weight, self.method),
+            weight=weight,
             columns=people.columns_of(covariates, len(X)),
         )
         self._learn_people(subjects, known, patient, site is not None, first)
@@ -237,7 +242,12 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Calibrated log odds of ``classes_[1]``, (n,); arguments as in `fit`."""
         fc = self._scans(X)
-        return self._odds(fc, people.columns_of(covariates, len(fc)))
+        columns = people.columns_of(covariates, len(fc))
+        found = self._odds(fc, columns)
+        if self._from_start:
+            for sentence in self.model_.familiar(asked_about(fc, columns)):
+                warnings.warn(sentence, stacklevel=2)
+        return found
 
     def _odds(self, fc: np.ndarray, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """Log odds of ``classes_[1]`` of FC (n, R, R)."""

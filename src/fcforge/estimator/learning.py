@@ -22,11 +22,12 @@ from fcforge.exchange.exchange import Exchange, open_exchange, packed
 from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.names import site_name
+from fcforge.exchange.starts.public_cache import STARTS, public_start
 from fcforge.progress import progress_on_stderr
 from fcforge.sites.cohort import Cohort, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from fcforge.exchange.model import Model
 
@@ -46,8 +47,7 @@ class Learns(Parameters):
         """
         model: Model = self._begin(people, words) if first else self.model_
         private = PrivateRecord(IN_MEMORY, () if first else self.receipts_)
-        given = self._given("method_params") if self.method == RELEASES else {}
-        check_names("setting", given, SETTINGS)
+        given = self._around_start() if self._from_start else {}
         steps = self.epochs * len(people.order)
         with progress_on_stderr("learning", on=self.verbose) as report:
             for place, (name, part) in enumerate(people.by_site()):
@@ -67,7 +67,7 @@ class Learns(Parameters):
 
     def _begin(self, people: OwnPeople, words: Sequence[Any]) -> Model:
         """What the first site is learned from: a public start, or an empty chain."""
-        if self.method != RELEASES:
+        if not self._from_start:
             first = site_name(people.order[0])
             settings = self._chain(people.fc.shape[1])
             return empty_chain(settings, words, first).model
@@ -78,9 +78,23 @@ class Learns(Parameters):
         if isinstance(self.start, Exchange):
             return self.start.model
         if isinstance(self.start, (str, Path)):
-            return open_exchange(self.start).model
-        do = "Give start= a file of `fcforge start`, or what `make_public` returned."
+            known = str(self.start) in STARTS
+            place = public_start(str(self.start)) if known else self.start
+            return open_exchange(place).model
+        do = "Give start= a name, a file of `fcforge start`, or what `make_public` returned."
         raise ConfigError("method 'forge_release' needs a public start.", do=do)
+
+    def _around_start(self) -> dict[str, Any]:
+        """How sites are added to a start: exact by "analytic", with noise by "forge_release"."""
+        given = self._given("method_params")
+        if self.method == RELEASES:
+            check_names("setting", given, SETTINGS)
+            return given
+        if self.method != Parameters.method:
+            what = f"method '{self.method}' does not go on from a start."
+            raise ConfigError(what, do="Leave start= out, or the method.")
+        check_names("setting beside start=", given, ("accept_labels",))
+        return {"mechanism": "none", **given}
 
     def save(
         self,
@@ -179,3 +193,10 @@ def as_cohort(people: OwnPeople, site: str) -> Cohort:
         subject_id=as_text(ids),
         covariates=people.columns,
     )
+
+
+def asked_about(fc: np.ndarray, columns: Mapping[str, np.ndarray]) -> Cohort:
+    """Subjects of nowhere, called by their rows of X, whose diagnoses are not known."""
+    rows = as_text([f"X[{i}]" for i in range(len(fc))])
+    unknown = np.zeros(len(fc), dtype=np.int64)
+    return Cohort("estimator", fc, unknown, rows, rows, covariates=columns)

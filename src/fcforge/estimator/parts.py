@@ -110,6 +110,11 @@ class Parameters(Fitted):
             setattr(self, HELD_IN[part], {**self._given(HELD_IN[part]), name: value})
         return self
 
+    @property
+    def _from_start(self) -> bool:
+        """Whether sites are added to a public start, or else to a chain."""
+        return self.start is not None or self.method == RELEASES
+
     def _model_name(self) -> str:
         """The model that is named, or the one the method works on, or the paper's gcn."""
         if self.model is not None:

@@ -6,6 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fcforge.components import check_names
 from fcforge.errors import ConfigError, ExchangeError, at
 from fcforge.exchange import archive, exchange, model, records
 from fcforge.exchange.exchange import Exchange
@@ -31,6 +34,7 @@ def start_file(
     out: Path,
     settings: Sequence[str] = (),
     *,
+    without: Sequence[str] = (),
     maker: str = MAKER,
     sign: Path | None = None,
     keepers: Sequence[Path] = (),
@@ -50,6 +54,8 @@ def start_file(
     out : Path
     settings : sequence of str
         ``start.axes=8``, ``dataset.quality=all``, ``policy.max_epsilon=2``.
+    without : sequence of str
+        Sites that are not public, whose people may add themselves later.
     maker : str
         Who makes it, and signs it where a key is named.
     sign : Path, optional
@@ -71,22 +77,26 @@ def start_file(
         raise ConfigError(
             f"--set {settings[0]}: only start.*, policy.* and dataset.* can be set."
         )
-    cohort = _public_people(given["dataset"], sites)
+    cohort = _public_people(given["dataset"], sites, without)
     policy = Policy.of(given["policy"]).with_keepers([read_card(k) for k in keepers])
     signer = (site_name(maker), key)
-    made = make_public(cohort, sites, remove, given["start"], policy, *signer, plan)
+    made = make_public(cohort, None, remove, given["start"], policy, *signer, plan)
     exchange.save(made, out, overwrite=overwrite)
     return made
 
 
-def _public_people(dataset: dict[str, Any], sites: Sequence[str]) -> Cohort:
+def _public_people(
+    dataset: dict[str, Any], sites: Sequence[str], without: Sequence[str]
+) -> Cohort:
     name = dataset.pop("name")
     if not sites and name != "folder":
         what = f"dataset '{name}' needs --sites: which of its sites are public?"
         raise ConfigError(what, do="Name them, separated by commas.")
     if sites:
         dataset["sites"] = list(sites)
-    return load_dataset(Component(name, dataset))
+    found = load_dataset(Component(name, dataset))
+    check_names("site", without, found.site_names, where="--without")
+    return found.select(~np.isin(found.site, list(without)))
 
 
 def learn_site(

@@ -42,12 +42,19 @@ class Published(NamedTuple):
     settings: Mapping[str, Any]
 
 
+_CHECKED = "0d7c5fb405b0396801f05064b9f7a189a389e09afee33f20608a4db163bde395"
 PUBLISHED = {
     "abide-871": Published(
         "ABIDE I, C-PAC, no global signal regression, passed by all raters",
         871,
-        "0d7c5fb405b0396801f05064b9f7a189a389e09afee33f20608a4db163bde395",
+        _CHECKED,
         {"sites": "all"},
+    ),
+    "abide-871-cc200": Published(
+        "abide-871 with the ROIs of CC200",
+        871,
+        _CHECKED,
+        {"sites": "all", "derivative": "rois_cc200"},
     ),
     "abide-529": Published(
         "the paper's four sites, DPARSF, global signal regressed, no quality control",
@@ -69,7 +76,9 @@ def subjects_sha256(subject_ids: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(subject_ids)).encode()).hexdigest()
 
 
-def rebuild(name: str, out: Path, cache: Path, **options: Any) -> list[str]:
+def rebuild(
+    name: str, out: Path, cache: Path | None = None, **options: Any
+) -> list[str]:
     """Make one of the `PUBLISHED` files.
 
     Parameters
@@ -77,8 +86,8 @@ def rebuild(name: str, out: Path, cache: Path, **options: Any) -> list[str]:
     name : str
     out : Path
         The .npz to write.
-    cache : Path
-        Folder of nilearn's; what is there is not fetched again.
+    cache : Path, optional
+        Folder of series, by default nilearn's; what is there is not fetched again.
     **options
         Further settings of `load_abide`.
 
@@ -87,7 +96,10 @@ def rebuild(name: str, out: Path, cache: Path, **options: Any) -> list[str]:
     list of str
         What differs from the published list of subjects; empty where nothing does.
     """
+    from nilearn.datasets import get_data_dirs
+
     published = look_up("published file", name, PUBLISHED)
+    cache = cache or Path(get_data_dirs()[0])
     settings = {"download": True, "merge": False, **published.settings, **options}
     cohort = load_abide(cache, **settings)
     if not len(cohort):
@@ -104,7 +116,7 @@ def rebuild(name: str, out: Path, cache: Path, **options: Any) -> list[str]:
 
 
 def save(cohort: Cohort, out: Path) -> None:
-    """Write a cohort of AAL as the published files are: upper triangles in 16 bits."""
+    """Write a cohort as the published files are: upper triangles in 16 bits."""
     edges = upper_from_fc(cohort.fc)
     flat = (np.abs(cohort.fc).sum(axis=2) == 1).sum(axis=1)
     arrays: dict[str, Any] = {
@@ -112,12 +124,14 @@ def save(cohort: Cohort, out: Path) -> None:
         "label": cohort.y.astype(np.int8),
         "site": cohort.site,
         "subject_id": cohort.subject_id.astype(np.int32),
-        "roi_ids": np.array(aal116().codes, dtype=np.int32),
+        "roi_names": np.array(cohort.roi_names, dtype=str),
         "n_timepoints": cohort.covariates["n_volumes"].astype(np.int16),
         "n_flat_roi": flat.astype(np.int16),
         "age": cohort.covariates["age"].astype(np.float32),
         "sex": cohort.covariates["sex"].astype(np.int8),
         "mean_fd": cohort.covariates["mean_fd"].astype(np.float32),
     }
+    if cohort.roi_names == aal116().roi_names:
+        arrays["roi_ids"] = np.array(aal116().codes, dtype=np.int32)
     with whole_file(out) as part, part.open("wb") as stream:
         np.savez_compressed(stream, **arrays)

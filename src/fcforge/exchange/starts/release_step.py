@@ -168,14 +168,6 @@ def own_features(model: "Releases", people: Cohort) -> np.ndarray:
     """Features (n, p) of people who fit the start; else `DataError`."""
     require_valid(people, n_rois=model.n_rois)
     with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
-        both = model.start.public_among(people.subject_id.tolist())
-        if both:
-            raise DataError(
-                f"{len(both)} of its people are among the public ones by id (first: "
-                f"{', '.join(both[:5])}).",
-                do="Leave them out: a start that shares a person proves nothing. If they are "
-                "other people, put the site before their ids.",
-            )
         told = model.start.wrong_covariates(people.covariates, len(people))
         wrong = [i for i, why in enumerate(told) if why]
         if wrong:
@@ -186,6 +178,14 @@ def own_features(model: "Releases", people: Cohort) -> np.ndarray:
                 "in years; mean FD in mm), or leave these people out.",
             )
         x = model.start.features(people.fc, people.covariates)
+        if both := model.start.public_among(people.subject_id.tolist(), x):
+            raise DataError(
+                f"{len(both)} of its people are among the public ones (first: "
+                f"{'; '.join(both[:5])}).",
+                do="Leave them out, or make a start without their site (--without): one that "
+                "shares a person proves nothing. Other people with their ids: put the site before "
+                "them.",
+            )
         model.start.require_alike(x)
     return x
 

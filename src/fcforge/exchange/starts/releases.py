@@ -433,11 +433,12 @@ class Releases:
 
     def familiar(self, people: Cohort) -> tuple[str, ...]:
         """People who are among the public ones."""
-        public = self.start.public_among(people.subject_id.tolist())
+        x = self.start.features(people.fc, people.covariates)
+        public = self.start.public_among(people.subject_id.tolist(), x)
         if not public:
             return ()
         said = f"{len(public)} of these people are among the public ones"
-        return (f"{said}: too good to be true.",)
+        return (f"{said} (first: {public[0]}): too good to be true.",)
 
     def attack(self, asked: "Attacked") -> "Audit":
         """An audit of what a site gave last, by that site."""

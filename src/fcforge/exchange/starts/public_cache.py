@@ -1,0 +1,107 @@
+"""Starts that everybody can have: of public people, fetched once, kept in a folder of the user's.
+
+``FCFORGE_CACHE`` names that folder; by default it is ``~/.cache/fcforge``. What is promised of a
+start is who it is made of: the scans, rounded to 16 bits, have the published SHA-256, or there is
+no start. Its arrays are rounded to 12 bits, and came out the same bit by bit on four kinds of
+processors (results/public_start.json); where they do not, it is said.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fcforge.components import look_up
+from fcforge.errors import DataError
+from fcforge.exchange import exchange, records
+from fcforge.exchange.policy import Policy
+from fcforge.exchange.starts.public_start import make_public
+from fcforge.sites.folder import load_folder
+from fcforge.sites.published import rebuild
+from fcforge.writing import whole_file
+
+
+class Source(NamedTuple):
+    """What a public start is made of.
+
+    Attributes
+    ----------
+    data : str
+        Published file of its people.
+    people, arrays : str
+        SHA-256 of the people's scans and of the start's arrays; empty where not published.
+    """
+
+    data: str
+    people: str = ""
+    arrays: str = ""
+
+
+STARTS = {
+    "abide-aal": Source(
+        "abide-871",
+        people="efa193f8f5e1efdf346bea5ae10309d2556e8c6c972ddb827e408bc6f97aff47",
+        arrays="38a029374a091008fdf0088d34cf833496f2db41318a233a4fa099046933b712",
+    ),
+    "abide-cc200": Source("abide-871-cc200"),
+}
+
+
+def cache_folder() -> Path:
+    """Where public people and starts are kept."""
+    return Path(os.environ.get("FCFORGE_CACHE") or Path.home() / ".cache" / "fcforge")
+
+
+def public_people(name: str, **options: Any) -> Path:
+    """File with the people of a public start, fetched where it is not there.
+
+    Raises
+    ------
+    DataError
+        Where somebody could not be fetched; what is there is kept for the next time.
+    """
+    source = look_up("public start", name, STARTS)
+    place = cache_folder() / f"{source.data}.npz"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(place) as part:
+            if different := rebuild(source.data, part, **options):
+                do = "Run the same again: what was fetched is kept."
+                raise DataError("; ".join(different) + ".", where=name, do=do)
+    return place
+
+
+def public_start(
+    name: str, say: Callable[[str], Any] = lambda text: None, **options: Any
+) -> Path:
+    """File of a public start with exact sums allowed, made where it is not there.
+
+    Parameters
+    ----------
+    name : str
+        One of `STARTS`.
+    say : callable
+        Told where its arrays are not, bit by bit, the published ones.
+    **options
+        Further settings of `load_abide`, where people are fetched.
+    """
+    source = look_up("public start", name, STARTS)
+    place = cache_folder() / f"{name}.fcx"
+    if place.exists():
+        return place
+    cohort = load_folder(public_people(name, **options))
+    plan = records.Plan(epsilon=None)
+    made = make_public(cohort, policy=Policy(exact_allowed=True), plan=plan)
+    if source.people and made.root.people_sha256 != source.people:
+        what = f"its people are not those of '{name}' as published"
+        what = f"{what} (SHA-256 {made.root.people_sha256})."
+        file = cache_folder() / f"{source.data}.npz"
+        do = "Remove it to fetch it again, or use it as your own: `fcforge start --data`."
+        raise DataError(what, where=file, do=do)
+    if source.arrays and made.root.payload != source.arrays:
+        what = (
+            f"the arrays of '{name}' are not, bit by bit, the published ones, as may be"
+        )
+        say(f"{what} on another processor: in one consortium all use one file.")
+    exchange.save(made, place)
+    return place
