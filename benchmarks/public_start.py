@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fcforge.exchange.archive import save_arrays
 from setting import FILES, FOLDER, MERGE, SITES, machine, options, save
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from fcforge.estimator import ForgeClassifier
 from fcforge.exchange import schema
+from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Plan
 from fcforge.exchange.starts import public_start
