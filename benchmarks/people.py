@@ -184,7 +184,7 @@ def measured() -> dict[str, Any]:
 def widening(name: str = "main_529") -> float:
     """How much wider intervals of AAA are for resampling trainings, too."""
     table, _ = read_table(ROOT / "results" / f"{name}.npz")
-    ones = {"training_weights": lambda runs, n, seed: np.ones((len(runs), n))}
+    ones = {"training_weights": lambda runs, n, *_: np.ones((len(runs), n))}
     ratios = []
     for title, runs in table.groups.items():
         both = _width(title, runs)

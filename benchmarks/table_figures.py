@@ -113,12 +113,15 @@ def draw_grid(table: Finished, chosen: tuple[float, ...] = (0.2, 0.35, 0.15)) ->
         axes = figure.add_subplot(1, len(third), k + 1)
         axes.set_title(f"lambda 3 = {c:g}", fontsize=9)
         axes.set_xlabel("lambda 2", fontsize=8)
-        axes.set_xticks(range(len(second)), [f"{b:g}" for b in second], fontsize=7)
-        axes.set_yticks(range(len(first)), [f"{a:g}" for a in first], fontsize=7)
+        for axis, weights in ((axes.xaxis, second), (axes.yaxis, first)):
+            places = np.arange(len(weights)) + 0.5
+            axis.set_ticks(places, [f"{w:g}" for w in weights], fontsize=7)
         cells = [[round(values[a, b, c], 6) for b in second] for a in first]
-        image = axes.imshow(cells, origin="lower", **scale)
+        image = axes.pcolormesh(
+            cells, **scale
+        )  # no pixels: zlib is not the same everywhere
         if c == chosen[2]:
-            corner = second.index(chosen[1]) - 0.5, first.index(chosen[0]) - 0.5
+            corner = second.index(chosen[1]), first.index(chosen[0])
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, ec="red", lw=2))
     figure.axes[0].set_ylabel("lambda 1", fontsize=8)
     figure.colorbar(image, ax=figure.axes, label="AAA", fraction=0.02)

@@ -8,7 +8,6 @@ chart does not depend on the order of the ROIs (Thanwerdas 2024).
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from fcforge.speed import one_thread
 # Nodes and weights of the 4-point Gauss-Legendre rule on [0, 1], the half with s <= 1/2.
 _NODES = (0.06943184420297371, 0.33000947820757187)
 _WEIGHTS = (0.17392742256872693, 0.32607257743127307)
+AT_ONCE = 64 * 116**2  # cells of matrices that a CPU works on
 
 
 def shrink_to_identity(fc: Tensor, amount: float) -> Tensor:
@@ -80,7 +80,8 @@ def from_off_log(
     tol : float
         Largest allowed deviation of log diag from 0 before the exact rescaling to unit diagonal.
     chunk : int, optional
-        Most matrices worked on at once (memory); 64 on a CPU, else 1024.
+        Most matrices worked on at once (memory); on a CPU as many as 64 of 116 ROIs take,
+        else 1024.
 
     Returns
     -------
@@ -107,10 +108,15 @@ def from_off_log(
         ), diagonal
     # LAPACK works through a batch one matrix at a time; threads share the chunks.
     workers = torch.get_num_threads()
-    size = max(1, min(chunk or 64, -(-n // workers)))
-    pieces = coordinates.split(size), diagonal.split(size)
+    size = max(1, min(chunk or AT_ONCE // rois**2, -(-n // workers)))
+    fc = coordinates.new_empty((n, rois, rois))
+    pieces = [x.split(size) for x in (coordinates, diagonal, fc)]
+
+    def fill(part: Tensor, x: Tensor, into: Tensor) -> None:
+        into.copy_(newton(part, x, tol))
+
     with one_thread(), ThreadPoolExecutor(min(workers, len(pieces[0]))) as pool:
-        fc = torch.cat(list(pool.map(partial(newton, tol=tol), *pieces)))
+        list(pool.map(fill, *pieces))
     return fc, diagonal
 
 

@@ -122,6 +122,7 @@ def decode(
     for c in enough:
         target, found = log_edges(torch.stack([means[c], fc[y == c].mean(0)]), 0.0)
         shifted[y == c] += target - found
+    del fc  # as large as what follows
     return from_off_log(shifted, start=diagonal, tol=TOLERANCE)[0]
 
 
