@@ -146,20 +146,16 @@ def test_counts_are_subjects_per_class() -> None:
 
 def test_a_site_is_refused_by_what_is_wrong_with_it() -> None:
     site = simulate(9)
-    with pytest.raises(
-        DataError, match=r"generator 'x': 3 training subjects are too few"
-    ):
+    with pytest.raises(DataError, match="'x': 3 training"):
         check_site(site.select(slice(0, 3)), "x")
     broken = site.fc.clone()
     broken[4, 0, 1] = torch.inf
-    with pytest.raises(DataError, match=r"subjects \[4\] holds NaN or infinity"):
+    with pytest.raises(DataError, match=r"\[4\] holds NaN"):
         check_site(FCBatch(broken, site.y), "x")
     z = from_edges(torch.atanh(edges(site.fc)) + 1.0)
-    with pytest.raises(DataError, match=r"reaches .*not a correlation\. Give Pearson"):
+    with pytest.raises(DataError, match="Give Pearson"):
         check_site(FCBatch(z, site.y), "x")
-    with pytest.raises(
-        DataError, match=r"reaches 1\.1, so.*confounds fitted on few.*\[start\]"
-    ):
+    with pytest.raises(DataError, match=r"1\.1.*\[start\]"):
         check_site(FCBatch(site.fc * 1.1, site.y), "x")
     with pytest.raises(DataError, match="diagnoses other than 0 and 1"):
         check_site(FCBatch(site.fc, 2 * site.y), "x")
@@ -180,7 +176,5 @@ def test_a_diagnosis_that_does_not_exist_is_refused(asked) -> None:
 def test_a_diagnosis_the_site_did_not_have_is_refused() -> None:
     counts = torch.tensor([3, 0])
     assert check_y(torch.tensor([0.0, 0.0]), counts, "x").dtype == torch.int64
-    with pytest.raises(
-        DataError, match="diagnosis 1 was asked for but no training subject"
-    ):
+    with pytest.raises(DataError, match="diagnosis 1"):
         check_y(torch.tensor([0, 1]), counts, "x")

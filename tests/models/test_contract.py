@@ -243,13 +243,11 @@ def test_a_few_steps_of_gradient_descent_fit_a_batch(model):
 
 
 def test_an_unknown_model_or_parameter_names_the_nearest():
-    with pytest.raises(
-        ConfigError, match=r"unknown model 'gnc'\. Did you mean 'gcn'\?"
-    ):
+    with pytest.raises(ConfigError, match=r"'gnc'.*'gcn'"):
         make_model(Component("gnc"), R)
     with pytest.raises(ConfigError, match=r"'hiden'\. Did you mean 'hidden'\?"):
         make_model(Component("gat", {"hiden": 3}), R)
-    with pytest.raises(ConfigError, match="model 'gcn': unknown setting 'n_rois'"):
+    with pytest.raises(ConfigError, match=r"'gcn'.*'n_rois'"):
         make_model(Component("gcn", {"n_rois": 3}), R)
 
 

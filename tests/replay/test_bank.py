@@ -95,9 +95,7 @@ def test_a_view_shows_its_site_until_it_is_sealed():
         view.synthetic(3)
     view.seal()
     for look in (lambda: view.rows, lambda: view.y, lambda: view.synthetic(3)):
-        with pytest.raises(
-            SealedError, match=r"of site 'A'.*sealed.*between begin_site"
-        ):
+        with pytest.raises(SealedError, match=r"site 'A'.*sealed"):
             look()
 
 

@@ -165,7 +165,7 @@ def test_an_error_on_a_worker_arrives_as_it_is(prepared, dask_cluster, tmp_path)
     elsewhere = Component(
         "simulated", {"n_sites": 3, "n_rois": 8, "scale": 0.1, "seed": 5}
     )
-    with pytest.raises(DataError, match=r"other data.*drive that all machines share"):
+    with pytest.raises(DataError, match="other data"):
         train_on(
             dask_cluster,
             prepared,
@@ -180,7 +180,7 @@ def test_an_error_on_a_worker_arrives_as_it_is(prepared, dask_cluster, tmp_path)
 )
 def test_a_wrong_address_is_one_clear_error(address):
     with (
-        pytest.raises(ConfigError, match=r"no Dask scheduler answers.*dask scheduler"),
+        pytest.raises(ConfigError, match="no Dask scheduler"),
         ours.open_cluster(address, timeout=1),
     ):
         pass
@@ -296,7 +296,7 @@ def test_a_lost_cluster_is_one_clear_error(
     work = Work(
         prepared.plan, open_store(prepared, tmp_path / "run"), lambda *step: None
     )
-    with pytest.raises(FCForgeError, match=f"{says}.*The same command again continues"):
+    with pytest.raises(FCForgeError, match=says):
         ours.run_on(Client(), work, prepared.experiment.dataset)
 
 

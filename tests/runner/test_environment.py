@@ -21,9 +21,7 @@ def test_auto_takes_what_there_is(monkeypatch):
 
 def test_a_device_that_is_not_there(monkeypatch):
     without_gpu(monkeypatch)
-    with pytest.raises(
-        ConfigError, match=r"unknown device 'tpu'.*cpu, cuda, cuda:N or auto"
-    ):
+    with pytest.raises(ConfigError, match="device 'tpu'"):
         pick_device("tpu")
     with pytest.raises(ConfigError, match="torch sees no GPU"):
         pick_device("cuda")
@@ -31,5 +29,5 @@ def test_a_device_that_is_not_there(monkeypatch):
 
 def test_a_cluster_trains_on_cpus():
     assert place_to_train("auto", 2, "tcp://a:1") == Place("cpu", 2, "tcp://a:1")
-    with pytest.raises(ConfigError, match="the workers of a cluster train on CPUs"):
+    with pytest.raises(ConfigError, match="cluster"):
         place_to_train("cuda", 2, "tcp://a:1")

@@ -89,7 +89,5 @@ def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr(execute, "ProcessPoolExecutor", Pool)
     prepared = prepare(small_experiment())
-    with pytest.raises(
-        FCForgeError, match=r"worker process died.*The same command again"
-    ):
+    with pytest.raises(FCForgeError, match="worker process died"):
         run_experiment(prepared, open_store(prepared, tmp_path / "run"), jobs=1)

@@ -50,9 +50,7 @@ def test_many_sites_are_not_enumerated():
     assert len(set(some)) == 7
     assert all(sorted(o) == sorted(sites) for o in some)
     assert some[:3] == orders(3, sites)
-    with pytest.raises(
-        ConfigError, match="of 25 sites, more than 5040 orders are too many"
-    ):
+    with pytest.raises(ConfigError, match=r"25 sites.*5040"):
         orders("all", sites)
 
 

@@ -306,7 +306,7 @@ def test_an_estimator_that_fails_or_gives_nonsense_is_named():
 
     batch = make_sites(cohort(), 0)[order()[0]].train
     bad = FCBatch(batch.fc, batch.y * 0)
-    with pytest.raises(FCForgeError, match=r"sites a > b, seed 0: .*cannot be trained"):
+    with pytest.raises(FCForgeError, match="sites a > b, seed 0"):
         train(pipeline_of(row(LogisticRegression())), {"a": bad}, 0, ("a", "b"))
     pipeline = pipeline_of(row(Broken()))
     with pytest.raises(FCForgeError, match="not all finite"):

@@ -71,9 +71,7 @@ def test_a_site_cannot_be_public_and_tested(data):
     both = PublicSpec(
         Component("folder", {"path": str(path), "sites": list(names[2:4])})
     )
-    with pytest.raises(
-        ConfigError, match=rf"site '{names[3]}' is both public and tested"
-    ):
+    with pytest.raises(ConfigError, match=f"site '{names[3]}'"):
         prepare(experiment(data, start=both))
 
 
@@ -96,16 +94,12 @@ def test_a_person_who_is_public_and_tested_is_named(data, tmp_path, change):
         arrays["fc_upper"][a] = arrays["fc_upper"][b] + 0.001
     np.savez(tmp_path / "d.npz", **arrays)
     wanted = experiment((tmp_path / "d.npz", names))
-    with pytest.raises(
-        DataError, match=r"public people are among the tested ones .*p\d+ and p\d+"
-    ):
+    with pytest.raises(DataError, match=r"p\d+ and p\d+"):
         prepare(wanted)
 
 
 def test_a_release_without_a_start_is_refused_before_anything_runs(data):
-    with pytest.raises(
-        ConfigError, match=r"'release': it draws on a public start, and the run"
-    ):
+    with pytest.raises(ConfigError, match=r"'release'.*public start"):
         prepare(experiment(data, start=None))
     with pytest.raises(ConfigError, match=r"and this row has none"):
         prepare(experiment(data, replace(RELEASE, start=False)))
@@ -205,7 +199,7 @@ def plain_site(trainer, name):
 
 
 def test_confounds_no_subject_has_are_named(data):
-    with pytest.raises(DataError, match=r"no covariate 'iq'.*Known: age, mean_fd"):
+    with pytest.raises(DataError, match=r"'iq'.*age, mean_fd"):
         prepare(experiment(data, confounds=("iq",)))
 
 
@@ -225,7 +219,7 @@ def test_another_dataset_can_be_public(data):
     )
     assert resolve_public(other, experiment(data).dataset, tested).sha256
     wrong = Component("simulated", {"n_rois": 9, "n_sites": 2})
-    with pytest.raises(DataError, match="public people have 9 ROIs, the tested ones 8"):
+    with pytest.raises(DataError, match=r"9 ROIs.* 8"):
         resolve_public(wrong, experiment(data).dataset, tested)
 
 

@@ -151,9 +151,7 @@ def test_a_folder_of_another_version_is_refused_and_can_still_be_read(
     store = lanes(prepared, tmp_path)
     said = {k: v for k, v in store.read_experiment().items() if k != "fcforge"}
     store.write_experiment({**said, "fcforge": maker} if maker else said)
-    with pytest.raises(
-        StoreError, match=rf"begun by another fcforge \({says}\).*another --out"
-    ):
+    with pytest.raises(StoreError, match=rf"\({says}\).*another --out"):
         open_store(prepared, tmp_path)
     assert len(collect(store)[0]) == 2
 
@@ -162,7 +160,7 @@ def test_a_folder_or_file_that_is_no_run_is_refused(tmp_path):
     prepared = prepare(small_experiment())
     (tmp_path / "thesis.txt").write_text("mine")
     for place in (tmp_path, tmp_path / "thesis.txt"):
-        with pytest.raises(StoreError, match=r"other things than a run.*another --out"):
+        with pytest.raises(StoreError, match="another --out"):
             open_store(prepared, place)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
     (tmp_path / "empty").mkdir()
@@ -198,9 +196,7 @@ def test_a_damaged_node_stops_the_run_and_is_redone_when_deleted(tmp_path):
     Trainer(prepared.cohort, store).run([parent])
     lane = tmp_path / "bad" / "nodes" / parent.key / "lane.safetensors"
     lane.write_bytes(lane.read_bytes()[:50])
-    with pytest.raises(
-        StoreError, match="Delete its folder and run the same command again"
-    ) as e:
+    with pytest.raises(StoreError, match="Delete its folder") as e:
         lanes(prepared, tmp_path / "bad")
     assert str(lane) in str(e.value)
     shutil.rmtree(lane.parent)

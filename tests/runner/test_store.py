@@ -103,9 +103,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
     monkeypatch.setattr(safetensors.torch, "save_file", fail)
-    with pytest.raises(
-        StoreError, match=r"No space left on device.*Make room.*continues"
-    ) as caught:
+    with pytest.raises(StoreError, match="No space left") as caught:
         filled(tmp_path)
     assert "\n" not in str(caught.value)
 
@@ -168,9 +166,7 @@ def test_damage_says_what_to_do(name, damage, tmp_path):
         "scores.npz": store.read_scores,
         LANE: store.read_lane,
     }
-    with pytest.raises(
-        StoreError, match="Delete its folder and run the same command again"
-    ) as e:
+    with pytest.raises(StoreError, match="Delete its folder") as e:
         read[name]("k")
     assert str(path.parent) in str(e.value)
 
@@ -183,9 +179,7 @@ def test_a_damaged_or_missing_experiment_says_so(tmp_path):
     assert store.read_experiment() == {"a": [1, "é"]}
     for text in ('{"a": [1', "[1]", "3"):
         (tmp_path / "experiment.json").write_text(text)
-        with pytest.raises(
-            StoreError, match="Delete this file and run the same command again"
-        ):
+        with pytest.raises(StoreError, match="Delete this file"):
             store.read_experiment()
 
 
@@ -213,9 +207,7 @@ def test_an_experiment_of_another_version_is_one_clear_error(change, says, tmp_p
     if change.get("experiment") == {"new": 1}:
         change = {"experiment": {**whole["experiment"], "new": 1}}
     store.write_experiment({**whole, **change})
-    with pytest.raises(
-        StoreError, match=f"another version of fcforge.*{says}.*Delete this file"
-    ):
+    with pytest.raises(StoreError, match=f"{says}.*Delete this file"):
         stored_plan(store)
 
 
