@@ -81,9 +81,7 @@ def _volume(path: Path, labels: list[float]) -> Path:
 
 def test_aal2_and_aal3_are_named(aal: Atlas, tmp_path: Path):
     assert aal.image is not None
-    with pytest.raises(
-        DataError, match=r"166 ROIs, but AAL-116 has exactly 116.*is AAL3"
-    ):
+    with pytest.raises(DataError, match=r"166 ROIs.* is AAL3"):
         load_atlas("AAL116", image=aal.image.with_name("AAL3.nii"))
     aal2 = _volume(tmp_path / "aal2.nii", list(range(1, 121)))
     with pytest.raises(DataError, match=r"120 ROIs.*is AAL2"):
@@ -96,9 +94,7 @@ def test_aal2_and_aal3_are_named(aal: Atlas, tmp_path: Path):
 def test_116_weighted_maps_are_not_aal(aal: Atlas, tmp_path: Path):
     maps = nib.Nifti1Image(np.ones((3, 3, 3, 116), dtype=np.float32), np.eye(4))
     nib.save(maps, tmp_path / "maps.nii")
-    with pytest.raises(
-        DataError, match=r"shape \(3, 3, 3, 116\) is not one label volume"
-    ):
+    with pytest.raises(DataError, match=r"shape \(3, 3, 3, 116\)"):
         load_atlas("AAL116", image=tmp_path / "maps.nii")
 
 

@@ -149,9 +149,7 @@ def test_missing_confounds_file_and_column(tmp_path: Path, aal_grid):
         fmriprep_confounds(source.path, make_denoise("simple"))
     assert "\n" not in str(error.value)
     table.unlink()
-    with pytest.raises(
-        DataError, match=r"missing confounds: no \S+confounds_timeseries"
-    ):
+    with pytest.raises(DataError, match=r"no \S+confounds_timeseries"):
         fmriprep_confounds(source.path, make_denoise("simple"))
     assert fmriprep_confounds(source.path, make_denoise("none")) == (None, None)
 
@@ -161,9 +159,7 @@ def test_too_few_volumes_and_no_tr():
 
     x = np.random.default_rng(0).normal(size=(30, 3))
     table = pd.DataFrame(np.random.default_rng(1).normal(size=(30, 24))).add_prefix("c")
-    with pytest.raises(
-        DataError, match="30 volumes left after scrubbing are too few for 24 confounds"
-    ):
+    with pytest.raises(DataError, match=r"30 volumes .* 24 confounds"):
         clean_series(x, make_denoise("none"), tr=2.0, found=(table, None))
     with pytest.raises(DataError, match="TR, which is unknown"):
         clean_series(x, make_denoise("none"), tr=None)
@@ -185,9 +181,7 @@ def test_a_low_pass_beyond_half_the_sampling_rate_and_a_broken_motion_table(
     tmp_path: Path,
 ):
     x = np.random.default_rng(0).normal(size=(40, 3))
-    with pytest.raises(
-        DataError, match=r"low-pass of 0.1 Hz needs a TR below 5 s, not 6 s"
-    ):
+    with pytest.raises(DataError, match=r"0.1 Hz .* 5 s, not 6 s"):
         clean_series(x, make_denoise("none"), tr=6.0)
     (tmp_path / "FD.txt").write_text("0.1\nx\n")
     with pytest.raises(DataError, match="motion table cannot be read"):
@@ -225,9 +219,7 @@ def test_a_short_scan_is_refused_with_its_degrees_of_freedom(
     fmriprep_subject(tmp_path, "01", aal_grid, n_volumes=100)
     ask = FCRequest(tmp_path, tmp_path / "o", denoise="simple")
     sources = find_sources(ask)
-    with pytest.raises(
-        DataError, match="leaves 10 degrees of freedom of 100 volumes, 15 are"
-    ):
+    with pytest.raises(DataError, match=r"10 degrees .* 100 volumes, 15"):
         subject_fc(sources, aal, ask)
     assert subject_fc(sources, aal, replace(ask, min_dof=5)).dof == 10.0
 

@@ -61,7 +61,7 @@ def test_runs_weigh_alike_whatever_their_units(tmp_path):
 
 def test_too_many_empty_rois_fail_by_name(tmp_path):
     flat = series(tmp_path, b=1.0)
-    with pytest.raises(DataError, match=r"1 of 4 ROIs without signal \(b, \.\.\.\)\."):
+    with pytest.raises(DataError, match=r"1 of 4 ROIs .*\(b\)"):
         subject_fc([flat], ATLAS, request())
     found = subject_fc([flat], ATLAS, request(max_empty=0.3))
     assert found.empty == (1,)
@@ -193,7 +193,7 @@ def test_a_mask_takes_voxels_away_and_must_lie_on_the_scans_grid(tmp_path, atlas
         series[:, 1], data[3].reshape(8, 5).mean(axis=0), rtol=1e-6
     )
     other = save(tmp_path / "o.nii", mask[:5])
-    with pytest.raises(DataError, match=r"mask o.nii and scan are on different grids"):
+    with pytest.raises(DataError, match=r"o.nii .*different grids"):
         roi_means(scan, atlas, other, 0.1)
 
 
@@ -201,7 +201,7 @@ def test_a_scan_that_lies_elsewhere_is_refused_with_its_place(tmp_path, atlas):
     away = AFFINE.copy()
     away[:3, 3] = [500, 0, 0]
     scan = open_scan(save(tmp_path / "s.nii", voxels(), away))
-    with pytest.raises(DataError, match=r"x, y, z = 500..550, .* only 0 of 2 ROIs lie"):
+    with pytest.raises(DataError, match=r"500..550, .* 0 of 2 ROIs"):
         roi_means(scan, atlas, None, 0.5)
 
 

@@ -38,7 +38,7 @@ def test_rest_is_taken_among_several_tasks(tmp_path):
 def test_several_tasks_without_rest_are_a_question(tmp_path):
     func = "sub-01/func/sub-01_task-"
     touch(tmp_path, f"{func}movie_{MNI}", f"{func}nback_{MNI}")
-    with pytest.raises(DataError, match=r"several tasks: movie, nback.*--task movie"):
+    with pytest.raises(DataError, match=r"movie, nback.*--task movie"):
         find(tmp_path)
 
 
@@ -47,9 +47,7 @@ def test_sessions_are_chosen_or_joined(tmp_path):
         touch(tmp_path, f"sub-01/ses-{ses}/func/sub-01_ses-{ses}_task-rest_{MNI}")
     assert [s.session for s in find(tmp_path, session="ses-pre")[0]] == ["pre"]
     assert len(find(tmp_path, session="all")[0]) == len(find(tmp_path)[0]) == 2
-    with pytest.raises(
-        DataError, match=r"nothing with this.*there is task-rest ses-post space"
-    ):
+    with pytest.raises(DataError, match=r"there is task-rest ses-post"):
         find(tmp_path, session="mid")
 
 

@@ -180,9 +180,7 @@ def bomb(path: Path, shape: tuple[int, ...], content: bytes = b"") -> Path:
 def test_eleven_gigabytes_are_refused_by_the_header(suffix, tmp_path):
     path = bomb(tmp_path / f"b{suffix}", (100, 3708, 3708))
     tracemalloc.start()
-    with pytest.raises(
-        DataError, match=r"would take 11 GB .* limit is 4 GB .*FCFORGE_MAX_GB=11 "
-    ):
+    with pytest.raises(DataError, match=r"11 GB .* 4 GB .*FCFORGE_MAX_GB=11 "):
         read_matrix_file(path)
     assert tracemalloc.get_traced_memory()[1] < 5e6
     tracemalloc.stop()
@@ -239,9 +237,7 @@ def test_a_limit_that_says_nothing_lets_nothing_through(said, tmp_path, monkeypa
 def test_the_budget_adds_up(tmp_path):
     budget = MemoryBudget("file.npz")
     budget.take(int(3e9))
-    with pytest.raises(
-        DataError, match=r"file.npz: would take 4.5 GB of memory or more"
-    ):
+    with pytest.raises(DataError, match=r"file.npz: .* 4.5 GB"):
         budget.take(int(1.5e9))
 
 

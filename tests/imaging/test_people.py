@@ -1,4 +1,4 @@
-"""Participants tables, the walk over subjects, and the group's own rows, sites and outliers."""
+"""Participants tables, the walk over subjects, and the group's own rows and sites."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,6 @@ from fcforge.imaging.people import (
     mixed_trs,
     no_progress,
     numbers,
-    outliers,
     participant_rows,
     read_people,
     read_table,
@@ -175,14 +174,7 @@ def test_sites_and_mixed_trs():
     ]
 
 
-def test_outliers_by_hand():
-    values = [0.30, 0.31, 0.29, 0.30, 0.32, 0.28, 0.30, 0.31, 0.9]
-    rows = [
-        {"participant_id": f"sub-{i}", "mean_fc": str(v)} for i, v in enumerate(values)
-    ]
-    (line,) = outliers(rows)
-    assert line.startswith("sub-8: mean FC 0.90 is far from the group's median 0.30")
-    assert outliers(rows[:7]) == []  # too few to say
+def test_a_cell_without_a_number_is_nan():
     assert np.isnan(numbers([{"x": "n/a"}, {"x": "2"}], "x")).tolist() == [True, False]
 
 

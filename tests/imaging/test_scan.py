@@ -54,9 +54,7 @@ def test_truncated_gz_is_named(tmp_path: Path):
     path = _save(tmp_path / "t.nii.gz", data)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     scan = open_scan(path)
-    with pytest.raises(
-        DataError, match=r"t.nii.gz: truncated or damaged: \d+ of 60 volumes"
-    ):
+    with pytest.raises(DataError, match=r"t.nii.gz: .*\d+ of 60"):
         read_voxels(scan, np.arange(10))
 
 
@@ -93,9 +91,7 @@ def test_wrong_affines(tmp_path: Path):
     data = np.zeros((4, 4, 4, 5), dtype=np.int16)
     image = nib.Nifti1Image(data, None)
     nib.save(image, tmp_path / "nowhere.nii")
-    with pytest.raises(
-        DataError, match="wrong affine: the header places the voxels nowhere"
-    ):
+    with pytest.raises(DataError, match=r"wrong affine: .*sform"):
         open_scan(tmp_path / "nowhere.nii")
     image = nib.Nifti1Image(data, AFFINE)
     image.header["srow_x"] = 0
@@ -125,9 +121,7 @@ def test_tr_of_header_and_sidecar_must_agree(tmp_path: Path):
         _save(tmp_path / "s.nii", np.zeros((4, 4, 4, 5), dtype=np.int16), tr=2.0)
     )
     assert repetition_time(scan, None, None) == repetition_time(scan, 2.0, None) == 2.0
-    with pytest.raises(
-        DataError, match=r"mixed TRs: the header says 2 s, the sidecar 3 s"
-    ):
+    with pytest.raises(DataError, match=r"2 s, the sidecar 3 s"):
         repetition_time(scan, 3.0, None)
     assert repetition_time(scan, 3.0, 2.5) == 2.5
 

@@ -163,6 +163,6 @@ def test_unknown_names_say_what_is_known(sample: Path, tmp_path: Path):
     with pytest.raises(ConfigError, match="site number '18'"):
         load_abide(sample, sites=[18])
     with pytest.raises(ConfigError, match="Known: ccs, cpac"):
-        load_abide(sample, pipeline="css")
+        load_dataset(Component("abide", {"path": str(sample), "pipeline": "css"}))
     with pytest.raises(DataError, match="no folder ABIDE_pcp"):
         load_abide(tmp_path)

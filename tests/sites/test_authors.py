@@ -83,9 +83,7 @@ class Bomb:
 def test_a_file_that_would_run_code_is_refused_by_name_and_does_not_run(tmp_path: Path):
     trace = tmp_path / "was_here"
     torch.save([{"roi_list": [Bomb(trace)], "labels": [0]}], tmp_path / "evil.pt")
-    with pytest.raises(
-        DataError, match=r"refused: it asks for \S*open, which could run code"
-    ):
+    with pytest.raises(DataError, match=r"it asks for \S*open"):
         load_authors(tmp_path / "evil.pt")
     assert not trace.exists()
 
@@ -163,7 +161,7 @@ def test_a_pt_that_unpacks_beyond_the_budget_is_refused_before_it_does(
     with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data/0", bytes(20_000_000))
     monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")
-    with pytest.raises(DataError, match=r"bomb.pt: would take 20 MB .* limit is 10 MB"):
+    with pytest.raises(DataError, match=r"bomb.pt: .* 20 MB .* 10 MB"):
         load_authors(tmp_path / "bomb.pt")
 
 

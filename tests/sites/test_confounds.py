@@ -37,9 +37,7 @@ def test_terms_by_hand():
 def test_design_has_one_column_per_term():
     _, covariates = people()
     assert design(covariates, ["age", "mean_fd", "sex"]).shape == (60, 4)
-    with pytest.raises(
-        ConfigError, match=r"unknown covariate 'agee'. Did you mean 'age'"
-    ):
+    with pytest.raises(ConfigError, match=r"'agee'.* 'age'"):
         design(covariates, ["agee"])
 
 
@@ -80,9 +78,7 @@ def test_a_constant_covariate_changes_nothing():
 def test_too_few_people_are_refused():
     fc, covariates = people()
     few = {k: v[:4] for k, v in covariates.items()}
-    with pytest.raises(
-        ConfigError, match="4 subjects are too few to estimate 4 confound effects"
-    ):
+    with pytest.raises(ConfigError, match=r"4 subjects .* 4 confound"):
         Confounds.fit(fc[:4], few, ["age", "mean_fd", "sex"])
 
 

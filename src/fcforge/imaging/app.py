@@ -49,7 +49,7 @@ def fc_folder(
     FCForgeError
         When nothing can be done at all: no input, no atlas, an unknown setting.
     """
-    request.check_denoising()
+    _ = request.denoising  # an unknown method is refused before a folder is searched
     outputs.refuse_foreign(request.out, request.source)
     sources = layouts.find_sources(request, say)
     found = {

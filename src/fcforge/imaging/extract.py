@@ -25,6 +25,7 @@ from fcforge.imaging.scan import (
     repetition_time,
 )
 from fcforge.imaging.sources import Source
+from fcforge.text import some
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -146,21 +147,18 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
 
 
 def _too_empty(runs: Sequence[Run], atlas: Atlas, empty: Sequence[int]) -> DataError:
-    names = ", ".join(atlas.roi_names[i] for i in empty[:3])
+    names = some((atlas.roi_names[i] for i in empty), 3)
     nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
     more = f"; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else "."
-    what = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}, ...){more}"
+    what = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}){more}"
     do = "Look at its coverage; or allow more: --max-empty."
     return DataError(what, where=runs[0].source.path, do=do)
 
 
-def _total_dof(runs: tuple[Run, ...]) -> float | None:
-    total = 0.0
-    for run in runs:
-        if "DegreesOfFreedom" not in run.report:
-            return None
-        total += run.report["DegreesOfFreedom"]
-    return total
+def _total_dof(runs: Sequence[Run]) -> float | None:
+    if not all("DegreesOfFreedom" in run.report for run in runs):
+        return None
+    return sum(run.report["DegreesOfFreedom"] for run in runs)
 
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:

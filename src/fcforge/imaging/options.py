@@ -102,10 +102,6 @@ class FCRequest(Request):
             self.denoise, (self.high_pass or None, self.low_pass or None), **limits
         )
 
-    def check_denoising(self) -> None:
-        """Refuse an unknown method before a folder is searched."""
-        _ = self.denoising
-
     def settings_of(self, runs: Sequence[Source]) -> dict[str, Any]:
         """Settings that took part in making FC of these runs, for its sidecar and page."""
         names = ["drop", "max_empty"]

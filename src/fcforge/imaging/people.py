@@ -19,7 +19,6 @@ ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "i
 SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")
 DIAGNOSIS_COLUMNS = ("diagnosis", "dx", "dx_group", "group", "label", "y")
 Row = Mapping[str, Any]
-OUTLIER_SD = 3.0
 NAMES = ("participants.tsv", "participants.csv", "phenotypes.csv")
 # Columns of participants.tsv that sidecars of FC files say.
 FROM_SIDECAR = {
@@ -304,21 +303,6 @@ def mixed_trs(rows: Sequence[Row]) -> list[str]:
     """A line for every site whose subjects were scanned with different TRs."""
     told = "site {site} mixes TRs ({tr} s): its subjects were not scanned alike."
     return [told.format(**site) for site in site_rows(rows) if ", " in site["tr"]]
-
-
-def outliers(rows: Sequence[Row]) -> list[str]:
-    """A line for every subject whose mean FC is far from the others' (failed normalisation?)."""
-    values = numbers(rows, "mean_fc")
-    if len(values) < 8 or not np.isfinite(values).all() or values.std() == 0:
-        return []
-    median = np.median(values)
-    spread = 1.4826 * np.median(np.abs(values - median)) or values.std()
-    far = np.flatnonzero(np.abs(values - median) > OUTLIER_SD * spread)
-    return [
-        f"{rows[i]['participant_id']}: mean FC {values[i]:.2f} is far from the group's median "
-        f"{median:.2f}; look at its page."
-        for i in far
-    ]
 
 
 def numbers(rows: Sequence[Row], column: str) -> np.ndarray:

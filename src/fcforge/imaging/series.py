@@ -17,6 +17,7 @@ from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.atlases import AAL_VERSIONS
 from fcforge.imaging.matrix_files import read_matrix_file
+from fcforge.text import some
 
 
 class Series(NamedTuple):
@@ -84,8 +85,8 @@ def match_atlas(
         return Series(out, atlas.roi_names)
     n = values.shape[1]
     if n != atlas.n_rois:
-        version = AAL_VERSIONS.get(n, "AAL") if atlas.name == "AAL116" else "AAL"
-        known = "" if version == "AAL" else f" ({n} is {version})"
+        aal = atlas.name == "AAL116" and n in AAL_VERSIONS
+        known = f" ({n} is {AAL_VERSIONS[n]})" if aal else ""
         what = f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{known}."
         do = "Name the right --atlas, or choose columns: --columns 1-116."
         raise DataError(what, where=path, do=do)
@@ -130,13 +131,10 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = (), where: str = "") 
     bad = ~np.isfinite(series)
     holes = np.flatnonzero(bad.any(axis=0) & ~bad.all(axis=0))
     if holes.size:
-        known = len(names) == series.shape[1]
-        shown = ", ".join(
-            names[i] if known else f"ROI {i + 1}" for i in holes[:3].tolist()
-        )
-        more = f" and {holes.size - 3} more" if holes.size > 3 else ""
+        known = names if len(names) == len(bad.T) else range(1, len(bad.T) + 1)
+        shown = some((known[i] for i in holes), 3)
         volumes = int(bad[:, holes].any(axis=1).sum())
-        what = f"{shown}{more}: NaN or infinite in {volumes} of {len(series)} volumes."
+        what = f"ROI {shown}: NaN or infinite in {volumes} of {len(series)} volumes."
         do = "Leave out censored volumes; an ROI without signal is missing in all of them."
         raise DataError(what, where=where, do=do)
 

@@ -11,7 +11,7 @@ import numpy as np
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.methods_text import Methods
-from fcforge.imaging.people import mixed_trs, numbers, outliers, site_rows
+from fcforge.imaging.people import mixed_trs, numbers, site_rows
 from fcforge.report.figures import (
     FAINT,
     MUTED,
@@ -118,7 +118,7 @@ def group_page(
         ]
         sections.append(Section("Subjects", Table.of(columns, body, sortable=True)))
     warnings = [("serious", f"{who}: {why}") for who, why in failed]
-    warnings += [("caution", text) for text in (*mixed_trs(rows), *outliers(rows))]
+    warnings += [("caution", text) for text in mixed_trs(rows)]
     cited = [f"[{i}] {work}" for i, work in enumerate(methods.references, 1)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
     sections.append(Section("Methods", (methods.text, methods.software, *cited), note))

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -28,10 +28,15 @@ if TYPE_CHECKING:
 # The paper numbers the 17 merged sites in alphabetical order.
 _SITES = "CALTECH CMU KKI LEUVEN MAX_MUN NYU OHSU OLIN PITT SBL SDSU STANFORD TRINITY UCLA UM"
 PAPER_SITES = dict(enumerate([*_SITES.split(), "USM", "YALE"], start=1))
-PIPELINES = ("cpac", "ccs", "dparsf", "niak")
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 BUCKET = "https://s3.amazonaws.com/fcp-indi/data/Projects/ABIDE_Initiative"
-ATLASES = (
+COVARIATES = {"age": "AGE_AT_SCAN", "sex": "SEX", "mean_fd": "func_mean_fd"}
+# nilearn's `quality_checked`
+PASSED = {f"qc_{part}_rater_2": ["OK", "maybe"] for part in ("anat", "func")}
+PASSED |= {key: ["OK"] for key in ("qc_rater_1", "qc_anat_rater_3", "qc_func_rater_3")}
+UNLISTED = "no_filename"
+TRIES = 3
+Derivative = Literal[
     "rois_aal",
     "rois_cc200",
     "rois_cc400",
@@ -39,13 +44,8 @@ ATLASES = (
     "rois_ez",
     "rois_ho",
     "rois_tt",
-)
-COVARIATES = {"age": "AGE_AT_SCAN", "sex": "SEX", "mean_fd": "func_mean_fd"}
-# nilearn's `quality_checked`
-PASSED = {f"qc_{part}_rater_2": ["OK", "maybe"] for part in ("anat", "func")}
-PASSED |= {key: ["OK"] for key in ("qc_rater_1", "qc_anat_rater_3", "qc_func_rater_3")}
-UNLISTED = "no_filename"
-TRIES = 3
+]
+Pipeline = Literal["cpac", "ccs", "dparsf", "niak"]
 Quality = Literal["checked", "all", "every"]
 Get = Callable[[str], bytes]
 wait = time.sleep
@@ -55,8 +55,8 @@ def load_abide(
     path: str | Path,
     *,
     sites: Sequence[str | int] | Literal["all"] = ("NYU", "UCLA", "UM", "USM"),
-    derivative: str = "rois_aal",
-    pipeline: str = "cpac",
+    derivative: Derivative = "rois_aal",
+    pipeline: Pipeline = "cpac",
     band_pass: bool = True,
     global_signal: bool = False,
     quality: Quality = "checked",
@@ -91,18 +91,14 @@ def load_abide(
     Cohort
         Label 1 = ASD (DX_GROUP 1). Covariates age, sex (1 male, 2 female), mean_fd, n_volumes.
     """
-    check_names("ABIDE pipeline", [pipeline], PIPELINES)
-    check_names("ABIDE derivative", [derivative], ATLASES)
-    check_names("quality", [quality], get_args(Quality))
     path = Path(path).expanduser()
     root = path.parent if path.name == "ABIDE_pcp" else path
     method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
     files = _Files(root / "ABIDE_pcp", f"{pipeline}/{method}", derivative)
     get = (get or _read_url) if download else None
     table = _phenotypes(files.root, get)
-    names = None
-    if sites != "all":
-        names = [paper_site(site, PAPER_SITES, "ABIDE") for site in sites]
+    numbered = () if sites == "all" else sites
+    names = [paper_site(site, PAPER_SITES, "ABIDE") for site in numbered]
     people = _people(table, quality, merge, names)
     if get:
         files.fetch(people, get)
@@ -132,7 +128,7 @@ def _phenotypes(folder: Path, get: Get | None) -> "pd.DataFrame":
 
 
 def _people(
-    table: "pd.DataFrame", quality: str, merge: bool, sites: Sequence[str] | None
+    table: "pd.DataFrame", quality: str, merge: bool, sites: Sequence[str] = ()
 ) -> list[Participant]:
     """Rows of the phenotypic file that are wanted, each with the names of its series."""
     names = _names(table)
@@ -143,10 +139,10 @@ def _people(
     at = table["SITE_ID"]
     if merge:
         at = at.str.replace(r"_\d$", "", regex=True)
-    check_names("ABIDE site", sites or (), set(at))
+    check_names("ABIDE site", sites, set(at))
     people = []
     for row, site in zip(table.to_dict("records"), at, strict=True):
-        if sites is None or site in sites:
+        if not sites or site in sites:
             who = row["SUB_ID"]
             y = int(row["DX_GROUP"] == 1)
             extra = {name: row[column] for name, column in COVARIATES.items()}
@@ -189,7 +185,7 @@ class _Files:
         return next((path for path in paths if path.exists()), None)
 
     def cohort(
-        self, people: Sequence[Participant], sites: Sequence[str] | None, all_: bool
+        self, people: Sequence[Participant], sites: Sequence[str], all_: bool
     ) -> Cohort:
         """People with a file, site by site as asked; `all_` makes each of the others an error."""
         there = [one for one in people if all_ or self.of(one)]
@@ -199,7 +195,7 @@ class _Files:
             do = "They are left out; set download = true to fetch them."
             faults = [Fault("warning", what, do)]
         cohort = assemble("abide", there, self.read, faults)
-        wanted = [s for s in dict.fromkeys(sites or ()) if s in cohort.site_names]
+        wanted = [s for s in dict.fromkeys(sites) if s in cohort.site_names]
         return cohort.select_sites(wanted) if wanted else cohort
 
     def read(self, person: Participant) -> Reading:

@@ -21,6 +21,7 @@ import numpy as np
 from fcforge.components import check_names
 from fcforge.errors import ConfigError, DataError
 from fcforge.releases.features import from_log_features, log_features
+from fcforge.text import some
 from fcforge.types import SHRINK, FCBatch, Site
 
 if TYPE_CHECKING:
@@ -81,14 +82,10 @@ def require_covariates(
             do = f"Add a column '{name}', or leave it out of the confounds."
             known = ", ".join(sorted(covariates)) or "none"
             raise DataError(what, where=where, do=f"{do} Known: {known}.")
-    lost = [
-        i
-        for i, gone in zip(ids, missing(covariates, names, len(ids)), strict=True)
-        if gone
-    ]
-    if lost:
-        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
-        what = f"{', '.join(lost[:5])}{more} have no {' or '.join(names)}."
+    gone = missing(covariates, names, len(ids))
+    if gone.any():
+        lost = some(who for who, lacks in zip(ids, gone, strict=True) if lacks)
+        what = f"{lost} have no {' or '.join(names)}."
         do = "Give the missing values, or leave these subjects out."
         raise DataError(what, where=where, do=do)
 

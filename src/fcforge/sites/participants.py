@@ -314,10 +314,9 @@ def people_of(
         When there is no column for what is `needed`.
     """
     columns = find_columns(list(rows[0]), named, where)
-    for role in needed:
-        if not columns[role]:
-            usual = (*ROLES[role], f"or say which it is: columns {role}=NAME")
-            raise tables.no_column(role, list(rows[0]), usual, where)
+    for role in (role for role in needed if not columns[role]):
+        usual = (*ROLES[role], f"or say which it is: columns {role}=NAME")
+        raise tables.no_column(role, list(rows[0]), usual, where)
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
@@ -330,8 +329,7 @@ def people_of(
         used = columns.values()
         extra = {k.lower(): v for k, v in row.items() if k and k not in used}
         said = own["label"].strip().removesuffix(".0")
-        one = Participant(own["id"], own["site"], -1, own["file"], said, extra)
-        people.append(one)
+        people.append(Participant(own["id"], own["site"], -1, own["file"], said, extra))
     return people, faults, columns["label"]
 
 

@@ -90,10 +90,12 @@ def simulate(
             _site(place, atlas, recipe, population, seed, disorders) for place in places
         ]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
-    sizes = [place.patients + place.controls for place in places]
-    site = np.repeat([place.name for place in places], sizes)
-    number = np.concatenate([np.arange(1, n + 1) for n in sizes])
-    ids = as_text([f"{s}-{i:04d}" for s, i in zip(site, number, strict=True)])
+    numbers = [range(1, place.patients + place.controls + 1) for place in places]
+    named = [
+        (place.name, n) for place, own in zip(places, numbers, strict=True) for n in own
+    ]
+    site = as_text([name for name, _ in named])
+    ids = as_text([f"{name}-{n:04d}" for name, n in named])
     cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
     if disorders > 1:
         named = [f"disorder {k}" for k in range(1, disorders + 1)]

@@ -362,9 +362,7 @@ def test_a_failing_program_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     program.write_text("#!/bin/sh\necho 'cannot open volume' >&2\nexit 3\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(
-        DataError, match=r"mcflirt failed \(exit 3\): cannot open volume"
-    ):
+    with pytest.raises(DataError, match=r"mcflirt .*exit 3.* cannot open volume"):
         corrections.run(
             "mcflirt", tmp_path / "y.nii.gz", source=tmp_path / "x.nii.gz", out="y"
         )
