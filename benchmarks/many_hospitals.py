@@ -292,27 +292,36 @@ def worth(args: Any) -> dict[str, Any]:
     public = float(real["public head"]["auroc"])
     wanted = {e: float(real[title]["gain"]) for e, title in titles.items()}
     wanted["pooled"] = float(real["pooled ridge"]["gain"])
-    best = min(
-        itertools.product(*GRID.values()),
-        key=lambda three: _misfit(worlds, three, public, wanted),
-    )
+    misfit = {
+        three: _misfit(worlds, three, public, wanted)
+        for three in itertools.product(*GRID.values())
+    }
+    best = min(misfit, key=misfit.__getitem__)
     rows = []
     for hospitals in CROWDS:
-        for in_rounds in (1, max(1, hospitals // IN_A_ROUND)):
+        for in_rounds in sorted({1, max(1, hospitals // IN_A_ROUND)}):
             gains = _gains(worlds, best, hospitals, in_rounds)
             row = {"hospitals": hospitals, "rounds": in_rounds}
             rows.append(row | {str(k): round(v, 4) for k, v in gains.items()})
+    fits = []
+    for strength in GRID["strength"]:  # the best world of each: how little is known
+        own = min((t for t in misfit if t[0] == strength), key=misfit.__getitem__)
+        last = _gains(worlds, own, CROWDS[-1], CROWDS[-1] // IN_A_ROUND)
+        gains = {str(e): round(last[e], 4) for e in EPSILONS}
+        told = dict(zip(GRID, own, strict=True))
+        fits.append({**told, "misfit": round(misfit[own] ** 0.5, 4), **gains})
     return {
-        "fitted": dict(zip(GRID, map(float, best), strict=True)),
+        "fitted": dict(zip(GRID, best, strict=True)),
         "real": {"public": public, **{str(k): v for k, v in wanted.items()}},
         "rows": rows,
+        "fits": fits,
     }
 
 
 def _gains(
     worlds: list[Gaussian], three: tuple, hospitals: float, in_rounds: int
 ) -> dict[Any, float]:
-    """AUROC of the public head, and what pooled ridge and sums add to it, over worlds and draws."""
+    """AUROC of the public head, and what pooled ridge and sums add to it: mean over draws."""
     people = int(hospitals * PEOPLE)
     levels = {e: noise_per_person(people, e, DOSES * in_rounds) for e in EPSILONS}
     found = []
@@ -327,9 +336,10 @@ def _gains(
 def _misfit(
     worlds: list[Gaussian], three: tuple, public: float, wanted: dict[Any, float]
 ) -> float:
+    """Mean squared error of the numbers of real partitions."""
     found = _gains(worlds[:2], three, 17, 1)
     errors = [found[key] - value for key, value in wanted.items()]
-    return (found["public"] - public) ** 2 + float(np.square(errors).sum())
+    return float(np.square([found["public"] - public, *errors]).mean())
 
 
 def main() -> None:
