@@ -197,13 +197,11 @@ def make_plan(
         (spec, tuple(add(spec, spec.order[:t]) for t in range(len(spec.order) + 1)))
         for spec in specs
     ]
-    kept = _wanted(nodes, {key for _, keys in stages for key in keys})
-    parents = {node.parent for node in kept}
-    known = {n.key: replace(n, continued=n.key in parents) for n in kept}
-    return Plan(known, stages)
+    asked = {key for _, keys in stages for key in keys}
+    return Plan(_wanted(nodes, asked), stages)
 
 
-def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> list[Node]:
+def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> dict[str, Node]:
     """Nodes that runs ask for or that several others begin with, shallow first.
 
     A set of sites is learned in one order, whose prefixes few runs ask for: what only one later
@@ -221,7 +219,8 @@ def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> list[Node]:
             parent = nodes[parent].parent
             shown += 1
         found.append(replace(node, parent=parent, shown=shown))
-    return found
+    parents = {node.parent for node in found}
+    return {n.key: replace(n, continued=n.key in parents) for n in found}
 
 
 Progress = Callable[

@@ -24,6 +24,9 @@ from fcforge.types import RunResult
 if TYPE_CHECKING:
     import pandas as pd
 
+UNSEEN = "worker processes cannot see an estimator given as an object"
+NAME_IT = "Set jobs=1, or name a function that makes it: estimator='module:function'."
+
 
 @dataclass(frozen=True)
 class Results:
@@ -95,13 +98,10 @@ def run(
     """
     files, folder = _read(experiment)
     files.data["learner"] = [*files.data.get("learner", ()), *learners]
-    if jobs > 1 and any(
-        not isinstance(row.get("estimator", ""), str) for row in learners
+    if jobs > 1 and not all(
+        isinstance(row.get("estimator", ""), str) for row in learners
     ):
-        raise ConfigError(
-            f"jobs = {jobs}, but worker processes cannot see an estimator given as an object.",
-            do="Set jobs=1, or name a function that makes it: estimator='module:function'.",
-        )
+        raise ConfigError(f"jobs = {jobs}, but {UNSEEN}.", do=NAME_IT)
     prepared = prepare(parse_experiment(files, folder))
     # one job: in this process, where objects are known and a script needs no guard
     here = 1 if jobs == 1 and device == "cpu" else None
