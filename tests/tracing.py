@@ -12,7 +12,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -115,9 +115,40 @@ def from_run_to_report(folder: Path) -> Way:
     return way
 
 
+def from_start_to_predict(folder: Path) -> Way:
+    """A consortium in five commands: start, two hospitals learn, merge, predict."""
+    from fcforge.cli import main
+    from fcforge.sites.simulated import simulate
+
+    people = simulate("easy", n_rois=12, n_sites=4, scale=0.4, seed=3)
+    who = {"site": people.site, "subject_id": people.subject_id, "label": people.y}
+    np.savez(folder / "people.npz", fc=people.fc, **who)
+    public = ",".join(people.site_names[:2])
+    data = ("--data", "people.npz")
+    commands = [("start", *data, "--sites", public, "--out", "start.fcx")]
+    for site in people.site_names[2:]:
+        given = ("--state", "start.fcx", "--site", site, "--out", f"{site}.fcx")
+        commands.append(("learn", *data, *given, "--yes"))
+    files = [f"{site}.fcx" for site in people.site_names[2:]]
+    commands.append(("merge", *files, "--out", "all.fcx"))
+    commands.append(("predict", "all.fcx", "people.npz", "--out", "predictions.csv"))
+    with chdir(folder), traced() as way:
+        for words in commands:
+            with (
+                mock.patch.object(sys, "argv", ["fcforge", *words]),
+                suppress(SystemExit),
+            ):
+                main()
+    assert (folder / "predictions.csv").is_file()
+    return way
+
+
+WAYS = {"run to report": from_run_to_report, "start to predict": from_start_to_predict}
+
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as scratch:
-        found = from_run_to_report(Path(scratch))
-    print(f"run to report: {len(found.files)} files, {found.n_functions} functions")
-    for name in found.files:
-        print(f"  {name}: {', '.join(found.functions[name])}"[:150])
+    for title in sys.argv[1:] or WAYS:
+        with tempfile.TemporaryDirectory() as scratch:
+            found = WAYS[title](Path(scratch))
+        print(f"{title}: {len(found.files)} files, {found.n_functions} functions")
+        for name in found.files:
+            print(f"  {name}: {', '.join(found.functions[name])}"[:150])

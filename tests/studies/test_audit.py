@@ -182,9 +182,7 @@ def test_command_says_what_is_missing(files, tmp_path) -> None:
     assert "--record is for an audit of an exchange file" in answer.err
     with pytest.raises(ConfigError, match="corr_gauss"):
         parse_generator("corr_gaus")
-    with pytest.raises(
-        DataError, match="holds no halves of runs: no fc_first, fc_second"
-    ):
+    with pytest.raises(DataError, match="no fc_first, fc_second"):
         read_halves(data)
     cut = tmp_path / "cut.npz"
     for share in (0.3, 0.9):
@@ -322,7 +320,7 @@ def test_halves_of_another_shape_are_refused(tmp_path) -> None:
     with pytest.raises(DataError, match="no fc_second"):
         read_halves(tmp_path / "a.npz")
     path = write_halves(tmp_path / "b.npz", ["x"], np.zeros((2, 3)), np.zeros((2, 3)))
-    with pytest.raises(DataError, match="One row of edges per subject"):
+    with pytest.raises(DataError, match="One row"):
         read_halves(path)
 
 
@@ -338,7 +336,7 @@ def test_only_subjects_with_both_halves_are_audited(cohort, tmp_path) -> None:
     # the attacker holds the very scan that was copied
     assert audit.row("bootstrap", "fingerprint").auc.value > 0.9
     stranger = write_halves(tmp_path / "s.npz", ["nobody"], rows[:1], rows[:1])
-    with pytest.raises(DataError, match="has none of the site's subjects"):
+    with pytest.raises(DataError, match="none of the site"):
         audit_site(cohort, ["edge_gauss"], plan, halves=stranger)
 
 

@@ -50,7 +50,7 @@ def test_epsilon_and_delta_add_up_whatever_the_site_is_called(place):
 def test_the_policy_is_a_hard_cap(place, epsilon, delta):
     with PrivateRecord.open(place) as private:
         private.publish(receipt(), {})
-        with pytest.raises(ConfigError, match="not within the policy's 3 and 1e-05"):
+        with pytest.raises(ConfigError, match="policy's 3 and 1e-05"):
             private.require_room(PEOPLE, epsilon, delta, POLICY, again=True)
 
 
@@ -58,7 +58,7 @@ def test_nothing_is_promised_to_people_given_without_noise(place):
     with PrivateRecord.open(place) as private:
         assert private.require_room(PEOPLE, None, 0.0, POLICY).exact
         private.publish(receipt(epsilon=None, delta=0.0), {})
-        with pytest.raises(ConfigError, match="6 of these people were given without"):
+        with pytest.raises(ConfigError, match="6 of these people"):
             private.require_room(PEOPLE, 1.0, 1e-6, POLICY, again=True)
         assert private.require_room(PEOPLE, None, 0.0, POLICY, again=True).exact
         with pytest.raises(ConfigError, match="without noise"):
