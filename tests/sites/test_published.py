@@ -13,6 +13,7 @@ from real_runs import fcforge
 
 FILES = {
     "abide-871": ("abide1_aal116.npz", None),
+    "abide-871-cc200": ("abide1_aal116.npz", None),  # the same people
     "abide-529": ("abide1_aal116_dparsf.npz", FOUR),
     "abide-1098": ("abide1_aal116_dparsf.npz", None),
 }

@@ -90,12 +90,7 @@ def simulate(
             _site(place, atlas, recipe, population, seed, disorders) for place in places
         ]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
-    numbers = [range(1, place.patients + place.controls + 1) for place in places]
-    named = [
-        (place.name, n) for place, own in zip(places, numbers, strict=True) for n in own
-    ]
-    site = as_text([name for name, _ in named])
-    ids = as_text([f"{name}-{n:04d}" for name, n in named])
+    site, ids = _people_of(places)
     cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
     if disorders > 1:
         named = [f"disorder {k}" for k in range(1, disorders + 1)]
@@ -106,6 +101,17 @@ def simulate(
 
 
 load_simulated = simulate  # as the table of datasets calls it
+
+
+def _people_of(places: Sequence[SiteLayout]) -> tuple[np.ndarray, np.ndarray]:
+    """Site and id of everybody, (n,) each: people are numbered within their site."""
+    site = []
+    ids = []
+    for place in places:
+        n = place.patients + place.controls
+        site += [place.name] * n
+        ids += [f"{place.name}-{i:04d}" for i in range(1, n + 1)]
+    return as_text(site), as_text(ids)
 
 
 def _symmetric(rng: np.random.Generator, n: int) -> np.ndarray:
