@@ -5,10 +5,10 @@ commitment). It tells nobody anything without the salt, which stays at home in t
 the list. An audit must be of the same people, or it would find nothing and look reassuring.
 
 A scan is known again by its sketch, a few hundred bytes: its edges, without their mean and scaled
-to length 1, are projected on fixed random signs. Products of sketches estimate correlations of edges
-(standard error 0.02 at 0.75, 0.001 at 0.99): on 1,098 people of ABIDE all pairs but three (above
-0.9: they look like one person each) stay below 0.77, while the same scan with a changed edge, or
-under another id, stays at 1.
+to length 1, are projected on fixed random signs. Products of sketches estimate correlations of
+edges (standard error 0.02 at 0.75, 0.001 at 0.99): on 1,098 people of ABIDE all pairs but three
+(above 0.9: they look like one person each) stay below 0.77, while the same scan with a changed
+edge, or under another id, stays at 1.
 """
 
 import base64
