@@ -68,6 +68,9 @@ STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "xtick.labelsize": SMALL,
     "ytick.labelsize": SMALL,
+    "axes.titlesize": SMALL,
+    "axes.titlelocation": "left",
+    "axes.titlecolor": MUTED,
     "text.color": INK,
     "axes.labelcolor": MUTED,
     "axes.edgecolor": LINE,
@@ -309,7 +312,7 @@ def fc_figure(
     **scale: Any,
 ) -> Figure:
     """One matrix with a colour bar; axes name the systems, or number the ROIs without any."""
-    figure = canvas(*size, left=0.27, right=0.93, top=0.91, bottom=0.09)
+    figure = canvas(*size, left=0.27, right=0.87, top=0.91, bottom=0.09)
     axes = figure.subplots()
     image = matrix(axes, values, systems, **scale)
     if not any(systems):
@@ -325,7 +328,7 @@ def colour_bar(figure: Figure, image: Any, label: str, **place: Any) -> None:
     """The scale of an image, its name above it: a phone's larger letters need the room beside."""
     bar = figure.colorbar(image, **place)
     bar.outline.set_visible(False)
-    bar.ax.set_title(label, loc="right", fontsize=SMALL, color=MUTED)
+    bar.ax.set_title(label, loc="right")
 
 
 def describe(values: np.ndarray) -> str:

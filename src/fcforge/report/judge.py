@@ -227,7 +227,7 @@ def portrait_figure(found: Portrait, real: Portrait, lowest: float = LOWEST) -> 
     for k, (title, fc) in enumerate(people.items()):
         axes = figure.add_subplot(grid[0, k])
         figures.matrix(axes, fc, systems, named=False, vmin=-1, vmax=1)
-        axes.set_title(title, fontsize=figures.SMALL, color=figures.MUTED, pad=3)
+        axes.set_title(title, loc="center", pad=3)
     axes = figure.add_subplot(grid[1, :])
     axes.plot([-1, 1], [-1, 1], color=figures.FAINT, lw=0.8)
     points: dict[str, Any] = {"s": 1.2, "alpha": 0.35, "color": figures.POINTS}
@@ -245,7 +245,7 @@ def lowest_edge(portraits: Mapping[str, Portrait]) -> float:
 @drawn
 def spectra_figure(portraits: Mapping[str, Portrait]) -> Figure:
     """Mean eigenvalue by rank on a symmetric log axis; below zero is invalid."""
-    figure = canvas(7.2, 3.6, left=0.12, right=0.72, top=0.97, bottom=0.14)
+    figure = canvas(7.2, 3.6, left=0.12, right=0.72, top=0.91, bottom=0.11)
     axes = figure.subplots()
     styles = ("-", "--", ":")
     for i, (name, p) in enumerate(portraits.items()):
@@ -259,6 +259,6 @@ def spectra_figure(portraits: Mapping[str, Portrait]) -> Figure:
     # exponents would be too small
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.axhline(0, color=figures.MUTED, lw=0.6)
-    axes.set(xlabel="rank", ylabel="mean eigenvalue")
+    axes.set_title("mean eigenvalue by rank")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

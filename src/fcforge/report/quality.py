@@ -16,7 +16,6 @@ from fcforge.report.figures import (
     FAINT,
     MUTED,
     SERIES,
-    SMALL,
     canvas,
     colour_bar,
     drawn,
@@ -175,13 +174,8 @@ def _run_figure(run: Run, atlas: Atlas) -> Figure:
         axes["coverage"].fill_between(rois, run.coverage, step="mid", color=SERIES[0])
         axes["coverage"].set(ylim=(0, 1), yticks=[0, 1])
         axes["coverage"].set_xlim(-0.5, atlas.n_rois - 0.5)
-        _above(axes["coverage"], "coverage of each ROI")
+        axes["coverage"].set_title("coverage of each ROI")
     return figure
-
-
-def _above(axes: Any, label: str) -> None:
-    """What a panel shows, above it: beside it a phone's larger letters would run into numbers."""
-    axes.set_title(label, loc="left", fontsize=SMALL, color=MUTED)
 
 
 def _motion(axes: Any, fd: np.ndarray, n_volumes: int) -> None:
@@ -190,7 +184,7 @@ def _motion(axes: Any, fd: np.ndarray, n_volumes: int) -> None:
     axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
     top = max(1.2 * FD_LINE_MM, 1.05 * float(np.nanmax(fd, initial=0.0)))
     axes.set(xlim=(0, n_volumes - 1), ylim=(0, top), yticks=[0, FD_LINE_MM])
-    _above(axes, "framewise displacement, mm")
+    axes.set_title("framewise displacement, mm")
 
 
 def _carpet(axes: Any, run: Run) -> Any:
@@ -202,9 +196,8 @@ def _carpet(axes: Any, run: Run) -> Any:
     image = axes.imshow(
         z, aspect="auto", cmap="gray", vmin=-2, vmax=2, interpolation="nearest"
     )
-    rows = "ROIs" if run.coverage is None else "voxels, ROI by ROI"
     axes.set_yticks([])
-    _above(axes, f"signal of {rows} over the volumes")
+    axes.set_title("ROIs" if run.coverage is None else "voxels, ROI by ROI")
     return image
 
 
