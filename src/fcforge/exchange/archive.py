@@ -168,19 +168,19 @@ def _check_payloads(found: Contents) -> None:
             raise ExchangeError(f"the arrays {digest[:16]!r} are not of its records.")
 
 
-def read(path: str | Path, max_bytes: int = MAX_BYTES) -> Contents:
+def read(path: str | Path) -> Contents:
     """Records and arrays of a file, each checked by itself."""
     with at(path, do=ASK_AGAIN):
-        return unpack(read_file(path, max_bytes))
+        return unpack(read_file(path))
 
 
-def read_file(path: str | Path, limit: int) -> bytes:
-    """A regular file of at most `limit` bytes."""
+def read_file(path: str | Path) -> bytes:
+    """A regular file of at most `MAX_BYTES`."""
     if Path(path).is_dir():
         raise ExchangeError("is a folder; an exchange is one file.")
     if not Path(path).is_file():
         raise ExchangeError("no such file.", do="Check the path.")
-    return read_plain(path, limit, ExchangeError)
+    return read_plain(path, MAX_BYTES, ExchangeError)
 
 
 def require_place(out: str | Path, *, overwrite: bool = False) -> None:

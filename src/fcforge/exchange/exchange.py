@@ -371,7 +371,7 @@ def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
     """
     withdrawals = found.of(Withdrawal)
     with at(path, do=archive.ASK_AGAIN):
-        data = archive.read_file(path, archive.MAX_BYTES)
+        data = archive.read_file(path)
         earlier = archive.unpack(data).records if data.startswith(ZIP) else ()
     if earlier:
         seen = {record.id: record for record in earlier}

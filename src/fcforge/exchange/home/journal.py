@@ -71,8 +71,6 @@ class Journal:
     path : Path
     lines : list
         All that is in the file, in order.
-    finished : list of Path
-        Files that an interrupted command had paid for and that have their names now.
     """
 
     format: ClassVar[str]
@@ -84,7 +82,6 @@ class Journal:
     def __init__(self, path: str | Path, lines: Sequence[Any] = ()) -> None:
         self.path = Path(path)
         self.lines = list(lines)
-        self.finished: list[Path] = []
         self._handle = -1
 
     @classmethod
@@ -189,7 +186,7 @@ class Journal:
         """Put right what an earlier command was killed in."""
         for line, following in zip(self.lines, [*self.lines[1:], None], strict=True):
             if isinstance(line, Intent) and isinstance(following, self.pays):
-                self.finished += _name(line.files)
+                _name(line.files)
             elif isinstance(line, Intent):
                 _remove(line.files)
 
@@ -223,15 +220,12 @@ def _write_hidden(place: Placed, data: bytes) -> None:
         os.fsync(handle)
 
 
-def _name(placed: Iterable[Placed]) -> list[Path]:
-    """Give files their names; those that had none yet."""
-    named = []
+def _name(placed: Iterable[Placed]) -> None:
+    """Give files their names that have none yet."""
     for place in placed:
         hidden, final = place.paths
         if hidden.exists():
             os.replace(hidden, final)
-            named.append(final)
-    return named
 
 
 def _remove(placed: Iterable[Placed]) -> None:
