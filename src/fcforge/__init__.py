@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier
+    from fcforge.estimator.regressor import ForgeRegressor
     from fcforge.estimator.transformers import (
         ConfoundRemover,
         MatrixLog,
@@ -21,6 +22,7 @@ __version__ = "0.2.0"
 __all__ = [
     "ConfoundRemover",
     "ForgeClassifier",
+    "ForgeRegressor",
     "MatrixLog",
     "SiteHarmoniser",
     "__version__",
@@ -30,6 +32,7 @@ __all__ = [
 _HOMES = {
     "ConfoundRemover": "fcforge.estimator",
     "ForgeClassifier": "fcforge.estimator",
+    "ForgeRegressor": "fcforge.estimator",
     "MatrixLog": "fcforge.estimator",
     "SiteHarmoniser": "fcforge.estimator",
     "load_atlas": "fcforge.imaging.atlases",

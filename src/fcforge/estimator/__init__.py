@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier
     from fcforge.estimator.explaining import edge_stability
     from fcforge.estimator.inputs import InputError
+    from fcforge.estimator.regressor import ForgeRegressor
     from fcforge.estimator.transformers import (
         ConfoundRemover,
         MatrixLog,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConfoundRemover",
     "ForgeClassifier",
+    "ForgeRegressor",
     "InputError",
     "MatrixLog",
     "SiteHarmoniser",
@@ -29,12 +31,13 @@ __all__ = [
 _HOMES = {
     "ConfoundRemover": "transformers",
     "ForgeClassifier": "classifier",
+    "ForgeRegressor": "regressor",
     "InputError": "inputs",
     "MatrixLog": "transformers",
     "SiteHarmoniser": "transformers",
     "edge_stability": "explaining",
 }
-_NEED_TORCH = ("ForgeClassifier", "edge_stability")
+_NEED_TORCH = ("ForgeClassifier", "ForgeRegressor", "edge_stability")
 
 
 def __getattr__(name: str) -> Any:

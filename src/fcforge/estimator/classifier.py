@@ -20,9 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from fcforge.estimator import people
 from fcforge.estimator.explaining import Explains, tangent
 from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
-from fcforge.estimator.learning import Learns, asked_about
+from fcforge.estimator.learning import Given, Learns, asked_about
 from fcforge.estimator.parts import RELEASES
+from fcforge.estimator.several import Several
 from fcforge.exchange.scan_checks import probability
+from fcforge.types import Target
 
 
 class ForgeClassifier(ClassifierMixin, Learns, Explains):
@@ -90,7 +92,8 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (2,) or (K,)
+        With more than two, which not every method learns, nothing can be saved or explained.
     model_ : Model
         All that was learnt: a chain, or releases around a start.
     receipts_ : tuple of Receipt
@@ -113,7 +116,6 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.input_tags.three_d_array = self.features == "fc"
         return tags
 
@@ -132,7 +134,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         ----------
         X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
         y : array of shape (n,)
-            Any two classes; see `positive`.
+            Any two classes, see `positive`, or more of them.
         site : array of shape (n,), str or int, optional
             Site of each subject, or one for all; None is one site, "site-1". Names are texts or
             whole numbers (1, 1.0 and "1" are one site); an empty or missing one is refused. The
@@ -159,7 +161,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         ----------
         X, y, site, covariates, sample_weight
             As in `fit`; sites are new each time, by default site-1, site-2, ...
-        classes : sequence of two, optional
+        classes : sequence, optional
             All classes, where the first site may lack one; by default those of `y`.
         """
         first = not hasattr(self, "model_")
@@ -181,66 +183,44 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
             raise InputError(what)
         X, labels = self._validate(X, y, reset=first)
         known = np.unique(labels if classes is None else np.asarray(classes))
-        known = people.two_classes(labels, known if first else self.classes_)
+        known = people.some_classes(labels, known if first else self.classes_)
+        several = len(known) > 2
+        patient = None if several else people.positive_class(known, self.positive)
+        words: tuple[Any, ...] = tuple(known)
+        if not several and patient == known[0]:
+            words = words[::-1]
         by = RELEASES if self._from_start else self.method
-        weight = people.weights_of(X, labels, weight, self.class_weight, by)
-        patient = people.positive_class(known, self.positive)
-        n_sites = 0 if first else len(self.sites_)
-        names = people.site_names(site, len(X), f"site-{n_sites + 1}")
-        fc, layout = self._as_fc(X, None if first else self._layout)
-        subjects = people.OwnPeople(
-            fc=fc,
-            code=(labels == patient).astype(np.int64),
-            site=names,
-            order=tuple(people.in_order(names, self.site_order)),
-            weight=weight,
-            columns=people.columns_of(covariates, len(X)),
+        given = Given(
+            people.coded(labels, known, patient),
+            Target(classes=tuple(map(str, words))),
+            people.weights_of(X, labels, weight, self.class_weight, by),
+            site,
+            covariates,
         )
-        self._learn_people(subjects, known, patient, site is not None, first)
-        self._layout = layout
-        self._look_back(subjects, 0 if first else self._n_seen)
+        subjects = self._learn_all(X, given, words, first=first)
+        self.classes_ = known
+        self._second_is_patient = several or bool(patient == known[1])
+        self._warn_of_nothing(subjects)
         return self
 
-    def _learn_people(
-        self,
-        subjects: people.OwnPeople,
-        known: np.ndarray,
-        patient: Any,
-        named: bool,
-        first: bool,
-    ) -> None:
-        """Learn subjects of these two classes; `named` where somebody said their sites."""
-        scans = {} if first else self._scan_sites
-        if self.features == "fc":
-            scans = people.told_apart(subjects, scans, named)
-        control = known[0] if patient == known[1] else known[1]
-        with as_input_error():
-            self._learn_sites(subjects, (control, patient), first)
-        self.classes_ = known
-        self.sites_ = tuple(self.model_.sites)
-        self.n_rois_ = subjects.fc.shape[1]
-        self._scan_sites = scans
-        self._second_is_patient = bool(patient == known[1])
-
-    def _look_back(self, subjects: people.OwnPeople, seen: int) -> None:
-        """Mean of all that were learned; warn where those of this call are called the same."""
-        fc = subjects.fc
-        before = seen * self.mean_fc_ if seen else 0.0
-        self._n_seen = seen + len(fc)
-        self.mean_fc_ = (fc.sum(0, dtype=np.float64) + before) / self._n_seen
+    def _warn_of_nothing(self, subjects: people.OwnPeople) -> None:
+        """Warn where all people of a call, who are of several classes, are called the same."""
         if len(np.unique(subjects.code)) < 2:
             return
-        called = self._odds(fc, subjects.columns) > 0
+        called = self._called(self._odds(subjects.fc, subjects.columns))
         if len(np.unique(called)) == 1:
-            named = self.classes_.tolist()[int(called[0])]
-            what = f"ForgeClassifier({self.method!r}) calls all {len(fc)} people it has just"
-            why = f"learned {named!r}: it has found nothing that tells them apart;"
+            n = len(called)
+            what = f"ForgeClassifier({self.method!r}) calls all {n} people it has just"
+            why = f"learned {called.tolist()[0]!r}: it has found nothing that tells them apart;"
             do = "give it more people, weaken its penalty, train longer, or choose another model."
             warnings.warn(f"{what} {why} {do}", stacklevel=4)
 
     # -- using what was learnt ------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """Calibrated log odds of ``classes_[1]``, (n,); arguments as in `fit`."""
+        """Calibrated log odds of ``classes_[1]``, (n,); arguments as in `fit`.
+
+        Of more than two classes the logarithm of the probability of each, (n, K).
+        """
         fc = self._scans(X)
         columns = people.columns_of(covariates, len(fc))
         found = self._odds(fc, columns)
@@ -250,18 +230,16 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         return found
 
     def _odds(self, fc: np.ndarray, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Log odds of ``classes_[1]`` of FC (n, R, R)."""
+        """`decision_function` of FC (n, R, R)."""
+        if isinstance(self.model_, Several):
+            return np.log(np.maximum(self.model_.answers(fc), 1e-300))
         with as_input_error():
             return self._of_second(self.model_.calibrated(fc, columns))
 
-    def _scans(self, X: Any) -> np.ndarray:
-        """FC (n, R, R) of new scans, with the model's ROIs."""
-        check_is_fitted(self, "model_")
-        numbers, _ = self._validate(X, reset=False)
-        fc, _ = self._as_fc(numbers, self._layout)
-        if fc.shape[1] != self.n_rois_:
-            raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
-        return fc
+    def _called(self, odds: np.ndarray) -> np.ndarray:
+        """The likeliest class (n,)."""
+        place = odds.argmax(1) if odds.ndim == 2 else (odds > 0).astype(int)
+        return self.classes_[place]
 
     def _of_second(self, odds: np.ndarray) -> np.ndarray:
         """Log odds of ``classes_[1]`` from those of the patients."""
@@ -280,6 +258,8 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     def _linear(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights (1, columns of X) and bias (1,) of the log odds of ``classes_[1]``."""
         check_is_fitted(self, "model_")
+        if isinstance(self.model_, Several):
+            raise AttributeError("coef_ and intercept_ are of two classes.")
         here, _ = self._reference()
         weight, bias = tangent(self.model_, here, in_z=self.features == "fc")
         layout = self._layout or Layout(self.n_rois_, self.edges, False)
@@ -291,11 +271,13 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         return self._of_second(weights), self._of_second(np.array([bias]))
 
     def predict_proba(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """Calibrated probabilities of `classes_`, (n, 2); arguments of `decision_function`."""
-        p = probability(self.decision_function(X, covariates))
+        """Calibrated probabilities of `classes_`, (n, K); arguments of `decision_function`."""
+        odds = self.decision_function(X, covariates)
+        if odds.ndim == 2:
+            return np.exp(odds)
+        p = probability(odds)
         return np.stack([1.0 - p, p], axis=1)
 
     def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """The likelier class of each subject, (n,); arguments of `decision_function`."""
-        odds = self.decision_function(X, covariates)
-        return self.classes_[(odds > 0).astype(int)]
+        """The likeliest class of each subject, (n,); arguments of `decision_function`."""
+        return self._called(self.decision_function(X, covariates))

@@ -14,6 +14,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.parts import Parameters
 from fcforge.estimator.people import columns_of
+from fcforge.estimator.several import Several
 from fcforge.exchange.explanation import (
     Explanation,
     Stability,
@@ -88,6 +89,9 @@ class Explains(Parameters, ABC):
 
     def _require_edges(self, stability: Stability | None) -> None:
         """Refuse a model without edges, and the stability of another model."""
+        if isinstance(self.model_, Several):
+            what = f"explanations are of two classes; the target is {self.model_.target.kind}."
+            raise InputError(what, do="Compare two of the classes.")
         if self.features == "any":
             what = "columns are arbitrary numbers (features='any'), not edges between ROIs."
             raise InputError(what, do="Use coef_ of a linear model, or features='fc'.")

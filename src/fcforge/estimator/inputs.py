@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -233,6 +233,7 @@ class ReadsFC(BaseEstimator):
     features: Literal["fc", "any"] = "fc"
     kind: Kind
     edges: Order
+    _numbers: ClassVar[bool] = False  # whether y is a number, not a class
 
     def _validate(
         self, X: Any, y: Any = None, *, reset: bool
@@ -244,9 +245,12 @@ class ReadsFC(BaseEstimator):
         if y is None:
             X = validate_data(self, X, **common)
         else:
-            X, labels = validate_data(self, X, y, **common)
-            check_classification_targets(labels)
-            labels = column_or_1d(labels, warn=True)
+            X, labels = validate_data(self, X, y, y_numeric=self._numbers, **common)
+            if not self._numbers:
+                check_classification_targets(labels)
+            labels = column_or_1d(
+                labels, dtype=float if self._numbers else None, warn=True
+            )
         if X.ndim > 3:
             raise InputError(f"Found array with dim {X.ndim}, expected 2 or 3.")
         return X if X.dtype == np.float32 else X.astype(np.float64), labels

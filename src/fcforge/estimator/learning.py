@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
+from fcforge.estimator import people as people_module
+from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.parts import RELEASES, SETTINGS, Parameters
 from fcforge.estimator.people import OwnPeople, require_stated, scan_hashes
+from fcforge.estimator.several import Several
 from fcforge.exchange import archive
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import Exchange, open_exchange, packed
@@ -25,6 +28,7 @@ from fcforge.exchange.names import site_name
 from fcforge.exchange.starts.public_cache import STARTS, public_start
 from fcforge.progress import progress_on_stderr
 from fcforge.sites.cohort import Cohort, as_text
+from fcforge.types import TWO_CLASSES, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +38,58 @@ if TYPE_CHECKING:
 IN_MEMORY = Path("(in memory)")
 
 
+class Given(NamedTuple):
+    """What `fit` is told about the subjects: see `OwnPeople`."""
+
+    code: np.ndarray
+    target: Target
+    weight: np.ndarray | None
+    site: Any
+    covariates: Any
+
+
 class Learns(Parameters):
     """Learns one site after another: as steps of a chain, or as releases around a start."""
+
+    def _learn_all(
+        self, X: np.ndarray, given: Given, words: Sequence[Any], *, first: bool
+    ) -> OwnPeople:
+        """Learn the subjects of a call, site by site; `words` as of `_learn_sites`."""
+        before = 0 if first else len(self.sites_)
+        names = people_module.site_names(given.site, len(X), f"site-{before + 1}")
+        fc, layout = self._as_fc(X, None if first else self._layout)
+        subjects = OwnPeople(
+            fc=fc,
+            code=given.code,
+            site=names,
+            order=tuple(people_module.in_order(names, self.site_order)),
+            weight=given.weight,
+            columns=people_module.columns_of(given.covariates, len(X)),
+            target=given.target,
+        )
+        scans = {} if first else self._scan_sites
+        if self.features == "fc":
+            scans = people_module.told_apart(subjects, scans, given.site is not None)
+        with as_input_error():
+            self._learn_sites(subjects, words, first)
+        self.sites_ = tuple(self.model_.sites)
+        self.n_rois_ = fc.shape[1]
+        self._scan_sites = scans
+        self._layout = layout
+        seen = 0 if first else self._n_seen
+        total = seen * self.mean_fc_ if seen else 0.0
+        self._n_seen = seen + len(fc)
+        self.mean_fc_ = (fc.sum(0, dtype=np.float64) + total) / self._n_seen
+        return subjects
+
+    def _scans(self, X: Any) -> np.ndarray:
+        """FC (n, R, R) of new scans, with the model's ROIs."""
+        check_is_fitted(self, "model_")
+        numbers, _ = self._validate(X, reset=False)
+        fc, _ = self._as_fc(numbers, self._layout)
+        if fc.shape[1] != self.n_rois_:
+            raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
+        return fc
 
     def _learn_sites(
         self, people: OwnPeople, words: Sequence[Any], first: bool
@@ -45,7 +99,7 @@ class Learns(Parameters):
         The estimator is left as it was unless all of them could be learned. `words` are what
         controls and patients are called.
         """
-        model: Model = self._begin(people, words) if first else self.model_
+        model: Any = self._begin(people, words) if first else self.model_
         private = PrivateRecord(IN_MEMORY, () if first else self.receipts_)
         given = self._around_start() if self._from_start else {}
         steps = self.epochs * len(people.order)
@@ -58,15 +112,33 @@ class Learns(Parameters):
                     report(next(done), steps, f"epochs, {name}")
 
                 tick()
-                mine = as_cohort(part, site_name(name))
+                mine = as_cohort(part, site_name(name), people.target)
+                if isinstance(model, Several):
+                    model = model.added(mine, part.weight, tick)
+                    continue
                 model, receipt = model.added(mine, part.weight, given, private, tick)
                 private.lines.append(receipt)
             report(steps, steps, "")
         self.model_ = model
         self.receipts_ = private.receipts
 
-    def _begin(self, people: OwnPeople, words: Sequence[Any]) -> Model:
+    def _begin_several(self, people: OwnPeople) -> Several:
+        """A learner in memory; what only speaks of controls and patients is refused by name."""
+        for name in ("start", "positive", "held_out"):
+            if getattr(self, name):
+                what = (
+                    f"{name}= is for two classes; the target is {people.target.kind}."
+                )
+                raise ConfigError(what, do="Leave it out.")
+        if self.calibrate != "none":
+            what = f"calibrate={self.calibrate!r} is for two classes."
+            raise ConfigError(what, do="Leave it out.")
+        return Several.begun(self._chain(people.fc.shape[1]), people.target)
+
+    def _begin(self, people: OwnPeople, words: Sequence[Any]) -> Model | Several:
         """What the first site is learned from: a public start, or an empty chain."""
+        if people.target.kind != "two classes":
+            return self._begin_several(people)
         if not self._from_start:
             first = site_name(people.order[0])
             settings = self._chain(people.fc.shape[1])
@@ -124,6 +196,9 @@ class Learns(Parameters):
         if self.features == "any":
             what = "only models of FC can be handed over."
             raise ConfigError(what, do="Set features='fc'.")
+        if isinstance(self.model_, Several):
+            what = f"files are of two classes; the target is {self.model_.target.kind}."
+            raise ConfigError(what, do="Keep the estimator where it is.")
         require_stated(self.classes_, self.positive)
         out = Path(path)
         archive.require_place(out, overwrite=overwrite)
@@ -182,7 +257,7 @@ def as_label(word: str) -> Any:
     return word
 
 
-def as_cohort(people: OwnPeople, site: str) -> Cohort:
+def as_cohort(people: OwnPeople, site: str, target: Target = TWO_CLASSES) -> Cohort:
     """Subjects of one site; they are known by their scans."""
     ids = [digest[:16] for digest in scan_hashes(people.fc)]
     return Cohort(
@@ -192,6 +267,7 @@ def as_cohort(people: OwnPeople, site: str) -> Cohort:
         site=as_text([site] * len(people.fc)),
         subject_id=as_text(ids),
         covariates=people.columns,
+        target=target,
     )
 
 

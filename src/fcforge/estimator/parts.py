@@ -13,13 +13,12 @@ from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import Layout, ReadsFC, as_input_error
 from fcforge.exchange.chains.chain_settings import ChainSettings, settings_for
 from fcforge.exchange.home.receipts import Receipt
-from fcforge.exchange.model import Model
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.settings import make
-from fcforge.types import Component, Conditions, LearnerSpec, Training
+from fcforge.types import Component, Conditions, LearnerSpec, Target, Training
 
 RELEASES = "forge_release"
 # settings of a part are in this parameter of the estimator
@@ -48,7 +47,8 @@ OWN = ("epochs", "batch_size", "lr")  # of Training: parameters of the estimator
 class Fitted(ReadsFC):
     """What `fit` sets."""
 
-    model_: Model
+    model_: Any  # Model, or Several of another target than two classes
+    target_: Target
     receipts_: tuple[Receipt, ...]
     classes_: np.ndarray
     sites_: tuple[str, ...]

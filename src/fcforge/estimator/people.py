@@ -16,6 +16,7 @@ from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
 from fcforge.sites.check import MIN_ROIS, twins_within
 from fcforge.sites.diagnoses import label_of
+from fcforge.types import TWO_CLASSES, Target
 
 NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
 DROP = "The same scan would be learned as two people; drop one."
@@ -28,13 +29,15 @@ class OwnPeople(NamedTuple):
     ----------
     fc : ndarray of shape (n, R, R), float32
     code : ndarray of shape (n,)
-        0 control, 1 patient.
+        0 control, 1 patient; the place among more classes; a number between -1 and 1.
     site : ndarray of shape (n,)
     order : tuple of str
         Sites in the order learned.
     weight : ndarray of shape (n,) or None
     columns : mapping of name to ndarray of shape (n,)
         Covariates.
+    target : Target
+        What `code` is.
     """
 
     fc: np.ndarray
@@ -43,6 +46,7 @@ class OwnPeople(NamedTuple):
     order: tuple[str, ...]
     weight: np.ndarray | None
     columns: Mapping[str, np.ndarray]
+    target: Target = TWO_CLASSES
 
     def by_site(self) -> Iterator[tuple[str, OwnPeople]]:
         """The subjects of each site, in order."""
@@ -205,13 +209,18 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
 
 # -- classes ---------------------------------------------------------------------------------------
 def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """`known` itself when it is two classes and `labels` holds no other; else `InputError`.
-
-    The words are those scikit-learn's checks expect.
-    """
+    """`known` itself when it is two classes and `labels` holds no other; else `InputError`."""
     if len(known) > 2:
         what = "Only binary classification is supported. The type of the target is"
         raise InputError(f"{what} {type_of_target(labels)}.")
+    return some_classes(labels, known)
+
+
+def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """`known` itself when it is two classes or more and `labels` holds no other.
+
+    The words of the `InputError` are those scikit-learn's checks expect.
+    """
     if len(known) < 2:
         raise InputError(
             "Classifier can't train when only one class is present: 1 class."
@@ -219,6 +228,13 @@ def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     if odd := sorted(set(np.unique(labels).tolist()) - set(known.tolist())):
         raise InputError(f"y holds {odd[0]!r}, which is neither of {known.tolist()}.")
     return known
+
+
+def coded(labels: np.ndarray, known: np.ndarray, patient: Any) -> np.ndarray:
+    """Places among more than two classes; of two 1 for the patients."""
+    if len(known) > 2:
+        return np.searchsorted(known, labels)
+    return (labels == patient).astype(np.int64)
 
 
 def obvious_patient(known: Any) -> Any:
@@ -239,7 +255,7 @@ def obvious_patient(known: Any) -> Any:
 def positive_class(known: np.ndarray, positive: Any) -> Any:
     """The patients' class: the one that is named, or obvious, or the second in sorted order."""
     if positive is None:
-        patient = obvious_patient(known)
+        patient = obvious_patient(known) if len(known) == 2 else None
         return known[1] if patient is None else patient
     if positive not in known.tolist():
         raise InputError(f"positive={positive!r} is neither of {known.tolist()}.")

@@ -36,7 +36,7 @@ from fcforge.requests import LearnRequest
 from fcforge.runner import config, learners
 from fcforge.sites import Cohort, split_site
 from fcforge.speed import one_thread
-from fcforge.types import FCBatch, Site, Target
+from fcforge.types import FCBatch, Site, Target, strata
 
 if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked
@@ -495,8 +495,9 @@ def whole_site(
     val = np.zeros(len(people), dtype=bool)
     if not settings.learns_val or settings.calibrate == "inner_val":
         rng = numpy_rng(settings.seed, "split", name)
-        for label in (0, 1):
-            members = rng.permutation(np.flatnonzero(people.y == label))
+        groups = strata(people.y)
+        for label in np.unique(groups):
+            members = rng.permutation(np.flatnonzero(groups == label))
             n = max(1, round(settings.val_fraction * len(members)))
             val[members[:n]] = True
     parts = {"train": ~val, "val": val, "test": val & ~val}
