@@ -131,17 +131,14 @@ def _check_version(manifest: bytes) -> None:
         version = said["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ExchangeError("has no manifest of an exchange file.") from error
-    if form in OLDER:
-        raise ExchangeError(
-            f"is a '{form}' of version {version!r:.20}; this fcforge reads {FORMAT} version "
-            f"{VERSION} and nothing older.",
-            do="Make it again with this fcforge: releases of older versions had no safe noise.",
-        )
     if form != FORMAT or version != VERSION:
+        do = "Read it with a newer fcforge, or ask the sender for one of this version."
+        if form in OLDER:
+            do = "Make it again with this fcforge: releases of older versions had no safe noise."
         raise ExchangeError(
             f"is of format {form!r:.40} version {version!r:.20}; this fcforge reads {FORMAT} "
             f"version {VERSION}.",
-            do="Read it with a newer fcforge, or ask the sender for one of this version.",
+            do=do,
         )
 
 
