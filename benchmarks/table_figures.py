@@ -99,8 +99,9 @@ def draw_lambda(table: Finished, centre: Sequence[float] = (0.2, 0.35, 0.15)) ->
 def draw_grid(table: Finished, chosen: tuple[float, ...] = (0.2, 0.35, 0.15)) -> Figure:
     """AAA over the whole grid: one square per weight of the readout, the paper's choice framed."""
     values = {
-        tuple(map(float, k.split()[1::2])): table.rows[k].estimates["aaa"].value
-        for k in table.groups
+        tuple(map(float, k.split()[1::2])): round(row.estimates["aaa"].value, 6)
+        for k, row in table.rows.items()
+        if k in table.groups
     }
     first, second, third = (sorted({p[i] for p in values}) for i in range(3))
     figure = Figure(figsize=(10, 2.4))
@@ -109,17 +110,16 @@ def draw_grid(table: Finished, chosen: tuple[float, ...] = (0.2, 0.35, 0.15)) ->
         "vmax": max(values.values()),
         "cmap": "viridis",
     }
-    for k, c in enumerate(third):
-        axes = figure.add_subplot(1, len(third), k + 1)
+    panels = figure.subplots(1, len(third), sharey=True)
+    for axes, c in zip(panels, third, strict=True):
         axes.set_title(f"lambda 3 = {c:g}", fontsize=9)
         axes.set_xlabel("lambda 2", fontsize=8)
         for axis, weights in ((axes.xaxis, second), (axes.yaxis, first)):
             places = np.arange(len(weights)) + 0.5
             axis.set_ticks(places, [f"{w:g}" for w in weights], fontsize=7)
-        cells = [[round(values[a, b, c], 6) for b in second] for a in first]
-        image = axes.pcolormesh(
-            cells, **scale
-        )  # no pixels: zlib is not the same everywhere
+        cells = [[values[a, b, c] for b in second] for a in first]
+        # no pixels: zlib is not the same everywhere
+        image = axes.pcolormesh(cells, **scale)
         if c == chosen[2]:
             corner = second.index(chosen[1]), first.index(chosen[0])
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, ec="red", lw=2))

@@ -63,6 +63,8 @@ def test_pages_follow_from_the_spreadsheets(page, name, view, text):
     )
     assert kept, "asked for, but not in results/"
     assert text.strip(), "run `make tables`"
+    if kind == "studies":
+        assert text.strip() == make_tables.view_of((name, view))
     if kind not in ("plain", "beside"):
         return
     places = BESIDE
