@@ -93,6 +93,7 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "by_rois": sums_tables.by_rois,
     "costs": sums_tables.costs,
     "curve": sums_tables.curve,
+    "fits": sums_tables.fits,
     "groups": sums_tables.groups,
     "honest": sums_tables.honest,
     "in_orders": sums_tables.in_orders,

@@ -154,6 +154,16 @@ def many(name: str, _: str) -> str:
     return markdown(("hospitals", "rounds", *ways.values()), lines)
 
 
+def fits(name: str, _: str) -> str:
+    """The best world of every strength, and what it promises the largest consortium."""
+    lines = []
+    for row in _found(name)["fits"]:
+        gains = [f"{row[key]:+.3f}" for key in ("None", "8.0", "1.0")]
+        lines.append((f"{row['strength']:g}", number(row["misfit"]), *gains))
+    heads = ("strength", "error of the fit", "exact", "epsilon 8", "epsilon 1")
+    return markdown(heads, lines)
+
+
 def costs(name: str, _: str) -> str:
     """What rounds of many hospitals cost."""
     found = _found(name)

@@ -7,10 +7,14 @@ from sums_tables import (
     at,
     attacks,
     by_hospitals,
+    by_rois,
+    costs,
     curve,
+    fits,
     groups,
     honest,
     in_orders,
+    many,
     rows_of,
 )
 
@@ -69,3 +73,15 @@ def test_the_first_page_has_both_files_and_the_strongest_attack():
     tried = [attacks(file, "200", "two keepers, epsilon 4") for file in PEOPLE]
     worst = [max(each[k] for each in tried) for k in (0, 1)]
     assert rows["two keepers, epsilon 4"][4] == f"{worst[0]} ({worst[1]})"
+
+
+def test_many_hospitals_begin_with_the_real_row_and_keep_their_limits():
+    first, *rest = cells(many("many_hospitals_worth", ""))
+    assert first[0] == "17 (real partitions)"
+    assert rest[-1][:2] == ["10,000", "100"]
+    assert len(cells(fits("many_hospitals_worth", ""))) >= 5
+    assert len(cells(costs("many_hospitals_rounds", ""))) == 9
+    for row in cells(by_rois("many_hospitals_rois", "")):
+        step, keeper = (float(row[k].split()[0]) for k in (2, 4))
+        assert step <= (2 if row[0] == "116" else 5)  # what was asked for
+        assert keeper <= 5

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.privacy.accounting import DELTA, ceiling_of
 from fcforge.randomness import numpy_rng
 from fcforge.releases.partition import Partition, Rows, deal
 from fcforge.releases.plan import noise_per_person, planned_settings
@@ -45,15 +44,12 @@ class Worth(NamedTuple):
         Noise once by two keepers, or by every hospital itself.
     gain, error : float
         AUROC within hospitals above the public head, and its standard error over dealings.
-    ceiling : float
-        Largest AUC of any attack on one person.
     """
 
     epsilon: float | None
     keepers: bool
     gain: float
     error: float
-    ceiling: float
 
 
 class WorthTable(NamedTuple):
@@ -65,8 +61,6 @@ class WorthTable(NamedTuple):
         AUROC within hospitals of the public head.
     pooled : float
         What ridge on everybody's data in one place adds to it.
-    learned : float
-        Mean number of people that were learned from here; the plan's people decide the noise.
     rows : tuple of Worth
     settings : StartSettings
         What suits the noise per person that a start is made for.
@@ -74,7 +68,6 @@ class WorthTable(NamedTuple):
 
     public: float
     pooled: float
-    learned: float
     rows: tuple[Worth, ...]
     settings: StartSettings
 
@@ -86,14 +79,12 @@ class Dealt(NamedTuple):
     ----------
     public, pooled : float
         As in `WorthTable`.
-    learned : int
     gains : mapping of noise per person to ndarray of shape (PULLS,)
         AUROC above the public head, by the pull to it.
     """
 
     public: float
     pooled: float
-    learned: int
     gains: dict[float, Array]
 
 
@@ -130,13 +121,13 @@ def worth(
     found = [*_dealt(features, y, site, {noise, *plans.values()}, dealings)]
     settings = _held(found, noise, features.shape[1])
     if len(found) < 2:
-        return WorthTable(0.5, 0.0, 0.0, (), settings)
+        return WorthTable(0.5, 0.0, (), settings)
     rows = []
     for (epsilon, keepers), level in plans.items():
         gain, error = _mean(_gains(found, level)[:, _caution(found, level)])
-        rows.append(Worth(epsilon, keepers, gain, error, ceiling_of(epsilon, DELTA)))
-    public, pooled, learned = np.mean([d[:3] for d in found], axis=0).tolist()
-    return WorthTable(public, pooled, learned, tuple(rows), settings)
+        rows.append(Worth(epsilon, keepers, gain, error))
+    public, pooled = np.mean([dealing[:2] for dealing in found], axis=0).tolist()
+    return WorthTable(public, pooled, tuple(rows), settings)
 
 
 def suited(features: Array, y: Array, site: Array, noise: float) -> StartSettings:
@@ -157,7 +148,7 @@ def _dealt(
             public = float(part.auroc(part.score[rows[2]]))
             pooled = float(part.auroc(part.ridge())) - public
             gains = {level: _by_pull(part, level) - public for level in levels}
-            yield Dealt(public, pooled, len(rows[1]), gains)
+            yield Dealt(public, pooled, gains)
 
 
 def _both(y: Array, rows: Rows) -> bool:
