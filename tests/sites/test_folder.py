@@ -242,8 +242,9 @@ def test_file_column_and_bids_prefix(tmp_path):
 
 def test_wrong_settings(tmp_path):
     write_folder(tmp_path / "d")
-    with pytest.raises(ConfigError, match="unknown kind 'fcs'"):
-        load_folder(tmp_path / "d", kind="fcs")
+    asked = {"path": str(tmp_path / "d"), "kind": "fcs"}
+    with pytest.raises(ConfigError, match="kind = 'fcs' is unknown"):
+        load_dataset(Component("folder", asked))
     with pytest.raises(ConfigError, match=r"has no \{id\}"):
         load_folder(tmp_path / "d", pattern="*.tsv")
     with pytest.raises(ConfigError, match="unknown site 'NYU'"):

@@ -96,15 +96,13 @@ def load_abide(
     method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
     files = _Files(root / "ABIDE_pcp", f"{pipeline}/{method}", derivative)
     get = (get or _read_url) if download else None
-    table = _phenotypes(files.root, get)
     numbered = () if sites == "all" else sites
     names = [paper_site(site, PAPER_SITES, "ABIDE") for site in numbered]
-    people = _people(table, quality, merge, names)
-    if get:
-        files.fetch(people, get)
+    people = _people(_phenotypes(files.root, get), quality, merge, names)
+    files.fetch(people, get)
+    about = {"pipeline": pipeline, "method": method, "quality": quality}
     cohort = files.cohort(people, names, download)
-    about = {"pipeline": pipeline, "method": method, "atlas": derivative}
-    return cohort.stamped(path=str(root), quality=quality, **about)
+    return cohort.stamped(path=str(root), atlas=derivative, **about)
 
 
 def _read_url(url: str) -> bytes:
@@ -208,13 +206,13 @@ class _Files:
         fc = pearson_fc(found.values, names)
         return Reading(fc, {"n_volumes": len(found.values)}, names)
 
-    def fetch(self, people: Sequence[Participant], get: Get) -> None:
-        """Fetch what is missing; what the bucket does not have stays so.
+    def fetch(self, people: Sequence[Participant], get: Get | None) -> None:
+        """Fetch what is missing by `get`; what the bucket does not have stays so.
 
         A damaged file is named when it is read.
         """
         for person in people:
-            if self.of(person) is None:
+            if get and self.of(person) is None:
                 for series in person.file.split():
                     self._fetch(self.name(series), get)
 

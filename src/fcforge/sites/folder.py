@@ -6,11 +6,10 @@ B-SNIP, which has no public layout (access is by application), is such a folder.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.components import check_names
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz
@@ -101,37 +100,37 @@ def load_folder(
     Cohort
     """
     path = Path(path).expanduser()
-    check_names("kind", [kind], get_args(Kind))
     found = _open(path, columns or {}, pattern, kind, variable)
     said = [person.diagnosis for person in found.people]
     with at(path):
-        label = found.label_column
-        groups = Groups.of(said, positive, negative, label, classes)
+        groups = Groups.of(said, positive, negative, found.label_column, classes)
     people, faults = participants.labelled(found.people, groups, drop_unlabelled)
-    faults = [*found.faults, *faults]
-    several = len(classes) or 2
-    cohort = participants.assemble(
-        "folder", people, found.read, faults, n_rois, several
-    )
+    how = (found.read, [*found.faults, *faults], n_rois, len(classes) or 2)
+    cohort = participants.assemble("folder", people, *how)
+    cohort = _selected(cohort, covariates, merge, sites)
+    return cohort.stamped(path=str(path))
+
+
+def _selected(
+    cohort: Cohort,
+    covariates: str | Path | None,
+    merge: Mapping[str, Sequence[str]] | None,
+    sites: Sequence[str] | None,
+) -> Cohort:
+    """The cohort with further covariates, sites merged, and those that are wanted."""
     if covariates is not None:
         cohort = with_covariates(cohort, Path(covariates).expanduser())
     if merge:
         cohort = cohort.merge_sites(merge)
-    if sites is not None:
-        cohort = cohort.select_sites(sites)
-    return cohort.stamped(path=str(path))
+    return cohort if sites is None else cohort.select_sites(sites)
 
 
 def load_bsnip(
     path: str | Path,
     *,
     sites: Sequence[str] | None = None,
-    kind: Kind = "auto",
     positive: Words = BSNIP_PATIENTS,
     negative: Words = BSNIP_CONTROLS,
-    pattern: str = "",
-    variable: str | None = None,
-    n_rois: int | None = None,
     classes: tuple[str, ...] = (),
 ) -> Cohort:
     """B-SNIP subjects as FC: schizophrenia against controls, as in the paper.
@@ -143,7 +142,7 @@ def load_bsnip(
     ----------
     path : path
         Folder with ``participants.tsv`` (participant_id, site, diagnosis) and one file per
-        subject; see `load_folder` for `kind`, `pattern`, `variable` and `n_rois`.
+        subject. What needs more settings is loaded as a `folder`.
     sites : sequence of str, optional
         Site names as in the table; never taken for numbers.
     positive, negative : sequence of str
@@ -159,15 +158,7 @@ def load_bsnip(
     if classes:
         positive = negative = None
     cohort = load_folder(
-        path,
-        kind,
-        sites,
-        pattern=pattern,
-        variable=variable,
-        n_rois=n_rois,
-        positive=positive,
-        negative=negative,
-        classes=classes,
+        path, sites=sites, positive=positive, negative=negative, classes=classes
     )
     return replace(cohort, name="bsnip").stamped(dataset="bsnip")
 

@@ -98,6 +98,7 @@ def assemble(
     fc = np.array([reading.fc for _, reading in kept], dtype=np.float32)
     y = np.array([person.y for person, _ in kept], dtype=np.int64)
     names = [reading.roi_names for _, reading in kept if reading.roi_names]
+    classes = class_names([person.diagnosis for person, _ in kept], y, n_classes)
     return Cohort(
         name,
         fc.reshape(len(kept), n, n),
@@ -107,9 +108,7 @@ def assemble(
         names[0] if names else (),
         _covariates(kept),
         faults=(*faults, *unread, *odd),
-        target=Target(
-            classes=class_names([p.diagnosis for p, _ in kept], y, n_classes)
-        ),
+        target=Target(classes=classes),
     )
 
 

@@ -92,15 +92,18 @@ def simulate(
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
     site, ids = _people_of(places)
     cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
-    if disorders > 1:
-        named = [f"disorder {k}" for k in range(1, disorders + 1)]
-        cohort = replace(cohort, target=Target(classes=("control", *named)))
+    cohort = replace(cohort, target=_target(disorders))
     cohort = cohort if sites is None else cohort.select_sites(sites)
     about = {"preset": preset, "layout": layout, "scale": scale, "seed": seed}
     return cohort.stamped(**about, **asdict(recipe))
 
 
 load_simulated = simulate  # as the table of datasets calls it
+
+
+def _target(disorders: int) -> Target:
+    named = [f"disorder {k}" for k in range(1, disorders + 1)]
+    return Target(classes=("control", *named)) if disorders > 1 else Target()
 
 
 def _people_of(places: Sequence[SiteLayout]) -> tuple[np.ndarray, np.ndarray]:
