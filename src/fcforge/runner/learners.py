@@ -21,25 +21,7 @@ def build_learner(
     """Method and model of a learner, checked against each other, a start and the target."""
     method = make_method(spec.method)
     where = f"learner '{spec.title}'"
-    if method.models and spec.model.name not in method.models:
-        works = f"method '{method.name}' works on model {' or '.join(method.models)}"
-        do = f"Set model = '{method.models[0]}'."
-        raise ConfigError(f"{works}, not '{spec.model.name}'.", where=where, do=do)
-    if method.needs_generator and spec.generator is None:
-        what = (
-            f"method '{method.name}' replays synthetic subjects and needs a generator."
-        )
-        do = "Add generator = 'corr_gauss' (or see `fcforge list generators`)."
-        raise ConfigError(what, where=where, do=do)
-    if spec.generator is not None:
-        make_generator(
-            spec.generator
-        )  # a wrong name or setting shows before anything is trained
-    drawn = spec.generator is not None and GENERATORS[spec.generator.name].needs_start
-    if not (has_start and spec.start) and (method.needs_start or drawn):
-        what = f"it draws on a public start, and {'this row' if has_start else 'the run'} has none."
-        do = "Add a [start] table that names the public sites."
-        raise ConfigError(what, where=where, do=do)
+    _require_parts(spec, method, has_start, where)
     usual = {"features": method.features} if method.features else {}
     named = replace(spec.model, params={**usual, **spec.model.params})
     model = make_model(named, n_rois, target.outputs)
@@ -50,6 +32,30 @@ def build_learner(
         require_kind(target, part.learns, f"{part.kind} '{part.name}'", where)
     method.check_model(model)
     return Learner(method, model)
+
+
+def _require_parts(
+    spec: LearnerSpec, method: Method, has_start: bool, where: str
+) -> None:
+    """Raise `ConfigError` where the method has another model, no generator or no start."""
+    if method.models and spec.model.name not in method.models:
+        works = f"method '{method.name}' works on model {' or '.join(method.models)}"
+        do = f"Set model = '{method.models[0]}'."
+        raise ConfigError(f"{works}, not '{spec.model.name}'.", where=where, do=do)
+    drawn = False
+    if spec.generator is not None:
+        make_generator(spec.generator)  # a wrong name or setting shows before training
+        drawn = GENERATORS[spec.generator.name].needs_start
+    elif method.needs_generator:
+        what = (
+            f"method '{method.name}' replays synthetic subjects and needs a generator."
+        )
+        do = "Add generator = 'corr_gauss' (or see `fcforge list generators`)."
+        raise ConfigError(what, where=where, do=do)
+    if not (has_start and spec.start) and (method.needs_start or drawn):
+        what = f"it draws on a public start, and {'this row' if has_start else 'the run'} has none."
+        do = "Add a [start] table that names the public sites."
+        raise ConfigError(what, where=where, do=do)
 
 
 def require_kind(

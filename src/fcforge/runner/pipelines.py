@@ -251,22 +251,27 @@ def train(
     names = () if pipeline.keeps == "partial_fit" else order
     _seed(estimator, derive(seed, *names, PIPELINE) % 2**32)
     try:
-        if pipeline.keeps == "partial_fit":
-            for part in parts.values():
-                x = _inputs(part, pipeline)
-                known = {"classes": [*range(target.outputs)]} if target.classes else {}
-                estimator.partial_fit(x, part.y.numpy(), **known)
-        else:
-            every = FCBatch.concat(list(parts.values()))
-            sites = np.repeat(list(parts), [len(part) for part in parts.values()])
-            with _told(pipeline, sites) as more:
-                estimator.fit(_inputs(every, pipeline), every.y.numpy(), **more)
+        _fit(estimator, pipeline, parts, target)
     except Exception as error:
         raise FCForgeError(
             f"estimator '{pipeline.estimator}' cannot be trained ({error}).",
             where=f"sites {' > '.join(order)}, seed {seed}",
         ) from error
     return estimator
+
+
+def _fit(
+    estimator: Any, pipeline: Pipeline, parts: Mapping[str, FCBatch], target: Target
+) -> None:
+    if pipeline.keeps == "partial_fit":
+        known = {"classes": [*range(target.outputs)]} if target.classes else {}
+        for part in parts.values():
+            estimator.partial_fit(_inputs(part, pipeline), part.y.numpy(), **known)
+        return
+    every = FCBatch.concat(list(parts.values()))
+    sites = np.repeat(list(parts), [len(part) for part in parts.values()])
+    with _told(pipeline, sites) as more:
+        estimator.fit(_inputs(every, pipeline), every.y.numpy(), **more)
 
 
 def _seed(estimator: Any, number: int) -> None:
@@ -326,13 +331,16 @@ def scores(
             f"estimator '{pipeline.estimator}' gives scores of shape {found.shape}, or not all "
             f"finite; for {n} subjects they have shape {wanted}."
         )
-    if not target.classes:
+    if score == "predict":
         return found.astype(np.float32)
-    if score == "decision_function":
-        odds = np.clip(found, -50, 50)
-        if found.ndim == 1:
-            odds = np.stack([np.zeros(n), odds], 1)
-        found = np.exp(odds) / np.exp(odds).sum(1, keepdims=True)
     every = np.zeros((n, target.outputs))
-    every[:, classes] = found
+    every[:, classes] = found if score == "predict_proba" else _probabilities(found)
     return (every[:, 1] if target.outputs == 2 else every).astype(np.float32)
+
+
+def _probabilities(decision: np.ndarray) -> np.ndarray:
+    """Softmax (n, K) of decision functions (n, K), or of those of two classes (n,)."""
+    odds = np.clip(decision, -50, 50)
+    if odds.ndim == 1:
+        odds = np.stack([np.zeros(len(odds)), odds], 1)
+    return np.exp(odds) / np.exp(odds).sum(1, keepdims=True)
