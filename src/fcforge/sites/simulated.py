@@ -86,9 +86,8 @@ def simulate(
     atlas = atlas_of(n_rois)
     population = _population(atlas, recipe, seed)
     with one_blas_thread():
-        made = [
-            _site(place, atlas, recipe, population, seed, disorders) for place in places
-        ]
+        world = (atlas, recipe, population, seed, disorders)
+        made = [_site(place, *world) for place in places]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
     site, ids = _people_of(places)
     cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
@@ -192,6 +191,25 @@ def _site(
     rng = numpy_rng(seed, "simulated", "site", place.name, atlas.n_rois)
     disorder, shift, reliability = _site_effects(rng, atlas, recipe, population)
     rng = numpy_rng(seed, "simulated", "subjects", place.name, atlas.n_rois)
+    label, fd, amounts = _amounts(rng, place, recipe, disorders)
+    by_motion = recipe.motion * (-0.15 + 0.5 * np.exp(-_distance(atlas) / 30.0))
+
+    # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
+    mean = population.mean
+    traits = population.traits[:, :, None] * population.traits[:, None, :]
+    parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
+    others = [_other(k, disorder, atlas, recipe, seed) for k in range(2, disorders + 1)]
+    parts = np.concatenate([parts, traits, *others]).astype(np.float32)
+    z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1)
+    attenuated = np.tanh(z).reshape(-1, *mean.shape) * reliability
+    samples = max(round(0.45 * place.volumes), atlas.n_rois // 4)
+    return _observe(attenuated, samples, rng), label.astype(np.int64), fd
+
+
+def _amounts(
+    rng: np.random.Generator, place: SiteLayout, recipe: Recipe, disorders: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Label (n,), mean FD (n,) and how much of each pattern (n, k) a site's subjects have."""
     label = rng.permutation(np.repeat([1, 0], [place.patients, place.controls]))
     n = len(label)
     # mean framewise displacement in mm: lognormal around the class mean, log SD .6
@@ -203,20 +221,9 @@ def _site(
     spread = recipe.severity
     severity = np.exp(spread * rng.standard_normal(n) - spread**2 / 2) * label
     label = label * (1 + np.cumsum(label) % disorders)  # patients in turn
-    by_motion = recipe.motion * (-0.15 + 0.5 * np.exp(-_distance(atlas) / 30.0))
-
-    # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
-    mean = population.mean
-    traits = population.traits[:, :, None] * population.traits[:, None, :]
-    parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
-    others = [_other(k, disorder, atlas, recipe, seed) for k in range(2, disorders + 1)]
-    parts = np.concatenate([parts, traits, *others]).astype(np.float32)
     of = [severity * (label == k) for k in range(1, disorders + 1)]
     amounts = np.column_stack([np.ones(n), gain, of[0], fd - 0.08, weight, *of[1:]])
-    z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1)
-    attenuated = np.tanh(z).reshape(n, *mean.shape) * reliability
-    samples = max(round(0.45 * place.volumes), atlas.n_rois // 4)
-    return _observe(attenuated, samples, rng), label.astype(np.int64), fd
+    return label, fd, amounts
 
 
 def _other(
