@@ -26,6 +26,9 @@ from fcforge.randomness import derive
 from fcforge.settings import Checked, checked
 from fcforge.types import TWO_CLASSES, Component, FCBatch, LearnerSpec, Target
 
+ADD_KEEPS = (
+    "Add keeps = 'cumulative' (all sites so far), 'independent' or 'partial_fit'."
+)
 PIPELINE = "pipeline"  # method and model of such a row
 _HANDED: dict[
     str, Any
@@ -118,8 +121,7 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     start = said.pop("start", True)
     if "keeps" not in said:
         what = "an estimator says what it is trained on."
-        do = "Add keeps = 'cumulative' (all sites so far), 'independent' or 'partial_fit'."
-        raise ConfigError(what, where=where, do=do)
+        raise ConfigError(what, where=where, do=ADD_KEEPS)
     named = isinstance(given, str)
     shown = given if isinstance(given, str) else type(given).__name__
     settings = checked(Pipeline, said, where, hidden=("estimator", "folder", "sha256"))

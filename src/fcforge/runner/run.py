@@ -87,21 +87,24 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
             do="Choose another --out.",
         )
     store.sweep()
-    store.write_experiment(
-        {
-            "fcforge": MADE_BY,
-            "experiment": prepared.experiment.to_json(),
-            "methods": stored_traits(prepared.experiment.learners),
-            "sites": list(prepared.sites),
-            "data_sha256": prepared.data_sha256,
-            "n_rois": prepared.cohort.n_rois,
-            "target": asdict(prepared.cohort.target),
-            "roi_names": list(prepared.cohort.roi_names),
-            "provenance": {k: str(v) for k, v in prepared.cohort.provenance.items()},
-            "site_facts": describe_sites(prepared.cohort, prepared.experiment),
-        }
-    )
+    store.write_experiment(_told(prepared))
     return store
+
+
+def _told(prepared: Prepared) -> dict[str, Any]:
+    """What a run folder says of its experiment."""
+    return {
+        "fcforge": MADE_BY,
+        "experiment": prepared.experiment.to_json(),
+        "methods": stored_traits(prepared.experiment.learners),
+        "sites": list(prepared.sites),
+        "data_sha256": prepared.data_sha256,
+        "n_rois": prepared.cohort.n_rois,
+        "target": asdict(prepared.cohort.target),
+        "roi_names": list(prepared.cohort.roi_names),
+        "provenance": {k: str(v) for k, v in prepared.cohort.provenance.items()},
+        "site_facts": describe_sites(prepared.cohort, prepared.experiment),
+    }
 
 
 def _refuse_another(store: Store, prepared: Prepared) -> None:
