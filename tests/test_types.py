@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from fake_runs import run
 from fcforge.errors import FCForgeError, SealedError, unknown_name
 from fcforge.types import (
     Component,
@@ -15,6 +16,7 @@ from fcforge.types import (
     PublicSpec,
     RunSpec,
     Training,
+    strata,
 )
 
 SPEC = RunSpec(
@@ -137,3 +139,23 @@ def test_unknown_names_come_with_the_nearest():
     text = str(unknown_name("model", "zzz", ["gat", "gcn"]))
     assert "Did you mean" not in text
     assert "Known: gat, gcn." in text
+
+
+def test_strata_are_classes_or_fifths_of_numbers():
+    y = np.array([0, 2, 1])
+    assert strata(y).tolist() == [0, 2, 1]
+    numbers = np.linspace(3, -3, 40)
+    assert strata(numbers).tolist() == np.repeat([4, 3, 2, 1, 0], 8).tolist()
+    assert set(strata(numbers[:9]).tolist()) == {0}
+
+
+def test_results_say_their_kind_and_truth():
+    two = run({"A": [[0.1, 0.9]]}, {"A": [0, 1]})
+    assert (two.kind, two.truth("A").tolist()) == ("two classes", [0, 1])
+    three = replace(two, scores={"A": np.full((1, 2, 3), 1 / 3)})
+    assert (three.kind, three.truth("A").tolist()) == (
+        "more classes",
+        [[1, 0, 0], [0, 1, 0]],
+    )
+    number = replace(two, y={"A": np.array([12.5, 30.0])})
+    assert (number.kind, number.truth("A").tolist()) == ("number", [12.5, 30.0])

@@ -7,7 +7,8 @@ import pytest
 from small_cohorts import small
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.sites.cohort import fc_from_upper, upper_from_fc
+from fcforge.sites.check import check_cohort
+from fcforge.sites.cohort import Cohort, fc_from_upper, upper_from_fc
 
 
 def test_merge_and_select_sites():
@@ -66,3 +67,23 @@ def test_roi_count_from_edges(n_rois):
 def test_edges_that_are_no_triangle(n_edges):
     with pytest.raises(DataError, match=f"{n_edges} edges"):
         fc_from_upper(np.zeros((1, n_edges)))
+
+
+def test_a_covariate_becomes_the_target():
+    """Ages 5, 35 and 65 between 5 and 65 are -1, 0 and 1; who has none is left out."""
+    ages = np.array([5.0, 35.0, np.nan, 65.0])
+    fc = np.repeat(np.eye(3, dtype=np.float32)[None], 4, 0)
+    words = np.array(list("abcd"))
+    people = Cohort("made", fc, np.zeros(4, int), words, words, (), {"age": ages})
+    found = people.of_number("age", (5, 65))
+    assert found.y.tolist() == [-1, 0, 1]
+    assert found.target.restored(found.y).tolist() == [5, 35, 65]
+    assert (found.target.kind, found.target.outputs) == ("number", 1)
+    assert "1 subjects left out (no age)" in found.faults[0].what
+    assert "age" not in found.covariates  # nothing can be removed for it
+    for name, limits in (("height", (0, 1)), ("age", (65, 5))):
+        with pytest.raises(ConfigError, match=name):
+            people.of_number(name, limits)
+    outside = people.of_number("age", (5, 60))
+    told = [f.what for f in check_cohort(outside) if f.subject == "d"]
+    assert any("age 65 is not in 5 to 60" in what for what in told)

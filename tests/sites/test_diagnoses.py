@@ -64,3 +64,13 @@ def test_no_diagnosis(value):
     for groups in (Groups(), Groups((("b",), ("a",)))):
         with pytest.raises(DataError, match="has no diagnosis"):
             groups.label(value)
+
+
+def test_three_groups_controls_first():
+    groups = Groups.of(THREE, classes=("HC", "ASD", "ADHD"))
+    assert [groups.label(value) for value in THREE] == [1, 1, 2, 0]
+    for wrong in ({"classes": ("HC", "ASD")}, {"classes": THREE, "positive": "ASD"}):
+        with pytest.raises(DataError, match="three groups or more"):
+            Groups.of(THREE, **wrong)
+    with pytest.raises(DataError, match="nobody has the diagnosis 'bp'"):
+        Groups.of(THREE, classes=("HC", "ASD", "BP"))

@@ -66,3 +66,33 @@ def test_forgetting_of_auroc_and_balanced_accuracy_has_its_columns():
         expected = np.mean([m.summary(r, metric)["fm"] for r in runs])
         assert row.estimates[key].value == pytest.approx(expected)
     assert row.estimates["fm_split"].value < row.estimates["fm"].value
+
+
+# -- other targets ---------------------------------------------------------------------------------
+def test_columns_and_baselines_of_a_number():
+    """Two sites; the baseline of each says its mean, and has R² 0 where the split keeps it."""
+    y = {s: np.array([10.0, 20.0, 30.0]) for s in "AB"}
+    said = {s: np.array([[10.0, 20.0, 30.0], [20.0, 20.0, 20.0]]) for s in "AB"}
+    one = replace(
+        run({s: said[s] for s in "AB"}, {s: [0, 0, 0] for s in "AB"}, order="AB"),
+        y=y,
+        train_mean=dict.fromkeys("AB", 20.0),
+    )
+    found = {row.learner: row.estimates for row in stats.rows([one], n_draws=20)}
+    assert set(found) == {"mean of all sites", "mean of each site", "finetune/gcn"}
+    assert found["mean of each site"]["aaa"].value == pytest.approx(0.0)
+    learner = found["finetune/gcn"]
+    # R² is 1 after A, then 0 at both sites; MAE 0, then 20 / 3
+    assert learner["aaa"].value == pytest.approx(0.5)
+    assert learner["mae"].value == pytest.approx(10 / 3)
+    assert learner["fm"].value == pytest.approx(1.0)
+
+
+def test_a_metric_of_two_classes_refuses_others():
+    even = np.full((3, 3), 1 / 3)
+    how = {"initial": {"A": even}, "train_mean": {"A": even[0]}}
+    three = run({"A": even[None]}, {"A": [0, 1, 2]}, **how)
+    found = {row.learner: row.estimates for row in stats.rows([three], n_draws=20)}
+    assert found["majority class"]["auroc"].value == pytest.approx(0.5)
+    with pytest.raises(DataError, match="Brier score is for two classes"):
+        m.score_matrix(three, "brier")
