@@ -107,6 +107,7 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "leaks": lambda name, _: text_tables.leaks(name, tables()),
     "leaks_minus": lambda name, rest: text_tables.leaks_minus(name, rest, tables()),
     "moved": lambda *_: text_tables.moved(as_run_and_shown()),
+    "own": lambda name, _: text_tables.own_threshold(RESULTS / f"{name}.json"),
     "own_order": lambda name, rest: text_tables.own_order(name, rest, tables()),
     "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
     "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),

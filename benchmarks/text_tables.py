@@ -1,6 +1,7 @@
 """Tables of what the paper's text leaves open: leaks one by one, its order, its whole grid.
 
-Views of make_tables.py, over the experiments leaks_single, main, lambda_grid and augmentation_100.
+Views of make_tables.py, over the experiments leaks_single, main, lambda_grid and augmentation_100;
+and own thresholds.
 """
 
 import json
@@ -21,7 +22,8 @@ from paper_tables import (
 
 from fcforge.metrics import finite, summary
 from fcforge.report.contents import curves
-from fcforge.text import bracket, number
+from fcforge.runner.own_threshold import OWN
+from fcforge.text import bracket, number, with_interval
 
 LEAKS = ("epoch", "context", "generator", "all")
 # What chooses no context and trains no generator has nothing to leak there.
@@ -204,3 +206,25 @@ def _with_interval(cell: Mapping[str, float | None]) -> str:
     whole = float(value).is_integer() and low is None
     text = number(value, 0 if whole else 3)
     return text if low is None else f"{text} {bracket(low, high)}"
+
+
+def own_threshold(path: Path) -> str:
+    """Every learner with the common threshold and with each hospital's own."""
+    rows = json.loads(path.read_text())["rows"]
+    own = {
+        (row["hospitals"], row["learner"].removesuffix(OWN)): row
+        for row in rows
+        if row["learner"].endswith(OWN)
+    }
+    lines = []
+    for row in rows:
+        if not row["learner"].endswith(OWN):
+            cells = [row["hospitals"], row["learner"]]
+            moved = own.get((row["hospitals"], row["learner"]))
+            for column in ("aaa", "bacc"):
+                cells.append(with_interval(*row[column]))
+                cells.append(with_interval(*moved[column]) if moved else "")
+            lines.append([*cells, number(row["auroc"][0])])
+    pairs = [(name, f"{name}, own threshold") for name in ("AAA", "balanced accuracy")]
+    heads = ["hospitals", "learner", *pairs[0], *pairs[1], "AUROC"]
+    return markdown(heads, lines)

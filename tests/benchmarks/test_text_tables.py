@@ -144,3 +144,19 @@ def test_studies_are_shown_as_they_are_stored(tmp_path):
     (tmp_path / "p.json").write_text(json.dumps({"found": {"a / b": rows}}))
     text = text_tables.studies(tmp_path / "p.json", "a / b")
     assert cells(text, "ridge")[1:] == ["4", "0.610 [0.500, 0.700]", "–"]
+
+
+def test_own_thresholds_stand_beside_the_common_one(tmp_path):
+    def row(learner, value):
+        three = [value, value - 0.1, value + 0.1]
+        columns = {"aaa": three, "bacc": three, "auroc": three}
+        return {"hospitals": "unequal", "learner": learner, **columns}
+
+    rows = [row("majority class", 0.5), row("ridge, own threshold", 0.7)]
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps({"rows": [*rows, row("ridge", 0.6)]}))
+    text = text_tables.own_threshold(path)
+    common, own = "0.600 [0.500, 0.700]", "0.700 [0.600, 0.800]"
+    found = [c.strip() for c in text.splitlines()[-1].strip("|").split("|")]
+    assert found == ["unequal", "ridge", common, own, common, own, "0.600"]
+    assert text.count("own threshold") == 2  # headings: no row of its own
