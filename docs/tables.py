@@ -124,6 +124,44 @@ def estimators() -> str:
     return markdown(head, rows)
 
 
+def defaults() -> str:
+    """The estimator's default before and after version 0.2, from the stored benchmark."""
+    stored = json.loads(
+        (Path(__file__).parents[1] / "results" / "estimators.json").read_text()
+    )
+    rows = [
+        (
+            people,
+            row["learner"],
+            f"{row['accuracy']:.3f}",
+            f"{row['auroc']:.3f}",
+            " / ".join(f"{value:.3f}" for value in row["auroc by seed"]),
+        )
+        for people in ("444", "529")
+        for row in stored["seeds"][people]["rows"]
+    ]
+    return markdown(
+        ("subjects", "classifier", "accuracy", "AUROC", "AUROC by seed"), rows
+    )
+
+
+def first_day() -> str:
+    """What a public start is worth to a hospital with thirty people, from the benchmark."""
+    stored = json.loads(
+        (Path(__file__).parents[1] / "results" / "public_start.json").read_text()
+    )
+    rows = [
+        (
+            f"{row['site']} ({row['tested']} tested)",
+            row["way"],
+            f"{row['accuracy']:.3f}",
+            f"{row['auroc']:.3f}",
+        )
+        for row in stored["hospitals"]
+    ]
+    return markdown(("hospital", "learned from", "accuracy", "AUROC"), rows)
+
+
 def explanations() -> str:
     """Whether explanations name what matters, from the stored benchmark."""
     stored = json.loads(
@@ -212,6 +250,8 @@ TABLES = {
     "generators": generators,
     "datasets": datasets,
     "estimators": estimators,
+    "defaults": defaults,
+    "first_day": first_day,
     "explanations": explanations,
     "commands": commands,
     "more": more,
