@@ -144,6 +144,7 @@ def step(world, place, kind, asked):
     said = [
         {k: v for k, v in r.model_dump().items() if k not in VOLATILE} for r in done.new
     ]
+    said.append(done.exchange.root.settings)
     return said, sorted(path.name for path in place.iterdir())
 
 
@@ -199,6 +200,8 @@ PEOPLE = {
 }
 OPTIONS = {
     "start": {
+        "public": ["--public", "nowhere"],
+        "without": ["--without", SITE],
         "remove": ["--remove", "weight"],
         "dataset": ["--dataset", "simulated"],
         "overrides": ["--set", "start.axes=3"],
@@ -266,7 +269,7 @@ def answer(world, place, kind, command, more=(), taken=False, data="people.npz")
 def test_every_option_of_a_command(world, tmp_path, kind, command):
     if (command, kind) == ("start", "chain"):
         return  # it opens no file
-    without, said = answer(world, tmp_path / "without", kind, command)
+    without, said = answer(world, tmp_path / "plain", kind, command)
     if (command, kind) in REFUSED:
         assert said.code == 2
         return
