@@ -50,7 +50,6 @@ def start(asked: requests.StartRequest) -> None:
     from fcforge.exchange.site_step import start_file
     from fcforge.exchange.starts.public_cache import public_people
     from fcforge.exchange.starts.release_description import WORTH
-    from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
 
     if given_options(asked) == ["public"]:
         _published_start(asked.public)
@@ -58,14 +57,9 @@ def start(asked: requests.StartRequest) -> None:
     if asked.out is None:
         do = "Say where to write the start."
         raise ConfigError("--out is missing.", do=do)
-    if asked.exact and asked.epsilon is not None:
-        raise ConfigError("--exact has no --epsilon.", do="Leave one of them out.")
     if asked.public and asked.data is not None:
         raise ConfigError("--public has no --data.", do="Leave one of them out.")
-    planned = None
-    if not asked.exact:
-        planned = EPSILON if asked.epsilon is None else asked.epsilon
-        check_budget(planned, DELTA, "--epsilon")
+    planned = _planned_epsilon(asked)
     source = {"name": asked.dataset}
     with at_work("making the start"):
         data = public_people(asked.public) if asked.public else asked.data
@@ -89,6 +83,19 @@ def start(asked: requests.StartRequest) -> None:
     if warning := made.root.hopeless(planned, bool(asked.keeper)):
         way = "exact sums" if planned is None else f"epsilon {planned:g}"
         say(f"WARNING: this start plans {way}; {warning}.", style="yellow")
+
+
+def _planned_epsilon(asked: requests.StartRequest) -> float | None:
+    """What each person is planned to spend; None for exact sums."""
+    from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
+
+    if not asked.exact:
+        planned = EPSILON if asked.epsilon is None else asked.epsilon
+        check_budget(planned, DELTA, "--epsilon")
+        return planned
+    if asked.epsilon is not None:
+        raise ConfigError("--exact has no --epsilon.", do="Leave one of them out.")
+    return None
 
 
 def _published_start(name: str) -> None:
