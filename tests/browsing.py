@@ -1,5 +1,6 @@
 """What is asked of any page in a real browser (fixture `browser`): width, console, contrast."""
 
+import time
 from typing import Any
 
 
@@ -12,7 +13,16 @@ def show(browser: Any, url: str, width: int = 1280) -> None:
         "mobile": width < 600,
     }
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get(
+        "about:blank"
+    )  # on a busy machine the last page was asked, not this one
     browser.get(url)
+    ready = (
+        "return document.readyState === 'complete' && location.href !== 'about:blank'"
+    )
+    until = time.monotonic() + 20
+    while not browser.execute_script(ready) and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def complaints(browser: Any) -> list[Any]:
