@@ -52,7 +52,7 @@ WITH_START = {
         "sum, epsilon 1",
         "public head alone",
     ),
-    "releases_529": (
+    "releases_529_first": (
         "ridge + start",
         "release, exact",
         "release, epsilon 1",
