@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fcforge.estimator import ForgeClassifier, InputError
+from fcforge.estimator import ForgeClassifier, InputError, people
 from fcforge.estimator.people import columns_of, in_order, site_names, weights_of
 
 
@@ -155,3 +155,16 @@ def test_a_model_that_calls_all_the_same_says_so(subjects, recwarn) -> None:
     recwarn.clear()
     ForgeClassifier().fit(fc, y)
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("value", ["n/a", "", "nan", "-9999"])
+def test_words_for_missing_are_no_class(value) -> None:
+    labels = np.array(["ASD", "HC", value, "HC"])
+    with pytest.raises(InputError, match=r"y\[2\]"):
+        people.refuse_missing(labels)
+
+
+def test_one_class_in_two_spellings_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'ASD'.*'asd'"):
+        people.refuse_missing(np.array(["ASD", "HC", "asd"]))
+    people.refuse_missing(np.array([0, 1, 2]))

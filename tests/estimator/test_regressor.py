@@ -1,6 +1,5 @@
 """ForgeRegressor: scikit-learn's checks, numbers of several sites, refusals by name."""
 
-import fnmatch
 import pickle
 
 import numpy as np
@@ -12,18 +11,10 @@ from fcforge import ForgeRegressor
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import InputError
 
-# weights are exact up to float32, in which models are kept
-EXACT = "check_sample_weight_equivalence_on_dense_data"
-
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(
-    [ForgeRegressor(features="any")],
-    expected_failed_checks=lambda e: {EXACT: "float32"},
-)
+@parametrize_with_checks([ForgeRegressor(features="any")])
 def test_scikit_learn_checks(estimator, check) -> None:
-    if fnmatch.fnmatch(check.func.__name__, EXACT):
-        pytest.skip("float32")
     check(estimator)
 
 
@@ -89,3 +80,25 @@ def test_files_are_of_two_classes(tmp_path) -> None:
     model = ForgeRegressor().fit(fc, y)
     with pytest.raises(ConfigError, match="files are of two classes"):
         model.save(tmp_path / "age.exchange")
+
+
+@pytest.mark.parametrize("value", [None, -9999.0])
+def test_a_missing_number_is_no_number(value) -> None:
+    X, y, site = numbers()
+    y = y.astype(object)
+    y[3] = value
+    with pytest.raises(ValueError, match=r"NaN|missing"):
+        ForgeRegressor(features="any").fit(X, y, site)
+
+
+def test_a_number_that_is_the_same_for_everybody_is_refused() -> None:
+    X, y, site = numbers()
+    with pytest.raises(InputError, match="30 for everybody"):
+        ForgeRegressor(features="any").fit(X, np.full(len(y), 30.0), site)
+
+
+@pytest.mark.parametrize("limits", [(80, 0), (5,), ("0", "80"), (0, np.inf), 7])
+def test_limits_are_two_numbers(limits) -> None:
+    X, y, site = numbers()
+    with pytest.raises(ConfigError, match="limits="):
+        ForgeRegressor(features="any", limits=limits).fit(X, y, site)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight
 from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
 from fcforge.sites.check import MIN_ROIS, twins_within
-from fcforge.sites.diagnoses import label_of
+from fcforge.sites.diagnoses import is_missing, label_of
 from fcforge.types import TWO_CLASSES, Target
 
 NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
@@ -208,6 +208,23 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
 
 
 # -- classes ---------------------------------------------------------------------------------------
+def refuse_missing(y: np.ndarray) -> None:
+    """`InputError` where a value of `y` says that nothing is known, or two differ in spelling."""
+    spelled: dict[str, Any] = {}
+    values, places = np.unique(y, return_index=True)
+    for value, place in zip(values.tolist(), places, strict=True):
+        word = str(value).strip().lower()
+        if is_missing(word):
+            what = f"y[{place}] is {value!r}, which stands for a missing value."
+            raise InputError(what, do="Leave the subject out of X and y.")
+        if isinstance(value, str) and word in spelled:
+            what = (
+                f"y holds {spelled[word]!r} and {value!r}: one class in two spellings."
+            )
+            raise InputError(what, do="Spell each class in one way.")
+        spelled[word] = value
+
+
 def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     """`known` itself when it is two classes and `labels` holds no other; else `InputError`."""
     if len(known) > 2:
