@@ -87,3 +87,36 @@ def test_a_covariate_becomes_the_target():
     outside = people.of_number("age", (5, 60))
     told = [f.what for f in check_cohort(outside) if f.subject == "d"]
     assert any("age 65 is not in 5 to 60" in what for what in told)
+
+
+def _number_faults(cohort):
+    return [f for f in check_cohort(cohort) if f.what.startswith("age")]
+
+
+def test_a_number_outside_its_limits_is_not_a_matter_of_groups():
+    (fault,) = _number_faults(small().of_number("age", (0, 18)))
+    assert (fault.subject, fault.what) == ("s19", "age 19 is not in 0 to 18.")
+    assert "Widen limits" in fault.do
+    assert "leave_out" in fault.do
+    assert "positive" not in fault.do
+
+
+@pytest.mark.parametrize("limits", [(0, np.inf), (-np.inf, 5), (np.nan, 5)])
+def test_limits_are_finite(limits):
+    with pytest.raises(ConfigError, match=r"limits .* of target 'age' are not finite"):
+        small().of_number("age", limits)
+
+
+def test_a_number_in_words_is_named_with_its_subject():
+    people = small(4)
+    ages = np.array(["n/a", "12", "12;5", "13"])
+    with pytest.raises(DataError, match="subject 's02': age '12;5' is not a number"):
+        replace(people, covariates={"age": ages}).of_number("age", (5, 65))
+
+
+def test_one_number_for_everybody_is_an_error():
+    same = replace(small(), covariates={"age": np.full(20, 12.0)})
+    (fault,) = _number_faults(same.of_number("age", (5, 65)))
+    assert fault.severity == "error"
+    assert "age is the same for everybody (12)" in fault.what
+    assert not _number_faults(small().of_number("age", (0, 19)))

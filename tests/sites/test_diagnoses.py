@@ -74,3 +74,16 @@ def test_three_groups_controls_first():
             Groups.of(THREE, **wrong)
     with pytest.raises(DataError, match="nobody has the diagnosis 'bp'"):
         Groups.of(THREE, classes=("HC", "ASD", "BP"))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"classes": ("HC", "ASD,ADHD", "ADHD")},
+        {"classes": ("HC", "ADHD", "adhd")},
+        {"positive": "ASD,ADHD", "negative": "HC,ADHD"},
+    ],
+)
+def test_a_diagnosis_is_in_one_group_only(how):
+    with pytest.raises(DataError, match="'adhd' is named in 2 groups"):
+        Groups.of(THREE, **how)

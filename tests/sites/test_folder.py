@@ -453,3 +453,9 @@ def test_another_group_of_patients(folder: Path):
     cohort = load_bsnip(folder, positive=[*BSNIP_PATIENTS, "Bipolar Proband"])
     assert len(cohort) == 20
     assert cohort.faults == ()
+
+
+def test_a_number_and_classes_are_one_or_the_other(tmp_path):
+    params = {"target": "age", "limits": [5, 65], "classes": ["HC", "ASD", "ADHD"]}
+    with pytest.raises(ConfigError, match="target = 'age' is a number, and classes"):
+        load_dataset(Component("folder", {"path": str(tmp_path), **params}))

@@ -102,6 +102,11 @@ def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
     @functools.wraps(load)
     def loader(*args: Any, **params: Any) -> Cohort:
         also = {name: params.pop(name) for name in _COMMON if name in params}
+        target = also.get("target", "diagnosis")
+        if target != "diagnosis" and params.get("classes"):
+            what = f"target = '{target}' is a number, and classes are of a diagnosis."
+            do = "Leave out one or the other."
+            raise ConfigError(what, where="[dataset]", do=do)
         return _common(load(*args, **params), **also)
 
     loader.__annotations__ = {**load.__annotations__, **common}

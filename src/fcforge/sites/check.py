@@ -24,6 +24,7 @@ ALIKE = 0.9  # edge correlation; of two people it is lower, of one scan's halves
 ALIKE_FEW = 0.98  # with fewer than FEW edges strangers are alike
 FEW = 1_000
 MIN_ROIS = 10
+WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
 
 
 def check_cohort(
@@ -51,6 +52,7 @@ def check_cohort(
     if not any(f.severity == "error" and not f.subject for f in found):
         same = list(_subjects(cohort))
         found += [*_matrices(cohort), *same, *_twins(cohort, {f.subject for f in same})]
+        found += _one_number(cohort)
         found += _sites(cohort, "error" if to_split else "warning")
     return sorted(found, key=lambda f: f.severity != "error")
 
@@ -152,7 +154,8 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
             do = "Give every subject one row; add the site to the id if two sites share ids."
             yield Fault("error", what, do, subject, site)
         if what := _no_target(cohort, i):
-            yield Fault("error", what, NAME_THEM, subject, site)
+            do = NAME_THEM if cohort.target.classes else WIDEN
+            yield Fault("error", what, do, subject, site)
         content = np.ascontiguousarray(cohort.fc[i]).data
         digest = hashlib.blake2b(content, digest_size=16).digest()
         twin = seen.setdefault(digest, subject)
@@ -174,6 +177,15 @@ def _no_target(cohort: Cohort, i: int) -> str:
     return (
         "" if abs(y) <= 1 else f"{target.name} {value:g} is not in {low:g} to {high:g}."
     )
+
+
+def _one_number(cohort: Cohort) -> Iterator[Fault]:
+    """An error where the number to be learned does not differ between people."""
+    y = cohort.y
+    if not cohort.target.classes and len(y) > 1 and (y == y[0]).all():
+        name, value = cohort.target.name, cohort.target.restored(y[0])
+        what = f"{name} is the same for everybody ({value:g}): nothing to learn."
+        yield Fault("error", what, f"Check the column {name}, or name another target.")
 
 
 def class_counts(y: np.ndarray, target: Target) -> list[int]:

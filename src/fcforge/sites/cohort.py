@@ -12,6 +12,8 @@ import numpy as np
 
 from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError, DataError
+from fcforge.imaging.parsers import as_number
+from fcforge.sites.diagnoses import is_missing
 from fcforge.sites.vectors import Triangle
 from fcforge.text import some
 from fcforge.types import Target
@@ -164,6 +166,11 @@ class Cohort:
         check_names("target", [name], ["diagnosis", *self.covariates])
         target = Target(name, (), limits)
         values = self.covariates[name]
+        if not np.isfinite(limits).all():
+            what = f"limits {list(limits)} of target '{name}' are not finite."
+            do = "Give limits = [least, most] as two numbers, e.g. [5, 65]."
+            raise ConfigError(what, where="[dataset]", do=do)
+        _refuse_words(name, values, self.subject_id)
         if values.dtype.kind != "f" or not limits[0] < limits[1]:
             what = f"target '{name}' with limits {list(limits)} is not a number between two."
             do = "Give limits = [least, most] of a column of numbers, e.g. [5, 65]."
@@ -196,6 +203,17 @@ class Cohort:
         )
         found.known.update(self.known)
         return found
+
+
+def _refuse_words(name: str, values: np.ndarray, subjects: np.ndarray) -> None:
+    """Name the first subject whose value of a column of numbers is text."""
+    if values.dtype.kind != "U":
+        return
+    for subject, value in zip(subjects.tolist(), values.tolist(), strict=True):
+        if not is_missing(value) and as_number(value) is None:
+            do = "Write a number such as 12.4, or n/a where it is not known."
+            what = f"{name} '{value}' is not a number."
+            raise DataError(what, where=f"subject '{subject}'", do=do)
 
 
 def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:

@@ -114,7 +114,8 @@ class Groups:
         Raises
         ------
         DataError
-            Two disorders and no groups named, or groups that are not in the data.
+            Two disorders and no groups named, a diagnosis in two groups, or groups that are not
+            in the data.
         """
         counts = Counter(v.strip() for v in values if not is_missing(v))
         patients = _listed(positive)
@@ -131,6 +132,7 @@ class Groups:
             rest = tuple(sorted(known - {*patients, *controls}))
             patients = patients or _the_other(rest, counts)
             words = (controls or _the_other(rest, counts), patients)
+        _refuse_named_twice(words)
         for group in words:
             if known.isdisjoint(group):
                 what = f"nobody has the diagnosis '{', '.join(group)}'; there are: "
@@ -152,8 +154,8 @@ class Groups:
         if not self.words:
             return label_of(value, self.column)
         word = value.strip().lower()
-        found = [place for place, group in enumerate(self.words) if word in group]
-        return found[-1] if found else None
+        found = (place for place, group in enumerate(self.words) if word in group)
+        return next(found, None)
 
 
 def _listed(words: Words) -> tuple[str, ...]:
@@ -170,6 +172,14 @@ def _the_other(rest: tuple[str, ...], counts: Counter[str]) -> tuple[str, ...]:
         what = f"one group is named, and the other could be several: {_told(counts)}."
         raise DataError(what, do=NAME_THEM)
     return rest
+
+
+def _refuse_named_twice(words: Sequence[Sequence[str]]) -> None:
+    times = Counter(word for group in words for word in set(group))
+    twice = sorted(word for word, n in times.items() if n > 1)
+    if twice:
+        what = f"the diagnosis '{twice[0]}' is named in {times[twice[0]]} groups."
+        raise DataError(what, do="Name each diagnosis in one group only.")
 
 
 def _refuse_two_disorders(counts: Counter[str]) -> None:
