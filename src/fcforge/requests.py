@@ -281,7 +281,10 @@ class StartRequest(Request):
     people: Size = option(600, "People planned in all.")
     hospitals: Size = option(10, "Hospitals planned in all.")
     epsilon: Epsilon | None = option(None, "Planned for each person (1).")
-    exact: bool = option(False, "Plan sums without noise.")
+    exact: bool = option(
+        False,
+        "Plan sums without noise; taken only with --set policy.exact_allowed=true.",
+    )
     overwrite: bool = option(False, "Replace OUT.")
 
 

@@ -204,6 +204,17 @@ def test_noise_is_the_default_and_the_same_people_are_told():
         made.partial_fit(*of(A)[:2], site=A)
 
 
+def test_the_default_method_on_a_start_with_noise_names_what_works():
+    way = r'method="forge_release", method_params={"epsilon": 1\.0}'
+    for given in (None, {"epsilon": 1.0}):
+        made = ForgeClassifier(start=start(), method_params=given)
+        with pytest.raises(InputError, match=f"{way}, or .*policy.exact_allowed=true"):
+            made.fit(*of(A)[:2], site=A)
+    made = ForgeClassifier(start=begin(), method_params={"epsilon": 1.0})
+    with pytest.raises(InputError, match=f"'epsilon' is no setting .*{way}"):
+        made.fit(*of(A)[:2], site=A)
+
+
 def test_releases_go_round(tmp_path):
     made = model().fit(*of(A)[:2], site=A)
     found = made.save(tmp_path / "a.exchange")

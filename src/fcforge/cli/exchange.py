@@ -48,7 +48,7 @@ def start(asked: requests.StartRequest) -> None:
     from fcforge.exchange.model import given_options
     from fcforge.exchange.records import Plan
     from fcforge.exchange.site_step import start_file
-    from fcforge.exchange.starts.public_cache import public_people
+    from fcforge.exchange.starts.public_cache import check_sites, public_people
     from fcforge.exchange.starts.release_description import WORTH
 
     if given_options(asked) == ["public"]:
@@ -60,6 +60,9 @@ def start(asked: requests.StartRequest) -> None:
     if asked.public and asked.data is not None:
         raise ConfigError("--public has no --data.", do="Leave one of them out.")
     planned = _planned_epsilon(asked)
+    if asked.public:  # before anything is fetched
+        check_sites(_names(asked.sites), "--sites")
+        check_sites(_names(asked.without), "--without")
     source = {"name": asked.dataset}
     with at_work("making the start"):
         data = public_people(asked.public) if asked.public else asked.data

@@ -52,7 +52,8 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     lr : float or None
         None: the model's own.
     seed : int
-        All randomness; results are bitwise repeatable.
+        All randomness; results are bitwise repeatable, but for forge_release with a start,
+        whose noise is secret.
     method_params, model_params, generator_params, training : dict or None
         Further settings of each (`training` as in `fcforge.types.Training`).
     features : {"fc", "any"}

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from fcforge.exchange.model import Model
 
+WITH_NOISE = 'Use method="forge_release", method_params={"epsilon": 1.0}'
 IN_MEMORY = Path("(in memory)")
 
 
@@ -101,7 +102,7 @@ class Learns(Parameters):
         """
         model: Any = self._begin(people, words) if first else self.model_
         private = PrivateRecord(IN_MEMORY, () if first else self.receipts_)
-        given = self._around_start() if self._from_start else {}
+        given = self._around_start(model) if self._from_start else {}
         steps = self.epochs * len(people.order)
         with progress_on_stderr("learning", on=self.verbose) as report:
             for place, (name, part) in enumerate(people.by_site()):
@@ -156,7 +157,7 @@ class Learns(Parameters):
         do = "Give start= a name, a file of `fcforge start`, or what `make_public` returned."
         raise ConfigError("method 'forge_release' needs a public start.", do=do)
 
-    def _around_start(self) -> dict[str, Any]:
+    def _around_start(self, model: Model) -> dict[str, Any]:
         """How sites are added to a start: exact by "analytic", with noise by "forge_release"."""
         given = self._given("method_params")
         if self.method == RELEASES:
@@ -165,7 +166,19 @@ class Learns(Parameters):
         if self.method != Parameters.method:
             what = f"method '{self.method}' does not go on from a start."
             raise ConfigError(what, do="Leave start= out, or the method.")
-        check_names("setting beside start=", given, ("accept_labels",))
+        allowed = ("accept_labels",)
+        if not model.exchange.root.policy.exact_allowed:
+            what = f"the start takes no exact sums, which method '{self.method}' adds."
+            do = (
+                f"{WITH_NOISE}, or a start made with `--set policy.exact_allowed=true`."
+            )
+            raise ConfigError(what, where="start=", do=do)
+        if noisy := [
+            name for name in given if name in SETTINGS and name not in allowed
+        ]:
+            what = f"'{noisy[0]}' is no setting of method '{self.method}'."
+            raise ConfigError(what, where="method_params", do=f"{WITH_NOISE}.")
+        check_names("setting beside start=", given, allowed)
         return {"mechanism": "none", **given}
 
     def save(

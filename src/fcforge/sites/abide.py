@@ -9,9 +9,10 @@ fetched here, by name, into the folders where nilearn looks for them.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from fcforge.components import check_names
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 # The paper numbers the 17 merged sites in alphabetical order.
 _SITES = "CALTECH CMU KKI LEUVEN MAX_MUN NYU OHSU OLIN PITT SBL SDSU STANFORD TRINITY UCLA UM"
 PAPER_SITES = dict(enumerate([*_SITES.split(), "USM", "YALE"], start=1))
+# as the phenotypic file has them: three sites are in two parts
+_PARTED = ("LEUVEN", "UCLA", "UM")
+SITE_IDS = tuple(
+    name
+    for site in PAPER_SITES.values()
+    for name in ([f"{site}_1", f"{site}_2"] if site in _PARTED else [site])
+)
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 BUCKET = "https://s3.amazonaws.com/fcp-indi/data/Projects/ABIDE_Initiative"
 COVARIATES = {"age": "AGE_AT_SCAN", "sex": "SEX", "mean_fd": "func_mean_fd"}
@@ -49,6 +57,10 @@ Pipeline = Literal["cpac", "ccs", "dparsf", "niak"]
 Quality = Literal["checked", "all", "every"]
 Get = Callable[[str], bytes]
 wait = time.sleep
+
+
+class DownloadError(DataError):
+    """Something public that could not be fetched."""
 
 
 def load_abide(
@@ -110,6 +122,34 @@ def _read_url(url: str) -> bytes:
         return answer.read()
 
 
+def _download(url: str, get: Get) -> bytes | None:
+    """What is at a URL, None where the bucket has no such file; else `DownloadError`."""
+    reason = ""
+    for attempt in range(TRIES):
+        try:
+            return get(url)
+        except (OSError, HTTPException) as error:
+            if isinstance(error, HTTPError) and error.code in (403, 404):
+                return None
+            reason = _reason(error)
+            wait(2.0**attempt)
+    raise _not_fetched(url, reason)
+
+
+def _reason(error: Exception) -> str:
+    """Why a URL could not be read, in the words of the innermost error."""
+    inner = error.reason if isinstance(error, URLError) else error
+    cause = inner if isinstance(inner, Exception) else error
+    return f"{type(cause).__name__}: {cause}"
+
+
+def _not_fetched(url: str, reason: str) -> DownloadError:
+    folder, _, name = url.rpartition("/")
+    do = "Connect to the internet and run the same again: what is there is kept."
+    what = f"the download of {name} from {folder} failed ({reason})."
+    return DownloadError(what, do=do)
+
+
 def _phenotypes(folder: Path, get: Get | None) -> "pd.DataFrame":
     """The phenotypic file, with ids as text."""
     import pandas as pd
@@ -119,7 +159,11 @@ def _phenotypes(folder: Path, get: Get | None) -> "pd.DataFrame":
         do = "Give the folder nilearn downloaded into, or set download = true."
         raise DataError("no folder ABIDE_pcp here.", where=folder.parent, do=do)
     if get and not file.exists():
-        write_bytes(file, get(f"{BUCKET}/{PHENOTYPES}"))
+        url = f"{BUCKET}/{PHENOTYPES}"
+        data = _download(url, get)
+        if data is None:
+            raise _not_fetched(url, "no such file, or it may not be read")
+        write_bytes(file, data)
     if not file.exists():
         raise DataError("no phenotypic file.", where=file, do="Set download = true.")
     return pd.read_csv(file).astype({"SUB_ID": str})
@@ -218,14 +262,6 @@ class _Files:
 
     def _fetch(self, name: str, get: Get) -> None:
         url = f"{BUCKET}/Outputs/{self.kind}/{self.derivative}/{name}"
-        reason = ""
-        for attempt in range(TRIES):
-            try:
-                return write_bytes(self.root / self.kind / name, get(url))
-            except OSError as error:
-                if isinstance(error, HTTPError) and error.code in (403, 404):
-                    return None  # the bucket has no such file
-                reason = type(error).__name__
-                wait(2.0**attempt)
-        do = "Run the same again: what is there is kept."
-        raise DataError(f"{name} could not be fetched ({reason}).", do=do)
+        data = _download(url, get)
+        if data is not None:
+            write_bytes(self.root / self.kind / name, data)

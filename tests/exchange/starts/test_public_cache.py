@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -112,6 +113,47 @@ def test_nothing_is_kept_of_a_fetch_that_somebody_is_missing_from(bucket, monkey
         public_start("abide-cc20")
 
 
+@pytest.fixture
+def offline(bucket, monkeypatch):
+    """No network; the URLs that were asked for."""
+    asked = []
+
+    def get(url):
+        asked.append(url)
+        raise URLError(OSError(-2, "Name or service not known"))
+
+    monkeypatch.setattr(abide, "_read_url", get)
+    monkeypatch.setattr(abide, "wait", lambda seconds: None)
+    return asked
+
+
+def test_without_a_network_it_is_said_what_to_do(offline):
+    rng = np.random.default_rng(0)
+    said = fcforge("start", "--public", "abide-aal")
+    assert said.code == 2
+    told = f"download of {abide.PHENOTYPES} from {abide.BUCKET} failed"
+    cache = str(public_cache.cache_folder())
+    with pytest.raises(InputError) as raised:
+        ForgeClassifier(start="abide-aal").fit(
+            np.stack([np.corrcoef(rng.normal(size=(116, 150))) for _ in range(8)]),
+            np.arange(8) % 2,
+            site="here",
+        )
+    for text in (" ".join(said.err.split()), str(raised.value)):
+        for words in (told, "Name or service not known", "Connect", cache, "start="):
+            assert words in text
+    assert not list(public_cache.cache_folder().glob("*"))
+
+
+def test_unknown_sites_are_refused_before_anything_is_fetched(offline, tmp_path):
+    for flag in ("--without", "--sites"):
+        asked = ("--public", "abide-aal", "--out", tmp_path / "a.fcx", flag, "NYUU")
+        said = fcforge("start", *asked)
+        assert said.code == 2
+        assert "unknown site 'NYUU'. Did you mean 'NYU'?" in " ".join(said.err.split())
+    assert offline == []
+
+
 def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
     answer = fcforge("start", "--public", "abide-aal")
     assert answer.code == 0, answer.err
@@ -142,6 +184,7 @@ def test_the_published_people_are_those_of_the_file(shared_data):
     people = load_folder(shared_data / "abide1_aal116.npz")
     alone, twice = without_twins(people)
     assert twice == ["50602"]
+    assert set(people.site_names) == set(abide.SITE_IDS)
     assert alone.content_sha256() == STARTS["abide-aal"].people
 
 

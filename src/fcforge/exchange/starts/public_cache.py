@@ -7,15 +7,16 @@ processors (results/public_start.json); where they do not, it is said.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fcforge.components import look_up
+from fcforge.components import check_names, look_up
 from fcforge.errors import DataError
 from fcforge.exchange import exchange, records
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public
+from fcforge.sites.abide import SITE_IDS, DownloadError
 from fcforge.sites.folder import load_folder
 from fcforge.sites.published import rebuild
 from fcforge.writing import whole_file
@@ -52,6 +53,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("FCFORGE_CACHE") or Path.home() / ".cache" / "fcforge")
 
 
+def check_sites(sites: Sequence[str], where: str) -> None:
+    """Raise `ConfigError` for sites that the published people are not of."""
+    check_names("site", sites, SITE_IDS, where=where)
+
+
 def public_people(name: str, **options: Any) -> Path:
     """File with the people of a public start, fetched where it is not there.
 
@@ -65,10 +71,24 @@ def public_people(name: str, **options: Any) -> Path:
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(place) as part:
-            if different := rebuild(source.data, part, **options):
+            try:
+                different = rebuild(source.data, part, **options)
+            except DownloadError as error:
+                raise DataError(error.what, where=name, do=_offline(name)) from error
+            if different:
                 do = "Run the same again: what was fetched is kept."
                 raise DataError("; ".join(different) + ".", where=name, do=do)
     return place
+
+
+def _offline(name: str) -> str:
+    """What to do where nothing can be fetched."""
+    return (
+        "Connect to the internet and run the same again: what was fetched is kept. Or run "
+        f"`fcforge start --public {name}` where there is a network, and copy {name}.fcx and "
+        f"{STARTS[name].data}.npz from its cache folder into {cache_folder()}, or give the path "
+        f"of that {name}.fcx as start=."
+    )
 
 
 def public_start(
