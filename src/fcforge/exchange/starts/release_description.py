@@ -89,7 +89,7 @@ def _answers(model: "Releases") -> tuple[Answer, ...]:
 def _travels(model: "Releases", exact: list[str]) -> Answer:
     """What is in the file; `exact` are sites that gave numbers without noise."""
     given = counted(len(model.given), "release")
-    say = f"A public start and {model.size} numbers for each of {given}."
+    say = f"A public start and {given} of {model.size} numbers."
     more = [
         f"By its description the start was made from {model.exchange.root.people} public people; "
         "a hospital that shares an id with them is refused.",
