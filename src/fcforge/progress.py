@@ -31,7 +31,10 @@ def say(text: str = "", style: str = "") -> None:
 def progress_on_stderr(
     what: str, every: float = 10.0, on: bool = True
 ) -> Iterator[Report]:
-    """Yield a function (done, total, last) that shows how far it is and how long is left."""
+    """Yield a function (done, total, last) that shows how far it is.
+
+    No time left is told: pieces of work differ in length, so that any guess would swing.
+    """
     if not on:
         yield lambda done, total, last: None
     elif sys.stderr.isatty():
@@ -60,7 +63,7 @@ def _wait(what: str, ended: threading.Event, patience: float, every: float) -> N
     if ended.wait(patience):
         return
     if sys.stderr.isatty():
-        with _drawn("{task.description}", time_left=False) as bar:
+        with _drawn("{task.description}") as bar:
             bar.add_task(what, total=None)
             ended.wait()
         return
@@ -84,7 +87,8 @@ def progress_of(items: Iterable[T], total: int) -> Iterator[T]:
 
 @contextmanager
 def _bar(what: str) -> Iterator[Report]:
-    bar = _drawn("{task.description}", "{task.completed:.0f}/{task.total:.0f}")
+    counts = "{task.completed:.0f}/{task.total:.0f}"
+    bar = _drawn("{task.description}", counts, "[dim]{task.fields[last]}")
     task = bar.add_task(what, total=None, last="")
 
     def report(done: int, total: int, last: str) -> None:
@@ -97,19 +101,17 @@ def _bar(what: str) -> Iterator[Report]:
         bar.stop()
 
 
-def _drawn(*texts: str, time_left: bool = True) -> "Progress":
+def _drawn(first: str, *more: str) -> "Progress":
     """A bar with these texts beside it, not started; what is printed to stdout stays there."""
     from rich import progress as rich
     from rich.console import Console
 
-    first, *more = map(rich.TextColumn, texts)
-    columns = [first, rich.BarColumn(), *more, rich.TimeElapsedColumn()]
-    if time_left:
-        columns += [
-            rich.TextColumn("left"),
-            rich.TimeRemainingColumn(),
-            rich.TextColumn("[dim]{task.fields[last]}"),
-        ]
+    columns = [
+        rich.TextColumn(first),
+        rich.BarColumn(),
+        rich.TimeElapsedColumn(),
+        *map(rich.TextColumn, more),
+    ]
     console = Console(stderr=True)
     return rich.Progress(
         *columns, console=console, transient=True, redirect_stdout=False
@@ -117,31 +119,17 @@ def _drawn(*texts: str, time_left: bool = True) -> "Progress":
 
 
 class _Lines:
-    """Progress as plain lines, at most one every few seconds.
-
-    The time left is told from the first report on: what was made ready before it says nothing
-    about how long the rest takes.
-    """
+    """Progress as plain lines, at most one every few seconds."""
 
     def __init__(self, what: str, every: float) -> None:
         self.what = what
         self.every = every
-        self.first: int | None = None  # done at the first report
-        self.started = 0.0
         self.shown = -math.inf
 
     def __call__(self, done: int, total: int, last: str) -> None:
         now = time.monotonic()
-        if self.first is None or done == self.first:
-            self.first = done
-            self.started = now
         if done < total and now - self.shown < self.every:
             return
         self.shown = now
-        left = ""
-        moved = done - self.first
-        if moved and done < total:
-            seconds = (now - self.started) / moved * (total - done)
-            left = f", about {duration(seconds)} left"
-        line = f"{self.what}: {done}/{total}{left} {last}".rstrip()
+        line = f"{self.what}: {done}/{total} {last}".rstrip()
         print(printable(line), file=sys.stderr, flush=True)

@@ -88,7 +88,8 @@ def test_the_embedded_demo_runs(tmp_path, monkeypatch):
     assert "6 simulated hospitals gave what 567 people add up to" in demo.out
     page = tmp_path / "run" / "round" / "page.html"
     assert f"page of the round: {page}" in demo.err
-    assert "What sums would add" in page.read_text()
+    assert "after the round, epsilon 8" in demo.out
+    assert "after the round, epsilon 8" in page.read_text()
     experiment, results, asked = found
     assert len(results) == asked == len(experiment.learners)
     assert all(np.isfinite(p).all() for r in results for p in r.scores.values())

@@ -51,12 +51,13 @@ def demo(
 def _play(place: Path, show: Callable[[str], None]) -> None:
     from fcforge.exchange.demo_round import MERGED, play_round
     from fcforge.report.exchange_file import write_page
-    from fcforge.report.terminal import round_text
+    from fcforge.report.terminal import round_section, round_text
 
     with at_work("playing a round of two keepers"):
         played = play_round(place)
-        write_page(played.exchange, MERGED, place / "page.html")
-    show(round_text(played))
+        gained = round_section(played)
+        write_page(played.exchange, MERGED, place / "page.html", gained)
+    show(round_text(gained))
     say(f"page of the round: {place / 'page.html'}")
 
 

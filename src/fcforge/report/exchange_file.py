@@ -153,7 +153,11 @@ def _shown(table: PlainTable) -> Table:
 
 # -- the page --------------------------------------------------------------------------------------
 def page_of(
-    found: Description, name: str, home: str = "", more: Sequence[Section] = ()
+    found: Description,
+    name: str,
+    home: str = "",
+    more: Sequence[Section] = (),
+    first: Sequence[Section] = (),
 ) -> str:
     """The page of an exchange file as text.
 
@@ -166,8 +170,11 @@ def page_of(
         Address of the overview; empty without one.
     more : sequence of Section
         Pictures of the model (`pictures`), and the files beside it.
+    first : sequence of Section
+        What is to be read before the rest.
     """
     sections = [
+        *first,
         Section("Intended use", (*USE, STATED)),
         Section("Not for", macro("listed", NOT_FOR)),
     ]
@@ -189,10 +196,11 @@ def page_of(
     )
 
 
-def write_page(exchange: Exchange, name: str, path: Path) -> None:
-    """Write the page of an exchange file called `name`."""
+def write_page(exchange: Exchange, name: str, path: Path, *first: Section) -> None:
+    """Write the page of an exchange file called `name`, with `first` before the rest."""
     model = exchange.model
-    write_text(path, page_of(model.describe(), name, more=pictures(model)))
+    shown = page_of(model.describe(), name, more=pictures(model), first=first)
+    write_text(path, shown)
 
 
 def pictures(model: Model) -> list[Section]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fcforge.exchange.keys import read_keyring
 from fcforge.metrics import METRICS
+from fcforge.report.rendering import Section
 from fcforge.report.table import Table
 from fcforge.text import (
     counted,
@@ -196,26 +197,30 @@ def evaluation_text(found: Evaluation) -> str:
     return "\n".join([first, table, *map(printable, found.notes)])
 
 
-def round_text(played: Played) -> str:
+def round_section(played: Played) -> Section:
     """A round that was played, for somebody who has not heard of one."""
     sizes = sorted(played.left.values())
     rows = [
         (title, with_interval(found.value, found.low, found.high))
         for title, found in played.auroc.items()
     ]
-    return "\n".join(
-        [
-            "",
-            f"A round: {counted(len(sizes), 'simulated hospital')} gave what "
-            f"{people(played.people)} add up to, and no scan.",
-            "Each split its sum into two encrypted shares, one for either of two keepers. Neither "
-            "keeper can read what it adds; each adds noise.",
-            f"Left each hospital: two shares and a signed notice, {memory(sizes[-1])} in all.",
-            "",
-            Table.of(
-                ("model", f"AUROC of {people(played.tested)} [95 %]"), rows
-            ).text(),
-            "Simulated people prove nothing about patients; real ones are in "
-            "docs/results/sums.md.",
-        ]
+    heads = ("model", f"AUROC of {people(played.tested)} [95 %]")
+    said = (
+        f"{counted(len(sizes), 'simulated hospital')} gave what {people(played.people)} "
+        "add up to, and no scan.",
+        "Each split its sum into two encrypted shares, one for either of two keepers. Neither "
+        "keeper can read what it adds; each adds noise.",
+        f"Left each hospital: two shares and a signed notice, {memory(sizes[-1])} in all.",
+        Table.of(heads, rows),
+        "Simulated people prove nothing about patients; real ones are in "
+        "docs/results/sums.md.",
     )
+    return Section("What this round gained", said)
+
+
+def round_text(shown: Section) -> str:
+    """The same on a terminal."""
+    parts = [f"\n{shown.title}:"]
+    for part in shown.body:
+        parts.append(f"\n{part.text()}" if isinstance(part, Table) else part)
+    return "\n".join(parts)
