@@ -25,7 +25,7 @@ def test_columns_follow_arrival():
     ab, ba = two_site_run("AB"), two_site_run("BA")
     assert m.score_matrix(ab).tolist() == [[1.0, 0.0], [0.75, 1.0]]
     assert m.score_matrix(ba).tolist() == [[0.0, 1.0], [1.0, 0.75]]
-    assert m.runs.score_matrix_with_initial(ab, "accuracy")[0].tolist() == [0.5, 0.5]
+    assert m.Runs.of([ab]).values("accuracy")[0, 0].tolist() == [0.5, 0.5]
 
 
 def test_summary_of_a_run_by_hand():
@@ -43,14 +43,6 @@ def test_summary_of_a_run_by_hand():
         "intransigence": -0.25,
     }
     assert s == pytest.approx(expected)
-
-
-def test_majority_baseline_of_forward_transfer():
-    # B's training part has 40 % patients: everybody control, half right.
-    s = m.summary(two_site_run("AB"), baseline="majority")
-    assert s["fwt"] == pytest.approx(0.0 - 0.5)
-    s = m.summary(two_site_run("BA"), "sensitivity", baseline="majority")
-    assert s["fwt"] == pytest.approx(1.0 - 1.0)  # A: 70 % patients, everybody patient
 
 
 def test_lower_is_better_keeps_the_meaning_of_forgetting():

@@ -51,13 +51,18 @@ def test_tables_by_hand():
     y = {"A": [1, 1, 0], "B": [1]}
     scores = {"A": [[0.9, 0.1, 0.2]] * 2, "B": [[0.9]] * 2}
     groups = {"one": {("A", "a"), ("A", "c")}, "two": {("A", "b"), ("B", "a")}}
-    results = [run(scores, y, subject_ids=ids)]
+    share = {"A": 0.7, "B": 0.4}
+    b_first = run(scores, y, subject_ids=ids, order="BA", train_mean=share)
+    results = [b_first]  # nobody of the first group is at its first site
     accuracy, sensitivity, specificity = subgroup_tables(results, groups, n_draws=20)
     row = accuracy.rows["finetune/gcn"]
     assert (row["one"].value, row["two"].value) == (1.0, 0.5)
     assert sensitivity.rows["finetune/gcn"]["two"].value == 0.5
     assert specificity.rows["finetune/gcn"]["one"].value == 1.0
     assert accuracy.columns == ("one", "two")
+    # (1 * .4 + 3 * .7) / 4 are patients: everybody is called one, whatever the group.
+    majority = accuracy.rows["majority class"]
+    assert (majority["one"].value, majority["two"].value) == (0.5, 1.0)
 
 
 def test_the_command_on_a_run_folder(tmp_path):

@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.metrics.cells import Metric, called, combined, features_of, metric_named
-from fcforge.metrics.continual import SUMMARIES, intransigence, summaries_of
+from fcforge.metrics.continual import intransigence, summaries_of
 from fcforge.types import Component, Kind, LearnerSpec, RunResult
-
-Baseline = Literal["initial", "majority"]
 
 
 class Words(NamedTuple):
@@ -61,20 +59,6 @@ def majority_learner(kind: Kind, own: bool) -> LearnerSpec:
     return LearnerSpec(Component("majority"), model, title=title)
 
 
-def baseline(result: RunResult, kind: Baseline = "initial") -> dict[str, np.ndarray]:
-    """Scores before learning, per site: what forward transfer is measured against.
-
-    ``initial`` is the untrained network; ``majority`` gives every subject the share of patients
-    in the site's own training part, hence its majority class.
-    """
-    if kind == "initial":
-        return dict(result.initial)
-    return {
-        site: np.full_like(result.initial[site], result.train_mean[site], float)
-        for site in result.sites
-    }
-
-
 @dataclass(frozen=True)
 class Runs:
     """Runs tested on the same subjects, with orders of one length T.
@@ -99,17 +83,12 @@ class Runs:
     )
 
     @classmethod
-    def of(cls, runs: Sequence[RunResult], kind: Baseline = "initial") -> "Runs":
+    def of(cls, runs: Sequence[RunResult]) -> "Runs":
         """Runs with equal sites, equal test subjects and orders of one length."""
-        before = [baseline(r, kind) for r in runs]
         scores = {}
         place = {}
         for site in runs[0].sites:
-            rows = [
-                row
-                for r, b in zip(runs, before, strict=True)
-                for row in (b[site], *r.scores[site])
-            ]
+            rows = [row for r in runs for row in (r.initial[site], *r.scores[site])]
             known: dict[bytes, int] = {}
             at = np.array([known.setdefault(row.tobytes(), len(known)) for row in rows])
             _, first = np.unique(at, return_index=True)
@@ -183,24 +162,13 @@ class Runs:
         return np.moveaxis(full, (1, 2), (-1, -2))
 
 
-def score_matrix_with_initial(
-    result: RunResult, metric: str, kind: Baseline = "initial"
-) -> np.ndarray:
-    """Matrix of shape (T + 1, T): row 0 the baseline, then ``a[t, i]``."""
-    return Runs.of([result], kind).values(metric)[0]
-
-
 def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
     """Full matrix ``a[t, i]``, columns in order of arrival, zero-shot cells included. (T, T)."""
-    return score_matrix_with_initial(result, metric)[1:]
+    return Runs.of([result]).values(metric)[0, 1:]
 
 
 def summary(
-    result: RunResult,
-    metric: str = "accuracy",
-    *,
-    baseline: Baseline = "initial",
-    a_star: np.ndarray | None = None,
+    result: RunResult, metric: str = "accuracy", *, a_star: np.ndarray | None = None
 ) -> dict[str, float]:
     """Every continual-learning summary of one run.
 
@@ -210,14 +178,12 @@ def summary(
     metric : str
         A name of `fcforge.metrics.METRICS`. For Brier and ECE, where lower is better, see
         `summaries_of` for the signs.
-    baseline : {"initial", "majority"}
-        What FWT is measured against.
     a_star : ndarray of shape (T,), optional
         Reference values in order of arrival; adds ``intransigence``.
     """
     m = metric_named(metric)
-    full = score_matrix_with_initial(result, metric, baseline)
-    found = summaries_of(full, lower_is_better=m.lower_is_better, names=SUMMARIES)
+    full = Runs.of([result]).values(metric)[0]
+    found = summaries_of(full, lower_is_better=m.lower_is_better)
     if a_star is not None:
         cost = intransigence(full[1:], np.asarray(a_star, dtype=float))
         found["intransigence"] = -cost if m.lower_is_better else cost

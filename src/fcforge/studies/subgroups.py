@@ -64,17 +64,27 @@ def groups_of(facts: Mapping[str, Mapping[str, Any]]) -> Groups:
 def subgroup_tables(
     results: Sequence[RunResult], groups: Groups, n_draws: int = N_DRAWS
 ) -> list[Study]:
-    """Accuracy, sensitivity and specificity of every learner in every group."""
+    """Accuracy, sensitivity and specificity of every learner in every group.
+
+    The majority reference is that of everybody: no group chooses a commonest class of its own.
+    """
+    learners = usable(results)
     some = {
-        name: usable(among(results, lambda *who, of=people: who in of))
+        name: {
+            title: among(runs, lambda *who, of=people: who in of)
+            for title, runs in learners.items()
+        }
         for name, people in groups.items()
     }
     tables = []
     for metric in METRICS:
-        rows: dict[str, dict[str, Any]] = {}
-        for name, learners in some.items():
-            for title, runs in learners.items():
-                rows.setdefault(title, {})[name] = pooled(runs, metric, n_draws=n_draws)
+        rows = {
+            title: {
+                name: pooled(some[name][title], metric, n_draws=n_draws)
+                for name in groups
+            }
+            for title in learners
+        }
         title = f"{metric_named(metric).title} by group, all sites together [95 %]"
         tables.append(Study(title, tuple(groups), rows))
     return tables
