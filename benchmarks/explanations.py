@@ -1,4 +1,4 @@
-"""Do explanations name what matters, and are they to be believed?
+"""Do explanations name what matters, and are they stable?
 
 usage: python benchmarks/explanations.py [--out results/explanations.json]
 
@@ -10,7 +10,7 @@ model learns three quarters of the people; those left out are explained.
 strength taken out of both. *deletion*: how far the log odds move when the 1 % strongest edges of a
 scan are set to the reference, mean over scans, beside 20 draws of as many random edges; *wins* is
 the share of scans where the explained edges move it more than every draw. *gap*: largest part of a
-change that contributions leave out. *believed*: edges that trainings on 20 random halves agree
+change that contributions leave out. *stable*: edges that trainings on 20 random halves agree
 about, and with shuffled diagnoses.
 """
 
@@ -81,11 +81,8 @@ def measured(
             spearmanr(centred(found.slope.mean(0)), centred(truth)).statistic
         )
     if model.method == "analytic":
-        for name, y in (
-            ("believed", cohort.y),
-            ("shuffled", rng.permutation(cohort.y)),
-        ):
-            row[name] = int(edge_stability(model, cohort.fc, y).believed.sum())
+        for name, y in (("stable", cohort.y), ("shuffled", rng.permutation(cohort.y))):
+            row[name] = int(edge_stability(model, cohort.fc, y).stable.sum())
     return row
 
 

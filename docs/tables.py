@@ -172,7 +172,7 @@ def explanations() -> str:
         value = row.get(name, "")
         return f"{value:.2f}" if isinstance(value, float) else str(value)
 
-    names = ("truth", "deletion", "random", "believed", "shuffled")
+    names = ("truth", "deletion", "random", "stable", "shuffled")
     rows = [
         (
             f"{row['people']} ({row['n']})",
@@ -187,8 +187,8 @@ def explanations() -> str:
         "agrees with the disease",
         "1 % of edges deleted",
         "as many random",
-        "believed",
-        "believed, shuffled diagnoses",
+        "stable",
+        "stable, shuffled diagnoses",
     )
     return markdown(head, rows)
 

@@ -2,7 +2,7 @@
 Why it said so: a scan explained on the glass brain
 ===================================================
 
-A diagnosis model answers with a probability. Which edges moved it? Are they to be believed? Here
+A diagnosis model answers with a probability. Which edges moved it? Are they stable? Here
 with the 160 ROIs of Dosenbach (2010), whose coordinates come with nilearn; any atlas with
 coordinates works.
 """
@@ -83,16 +83,14 @@ print(
 )
 
 # %%
-# Are they to be believed?
-# ------------------------
-# An edge is to be believed if models of other people use it, too. Of models trained on random
+# Are they stable?
+# ----------------
+# An edge is stable if models of other people use it, too. Of models trained on random
 # halves of the people, at least 70 % must have it among their strongest edges with the same sign;
 # by chance that happens to one edge, on average.
 stable = edge_stability(model, people.fc[train], people.y[train], draws=10)
-print(f"{stable.believed.sum()} of {stable.believed.size} edges are to be believed")
+print(f"{stable.stable.sum()} of {stable.stable.size} edges are stable")
 top = model.explain(new, atlas=atlas, stability=stable).edges(n=8)
 print(
-    top[
-        ["roi_a", "roi_b", "contribution", "same_sign", "in_top", "believed"]
-    ].to_string()
+    top[["roi_a", "roi_b", "contribution", "same_sign", "in_top", "stable"]].to_string()
 )

@@ -282,8 +282,7 @@ class StartRequest(Request):
     hospitals: Size = option(10, "Hospitals planned in all.")
     epsilon: Epsilon | None = option(None, "Planned for each person (1).")
     exact: bool = option(
-        False,
-        "Plan sums without noise; taken only with --set policy.exact_allowed=true.",
+        False, "Plan sums without noise, and let the policy take them."
     )
     overwrite: bool = option(False, "Replace OUT.")
 

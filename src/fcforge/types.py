@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from fcforge.errors import ConfigError
 from fcforge.settings import (
     Bound,
     Checked,
@@ -72,6 +73,18 @@ class Target:
     name: str = "diagnosis"
     classes: tuple[str, ...] = ("0", "1")
     limits: tuple[float, float] = (-1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        """Refuse limits of a number that are not two finite ones, the smaller first."""
+        try:
+            low, high = self.limits
+            increasing = -math.inf < low < high < math.inf
+        except (TypeError, ValueError):
+            increasing = False
+        if not increasing:
+            what = f"limits={self.limits!r} of target '{self.name}' are not two finite numbers"
+            do = "Give the least and the most, e.g. 5 and 65."
+            raise ConfigError(f"{what}, the smaller first.", do=do)
 
     @property
     def kind(self) -> Kind:

@@ -128,10 +128,10 @@ def test_stability_of_a_disease_and_of_none(cohort):
     assert found.n == 10
     shown = model.fit(cohort.fc, cohort.y).explain(cohort.fc[:1], stability=found)
     table = shown.edges(n=20)
-    assert {"same_sign", "in_top", "believed"} <= set(table.columns)
+    assert {"same_sign", "in_top", "stable"} <= set(table.columns)
     nothing = np.random.default_rng(0).permutation(cohort.y)
     chance = edge_stability(model, cohort.fc, nothing, draws=10)
-    assert chance.believed.sum() <= 3
+    assert chance.stable.sum() <= 3
     assert found.in_top.max() > 0.5
 
 

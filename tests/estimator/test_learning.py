@@ -208,7 +208,7 @@ def test_the_default_method_on_a_start_with_noise_names_what_works():
     way = r'method="forge_release", method_params={"epsilon": 1\.0}'
     for given in (None, {"epsilon": 1.0}):
         made = ForgeClassifier(start=start(), method_params=given)
-        with pytest.raises(InputError, match=f"{way}, or .*policy.exact_allowed=true"):
+        with pytest.raises(InputError, match=f"{way}, or .*--exact"):
             made.fit(*of(A)[:2], site=A)
     made = ForgeClassifier(start=begin(), method_params={"epsilon": 1.0})
     with pytest.raises(InputError, match=f"'epsilon' is no setting .*{way}"):

@@ -168,3 +168,11 @@ def test_one_class_in_two_spellings_is_refused() -> None:
     with pytest.raises(InputError, match=r"'ASD'.*'asd'"):
         people.refuse_missing(np.array(["ASD", "HC", "asd"]))
     people.refuse_missing(np.array([0, 1, 2]))
+
+
+@pytest.mark.parametrize("nothing", [None, pd.NA, np.nan])
+def test_a_label_that_is_none_is_named_with_its_row(nothing) -> None:
+    y = np.array(["HC", "ASD"] * 10, dtype=object)
+    y[3] = nothing
+    with pytest.raises(InputError, match=r"y\[3\] is .*missing"):
+        ForgeClassifier(features="any").fit(np.eye(20)[:, :6], y)

@@ -1,4 +1,4 @@
-"""What an explanation says: sums, tables, networks, nilearn's matrices, who is believed."""
+"""What an explanation says: sums, tables, networks, nilearn's matrices, which edges are stable."""
 
 import io
 from dataclasses import replace
@@ -137,7 +137,7 @@ def test_stability_by_hand():
     found = Stability.of(weights)
     assert found.in_top[:3].tolist() == [1.0, 1.0, 0.0]
     assert found.same_sign[:3].tolist() == [1.0, 0.5, 1.0]
-    assert found.believed[:3].tolist() == [True, False, False]
+    assert found.stable[:3].tolist() == [True, False, False]
     with pytest.raises(DataError, match="at least two"):
         Stability.of(weights[:1])
 

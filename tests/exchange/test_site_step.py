@@ -261,6 +261,18 @@ def test_a_start_is_written_with_its_policy(folder, tmp_path):
     assert made.root.policy.max_epsilon == 2.0
 
 
+def test_planned_exact_sums_are_taken(folder, tmp_path):
+    """One flag is enough; a policy that refuses them is no start."""
+    data = {"name": "folder", "path": str(folder / "people.npz")}
+    given = (data, sites()[:1], [], tmp_path / "x.fcx")
+    plan = records.Plan(epsilon=None)
+    with pytest.raises(ConfigError, match="exact_allowed=false"):
+        start_file(*given, ["policy.exact_allowed=false"], plan=plan)
+    assert not given[-1].exists()
+    made = start_file(*given, ["start.axes=4"], plan=plan)
+    assert made.root.policy.exact_allowed
+
+
 def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(folder, tmp_path):
     """Many people bear more directions; the table is in the file, for text and page alike."""
     data = {"name": "folder", "path": str(folder / "people.npz")}

@@ -8,7 +8,7 @@ from small_cohorts import small
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites.check import check_cohort
-from fcforge.sites.cohort import Cohort, fc_from_upper, upper_from_fc
+from fcforge.sites.cohort import Cohort, Fault, fc_from_upper, upper_from_fc
 
 
 def test_merge_and_select_sites():
@@ -103,7 +103,9 @@ def test_a_number_outside_its_limits_is_not_a_matter_of_groups():
 
 @pytest.mark.parametrize("limits", [(0, np.inf), (-np.inf, 5), (np.nan, 5)])
 def test_limits_are_finite(limits):
-    with pytest.raises(ConfigError, match=r"limits .* of target 'age' are not finite"):
+    with pytest.raises(
+        ConfigError, match=r"limits.* of target 'age' are not two finite"
+    ):
         small().of_number("age", limits)
 
 
@@ -112,6 +114,17 @@ def test_a_number_in_words_is_named_with_its_subject():
     ages = np.array(["n/a", "12", "12;5", "13"])
     with pytest.raises(DataError, match="subject 's02': age '12;5' is not a number"):
         replace(people, covariates={"age": ages}).of_number("age", (5, 65))
+
+
+def test_who_is_left_out_has_no_bad_value():
+    """Neither a word for an age, nor what a loader found of somebody, is asked for any more."""
+    ages = np.array(["n/a", "12", "12;5", "13"])
+    people = replace(small(4), covariates={"age": ages})
+    people = replace(people, faults=(Fault("error", "unknown", subject="s02"),))
+    found = people.without(["s02"]).of_number("age", (5, 65))
+    assert found.subject_id.tolist() == ["s01", "s03"]
+    np.testing.assert_array_equal(found.target.restored(found.y), [12, 13])
+    assert [fault.what for fault in found.faults] == ["1 subjects left out (no age)."]
 
 
 def test_one_number_for_everybody_is_an_error():

@@ -99,7 +99,7 @@ def test_npz_unknown_number(tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"label": None}, r"no column for the label \(columns: site, subject_id"),
+        ({"label": None}, r"no column for the label \(columns: "),
         ({"fc_upper": None, "site": None}, r"array 'fc_upper' is missing"),
         (
             {"fc_upper": np.zeros((19, 14))},
@@ -373,6 +373,20 @@ def test_subjects_can_be_left_out_by_name(tmp_path):
     assert gone not in left.subject_id
     with pytest.raises(ConfigError, match="unknown subject to leave out 'nobody'"):
         load_dataset(Component("folder", {"path": str(path), "leave_out": ["nobody"]}))
+
+
+def test_a_number_needs_no_diagnosis(tmp_path):
+    """Neither a column of diagnoses, nor one that says who is compared."""
+    made = simulate("easy", n_rois=5, n_sites=1, scale=0.1)
+    ages = np.linspace(10, 20, len(made)).round(1)
+    path = write_npz(tmp_path / "d.npz", made, label=None, age=ages)
+    asked = {"path": str(path), "target": "age", "limits": (5, 65)}
+    found = load_dataset(Component("folder", asked))
+    np.testing.assert_allclose(found.target.restored(found.y), ages)
+    odd = write_npz(tmp_path / "o.npz", made, label=np.full(len(made), "?"), age=ages)
+    assert load_dataset(Component("folder", {**asked, "path": str(odd)})).faults == ()
+    with pytest.raises(ConfigError, match="positive is of a diagnosis"):
+        load_dataset(Component("folder", {**asked, "positive": "ASD"}))
 
 
 # -- which class is the patients' ----------------------------------------------------------------

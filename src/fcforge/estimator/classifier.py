@@ -182,8 +182,8 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         if y is None:
             what = "ForgeClassifier requires y to be passed, but the target y is None."
             raise InputError(what)
+        people.refuse_missing(y)
         X, labels = self._validate(X, y, reset=first)
-        people.refuse_missing(labels)
         known = np.unique(labels if classes is None else np.asarray(classes))
         known = people.some_classes(labels, known if first else self.classes_)
         several = len(known) > 2

@@ -1,4 +1,4 @@
-"""Why the estimator said so, and whether an edge is to be believed."""
+"""Why the estimator said so, and whether an edge is stable."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Explains(Parameters, ABC):
         atlas : Atlas, optional
             Names, networks and places of the ROIs; AAL is known by its names.
         stability : Stability, optional
-            Of `edge_stability`; says which edges are to be believed.
+            Of `edge_stability`; says which edges are stable.
         """
         fc = self._scans(X)
         self._require_edges(stability)

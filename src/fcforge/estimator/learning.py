@@ -169,9 +169,7 @@ class Learns(Parameters):
         allowed = ("accept_labels",)
         if not model.exchange.root.policy.exact_allowed:
             what = f"the start takes no exact sums, which method '{self.method}' adds."
-            do = (
-                f"{WITH_NOISE}, or a start made with `--set policy.exact_allowed=true`."
-            )
+            do = f"{WITH_NOISE}, or a start made with `--exact`."
             raise ConfigError(what, where="start=", do=do)
         if noisy := [
             name for name in given if name in SETTINGS and name not in allowed

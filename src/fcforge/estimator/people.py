@@ -208,21 +208,19 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
 
 
 # -- classes ---------------------------------------------------------------------------------------
-def refuse_missing(y: np.ndarray) -> None:
+def refuse_missing(y: Any) -> None:
     """`InputError` where a value of `y` says that nothing is known, or two differ in spelling."""
     spelled: dict[str, Any] = {}
-    values, places = np.unique(y, return_index=True)
-    for value, place in zip(values.tolist(), places, strict=True):
-        word = str(value).strip().lower()
+    for place, value in enumerate(np.asarray(y, dtype=object).ravel().tolist()):
+        word = "" if value is None else str(value).strip("<> ").lower()  # pandas: <NA>
         if is_missing(word):
             what = f"y[{place}] is {value!r}, which stands for a missing value."
             raise InputError(what, do="Leave the subject out of X and y.")
-        if isinstance(value, str) and word in spelled:
+        if isinstance(value, str) and spelled.setdefault(word, value) != value:
             what = (
                 f"y holds {spelled[word]!r} and {value!r}: one class in two spellings."
             )
             raise InputError(what, do="Spell each class in one way.")
-        spelled[word] = value
 
 
 def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -10,19 +10,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_sample_weight
 
 from fcforge.errors import ConfigError
-from fcforge.estimator.inputs import InputError, as_input_error
+from fcforge.estimator.inputs import InputError
 from fcforge.estimator.learning import Given, Learns
 from fcforge.estimator.people import refuse_missing
 from fcforge.types import Target
-
-
-def _increasing(limits: Any) -> bool:
-    """Whether these are two finite numbers, the smaller first."""
-    try:
-        low, high = limits
-        return bool(-np.inf < low < high < np.inf)
-    except (TypeError, ValueError):
-        return False
 
 
 @dataclass(repr=False, eq=False)
@@ -78,8 +69,8 @@ class ForgeRegressor(RegressorMixin, Learns):
         if self.class_weight is not None:
             what = "class_weight= is for classes; the target is a number."
             raise ConfigError(what, do="Leave it out, or give sample_weight.")
+        refuse_missing(y)
         X, values = self._validate(X, y, reset=first)
-        refuse_missing(values)
         if weight is not None:
             weight = _check_sample_weight(weight, X, dtype=np.float64)
         target = self._target(values) if first else self.target_
@@ -89,26 +80,20 @@ class ForgeRegressor(RegressorMixin, Learns):
             do = "Give limits= that hold everybody."
             raise InputError(f"{found}, beyond {low:g} to {high:g}.", do=do)
         given = Given(target.scaled(values), target, weight, site, None)
-        with as_input_error():
-            self._learn_all(X, given, (), first=first)
+        self._learn_all(X, given, (), first=first)
         self.target_ = target
         return self
 
     def _target(self, values: np.ndarray) -> Target:
         """Limits that were named, or those of the first call."""
-        if self.limits is None:
-            low = float(values.min())
-            high = float(values.max())
-            if low == high and len(values) > 1:
-                what = f"y is {low:g} for everybody: there is nothing to learn."
-                raise InputError(what, do="Give numbers that differ, or limits=.")
-            return Target("y", (), (low, high if high > low else low + 1.0))
-        if not _increasing(self.limits):
-            what = (
-                f"limits={self.limits!r} are not two finite numbers, the smaller first."
-            )
-            raise ConfigError(what, do="For example limits=(5, 65).")
-        return Target("y", (), self.limits)
+        if self.limits is not None:
+            return Target("y", (), self.limits)
+        low = float(values.min())
+        high = float(values.max())
+        if low == high and len(values) > 1:
+            what = f"y is {low:g} for everybody: there is nothing to learn."
+            raise InputError(what, do="Give numbers that differ, or limits=.")
+        return Target("y", (), (low, high if high > low else low + 1.0))
 
     def predict(self, X: Any) -> np.ndarray:
         """The number of each subject, (n,)."""

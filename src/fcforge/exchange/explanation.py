@@ -44,9 +44,9 @@ from fcforge.sites.cohort import upper_from_fc
 from fcforge.text import no_formula, printable
 from fcforge.writing import write_text
 
-BELIEVED = 0.7  # share of trainings on random halves that must agree about an edge
+AGREED = 0.7  # share of trainings on random halves that must agree about an edge
 IN_RUNS = 0.95  # of trainings on a run's splits, which share most of their people
-FALSE = 1.0  # edges that may be believed by chance, on average
+FALSE = 1.0  # edges that may look stable by chance, on average
 DELETED = 0.01  # share of the edges that the deletion test sets to the reference
 DRAWS = 20  # random choices of as many edges that it compares with
 SAME = 1e-9  # eigenvalues nearer than this count as one
@@ -255,9 +255,9 @@ class Deletion:
 class Stability:
     r"""How often trainings on other people agree about an edge (stability selection).
 
-    An edge is to be believed where at least 70 % of the trainings have it among their q strongest
+    An edge is stable where at least 70 % of the trainings have it among their q strongest
     and give its weight the same sign. With :math:`q = \sqrt{(2 \cdot 0.7 - 1) E}` trainings on
-    random halves believe at most one edge by chance, on average. Splits that share more people
+    random halves find at most one edge stable by chance, on average. Splits that share more people
     agree more readily: the splits of a run (7:3) with shuffled diagnoses agreed by 70 % about 3 to
     14 edges of 6,670, and by 95 % about 0.6 on average (10 splits, simulated people).
 
@@ -284,27 +284,25 @@ class Stability:
     weight: Array
     n: int
     over: str = HALVES
-    least: float = BELIEVED
+    least: float = AGREED
 
     @classmethod
-    def of(
-        cls, weights: Array, over: str = HALVES, least: float = BELIEVED
-    ) -> Stability:
+    def of(cls, weights: Array, over: str = HALVES, least: float = AGREED) -> Stability:
         """Of the weights (k, E) of k trainings, at least two."""
         if len(weights) < 2:
             raise DataError(
                 "stability needs at least two trainings.", do="Use more seeds."
             )
         size = np.abs(weights)
-        q = max(1, int(np.sqrt((2 * BELIEVED - 1) * FALSE * size.shape[1])))
+        q = max(1, int(np.sqrt((2 * AGREED - 1) * FALSE * size.shape[1])))
         limit = np.sort(size, axis=1)[:, -q, None]
         sign = np.maximum((weights > 0).mean(0), (weights < 0).mean(0))
         top = ((size >= limit) & (size > 0)).mean(0)
         return cls(sign, top, weights.mean(0), len(weights), over, least)
 
     @property
-    def believed(self) -> Array:
-        """Whether each edge is to be believed, (E,) bool."""
+    def stable(self) -> Array:
+        """Whether each edge is stable, (E,) bool."""
         return (self.same_sign >= self.least) & (self.in_top >= self.least)
 
 
@@ -401,7 +399,7 @@ class Explanation:
             "contribution": found[order],
         }
         if self.stability is not None:
-            for name in ("same_sign", "in_top", "believed"):
+            for name in ("same_sign", "in_top", "stable"):
                 table[name] = getattr(self.stability, name)[order]
         return pd.DataFrame(table)
 

@@ -72,13 +72,18 @@ def start_file(
             do="Add --sign KEY (`fcforge keys new KEY` makes one).",
         )
     key = read_private(sign) if sign is not None else None
-    given = override({"start": {}, "policy": {}, "dataset": dict(dataset)}, settings)
+    allowed = {"exact_allowed": True} if plan.epsilon is None else {}
+    given = {"start": {}, "policy": allowed, "dataset": dict(dataset)}
+    given = override(given, settings)
     if set(given) != {"start", "policy", "dataset"}:
         raise ConfigError(
             f"--set {settings[0]}: only start.*, policy.* and dataset.* can be set."
         )
-    cohort = _public_people(given["dataset"], sites, without)
     policy = Policy.of(given["policy"]).with_keepers([read_card(k) for k in keepers])
+    if plan.epsilon is None and not policy.exact_allowed:
+        what = "--exact plans exact sums, which policy.exact_allowed=false refuses."
+        raise ConfigError(what, do="Leave one of them out.")
+    cohort = _public_people(given["dataset"], sites, without)
     signer = (site_name(maker), key)
     made = make_public(cohort, None, remove, given["start"], policy, *signer, plan)
     exchange.save(made, out, overwrite=overwrite)

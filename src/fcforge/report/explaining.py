@@ -326,7 +326,7 @@ def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
             Cell(number(row.reference_fc, 2, sign=True)),
         ]
         if measured:
-            cells.append(stable_cell(row.believed, row.same_sign, row.in_top))
+            cells.append(stable_cell(row.stable, row.same_sign, row.in_top))
         rows.append(cells)
     return Table.of(heads, rows, title="Strongest edges", note=note, sortable=True)
 
@@ -369,13 +369,13 @@ def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table |
     rows = []
     for k in strongest(stable.weight, LISTED):
         weight = Cell(number(stable.weight[k], 2, sign=True), value=stable.weight[k])
-        cell = stable_cell(stable.believed[k], stable.same_sign[k], stable.in_top[k])
-        if found.n_seeds < SPLITS and stable.believed[k]:
+        cell = stable_cell(stable.stable[k], stable.same_sign[k], stable.in_top[k])
+        if found.n_seeds < SPLITS and stable.stable[k]:
             cell = replace(cell, text="too few splits to say")
         rows.append((edges[k], weight, cell))
     heads = (Heading("edge", words=True), "mean weight", Heading("stable", words=True))
     note = (
-        f"{stable_words(stable)} {int(stable.believed.sum())} of {len(edges)} edges are; about one "
+        f"{stable_words(stable)} {int(stable.stable.sum())} of {len(edges)} edges are; about one "
         f"would be by chance, as splits share people. A run of fewer than {SPLITS} splits cannot "
         "say more than which edges are unstable."
     )

@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from fcforge.components import check_names, look_up
+from fcforge.components import look_up
 from fcforge.errors import ConfigError
 from fcforge.settings import checked
 from fcforge.sites.check import check_cohort, require_valid, without_twins
@@ -80,15 +78,13 @@ def _common(
     limits : (float, float)
         Between which numbers that covariate lies, agreed in advance.
     """
+    if leave_out:  # first: nothing of theirs is read any more
+        cohort = cohort.without(leave_out).stamped(leave_out=",".join(leave_out))
     if target != "diagnosis":
         cohort = cohort.of_number(target, limits).stamped(target=target)
     elif any(limits):
         do = 'Name the covariate: target = "age".'
         raise ConfigError("limits are of a number.", where="[dataset]", do=do)
-    if leave_out:
-        check_names("subject to leave out", leave_out, cohort.subject_id.tolist())
-        cohort = cohort.select(~np.isin(cohort.subject_id, leave_out))
-        cohort = cohort.stamped(leave_out=",".join(leave_out))
     if leave_twins_out:
         cohort, twins = without_twins(cohort)
         cohort = cohort.stamped(twins_left_out=",".join(twins))
@@ -103,16 +99,22 @@ def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
     def loader(*args: Any, **params: Any) -> Cohort:
         also = {name: params.pop(name) for name in _COMMON if name in params}
         target = also.get("target", "diagnosis")
-        if target != "diagnosis" and params.get("classes"):
-            what = f"target = '{target}' is a number, and classes are of a diagnosis."
+        groups = [name for name in _OF_DIAGNOSES if params.get(name)]
+        if target != "diagnosis" and groups:
+            what = (
+                f"target = '{target}' is a number, and {groups[0]} is of a diagnosis."
+            )
             do = "Leave out one or the other."
             raise ConfigError(what, where="[dataset]", do=do)
+        if "target" in load.__annotations__:
+            params["target"] = target
         return _common(load(*args, **params), **also)
 
     loader.__annotations__ = {**load.__annotations__, **common}
     return loader
 
 
+_OF_DIAGNOSES = ("classes", "positive", "negative", "drop_unlabelled")
 _COMMON = tuple(inspect.signature(_common).parameters)[1:]
 _ROWS = (
     (

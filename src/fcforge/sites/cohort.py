@@ -165,16 +165,7 @@ class Cohort:
         """The cohort whose target is a covariate; people without it are left out."""
         check_names("target", [name], ["diagnosis", *self.covariates])
         target = Target(name, (), limits)
-        values = self.covariates[name]
-        if not np.isfinite(limits).all():
-            what = f"limits {list(limits)} of target '{name}' are not finite."
-            do = "Give limits = [least, most] as two numbers, e.g. [5, 65]."
-            raise ConfigError(what, where="[dataset]", do=do)
-        _refuse_words(name, values, self.subject_id)
-        if values.dtype.kind != "f" or not limits[0] < limits[1]:
-            what = f"target '{name}' with limits {list(limits)} is not a number between two."
-            do = "Give limits = [least, most] of a column of numbers, e.g. [5, 65]."
-            raise ConfigError(what, where="[dataset]", do=do)
+        values = _numbers(name, self.covariates[name], self.subject_id)
         known = np.isfinite(values)
         faults = list(self.faults)
         if not known.all():
@@ -183,6 +174,14 @@ class Cohort:
         rest = {k: v for k, v in self.covariates.items() if k != name}
         made = replace(self, y=target.scaled(values), target=target, covariates=rest)
         return replace(made, faults=tuple(faults)).select(known)
+
+    def without(self, gone: Sequence[str]) -> Cohort:
+        """The cohort, and what is wrong with it, without the subjects of these ids."""
+        known = [*self.subject_id.tolist(), *(f.subject for f in self.faults)]
+        check_names("subject to leave out", gone, known)
+        kept = tuple(f for f in self.faults if not f.subject or f.subject not in gone)
+        rest = self.select(~np.isin(self.subject_id, gone))
+        return replace(rest, faults=kept)
 
     def content_sha256(self) -> str:
         """SHA-256 over FC, label, site and id of every subject; row order does not matter."""
@@ -205,15 +204,17 @@ class Cohort:
         return found
 
 
-def _refuse_words(name: str, values: np.ndarray, subjects: np.ndarray) -> None:
-    """Name the first subject whose value of a column of numbers is text."""
-    if values.dtype.kind != "U":
-        return
+def _numbers(name: str, values: np.ndarray, subjects: np.ndarray) -> np.ndarray:
+    """A column as numbers, NaN where one is missing; who has a word there is named."""
+    found = []
     for subject, value in zip(subjects.tolist(), values.tolist(), strict=True):
-        if not is_missing(value) and as_number(value) is None:
+        number = np.nan if is_missing(str(value)) else as_number(str(value))
+        if number is None:
             do = "Write a number such as 12.4, or n/a where it is not known."
             what = f"{name} '{value}' is not a number."
             raise DataError(what, where=f"subject '{subject}'", do=do)
+        found.append(number)
+    return np.array(found, dtype=np.float64)
 
 
 def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:

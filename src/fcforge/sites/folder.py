@@ -47,6 +47,7 @@ def load_folder(
     columns: Mapping[str, str] | None = None,
     drop_unlabelled: bool = False,
     classes: tuple[str, ...] = (),
+    target: str = "diagnosis",
 ) -> Cohort:
     """Load a dataset from one file or from a folder.
 
@@ -94,6 +95,8 @@ def load_folder(
     classes : tuple of str
         Three or more groups, controls first, e.g. ``("HC", "SZ", "BP")``; several diagnoses in
         one of them are joined by commas, others are left out.
+    target : str
+        What is learned; where it is a covariate, diagnoses are neither needed nor looked at.
 
     Returns
     -------
@@ -101,12 +104,19 @@ def load_folder(
     """
     path = Path(path).expanduser()
     found = _open(path, columns or {}, pattern, kind, variable)
-    said = [person.diagnosis for person in found.people]
-    with at(path):
-        groups = Groups.of(said, positive, negative, found.label_column, classes)
-    people, faults = participants.labelled(found.people, groups, drop_unlabelled)
-    how = (found.read, [*found.faults, *faults], n_rois, len(classes) or 2)
-    cohort = participants.assemble("folder", people, *how)
+    people = found.people
+    faults = [*found.faults]
+    if target == "diagnosis":
+        if people and not found.label_column:
+            raise participants.no_column("label", [*people[0].extra], path)
+        said = [person.diagnosis for person in people]
+        with at(path):
+            groups = Groups.of(said, positive, negative, found.label_column, classes)
+        people, unknown = participants.labelled(people, groups, drop_unlabelled)
+        faults += unknown
+    cohort = participants.assemble(
+        "folder", people, found.read, faults, n_rois, len(classes) or 2
+    )
     cohort = _selected(cohort, covariates, merge, sites)
     return cohort.stamped(path=str(path))
 

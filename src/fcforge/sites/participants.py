@@ -299,11 +299,17 @@ def find_columns(
     }
 
 
+def no_column(role: str, header: Sequence[str], where: Path) -> DataError:
+    """Error for a table without a column of a role."""
+    usual = (*ROLES[role], f"or say which it is: columns {role}=NAME")
+    return tables.no_column(role, header, usual, where)
+
+
 def people_of(
     rows: Sequence[Mapping[str, str]],
     named: Mapping[str, str],
     where: Path,
-    needed: Sequence[str] = ("id", "site", "label"),
+    needed: Sequence[str] = ("id", "site"),
 ) -> tuple[list[Participant], list[Fault], str]:
     """Rows of a table as people, a fault for each that cannot be used, the diagnosis' column.
 
@@ -314,13 +320,12 @@ def people_of(
     """
     columns = find_columns(list(rows[0]), named, where)
     for role in (role for role in needed if not columns[role]):
-        usual = (*ROLES[role], f"or say which it is: columns {role}=NAME")
-        raise tables.no_column(role, list(rows[0]), usual, where)
+        raise no_column(role, list(rows[0]), where)
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
         own = {role: row.get(column, "") for role, column in columns.items()}
-        lost = [r for r in needed if r != "label" and own[r] in ("", "n/a")]
+        lost = [r for r in needed if own[r] in ("", "n/a")]
         if lost:
             what = f"{where.name}, row {number}: no {lost[0]}."
             faults.append(Fault("error", what, "Fill it in.", own["id"], own["site"]))

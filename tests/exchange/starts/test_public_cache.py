@@ -164,7 +164,7 @@ def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
         model.fit(people.fc[here], people.y[here], site="NYU")
     out = tmp_path / "usm.fcx"
     asked = ("--public", "abide-aal", "--without", "NYU", "--out", out)
-    assert fcforge("start", *asked, "--set", "policy.exact_allowed=true").code == 0
+    assert fcforge("start", *asked, "--exact").code == 0
     assert open_exchange(out).root.sites == {"USM": 20}
     model = ForgeClassifier(start=out).fit(people.fc[here], people.y[here], site="NYU")
     assert model.sites_ == ("NYU",)
