@@ -37,7 +37,7 @@ def series(
         values[:, "abcd".index(column)] = value
     path = tmp_path / f"{name}.csv"
     pd.DataFrame(values, columns=list("abcd")).to_csv(path, index=False)
-    return Source("01", path, "series", "series", denoised=True)
+    return Source(path, "series", "series", {"sub": "01"}, denoised=True)
 
 
 def test_fc_of_one_run_is_the_correlation_of_its_columns(tmp_path):
@@ -84,7 +84,7 @@ def test_columns_without_names_are_said_to_be_taken_in_order(tmp_path):
     bare = tmp_path / "bare.csv"
     bare.write_text((tmp_path / "x.csv").read_text().split("\n", 1)[1])
     found = extract_run(
-        Source("01", bare, "series", "series", denoised=True), ATLAS, request()
+        Source(bare, "series", "series", {"sub": "01"}, denoised=True), ATLAS, request()
     )
     assert found.warnings == (
         "columns without names were taken for the ROIs of Mine, in order",
@@ -95,7 +95,7 @@ def test_columns_without_names_are_said_to_be_taken_in_order(tmp_path):
 def test_dpabis_wide_files_give_aal_only_when_aal_is_asked_for(tmp_path):
     path = tmp_path / "ROISignals_1.txt"
     np.savetxt(path, np.random.default_rng(0).standard_normal((12, 1568)))
-    source = Source("1", path, "series", "dpabi", denoised=True)
+    source = Source(path, "series", "dpabi", {"sub": "1"}, denoised=True)
     aal = names_only("AAL116", tuple(f"r{i}" for i in range(116)))
     found = extract_run(source, aal, request())
     assert found.series.shape == (12, 116)
@@ -107,7 +107,7 @@ def test_dpabis_wide_files_give_aal_only_when_aal_is_asked_for(tmp_path):
 def test_motion_and_degrees_of_freedom_are_summed_over_runs():
     def run(fd, dof) -> Run:
         x = np.zeros((3, 4))
-        source = Source("01", Path("x"), "scan", "x", denoised=dof is None)
+        source = Source(Path("x"), "scan", "x", {"sub": "01"}, denoised=dof is None)
         return Run(
             source,
             x,

@@ -29,10 +29,10 @@ def test_rest_is_taken_among_several_tasks(tmp_path):
     func = "sub-01/func/sub-01_task-"
     touch(tmp_path, f"{func}rest_{MNI}", f"{func}nback_{MNI}")
     sources, said = find(tmp_path)
-    assert [s.task for s in sources] == ["rest"]
+    assert [s.entities["task"] for s in sources] == ["rest"]
     assert said == ["took task rest and left out: nback; choose another with --task"]
     sources, said = find(tmp_path, task="nback")
-    assert ([s.task for s in sources], said) == (["nback"], [])
+    assert ([s.entities["task"] for s in sources], said) == (["nback"], [])
 
 
 def test_several_tasks_without_rest_are_a_question(tmp_path):
@@ -45,7 +45,7 @@ def test_several_tasks_without_rest_are_a_question(tmp_path):
 def test_sessions_are_chosen_or_joined(tmp_path):
     for ses in ("pre", "post"):
         touch(tmp_path, f"sub-01/ses-{ses}/func/sub-01_ses-{ses}_task-rest_{MNI}")
-    assert [s.session for s in find(tmp_path, session="ses-pre")[0]] == ["pre"]
+    assert [s.entities["ses"] for s in find(tmp_path, session="ses-pre")[0]] == ["pre"]
     assert len(find(tmp_path, session="all")[0]) == len(find(tmp_path)[0]) == 2
     with pytest.raises(DataError, match=r"there is task-rest ses-post"):
         find(tmp_path, session="mid")
@@ -54,8 +54,7 @@ def test_sessions_are_chosen_or_joined(tmp_path):
 def test_further_entities_are_kept(tmp_path):
     touch(tmp_path, f"sub-01/func/sub-01_task-rest_acq-fast_dir-AP_run-2_echo-1_{MNI}")
     ((source,), _) = find(tmp_path)
-    assert dict(source.variant) == {"acq": "fast", "dir": "AP", "echo": "1"}
-    assert source.run == "2"
+    assert source.said("acq", "dir", "echo", "run") == ("fast", "AP", "1", "2")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_hcp_folders_name_the_subject(tmp_path):
             )
         touch(tmp_path, f"{subject}/MNINonLinear/T1w_restore.nii.gz")
     sources, said = find(tmp_path)
-    assert [(s.subject, s.run) for s in sources] == [
+    assert [(s.subject, s.entities["run"]) for s in sources] == [
         (subject, run)
         for subject in ("100307", "100408")
         for run in ("rfMRIREST1LR", "rfMRIREST1RL")

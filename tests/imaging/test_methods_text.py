@@ -28,7 +28,7 @@ def made(
 ) -> Methods:
     request = FCRequest(source=Path("in"), out=Path("out"), **options)
     denoised = tool in ("xcpd", "cpac", "dpabi", "halfpipe", "series")
-    source = Source("01", Path("x.nii.gz"), kind, tool, denoised=denoised)
+    source = Source(Path("x.nii.gz"), kind, tool, {"sub": "01"}, denoised=denoised)
     return describe_methods(request, atlas or aal116(), source, made_by, (38, 40))
 
 

@@ -44,7 +44,7 @@ def test_every_option_has_a_help_text():
 
 
 def test_what_is_asked_of_a_scan_is_what_changes_its_numbers():
-    scan = [Source("1", Path("sub-1_bold.nii"), "scan", "fmriprep")]
+    scan = [Source(Path("sub-1_bold.nii"), "scan", "fmriprep", {"sub": "1"})]
     one = FCRequest(*A, denoise="scrubbing", fd_threshold=0.3, low_pass=0)
     asked = one.asked_of(scan)
     assert asked["denoise"]["LoadConfounds"]["fd_threshold"] == 0.3
@@ -55,16 +55,15 @@ def test_what_is_asked_of_a_scan_is_what_changes_its_numbers():
 
 
 def test_denoising_is_neither_asked_nor_said_of_series_made_elsewhere():
-    series = [Source("1", Path("1.1D"), "series", "cpac", denoised=True)]
+    series = [Source(Path("1.1D"), "series", "cpac", {"sub": "1"}, denoised=True)]
     one = FCRequest(*A, denoise="scrubbing")
     assert one.asked_of(series) == replace(one, denoise="simple").asked_of(series)
     assert set(one.settings_of(series)) == {"drop", "max_empty", "columns", "variable"}
 
 
 def test_which_files_are_wanted():
-    source = Source(
-        "1", Path("sub-1_run-1_bold.nii"), "scan", "x", session="pre", task="rest"
-    )
+    named = {"sub": "1", "ses": "pre", "task": "rest"}
+    source = Source(Path("sub-1_run-1_bold.nii"), "scan", "x", named)
     assert FCRequest(*A).takes(source)
     assert FCRequest(*A, session="ses-pre", task="rest", select="run-1").takes(source)
     assert FCRequest(*A, session="all").takes(source)

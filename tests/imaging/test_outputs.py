@@ -32,8 +32,8 @@ ATLAS = names_only("Mine", ("a", "b", "c"))
 
 
 def source(**fields) -> Source:
-    known = {"task": "rest", "space": "MNI152", **fields}
-    return Source("01", Path("/in/x.nii.gz"), "scan", "fmriprep", **known)
+    known = {"sub": "01", "task": "rest", "space": "MNI152", **fields}
+    return Source(Path("/in/x.nii.gz"), "scan", "fmriprep", known)
 
 
 def run(**fields) -> Run:
@@ -45,26 +45,21 @@ def run(**fields) -> Run:
 
 
 def test_names_are_in_bids_order_and_hold_only_what_is_known():
-    one = source(
-        session="pre", run="2", variant={"echo": "1", "acq": "fast", "dir": "AP"}
-    )
+    one = source(ses="pre", run="2", echo="1", acq="fast", dir="AP", desc="x")
     assert base_name(one) == (
         "sub-01_ses-pre_task-rest_acq-fast_dir-AP_run-2_echo-1_space-MNI152"
     )
-    assert base_name(Source("s_1", Path("x"), "series", "series")) == "sub-s1"
+    assert base_name(Source(Path("x"), "series", "series", {"sub": "s_1"})) == "sub-s1"
     assert subject_folder(Path("o"), one) == Path("o/sub-01/ses-pre/func")
     assert bids_label("50_002-b") == "50002b"
 
 
 def test_the_fc_of_several_runs_is_named_by_what_they_share():
-    runs = [
-        source(session="a", run="1", variant={"dir": "AP"}),
-        source(session="a", run="2"),
-    ]
+    runs = [source(ses="a", run="1", dir="AP"), source(ses="a", run="2")]
     name = relmat_path(Path("o"), runs, ATLAS)
     stem = "sub-01_ses-a_task-rest_space-MNI152_atlas-Mine_stat-pearsoncorrelation_relmat.tsv"
     assert name == Path("o/sub-01/ses-a/func") / stem
-    across = relmat_path(Path("o"), [runs[0], source(session="b")], ATLAS)
+    across = relmat_path(Path("o"), [runs[0], source(ses="b")], ATLAS)
     assert across.parent == Path("o/sub-01/func")
 
 
@@ -131,7 +126,7 @@ def test_another_tools_folder_and_the_input_are_refused(tmp_path):
 def test_a_fingerprint_changes_with_file_setting_and_atlas(tmp_path):
     file = tmp_path / "x.nii.gz"
     file.write_bytes(b"1")
-    one = Source("01", file, "scan", "nifti")
+    one = Source(file, "scan", "nifti", {"sub": "01"})
     before = fingerprint([one], ATLAS, {"drop": 0})
     assert before == fingerprint([one], ATLAS, {"drop": 0})
     assert before != fingerprint([one], ATLAS, {"drop": 1})

@@ -127,7 +127,7 @@ def test_tr_of_header_and_sidecar_must_agree(tmp_path: Path):
 
 
 def test_tr_of_a_sidecar(tmp_path: Path):
-    source = Source("01", tmp_path / "s.nii.gz", "scan", "nifti")
+    source = Source(tmp_path / "s.nii.gz", "scan", "nifti", {"sub": "01"})
     assert source.said_tr is None
     (tmp_path / "s.json").write_text('{"RepetitionTime": 2.5}')
     assert source.said_tr == 2.5

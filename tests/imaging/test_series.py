@@ -144,7 +144,7 @@ def test_an_roi_missing_in_some_volumes_fails_the_subject_by_name(tmp_path: Path
     values[:, 1] = np.nan
     path = _write(tmp_path / "s.npy", values)
     source, settings = (
-        Source("01", path, "series", "series"),
+        Source(path, "series", "series", {"sub": "01"}),
         FCRequest(tmp_path, tmp_path / "o"),
     )
     assert subject_fc(

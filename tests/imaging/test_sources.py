@@ -1,11 +1,9 @@
 """Files by their BIDS names, and what lies beside them."""
 
-from pathlib import Path
-
 import pytest
 
 from fcforge.errors import DataError
-from fcforge.imaging.sources import entities, read_json, sidecar_of, source_of
+from fcforge.imaging.sources import Source, entities, read_json, sidecar_of
 
 NAME = "sub-01_ses-2_task-rest_run-3_space-MNI_desc-preproc_bold.nii.gz"
 
@@ -22,11 +20,14 @@ def test_a_name_says_what_a_file_is():
     assert entities("scan.nii") == {}
 
 
-def test_what_the_name_does_not_say_is_told():
-    named = source_of(Path(NAME), "scan", "fMRIPrep", subject="other", task="none")
-    assert (named.subject, named.task, named.space) == ("01", "rest", "MNI")
-    plain = source_of(Path("scan.nii"), "scan", "HCP", subject="100307")
-    assert (plain.subject, plain.session) == ("100307", "")
+def test_a_mask_lies_beside_a_scan_of_fmriprep(tmp_path):
+    mask = tmp_path / NAME.replace("preproc_bold", "brain_mask")
+    scan = Source(tmp_path / NAME, "scan", "fmriprep", entities(NAME))
+    assert (scan.subject, scan.said("task", "echo")) == ("01", ("rest", ""))
+    assert scan.mask is None
+    mask.touch()
+    assert scan.mask == mask
+    assert Source(tmp_path / NAME, "scan", "xcpd", entities(NAME)).mask is None
 
 
 def test_a_sidecar_lies_beside_and_holds_names_and_values(tmp_path):
@@ -38,4 +39,7 @@ def test_a_sidecar_lies_beside_and_holds_names_and_values(tmp_path):
         with pytest.raises(DataError, match=says):
             read_json(path)
     path.write_text('{"RepetitionTime": 2}')
-    assert source_of(tmp_path / "sub-01_bold.nii.gz", "scan", "x").said_tr == 2.0
+    assert (
+        Source(tmp_path / "sub-01_bold.nii.gz", "scan", "x", {"sub": "01"}).said_tr
+        == 2.0
+    )

@@ -20,7 +20,7 @@ from fcforge.imaging.people import (
     Say,
     no_progress,
 )
-from fcforge.imaging.sources import VARIANTS, Source, sidecar_of
+from fcforge.imaging.sources import Source, sidecar_of
 from fcforge.text import counted, some
 from fcforge.writing import write_text
 
@@ -176,21 +176,21 @@ class _Maker:
 
 def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
     """Runs of one subject are joined; scans that are not runs of one experiment are a question."""
-    for key in VARIANTS:
-        values = sorted({source.variant.get(key, "") for source in own}, reverse=True)
-        if key != "dir" and len(values) > 1:
+    for key in ("acq", "ce", "rec", "echo", "part", "feature"):
+        values = sorted({source.entities.get(key, "") for source in own}, reverse=True)
+        if len(values) > 1:
             found = [f"{key}-{value}" if value else f"no {key}" for value in values]
             what = f"several scans of one run: {', '.join(found)}."
             raise DataError(what, do=f"Choose one: --select {found[0]}.")
     seen: dict[tuple[str, ...], Path] = {}
     for source in own:
-        run = (source.session, source.task, source.variant.get("dir", ""), source.run)
+        run = source.said("ses", "task", "dir", "run")
         twin = seen.setdefault(run, source.path)
         if twin != source.path:
             what = f"two files for one run: {twin.name} and {source.path.name}."
             do = "Choose with --space, or --select TEXT for a part of the file name."
             raise DataError(what, do=do)
-    sessions = sorted({source.session for source in own})
+    sessions = sorted({source.entities.get("ses", "") for source in own})
     if len(sessions) > 1 and session != "all":
         what = f"several sessions: {', '.join(sessions)}."
         do = f"Choose one: --session {sessions[0]}; or join them: --session all."

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fcforge.errors import DataError
 from fcforge.imaging import sources
@@ -50,7 +50,7 @@ class Files:
     run : str
         What a file's name has beyond that of its run, as a regular expression.
     motion : tuple of str
-        Patterns of the motion table, after the name of the run; the first that is there.
+        Names of the motion table, with the name of the run; the first that is there.
     motion_folder : callable
         Where that table lies; by default beside the file.
     of_atlas : bool
@@ -58,7 +58,7 @@ class Files:
     denoised : bool
         The tool has already regressed and filtered.
     about : callable
-        What the BIDS name does not say: fields of `Source`, or None where the file is another.
+        Entities that the name does not say, or None where the file is another.
     """
 
     pattern: str
@@ -68,24 +68,24 @@ class Files:
     motion_folder: Callable[[Path], Path] = lambda path: path.parent
     of_atlas: bool = False
     denoised: bool = True
-    about: Callable[[Path, FCRequest], dict[str, Any] | None] = lambda path, request: {}
+    about: Callable[[Path, FCRequest], dict[str, str] | None] = lambda path, request: {}
 
     def motion_of(self, path: Path) -> Path | None:
         """Motion table of a file, if there is one."""
         run = re.sub(self.run, "", sources.stem_of(path.name))
         folder = self.motion_folder(path)
-        tables = [p for name in self.motion for p in sorted(folder.glob(run + name))]
-        return tables[0] if tables else None
+        for name in self.motion:
+            for table in sorted(folder.glob(name.format(run))):
+                return table
+        return None
 
 
-def _fmriprep(path: Path, request: FCRequest) -> dict[str, Any] | None:
+def _fmriprep(path: Path, request: FCRequest) -> dict[str, str] | None:
     """Scans in MNI space, preprocessed or denoised by ICA-AROMA as the method asks."""
     wanted = "smoothAROMAnonaggr" if "ica_aroma" in request.denoise else "preproc"
     said = sources.entities(path.name)
-    if said.get("desc") != wanted or not said.get("space", "").startswith("MNI"):
-        return None
-    mask = path.with_name(path.name.replace(f"desc-{wanted}_bold", "desc-brain_mask"))
-    return {"mask": mask if mask.exists() else None}
+    mni = said.get("space", "").startswith("MNI")
+    return {} if mni and said["desc"] == wanted else None
 
 
 def _of_fmriprep(path: Path) -> Path:
@@ -95,57 +95,60 @@ def _of_fmriprep(path: Path) -> Path:
     return top.parent / "fmriprep" / func.relative_to(top)
 
 
-def _dpabi(path: Path, request: FCRequest) -> dict[str, Any] | None:
-    match = re.match(r"ROISignals_(?P<id>.+)\.(mat|txt)$", path.name)
-    if not match or (path.suffix == ".mat" and path.with_suffix(".txt").exists()):
+def _dpabi(path: Path, request: FCRequest) -> dict[str, str] | None:
+    if path.suffix not in (".mat", ".txt"):
+        return None
+    if path.suffix == ".mat" and path.with_suffix(".txt").exists():
         return None  # both are written; one is enough
-    subject = match["id"]
-    top = next(p for p in path.parents if p.name.startswith("ROISignals_")).parent
-    second = re.match(r"S(\d+)_", top.name)  # S2_Results holds the second session
-    base = top.parent if top.name.endswith("Results") else top
-    folder = base / "RealignParameter" / subject
-    motion = (folder / f"FD_{kind}_{subject}.txt" for kind in ("Power", "Jenkinson"))
-    found = next((path for path in motion if path.exists()), None)
-    session = second[1] if second else ""
-    person = subject.removeprefix("sub-")
-    return {"subject": person, "session": session, "task": "rest", "motion": found}
+    # S2_Results holds the second session
+    session = re.match(r"S(\d+)_", _dpabi_results(path).name)
+    subject = path.stem.removeprefix("ROISignals_").removeprefix("sub-")
+    return {"sub": subject, "ses": session[1] if session else "", "task": "rest"}
 
 
-def _hcp(path: Path, request: FCRequest) -> dict[str, Any] | None:
+def _dpabi_results(path: Path) -> Path:
+    return next(p for p in path.parents if p.name.startswith("ROISignals_")).parent
+
+
+def _dpabi_motion(path: Path) -> Path:
+    results = _dpabi_results(path)
+    top = results.parent if results.name.endswith("Results") else results
+    return top / "RealignParameter" / path.stem.removeprefix("ROISignals_")
+
+
+def _hcp(path: Path, request: FCRequest) -> dict[str, str] | None:
     """The Human Connectome Project's own folders: runs with one name in every subject."""
     stem = sources.stem_of(path.name)
     if stem != path.parent.name or ".d" in path.name:
         return None
-    task = "rest" if "REST" in stem else stem.split("_")[1].lower()
-    run = "".join(c for c in stem if c.isalnum())
     return {
-        "subject": path.parents[3].name,
+        "sub": path.parents[3].name,
         "space": "MNI152NLin6Asym",
-        "task": task,
-        "run": run,
+        "task": "rest" if "REST" in stem else stem.split("_")[1].lower(),
+        "run": stem.replace("_", ""),
     }
 
 
-def _scan(path: Path, request: FCRequest) -> dict[str, Any] | None:
+def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
     name = sources.stem_of(path.name)
     other = "mask" in name or "dseg" in name or name.endswith(_ANATOMY)
     if other or name.startswith("atlas-") or path.name.endswith("series.nii"):
         return None
-    return {"subject": name, "task": "rest", "space": "MNI152"}
+    return {"sub": name, "task": "rest", "space": "MNI152"}
 
 
-def _series(path: Path, request: FCRequest) -> dict[str, Any] | None:
+def _series(path: Path, request: FCRequest) -> dict[str, str] | None:
     name = path.name.lower()
     other = name.startswith(_NOT_SERIES) or any(part in name for part in _OF_TOOLS)
     tagged = _atlas_of(path) and not _names_atlas(path, request.atlas)
     if path.suffix.lower() not in SUFFIXES or other or tagged:
         return None
     stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
-    return {"subject": stem.removeprefix("ROISignals_"), "task": "rest"}
+    return {"sub": stem.removeprefix("ROISignals_"), "task": "rest"}
 
 
 _XCPD_RUN = r"_(space|seg|atlas|res|den|stat|desc)-.*$"
-_XCPD_MOTION = ("_motion.tsv", "_desc-filtered_motion.tsv")
+_XCPD_MOTION = ("{}_motion.tsv", "{}_desc-filtered_motion.tsv")
 # Where a tool has files of several kinds, a run is taken from the first that has it.
 LAYOUTS: dict[str, tuple[Files, ...]] = {
     "fmriprep": (
@@ -154,7 +157,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "scan",
             r"_space-[^_]+|_res-[^_]+|_desc-.*$",
             # fMRIPrep before 20.2 wrote _regressors
-            ("_desc-confounds_timeseries.tsv", "_desc-confounds_regressors.tsv"),
+            ("{}_desc-confounds_timeseries.tsv", "{}_desc-confounds_regressors.tsv"),
             denoised=False,
             about=_fmriprep,
         ),
@@ -174,17 +177,26 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "**/func/**/*_desc-Mean*_timeseries.1D",
             "series",
             r"_(space|reg|atlas|res|desc)-.*$",
-            ("*framewise-displacement-power.1D",),
+            ("{}*framewise-displacement-power.1D",),
             of_atlas=True,
         ),
     ),
-    "dpabi": (Files("**/ROISignals_*/ROISignals_*", "series", about=_dpabi),),
+    "dpabi": (
+        Files(
+            "**/ROISignals_*/ROISignals_*.*",
+            "series",
+            "^ROISignals_",
+            ("FD_Power_{}.txt", "FD_Jenkinson_{}.txt"),
+            _dpabi_motion,
+            about=_dpabi,
+        ),
+    ),
     "halfpipe": (
         Files(
             "**/sub-*/func/**/*_feature-*_atlas-*_timeseries.tsv",
             "series",
             r"_feature-.*$",
-            ("_desc-confounds_timeseries.tsv",),
+            ("{}_desc-confounds_timeseries.tsv",),
             _of_fmriprep,
             of_atlas=True,
         ),
@@ -224,7 +236,7 @@ def find_sources(
     if not wanted:
         raise _nothing_found(request, found)
     wanted = _one_task(wanted, request, say)
-    return sorted(wanted, key=lambda s: (s.subject, s.session, s.run, s.path.name))
+    return sorted(wanted, key=lambda s: (*s.said("sub", "ses", "run"), s.path.name))
 
 
 def _require_mni(found: list[Source], root: Path) -> None:
@@ -245,7 +257,7 @@ def _found(layout: str, request: FCRequest) -> list[Source]:
         new: dict[tuple[str, ...], list[Source]] = {}
         for source in _sources(layout, files, request):
             if skip.isdisjoint({source.path, *source.path.parents}):
-                run = (source.subject, source.session, source.task, source.run)
+                run = source.said("sub", "ses", "task", "run")
                 new.setdefault(run, []).append(source)
         found = {**new, **found}
     return [source for own in found.values() for source in own]
@@ -258,15 +270,16 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
             continue
         about = files.about(path, request)
         if about is not None:
-            fields = {"denoised": files.denoised, "motion": files.motion_of(path)}
-            yield sources.source_of(path, files.kind, layout, **{**fields, **about})
+            named = {**about, **sources.entities(path.name)}
+            done = (files.denoised, files.motion_of(path))
+            yield Source(path, files.kind, layout, named, *done)
 
 
 def _one_task(
     found: list[Source], request: FCRequest, say: Callable[[str], None]
 ) -> list[Source]:
     """Scans of the resting state, unless a task was asked for or there is one task only."""
-    tasks = sorted({source.task for source in found})
+    tasks = sorted({task for source in found for task in source.said("task")})
     if request.task or len(tasks) == 1:
         return found
     if "rest" not in tasks:
@@ -275,13 +288,14 @@ def _one_task(
         raise DataError(what, where=request.source, do=do)
     others = ", ".join(task or "without a task" for task in tasks if task != "rest")
     say(f"took task rest and left out: {others}; choose another with --task")
-    return [source for source in found if source.task == "rest"]
+    return [source for source in found if source.said("task") == ("rest",)]
 
 
 def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     """Why nothing is wanted: what is there instead."""
     root = request.source
-    there = {f"task-{s.task} ses-{s.session} space-{s.space}" for s in found}
+    keys = "task-{} ses-{} space-{}"
+    there = {keys.format(*s.said("task", "ses", "space")) for s in found}
     scans = sources.nifti_files(root, "sub-*/**/*_bold")
     bold = {sources.entities(path.name).get("space") or "scanner" for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}

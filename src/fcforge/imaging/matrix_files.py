@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.parsers import OtherMatVersion, decoded, parse_mat, parse_text
+from fcforge.errors import ConfigError, DataError, at
+from fcforge.imaging.parsers import decoded, parse_mat, parse_text
 from fcforge.text import memory
 
 TEXT = (".csv", ".tsv", ".txt", ".1d")
@@ -166,11 +166,8 @@ def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
             "no such file.", where=path, do="Check the name and the folder."
         )
     try:
-        with path.open("rb") as stream:
+        with path.open("rb") as stream, at(path):
             return parse(stream, MemoryBudget(path))
-    except OtherMatVersion as error:
-        what = f"is a {error} file, which is not read."
-        do = "Save it again with `save(..., '-v7')`."
     except DAMAGED as error:
         reason = str(error).strip() or type(error).__name__
         what = f"cannot be read ({reason.splitlines()[0]})."

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.outputs import software
-from fcforge.imaging.sources import Source, read_json
+from fcforge.imaging.sources import Source, read_json, sidecar_of
 
 
 @lru_cache(maxsize=1)
@@ -94,7 +94,7 @@ def _used() -> str:
 
 def _steps(source: Source) -> str:
     """What fcforge preprocess did to a scan, as its sidecar says."""
-    steps = read_json(source.sidecar).get("Steps", {}).items()
+    steps = read_json(sidecar_of(source.path)).get("Steps", {}).items()
     known = (f"{step} {how['Tool']}" for step, how in steps if isinstance(how, dict))
     return (
         ", ".join(words()["steps"].get(key, key) for key in known)

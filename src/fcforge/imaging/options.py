@@ -121,12 +121,11 @@ class FCRequest(Request):
 
     def takes(self, source: Source) -> bool:
         """Whether a file found is wanted; an empty string takes any."""
-        return (
-            (not self.task or source.task == self.task)
-            and self.session.removeprefix("ses-") in ("", "all", source.session)
-            and (not self.space or source.space == self.space)
-            and self.select in source.path.name
-        )
+        session = self.session.removeprefix("ses-")
+        asked = (self.task, "" if session == "all" else session, self.space)
+        said = source.said("task", "ses", "space")
+        fits = all(own in ("", has) for own, has in zip(asked, said, strict=True))
+        return fits and self.select in source.path.name
 
 
 @dataclass(frozen=True)

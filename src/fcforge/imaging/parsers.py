@@ -42,9 +42,7 @@ TEXT = 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
 Rows = list[tuple[int, list[str]]]  # line number and cells
-Take = Callable[
-    [int], None
-]  # called with the size of what is to be unpacked; may raise
+Take = Callable[[int], None]  # gets the size of what is to be unpacked; may raise
 
 
 def decoded(content: bytes) -> str:
@@ -181,10 +179,6 @@ def _numbers(rows: Rows, where: str) -> np.ndarray:
     return out
 
 
-class OtherMatVersion(Exception):
-    """A .mat file of a version that is not read (7.3 is HDF5, 4 is from before 1996)."""
-
-
 class _Element(NamedTuple):
     kind: int
     data: bytes
@@ -212,28 +206,42 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
 
     Raises
     ------
-    OtherMatVersion
-        For MATLAB 7.3 (HDF5) and MATLAB 4 files.
+    DataError
+        For MATLAB 7.3, whose files are HDF5.
     ValueError, struct.error, zlib.error
         For anything damaged.
     """
-    if len(content) < 128:
-        raise ValueError("shorter than the header of a .mat file")
+    if content.startswith(b"MATLAB 7.3"):
+        do = "Save it again with `save(..., '-v7')`."
+        raise DataError("is a MATLAB 7.3 file, which is not read.", do=do)
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
-        if content[:4].count(0) and content[:4] != bytes(4):
-            raise OtherMatVersion("MATLAB 4")
         raise ValueError("no header of a .mat file")
-    if struct.unpack(order + "H", content[124:126])[0] == 0x0200:
-        raise OtherMatVersion("MATLAB 7.3")
     variables: dict[str, Any] = {}
     for element in _elements(content[128:], order):
         packed = element.kind == COMPRESSED
-        inner = _elements(_inflate(element, take), order) if packed else iter([element])
-        for one in inner:
-            if one.kind == MATRIX:
-                variables |= _variable(one, take)
+        inner = _elements(_inflate(element, take), order) if packed else [element]
+        for name, value in map(_variable, inner):
+            variables |= _flat(name, value, take)
     return variables
+
+
+def _flat(name: str, value: Any, take: Take) -> dict[str, Any]:
+    """What is kept of a variable: numbers, a cell of texts, the arrays of a struct's fields."""
+    if isinstance(value, dict):
+        arrays = {k: [v for v in own if _is_array(v)] for k, own in value.items()}
+        return {f"{name}.{field}": own for field, own in arrays.items()}
+    if isinstance(value, list):
+        if not value or not all(isinstance(text, str) for text in value):
+            return {}
+        # numpy gives all of them the room of the longest
+        take(len(value) * max(map(len, value)) * 4)
+        value = np.array(value, dtype=np.str_)
+    return {name: value} if _is_array(value) else {}
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def _inflate(packed: _Element, take: Take) -> bytes:
@@ -254,85 +262,55 @@ def _elements(content: bytes, order: str) -> Iterator[_Element]:
     """Tagged elements that lie one after the other in `content`."""
     at = 0
     while at < len(content):
-        if len(content) - at < 8:
-            raise ValueError("cut off inside a tag")
-        first, size = struct.unpack_from(order + "II", content, at)
-        if first >> 16:  # small: size, type and up to 4 bytes of data in 8 bytes
-            kind = first & 0xFFFF
-            size = first >> 16
+        kind, size = struct.unpack_from(order + "II", content, at)
+        start = at + 8
+        if kind >> 16:  # small: size, type and up to 4 bytes of data in 8 bytes
+            size = kind >> 16
+            kind &= 0xFFFF
             start = at + 4
-            end = at + 8
-            if size > 4:
-                raise ValueError("small element of more than 4 bytes")
-        else:
-            kind = first
-            start = at + 8
-            end = start + size + (-size % 8 if kind != COMPRESSED else 0)
-        if start + size > len(content):
+        end = start + size
+        if end > len(content) or (start == at + 4 and size > 4):
             raise ValueError("cut off inside a variable")
-        yield _Element(kind, content[start : start + size], order)
-        at = end
+        yield _Element(kind, content[start:end], order)
+        at = end if kind == COMPRESSED else end + (at - end) % 8
 
 
-def _variable(element: _Element, take: Take) -> dict[str, Any]:
-    """A dense numeric variable, a cell of texts or the fields of a struct; else nothing."""
-    kind, dims, name, parts = _header(element)
-    if kind in NUMERIC_CLASSES:
-        return {name: _simple(element)}
+def _variable(element: _Element) -> tuple[str, Any]:
+    """Name of a variable, and its numbers, text, list (cell) or lists by field (struct)."""
+    if element.kind != MATRIX:
+        return "", None
+    flags, shape, name, *parts = _elements(element.data, element.order)
+    about = int(flags.numbers()[0])
+    kind = -1 if about & COMPLEX_FLAG else about & 0xFF
+    value: Any = None
     if kind == CELL:
-        texts = [text for part in parts if isinstance(text := _simple(part), str)]
-        if not texts or len(texts) != math.prod(dims):
-            return {}
-        # numpy gives all of them the room of the longest
-        take(len(texts) * max(map(len, texts)) * 4)
-        return {name: np.array(texts, dtype=np.str_)}
-    if kind == STRUCT and len(parts) > 1:
-        fields = _fields(*parts)
-        return {f"{name}.{field}": arrays for field, arrays in fields.items()}
-    return {}
+        value = [_variable(part)[1] for part in parts]
+    elif kind == STRUCT:
+        value = _fields(*parts)
+    elif kind == TEXT:
+        value = _text(parts[0])
+    elif kind in NUMERIC_CLASSES:
+        value = _array(parts[0].numbers(), list(map(int, shape.numbers())))
+    return name.data.decode(), value
 
 
-def _fields(width: _Element, names: _Element, *cells: _Element) -> dict[str, Any]:
-    """Arrays of each field of a struct array; its values lie one after the other."""
+def _fields(width: _Element, names: _Element, *cells: _Element) -> dict[str, list[Any]]:
+    """Values of each field of a struct array, which lie one after the other."""
     step = max(int(width.numbers()[0]), 1)
     starts = range(0, len(names.data), step)
     fields = [names.data[i : i + step].rstrip(bytes(1)).decode() for i in starts]
-    values = [_simple(cell) for cell in cells]
-    own = {field: values[k :: len(fields)] for k, field in enumerate(fields)}
-    return {
-        field: [array for array in found if isinstance(array, np.ndarray)]
-        for field, found in own.items()
-    }
+    values = [_variable(cell)[1] for cell in cells]
+    return {field: values[k :: len(fields)] for k, field in enumerate(fields)}
 
 
-def _header(element: _Element) -> tuple[int, tuple[int, ...], str, list[_Element]]:
-    """Class (-1 for complex numbers), shape and name of a variable, and the rest of it."""
-    parts = list(_elements(element.data, element.order))
-    if len(parts) < 3 or parts[0].numbers().size < 1:
-        raise ValueError("variable without flags, shape and name")
-    flags = int(parts[0].numbers()[0])
-    shape = parts[1].numbers()
-    name = parts[2].data
-    kind = -1 if flags & COMPLEX_FLAG else flags & 0xFF
-    return kind, tuple(map(int, shape)), name.decode("utf-8"), parts[3:]
+def _text(element: _Element) -> str:
+    if element.kind in STORED:  # UTF-16 code units, or bytes
+        return "".join(map(chr, element.numbers().tolist()))
+    return element.data.decode()
 
 
-def _simple(element: _Element) -> np.ndarray | str | None:
-    """Numbers or text of a variable; None for anything else."""
-    kind, dims, _, parts = (
-        _header(element) if element.kind == MATRIX else (-1, (), "", [])
-    )
-    if kind == TEXT and parts:
-        if parts[0].kind in STORED:  # UTF-16 code units, or bytes
-            return "".join(map(chr, parts[0].numbers().tolist()))
-        return parts[0].data.decode("utf-8")
-    if kind not in NUMERIC_CLASSES:
-        return None
-    if not parts or min(dims, default=-1) < 0:
-        raise ValueError("variable without values")
-    numbers = parts[0].numbers()
-    if (
-        math.prod(dims) != numbers.size
-    ):  # Python integers: a damaged shape cannot overflow
-        raise ValueError(f"{numbers.size} values for shape {dims}")
-    return numbers.astype(numbers.dtype.newbyteorder("=")).reshape(dims, order="F")
+def _array(numbers: np.ndarray, shape: list[int]) -> np.ndarray:
+    # Python integers: a damaged shape cannot overflow
+    if min(shape, default=-1) < 0 or math.prod(shape) != numbers.size:
+        raise ValueError(f"{numbers.size} values for shape {shape}")
+    return numbers.astype(numbers.dtype.newbyteorder("=")).reshape(shape, order="F")

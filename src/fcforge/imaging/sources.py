@@ -3,13 +3,26 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from fcforge.errors import DataError
 
-VARIANTS = ("acq", "ce", "rec", "dir", "echo", "part", "feature")
+# Those that tell scans apart, in the order of BIDS.
+ENTITIES = (
+    "sub",
+    "ses",
+    "task",
+    "acq",
+    "ce",
+    "rec",
+    "dir",
+    "run",
+    "echo",
+    "part",
+    "space",
+)
 _ENTITY = re.compile(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)")
 
 
@@ -19,35 +32,34 @@ class Source:
 
     Attributes
     ----------
-    subject : str
-        Without the ``sub-`` prefix.
     path : Path
         4D scan or ROI time series.
     kind : {"scan", "series"}
     tool : str
         Layout it was found in.
-    session, task, run, space : str
-        BIDS entities, "" where the name has none.
-    variant : mapping
-        Further entities that tell scans apart (`VARIANTS`), those the name has.
+    entities : mapping
+        By their short BIDS names; ``sub``, without the prefix ``sub-``, is always there.
     denoised : bool
         The tool has already regressed and filtered; nothing more is taken out.
-    motion, mask : Path or None
-        Table with framewise displacement, brain mask.
+    motion : Path or None
+        Table with framewise displacement.
     """
 
-    subject: str
     path: Path
     kind: Literal["scan", "series"]
     tool: str
-    session: str = ""
-    task: str = ""
-    run: str = ""
-    space: str = ""
-    variant: Mapping[str, str] = field(default_factory=dict)
+    entities: Mapping[str, str]
     denoised: bool = False
     motion: Path | None = None
-    mask: Path | None = None
+
+    @property
+    def subject(self) -> str:
+        """Without the prefix ``sub-``."""
+        return self.entities["sub"]
+
+    def said(self, *keys: str) -> tuple[str, ...]:
+        """Values of some entities, "" where the name has none."""
+        return tuple(self.entities.get(key, "") for key in keys)
 
     @property
     def has_confounds(self) -> bool:
@@ -55,40 +67,23 @@ class Source:
         return self.tool == "fmriprep"
 
     @property
-    def sidecar(self) -> Path:
-        """JSON beside the file, which may say the TR; it need not exist."""
-        return sidecar_of(self.path)
+    def mask(self) -> Path | None:
+        """Brain mask beside it, where fMRIPrep wrote one."""
+        name = re.sub(r"_desc-\w+_bold", "_desc-brain_mask", self.path.name)
+        mask = self.path.with_name(name)
+        return mask if self.has_confounds and mask.exists() else None
 
     @property
     def said_tr(self) -> float | None:
         """``RepetitionTime`` of the sidecar, None where it says none."""
-        value = read_json(self.sidecar).get("RepetitionTime")
+        value = read_json(sidecar_of(self.path)).get("RepetitionTime")
         return float(value) if value else None
-
-
-def source_of(
-    path: Path, kind: Literal["scan", "series"], tool: str, **fields: Any
-) -> Source:
-    """Source of a file: what its BIDS name does not say comes from `fields`."""
-    found = entities(path.name)
-    places = {
-        "sub": "subject",
-        "ses": "session",
-        "task": "task",
-        "run": "run",
-        "space": "space",
-    }
-    said = {field: found[key] for key, field in places.items() if key in found}
-    variant = {key: found[key] for key in VARIANTS if key in found}
-    named = {"subject": "", **fields, **said}
-    return Source(path=path, kind=kind, tool=tool, variant=variant, **named)
 
 
 def entities(name: str) -> dict[str, str]:
     """BIDS entities of a file name: ``{"sub": "01", "task": "rest", ...}``."""
-    return {
-        k: v for part in stem_of(name).split("_") for k, v in _ENTITY.findall(part)[:1]
-    }
+    found = map(_ENTITY.search, stem_of(name).split("_"))
+    return {match[1]: match[2] for match in found if match}
 
 
 def stem_of(name: str) -> str:

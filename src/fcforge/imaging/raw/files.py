@@ -85,17 +85,16 @@ def find_raw(root: Path) -> list[RawRun]:
         raise DataError(what, where=root, do=do)
     runs = [_describe(path, root) for path in paths]
     return sorted(
-        runs, key=lambda r: (r.source.subject, r.source.session, r.source.path.name)
+        runs, key=lambda run: (*run.source.said("sub", "ses"), run.source.path.name)
     )
 
 
 def _describe(path: Path, root: Path) -> RawRun:
     # BIDS inheritance: task-rest_bold.json at the top counts, too.
-    task = sources.entities(path.name).get("task", "rest")
-    info = sources.read_json(root / f"task-{task}_bold.json")
+    bare = {"sub": sources.stem_of(path.name), "task": "rest"}
+    named = {**bare, **sources.entities(path.name)}
+    info = sources.read_json(root / f"task-{named['task']}_bold.json")
     info |= sources.read_json(sources.sidecar_of(path))
-    subject = sources.stem_of(path.name)
-    source = sources.source_of(path, "scan", "raw", subject=subject, task="rest")
     phase = str(info.get("PhaseEncodingDirection", ""))
     try:
         tr = float(info["RepetitionTime"]) if info.get("RepetitionTime") else None
@@ -105,6 +104,7 @@ def _describe(path: Path, root: Path) -> RawRun:
         what = "RepetitionTime, SliceTiming or TotalReadoutTime is not a number"
         raise DataError(f"its sidecar's {what} ({error}).", where=path) from None
     reverse = _reverse_of(path, phase) if phase else None
+    source = Source(path, "scan", "raw", named)
     return RawRun(source, tr, slice_timing, phase, readout, reverse)
 
 
