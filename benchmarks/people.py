@@ -37,7 +37,7 @@ from fcforge.runner.experiment import Experiment  # noqa: E402
 from fcforge.sites import load_dataset  # noqa: E402
 from fcforge.sites.cohort import upper_from_fc  # noqa: E402
 from fcforge.stats import per_site, resampling  # noqa: E402
-from fcforge.stats.across_sites import new_site  # noqa: E402
+from fcforge.stats.people import new_site  # noqa: E402
 from fcforge.studies.motion import motion_rows  # noqa: E402
 from fcforge.studies.subgroups import groups_of, subgroup_tables  # noqa: E402
 from fcforge.studies.unseen import Study, calibration_tables, usable  # noqa: E402
@@ -117,7 +117,7 @@ def site_level(name: str, learners: Sequence[str]) -> Study:
             "over sites (random effects)": new_site(by_site),
             "SD between sites": Estimate(float(spread), np.nan, np.nan),
         }
-    return Study("Accuracy after all sites", tuple(rows[title]), rows)
+    return Study("Accuracy after all sites", rows)
 
 
 def _mean(found: Sequence[Estimate]) -> Estimate:

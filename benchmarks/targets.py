@@ -23,7 +23,7 @@ from fcforge.types import Target  # noqa: E402
 def rows_of(folder: Path) -> dict[str, dict[str, dict[str, float | None]]]:
     """Mean and interval of every shown column of a run's table.csv, by learner."""
     told = json.loads((folder / "experiment.json").read_text())["target"]
-    shown = [c for c in columns_of(Target(**told).kind) if not c.extra]
+    shown = [c for c in columns_of(Target(**told).kind) if c.shown == "yes"]
     found = {}
     with (folder / "table.csv").open() as lines:
         for row in csv.DictReader(lines):

@@ -18,6 +18,7 @@ from fcforge.report.table import (
     interval_table,
 )
 from fcforge.stats import Estimate
+from fcforge.studies.unseen import Study
 
 
 @pytest.fixture
@@ -117,9 +118,8 @@ def test_an_interval_without_width_is_left_out():
 
 def test_interval_table_leaves_unknown_cells_empty():
     e = Estimate(0.6, 0.5, 0.7)
-    found = interval_table(
-        "At unseen sites", ("1", "2"), {"ridge": {"1": e}, "x": {"2": e}}
-    )
+    study = Study("At unseen sites", {"ridge": {"1": e}, "x": {"2": e}})
+    found = interval_table(study)
     assert found.markdown().splitlines()[2:] == [
         "| learner | 1 | 2 |",
         "|---|---|---|",

@@ -65,7 +65,7 @@ def test_more_seeds_of_the_same_split_do_not_shrink_the_interval():
 
 def test_per_site():
     runs = fake_learner("x", skill=1.2, forgets=0.3)
-    found = stats.per_site(runs, n_draws=200)
+    found = stats.per_site(runs)
     assert list(found) == list(SITES)
     assert np.mean([e.value for e in found.values()]) == pytest.approx(
         stats.estimate(runs, names=("acc",), n_draws=2)["acc"].value

@@ -9,6 +9,7 @@ from fake_runs import KEEPS, fake_experiment, fake_learner, run
 from fcforge import metrics as m
 from fcforge import stats
 from fcforge.errors import DataError
+from fcforge.stats.table import columns_of
 from fcforge.types import Component, LearnerSpec
 
 
@@ -20,7 +21,7 @@ def test_table_has_the_majority_row_and_all_columns():
     assert list(df.learner[2:]) == list(
         df[2:].sort_values("aaa", ascending=False).learner
     )
-    for c in stats.COLUMNS:
+    for c in columns_of("two classes"):
         assert {c.key, f"{c.key}_low", f"{c.key}_high", f"{c.key}_sd"} <= set(df)
     at = df.set_index("learner")
     assert at.keeps["cumulative/gcn"] == "real subjects"

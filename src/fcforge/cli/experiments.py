@@ -396,8 +396,7 @@ def _show(tables: Sequence[Study], as_json: bool) -> None:
     if as_json:
         print(json.dumps({t.title: study_json(t.rows) for t in tables}, indent=1))
     else:
-        made = [interval_table(t.title, t.columns, t.rows) for t in tables]
-        print("\n".join(table.markdown() for table in made), end="")
+        print("\n".join(interval_table(t).markdown() for t in tables), end="")
 
 
 def motion(

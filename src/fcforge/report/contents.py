@@ -147,7 +147,6 @@ def contents(
     forests = _forests(groups, learners, kind, n_draws)
     against = {d.learner: d.found for d in forests.get("baseline", ())}
     found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
-    draws = {"n_draws": n_draws}
     return Contents(
         kind=kind,
         rows=ranking,
@@ -158,7 +157,7 @@ def contents(
         forgetting={k: c[1] for k, c in found.items()},
         since={k: since_learned(groups[k]) for k in learners},
         matrices=[_matrices(k, stats.longest(groups[k])) for k in learners],
-        sites={k: stats.per_site(runs, main, **draws) for k, runs in groups.items()},
+        sites={k: stats.per_site(runs, main) for k, runs in groups.items()},
         more={k: _more(runs) for k, runs in groups.items()},
     )
 

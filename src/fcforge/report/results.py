@@ -48,7 +48,7 @@ KEPT = {
 
 def everything(rows: Sequence[Row]) -> tuple[str, ...]:
     """Keys of all columns that are not extra."""
-    return tuple(c.key for c in columns_of(rows[0].kind) if not c.extra)
+    return tuple(c.key for c in columns_of(rows[0].kind) if c.shown == "yes")
 
 
 def results_table(
@@ -122,8 +122,8 @@ END_HEADS = (
 def _heads(columns: Sequence[Column], intransigence: bool) -> list[Heading]:
     heads = [Heading("Learner", words=True)]
     for c in columns:
-        way = "high is good" if c.higher_is_better else "low is good"
-        heads.append(Heading(c.title, c.help, way, falling=c.higher_is_better))
+        way = f"{c.good} is good"
+        heads.append(Heading(c.title, c.help, way, falling=c.good == "high"))
     return [*heads, INTRANSIGENCE] if intransigence else heads
 
 
@@ -146,7 +146,7 @@ def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str
     for c in columns_of(rows[0].kind):
         means = {r.learner: r.estimates[c.key].value for r in shown}
         known = {k: rounded(v, 3) for k, v in means.items() if math.isfinite(v)}
-        top = (max if c.higher_is_better else min)(known.values(), default=None)
+        top = (max if c.good == "high" else min)(known.values(), default=None)
         best[c.key] = {k for k, v in known.items() if v == top}
     return best
 

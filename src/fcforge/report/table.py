@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from fcforge.types import Estimate
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from fcforge.studies.unseen import Study
 
 PIPE_WIDTH = 140  # columns where the terminal is a file
 
@@ -158,15 +160,11 @@ def interval_cell(e: Estimate, *, digits: int = 3, **rest: Any) -> Cell:
     return Cell(number(e.value, digits), below, e.value, **rest)
 
 
-def interval_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Mapping[str, Mapping[str, Estimate]],
-    head: str = "learner",
-) -> Table:
+def interval_table(study: Study) -> Table:
     """One row per name, one column per key; nothing where a row lacks it."""
+    columns = study.columns
     lines = []
-    for name, found in rows.items():
+    for name, found in study.rows.items():
         cells = [interval_cell(found[c]) if c in found else "" for c in columns]
         lines.append((name, *cells))
-    return Table.of((head, *columns), lines, title=title)
+    return Table.of(("learner", *columns), lines, title=study.title)

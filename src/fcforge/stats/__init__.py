@@ -3,11 +3,10 @@
 from fcforge.stats.compare import Comparer, Comparison, compare, holm
 from fcforge.stats.findings import Finding, findings, leaks_on
 from fcforge.stats.resampling import at_site, bootstrap, estimate, means, per_site
-from fcforge.stats.table import COLUMNS, Row, group, longest, rows, table, with_majority
+from fcforge.stats.table import Row, group, longest, rows, table, with_majority
 from fcforge.types import Estimate
 
 __all__ = [
-    "COLUMNS",
     "Comparer",
     "Comparison",
     "Estimate",

@@ -9,7 +9,6 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.metrics import Runs, metric_named
 from fcforge.metrics.cells import swapped_values
-from fcforge.metrics.continual import summaries_of
 from fcforge.stats import resampling
 from fcforge.types import RunResult
 
@@ -70,16 +69,16 @@ def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
 def _pairs(
     a: Sequence[RunResult], b: Sequence[RunResult]
 ) -> tuple[list[RunResult], list[RunResult]]:
-    at = {(r.spec.seed, r.spec.order): r for r in b}
-    left = [r for r in a if (r.spec.seed, r.spec.order) in at]
-    right = [at[r.spec.seed, r.spec.order] for r in left]
+    at = {resampling.pair_of(r): r for r in b}
+    left = [r for r in a if resampling.pair_of(r) in at]
+    right = [at[resampling.pair_of(r)] for r in left]
     if not left:
         raise DataError(
             "the two learners share no (order, seed) pair.",
             do="Run both on the same orders.",
         )
     for x, y in zip(left, right, strict=True):
-        if any(tuple(x.subject_ids[s]) != tuple(y.subject_ids[s]) for s in x.sites):
+        if x.subject_ids != y.subject_ids:
             raise DataError(
                 f"seed {x.spec.seed} was tested on different subjects by the two learners.",
                 do="Compare learners of one dataset and one split.",
@@ -211,7 +210,5 @@ class Comparer:
         return cells
 
     def _reduce(self, full: np.ndarray) -> np.ndarray:
-        lower = metric_named(self.metric).lower_is_better
-        return summaries_of(full, lower_is_better=lower, names=(self.summary,))[
-            self.summary
-        ]
+        found = resampling.summarised(full, self.metric, (self.summary,))
+        return found[self.summary]

@@ -9,6 +9,7 @@ import numpy as np
 from fcforge.metrics import finite
 from fcforge.metrics.runs import WORDS, constant_predictor
 from fcforge.stats.compare import Comparison
+from fcforge.stats.resampling import pair_of
 from fcforge.stats.table import group
 from fcforge.text import bracket, counted, number
 from fcforge.types import RunResult
@@ -65,9 +66,9 @@ def _serious(
     if expected is not None and len(results) < expected:
         missing = f"{expected - len(results)} of {expected} runs are missing"
         yield "", f"{missing}: the numbers are provisional."
-    asked = len({(r.spec.seed, r.spec.order) for r in results})
+    asked = len(set(map(pair_of, results)))
     for title, runs in group(results).items():
-        own = {(r.spec.seed, r.spec.order) for r in runs}
+        own = set(map(pair_of, runs))
         if len(own) < asked:
             lacks = f"lacks {asked - len(own)} of {asked}"
             yield title, f"{lacks} (order, seed) pairs that others have."

@@ -4,7 +4,7 @@ People of all sites are counted together after the last stage of a run; the mean
 and seeds, the interval over subjects and trainings (`fcforge.stats.resampling`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from fcforge.metrics import Runs, metric_named
 from fcforge.metrics.cells import Metric, weighted_sums
-from fcforge.stats.resampling import N_DRAWS, Weights, estimates, resampled
+from fcforge.stats.resampling import LEVEL, Weights, estimates, resampled
 from fcforge.types import Estimate, RunResult
 
 THRESHOLDS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -27,23 +27,20 @@ def among(
 
 
 def _among(result: RunResult, keep: Callable[[str, str], bool]) -> RunResult:
-    mask = {
-        site: np.array([keep(site, who) for who in ids], dtype=bool)
-        for site, ids in result.subject_ids.items()
-    }
-    ids = {site: np.array(result.subject_ids[site])[m] for site, m in mask.items()}
+    ids = result.subject_ids
+    kept: dict[str, list[int]] = {}
+    for site, people in ids.items():
+        kept[site] = [k for k, who in enumerate(people) if keep(site, who)]
     return replace(
         result,
-        scores={site: result.scores[site][:, m] for site, m in mask.items()},
-        initial={site: result.initial[site][m] for site, m in mask.items()},
-        y={site: result.y[site][m] for site, m in mask.items()},
-        subject_ids={site: tuple(found.tolist()) for site, found in ids.items()},
+        scores={site: result.scores[site][:, k] for site, k in kept.items()},
+        initial={site: result.initial[site][k] for site, k in kept.items()},
+        y={site: result.y[site][k] for site, k in kept.items()},
+        subject_ids={s: tuple(ids[s][i] for i in k) for s, k in kept.items()},
     )
 
 
-def pooled(
-    results: Sequence[RunResult], metric: Metric | str, *, n_draws: int = N_DRAWS
-) -> Estimate:
+def pooled(results: Sequence[RunResult], metric: Metric | str) -> Estimate:
     """A metric of all test people together after the last stage; NaN where nobody is left.
 
     The metric must be a sum over people: accuracy, sensitivity, specificity, the Brier score, or
@@ -56,16 +53,15 @@ def pooled(
         for site, y in batch.runs[0].y.items():
             if len(y):
                 last = batch.place[site][:, -1]
-                features = batch.features(site, found)[:, last]
                 drawn = weights(site) if weights else np.ones((1, len(y)))
-                sums = sums + weighted_sums(features, drawn)
+                sums = sums + weighted_sums(batch.features(site, found)[:, last], drawn)
         with np.errstate(divide="ignore", invalid="ignore"):
             values = found.combine(sums)  # (runs, draws)
         return values[..., None] if weights else values
 
-    if not any(len(y) for y in results[0].y.values()):
+    if not any(map(len, results[0].y.values())):
         return Estimate(np.nan, np.nan, np.nan)
-    return estimates(results, *resampled(results, value, n_draws))[0]
+    return estimates(results, *resampled(results, value))[0]
 
 
 def observed_share(low: float, high: float) -> Metric:
@@ -99,25 +95,17 @@ def net_benefit(threshold: float) -> Metric:
     return Metric("net benefit", features, combine)
 
 
-def calibration_curve(
-    results: Sequence[RunResult], n_draws: int = N_DRAWS
-) -> dict[str, Estimate]:
+def calibration_curve(results: Sequence[RunResult]) -> dict[str, Estimate]:
     """Share of patients among people by what they were given: well calibrated, it is in the bin."""
-    found = {}
-    for low, high in pairwise(BINS):
-        share = observed_share(low, high)
-        found[f"{low:g} to {high:g}"] = pooled(results, share, n_draws=n_draws)
-    return found
-
-
-def decision_curve(
-    results: Sequence[RunResult], n_draws: int = N_DRAWS
-) -> dict[str, Estimate]:
-    """Net benefit at some thresholds."""
     return {
-        f"at {t:g}": pooled(results, net_benefit(t), n_draws=n_draws)
-        for t in THRESHOLDS
+        f"{low:g} to {high:g}": pooled(results, observed_share(low, high))
+        for low, high in pairwise(BINS)
     }
+
+
+def decision_curve(results: Sequence[RunResult]) -> dict[str, Estimate]:
+    """Net benefit at some thresholds."""
+    return {f"at {t:g}": pooled(results, net_benefit(t)) for t in THRESHOLDS}
 
 
 def everybody_treated(results: Sequence[RunResult]) -> list[RunResult]:
@@ -126,3 +114,47 @@ def everybody_treated(results: Sequence[RunResult]) -> list[RunResult]:
         replace(r, scores={site: np.ones_like(p) for site, p in r.scores.items()})
         for r in results
     ]
+
+
+# -- a site that is not among those tested ---------------------------------------------------------
+def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estimate:
+    r"""Mean over sites and its 95 % interval, within [0, 1]; no interval from one site.
+
+    An interval over subjects speaks of other people of the same sites, this one of a further site.
+    With :math:`v_i` the value at site i and :math:`s_i^2` its variance over subjects and
+    trainings, the variance :math:`\tau^2` between sites is that of DerSimonian and Laird (1986),
+    the weights are :math:`w_i = 1 / (s_i^2 + \tau^2)`, and the interval of the weighted mean is
+    that of Hartung and Knapp (2001), with the quantile of Student's t for k - 1 degrees of freedom.
+
+    Parameters
+    ----------
+    values, variances : sequence of k float
+        A share (accuracy, AUROC, ...) at each site, and the variance of its estimate.
+    """
+    from scipy.special import stdtrit
+
+    v = np.asarray(values, dtype=float)
+    s2 = np.maximum(variances, 1e-12)
+    k = len(v)
+    if k < 2:
+        return Estimate(float(v.mean()), np.nan, np.nan)
+    fixed = 1 / s2
+    spread = fixed @ (v - np.average(v, weights=fixed)) ** 2
+    scale = fixed.sum() - (fixed**2).sum() / fixed.sum()
+    tau2 = max(0.0, (spread - (k - 1)) / scale)
+    weights = 1 / (s2 + tau2)
+    mean = np.average(v, weights=weights)
+    variance = (weights @ (v - mean) ** 2) / ((k - 1) * weights.sum())
+    half = stdtrit(k - 1, (1 + LEVEL) / 2) * np.sqrt(variance)
+    low, high = np.clip([mean - half, mean + half], 0.0, 1.0)
+    return Estimate(float(mean), float(low), float(high))
+
+
+def new_site(by_site: Mapping[str, Estimate]) -> Estimate:
+    """Random-effects mean of values by site, whose intervals tell their variances."""
+    known = [e for e in by_site.values() if np.isfinite([e.value, e.low, e.high]).all()]
+    if not known:
+        return Estimate(np.nan, np.nan, np.nan)
+    width = 2 * 1.959964  # of a 95 % interval, in standard errors
+    variances = [((e.high - e.low) / width) ** 2 for e in known]
+    return random_effects([e.value for e in known], variances)

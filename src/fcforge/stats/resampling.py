@@ -21,8 +21,7 @@ different seeds test different people is in both weights.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -112,6 +111,11 @@ def split_runs(results: Sequence[RunResult]) -> list[list[RunResult]]:
     return list(groups.values())
 
 
+def pair_of(result: RunResult) -> tuple[int, tuple[str, ...]]:
+    """What two runs are paired by: seed and order."""
+    return result.spec.seed, result.spec.order
+
+
 def split_batches(results: Sequence[RunResult]) -> list[Runs]:
     """The groups of `split_runs` as batches."""
     return [Runs.of(runs) for runs in split_runs(results)]
@@ -130,7 +134,6 @@ def bootstrap(
     statistic: Callable[[np.ndarray], np.ndarray],
     *,
     n_draws: int = N_DRAWS,
-    batches: Sequence[Runs] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Any statistic of the score matrices, per run and as draws of the mean over runs.
 
@@ -141,8 +144,6 @@ def bootstrap(
     statistic : callable
         ``(..., T + 1, T) -> (..., *shape)``, row 0 being the baseline.
     n_draws : int
-    batches : sequence of Runs
-        Of `split_batches(results)`, where they are at hand.
 
     Returns
     -------
@@ -154,21 +155,20 @@ def bootstrap(
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
         return statistic(batch.values(metric, weights))
 
-    return resampled(results, value, n_draws, batches)
+    return resampled(results, value, n_draws)
 
 
 def resampled(
     results: Sequence[RunResult],
     value: Callable[[Runs, Weights | None], np.ndarray],
-    n_draws: int,
-    batches: Sequence[Runs] = (),
+    n_draws: int = N_DRAWS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points and draws, as of `bootstrap`, of a value of batches with and without weights."""
     place = {id(r): k for k, r in enumerate(results)}
     trainings = training_weights(results, n_draws)
     points: list[np.ndarray] = [np.empty(0)] * len(results)
     total = 0.0
-    for batch in batches or split_batches(results):
+    for batch in split_batches(results):
         rows = [place[id(r)] for r in batch.runs]
         for k, point in zip(rows, value(batch, None), strict=True):
             points[k] = point
@@ -192,28 +192,22 @@ def halves(
     return chosen
 
 
-def split_forgetting(
-    results: Sequence[RunResult], metric: str, batches: Sequence[Runs]
-) -> np.ndarray:
+def split_forgetting(results: Sequence[RunResult], metric: str) -> np.ndarray:
     """FM without the luck of its maximum, see `fcforge.metrics.fm_split`. (n_runs,)."""
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
-    n_draws = N_HALVES
+
+    def both_halves(result: RunResult, site: str) -> np.ndarray:
+        groups = strata(result.y[site]).tolist()
+        ids = tuple(result.subject_ids[site])
+        half = halves(site, ids, tuple(groups), N_HALVES)
+        return np.concatenate([half, 1 - half])
+
     found = dict[int, float]()
-    for batch in batches:
-        labels = batch.runs[0].y
-        ids = batch.runs[0].subject_ids
-
-        def both(site: str, y: Any = labels, ids: Any = ids) -> np.ndarray:
-            groups = strata(y[site]).tolist()
-            half = halves(site, tuple(ids[site]), tuple(groups), n_draws)
-            return np.concatenate([half, 1 - half])
-
-        a = sign * batch.values(metric, both)[..., 1:, :]  # (run, 2 n_draws, T, T)
-        other = np.roll(a, n_draws, axis=1)
-        found |= {
-            id(r): v
-            for r, v in zip(batch.runs, fm_split(a, other).mean(1), strict=True)
-        }
+    for batch in split_batches(results):
+        drawn = batch.values(metric, partial(both_halves, batch.runs[0]))
+        a = sign * drawn[..., 1:, :]  # (run, 2 N_HALVES, T, T)
+        values = fm_split(a, np.roll(a, N_HALVES, axis=1)).mean(1)
+        found |= zip(map(id, batch.runs), values, strict=True)
     return np.array([found[id(r)] for r in results])
 
 
@@ -248,7 +242,6 @@ def estimate(
     names: tuple[str, ...] = SUMMARIES,
     *,
     n_draws: int = N_DRAWS,
-    batches: Sequence[Runs] = (),
 ) -> dict[str, Estimate]:
     """Continual-learning summaries of one learner's runs, each with its interval.
 
@@ -260,71 +253,57 @@ def estimate(
     names : tuple of str
         Summaries of `fcforge.metrics.SUMMARIES`, and ``fm_split``.
     n_draws : int
-    batches : sequence of Runs
-        Of `split_batches(results)`, where they are at hand.
 
     Returns
     -------
     dict of str to Estimate
     """
-    lower = metric_named(metric).lower_is_better
     # FM's spread is that of its unbiased form, to whose value the interval is shifted.
     drawn = ["fm" if n == "fm_split" else n for n in names]
 
     def statistic(full: np.ndarray) -> np.ndarray:
-        found = summaries_of(
-            full, lower_is_better=lower, names=tuple(dict.fromkeys(drawn))
-        )
+        found = summarised(full, metric, tuple(dict.fromkeys(drawn)))
         return np.stack([found[n] for n in drawn], axis=-1)
 
-    batches = batches or split_batches(results)
-    points, draws = bootstrap(
-        results, metric, statistic, n_draws=n_draws, batches=batches
-    )
+    points, draws = bootstrap(results, metric, statistic, n_draws=n_draws)
     if "fm_split" in names:
-        split = split_forgetting(results, metric, batches)
-        points[:, names.index("fm_split")] = split
+        points[:, names.index("fm_split")] = split_forgetting(results, metric)
     return dict(zip(names, estimates(results, points, draws), strict=True))
+
+
+def summarised(
+    full: np.ndarray, metric: str, names: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """Summaries of score matrices (..., T + 1, T), their signs as the metric has them."""
+    lower = metric_named(metric).lower_is_better
+    return summaries_of(full, lower_is_better=lower, names=names)
 
 
 def means(
     results: Sequence[RunResult], metric: str, names: tuple[str, ...] = SUMMARIES
 ) -> dict[str, float]:
     """Summaries of one learner's runs without intervals: mean over orders and seeds."""
-    lower = metric_named(metric).lower_is_better
-    found: dict[str, list[np.ndarray]] = {n: [] for n in names}
-    for batch in split_batches(results):
-        full = batch.values(metric)
-        for n, v in summaries_of(full, lower_is_better=lower, names=names).items():
-            found[n].append(v)
-    return {n: float(np.concatenate(v).mean()) for n, v in found.items()}
+    batches = split_batches(results)
+    found = [summarised(batch.values(metric), metric, names) for batch in batches]
+    return {n: float(np.concatenate([f[n] for f in found]).mean()) for n in names}
 
 
 def at_site(
-    runs: Sequence[RunResult],
-    site: str,
-    metric: str = "accuracy",
-    stage: int = -1,
-    *,
-    n_draws: int = N_DRAWS,
+    runs: Sequence[RunResult], site: str, metric: str = "accuracy", stage: int = -1
 ) -> Estimate:
     """Value at one site after a stage, mean over orders and seeds, with its interval."""
+    m = metric_named(metric)
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
-        m = metric_named(metric)
-        values = combined(
-            batch.features(site, m), m, weights(site) if weights else None
-        )
+        drawn = weights(site) if weights else None
+        values = combined(batch.features(site, m), m, drawn)
         return values[batch.place[site][:, stage]][..., None]
 
-    return estimates(runs, *resampled(runs, value, n_draws))[0]
+    return estimates(runs, *resampled(runs, value))[0]
 
 
 def per_site(
-    results: Sequence[RunResult], metric: str = "accuracy", *, n_draws: int = N_DRAWS
+    results: Sequence[RunResult], metric: str = "accuracy"
 ) -> dict[str, Estimate]:
     """Final value at each site, mean over orders and seeds, with its interval."""
-    return {
-        site: at_site(results, site, metric, n_draws=n_draws)
-        for site in results[0].sites
-    }
+    return {site: at_site(results, site, metric) for site in results[0].sites}

@@ -2,123 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import Runs, cell_values, finite, majority_result
+from fcforge.metrics import cell_values, finite, majority_result
 from fcforge.metrics.cells import PRIMARY
 from fcforge.metrics.continual import intransigence
 from fcforge.stats import resampling
-from fcforge.stats.resampling import N_DRAWS
+from fcforge.stats.resampling import N_DRAWS, pair_of
 from fcforge.types import Estimate, Kind, RunResult
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class Column:
-    """One number of the table: a summary of a metric, and which way is good."""
+class Column(NamedTuple):
+    """One number of the table, a row of columns.csv.
+
+    `good` is "high" or "low"; what is not `shown` is in CSV, JSON and the fold of the report.
+    """
 
     key: str
     title: str
     metric: str
     summary: str
-    higher_is_better: bool
+    good: str
+    shown: str
     help: str
-    extra: bool = False
-    """Whether only CSV, JSON and the fold of the report show it."""
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("aaa", "AAA", "accuracy", "aaa", True, "accuracy averaged over all stages"),
-    Column(
-        "acc", "Final ACC", "accuracy", "acc", True, "mean accuracy after the last site"
-    ),
-    Column(
-        "bacc", "bACC", "balanced_accuracy", "aaa", True, "balanced accuracy, as AAA"
-    ),
-    Column("auroc", "AUROC", "auroc", "aaa", True, "area under the ROC curve, as AAA"),
-    Column(
-        "fm",
-        "FM",
-        "accuracy",
-        "fm",
-        False,
-        "forgetting (Chaudhry 2018): best minus final",
-    ),
-    Column(
-        "fm_split",
-        "FM unb.",
-        "accuracy",
-        "fm_split",
-        False,
-        "FM without luck: the best stage "
-        "chosen on half of the subjects, measured on the others",
-        extra=True,
-    ),
-    Column(
-        "bacc_fm",
-        "bACC FM",
-        "balanced_accuracy",
-        "fm",
-        False,
-        "balanced accuracy lost",
-        True,
-    ),
-    Column("auroc_fm", "AUROC FM", "auroc", "fm", False, "AUROC lost", extra=True),
-    Column(
-        "for_triangular",
-        "FOR tri.",
-        "accuracy",
-        "for_triangular",
-        False,
-        "FM × (T-1)/T",
-    ),
-    Column(
-        "for_literal",
-        "FOR lit.",
-        "accuracy",
-        "for_literal",
-        False,
-        "FOR as in the paper",
-    ),
-    Column(
-        "bwt",
-        "BWT",
-        "accuracy",
-        "bwt",
-        True,
-        "backward transfer: final minus just learned",
-    ),
-    Column(
-        "fwt",
-        "FWT",
-        "accuracy",
-        "fwt",
-        True,
-        "zero-shot gain over the untrained network",
-    ),
-)
-
-
-NUMBER_COLUMNS: tuple[Column, ...] = (
-    Column("aaa", "R²", "r2", "aaa", True, "R² at a site, averaged over all stages"),
-    Column("acc", "Final R²", "r2", "acc", True, "mean R² after the last site"),
-    Column("mae", "MAE", "mae", "aaa", False, "mean absolute error, averaged as R²"),
-    Column("spearman", "Spearman", "spearman", "aaa", True, "rank correlation, as R²"),
-    Column("fm", "FM", "r2", "fm", False, "R² lost: best minus final"),
-    Column("bwt", "BWT", "r2", "bwt", True, "R²: final minus just learned"),
-)
-
-
+@cache
 def columns_of(kind: Kind) -> tuple[Column, ...]:
     """The columns of a target of this kind."""
-    return NUMBER_COLUMNS if kind == "number" else COLUMNS
+    wanted = "number" if kind == "number" else "classes"
+    text = files("fcforge.stats").joinpath("columns.csv").read_text("utf-8")
+    rows = csv.reader(text.splitlines())
+    return tuple(Column(*row) for target, *row in rows if target == wanted)
 
 
 @dataclass(frozen=True)
@@ -183,17 +109,17 @@ def with_majority(
         raise DataError(
             "there is no finished run to summarise.", do="Run `fcforge run` first."
         )
-    there = [r.spec.learner for r in results if is_majority(r)]
-    known = {learner.model.name for learner in there}
-    wanted = [False] * (not there) + [True] * (own and "own" not in known)
-    seen = {
-        (r.spec.seed, r.spec.order): r for r in reversed(results) if not is_majority(r)
-    }
-    first = list(reversed(seen.values()))
-    return [
-        *(majority_result(r, own=which) for which in wanted for r in first),
-        *results,
-    ]
+    known = {r.spec.learner.model.name for r in results if is_majority(r)}
+    first: dict[tuple, RunResult] = {}
+    for r in results:
+        if not is_majority(r):
+            first.setdefault(pair_of(r), r)
+    found = list(results)
+    if own and "own" not in known:
+        found = [majority_result(r, own=True) for r in first.values()] + found
+    if not known:
+        found = [majority_result(r) for r in first.values()] + found
+    return found
 
 
 def is_majority(result: RunResult) -> bool:
@@ -201,37 +127,35 @@ def is_majority(result: RunResult) -> bool:
     return result.spec.learner.method.name == "majority"
 
 
-def _matrices(batches: Sequence[Runs]) -> Iterator[tuple[tuple, np.ndarray]]:
-    """(Seed, order) and matrix (T, T) of the primary metric of every run."""
-    for batch in batches:
-        keys = [(r.spec.seed, r.spec.order) for r in batch.runs]
-        yield from zip(
-            keys, batch.values(PRIMARY[batch.runs[0].kind])[:, 1:], strict=True
-        )
+def _matrices(runs: Sequence[RunResult]) -> dict[tuple, np.ndarray]:
+    """Matrix (T, T) of the primary metric of every run, by (seed, order)."""
+    found = {}
+    for batch in resampling.split_batches(runs):
+        values = batch.values(PRIMARY[batch.runs[0].kind])[:, 1:]
+        for run, matrix in zip(batch.runs, values, strict=True):
+            found[pair_of(run)] = matrix
+    return found
 
 
 def _a_star(
     groups: Mapping[str, list[RunResult]], model: str
 ) -> dict[tuple, np.ndarray]:
-    """Diagonal of the cumulative (else joint) learner on `model`, by (seed, order)."""
+    """Matrices of the cumulative (else joint) learner on `model`."""
     for method in ("cumulative", "joint"):
         for runs in groups.values():
             learner = runs[0].spec.learner
-            if learner.method.name == method and learner.model.name == model:
-                return {
-                    key: np.diag(a)
-                    for key, a in _matrices(resampling.split_batches(runs))
-                }
+            if (learner.method.name, learner.model.name) == (method, model):
+                return _matrices(runs)
     return {}
 
 
 def _row(runs: list[RunResult], keeps: str, star: dict, n_draws: int) -> Row:
     good = [r for r in runs if finite(r)]
-    batches = resampling.split_batches(good)
     majority = is_majority(runs[0])
-    costs = [
-        intransigence(a, star[key]) for key, a in _matrices(batches) if key in star
-    ]
+    costs = []
+    for key, matrix in _matrices(good).items() if star else ():
+        if key in star:
+            costs.append(intransigence(matrix, np.diag(star[key])))
     return Row(
         learner=runs[0].spec.learner.title,
         keeps=keeps or ("statistics" if majority else "not stated"),
@@ -239,7 +163,7 @@ def _row(runs: list[RunResult], keeps: str, star: dict, n_draws: int) -> Row:
         n_left_out=len(runs) - len(good),
         n_orders=len({r.spec.order for r in good}),
         n_seeds=len({r.spec.seed for r in good}),
-        estimates=_estimates(good, batches, runs[0].kind, n_draws),
+        estimates=_estimates(good, runs[0].kind, n_draws),
         intransigence=float(np.mean(costs)) if costs else float("nan"),
         memory_bytes=float(np.mean([np.max(r.memory_bytes) for r in runs])),
         seconds=float(np.mean([np.sum(r.seconds) for r in runs])),
@@ -248,19 +172,16 @@ def _row(runs: list[RunResult], keeps: str, star: dict, n_draws: int) -> Row:
     )
 
 
-def _estimates(
-    runs: list[RunResult], batches: list[Runs], kind: Kind, n_draws: int
-) -> dict[str, Estimate]:
+def _estimates(runs: list[RunResult], kind: Kind, n_draws: int) -> dict[str, Estimate]:
     """Estimate of every column; NaN where no run is left."""
-    nothing = Estimate(np.nan, np.nan, np.nan)
     columns = columns_of(kind)
-    found = dict.fromkeys((c.key for c in columns), nothing)
-    for metric in dict.fromkeys(c.metric for c in columns) if runs else ():
-        same = [c for c in columns if c.metric == metric]
-        names = tuple(dict.fromkeys(c.summary for c in same))
-        own = resampling.estimate(runs, metric, names, n_draws=n_draws, batches=batches)
-        found.update({c.key: own[c.summary] for c in same})
-    return found
+    if not runs:
+        return {c.key: Estimate(np.nan, np.nan, np.nan) for c in columns}
+    found = {}
+    for metric in dict.fromkeys(c.metric for c in columns):
+        names = tuple(c.summary for c in columns if c.metric == metric)
+        found[metric] = resampling.estimate(runs, metric, names, n_draws=n_draws)
+    return {c.key: found[c.metric][c.summary] for c in columns}
 
 
 def rows(
@@ -279,18 +200,22 @@ def rows(
         Of the bootstrap.
     """
     groups = group(with_majority(results, own=True))
+    stars: dict[str, dict] = {}
     found = []
-    models = {runs[0].spec.learner.model.name for runs in groups.values()}
-    stars = {model: _a_star(groups, model) for model in models}
     for title, runs in groups.items():
+        model = runs[0].spec.learner.model.name
+        if model not in stars:
+            stars[model] = _a_star(groups, model)
         kept = (keeps or {}).get(title, "")
-        star = stars[runs[0].spec.learner.model.name]
-        found.append(_row(runs, kept, star, n_draws))
-    # the majority class, that of each site, the learners by falling AAA
-    references = [row for row in found if row.is_majority]
-    learners = [row for row in found if not row.is_majority]
-    learners.sort(key=lambda row: -np.nan_to_num(row.estimates["aaa"].value))
-    return [*sorted(references, key=lambda row: row.learner), *learners]
+        found.append(_row(runs, kept, stars[model], n_draws))
+    return sorted(found, key=_rank)
+
+
+def _rank(row: Row) -> tuple[float, str]:
+    """The majority class, that of each site, the learners by falling AAA."""
+    if row.is_majority:
+        return -np.inf, row.learner
+    return -np.nan_to_num(row.estimates["aaa"].value), ""
 
 
 def table(results: Sequence[RunResult], **options: Any) -> pd.DataFrame:
@@ -304,14 +229,11 @@ def table(results: Sequence[RunResult], **options: Any) -> pd.DataFrame:
     return pd.DataFrame(records(rows(results, **options)))
 
 
-def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
+def records(found: Sequence[Row]) -> list[dict[str, Any]]:
     """Flat dicts of the rows, for a DataFrame, CSV or JSON."""
     out = []
     for row in found:
-        record: dict[str, str | float | int] = {
-            "learner": row.learner,
-            "keeps": row.keeps,
-        }
+        record: dict[str, Any] = {"learner": row.learner, "keeps": row.keeps}
         for key, e in row.estimates.items():
             record[key] = e.value
             record[f"{key}_sd"] = e.sd_orders
@@ -347,10 +269,8 @@ def measure(
     for name in MEASURES:
         value = cell_values(p[None], y, name)[0]
         draws = cell_values(p[None], y, name, weights)[0].astype(float)
-        low, high = (
-            resampling.interval(value, draws)
-            if np.isfinite(value)
-            else (np.nan, np.nan)
-        )
-        found[name] = Estimate(float(value), float(low), float(high))
+        ends = np.full(2, np.nan)
+        if np.isfinite(value):
+            ends = resampling.interval(value, draws)
+        found[name] = Estimate(*map(float, (value, *ends)))
     return found

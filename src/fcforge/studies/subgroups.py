@@ -15,9 +15,8 @@ from fcforge.metrics import metric_named
 from fcforge.runner.collect import collect_some, stored_plan
 from fcforge.runner.store import Store
 from fcforge.stats.people import among, pooled
-from fcforge.stats.resampling import N_DRAWS
 from fcforge.studies.unseen import Study, usable
-from fcforge.types import RunResult
+from fcforge.types import Estimate, RunResult
 
 CHILD = 12  # years, at the most
 ADULT = 18  # years, at least
@@ -61,32 +60,21 @@ def groups_of(facts: Mapping[str, Mapping[str, Any]]) -> Groups:
     return found
 
 
-def subgroup_tables(
-    results: Sequence[RunResult], groups: Groups, n_draws: int = N_DRAWS
-) -> list[Study]:
+def subgroup_tables(results: Sequence[RunResult], groups: Groups) -> list[Study]:
     """Accuracy, sensitivity and specificity of every learner in every group.
 
     The majority reference is that of everybody: no group chooses a commonest class of its own.
     """
-    learners = usable(results)
-    some = {
-        name: {
-            title: among(runs, lambda *who, of=people: who in of)
-            for title, runs in learners.items()
-        }
-        for name, people in groups.items()
-    }
     tables = []
     for metric in METRICS:
-        rows = {
-            title: {
-                name: pooled(some[name][title], metric, n_draws=n_draws)
-                for name in groups
-            }
-            for title in learners
-        }
+        rows: dict[str, dict[str, Estimate]] = {}
+        for learner, runs in usable(results).items():
+            rows[learner] = {}
+            for name, people in groups.items():
+                some = among(runs, lambda *who, of=people: who in of)
+                rows[learner][name] = pooled(some, metric)
         title = f"{metric_named(metric).title} by group, all sites together [95 %]"
-        tables.append(Study(title, tuple(groups), rows))
+        tables.append(Study(title, rows))
     return tables
 
 

@@ -27,9 +27,13 @@ from fcforge.stats import (
     per_site,
     with_majority,
 )
-from fcforge.stats.across_sites import new_site
-from fcforge.stats.people import calibration_curve, decision_curve, everybody_treated
-from fcforge.stats.resampling import N_DRAWS, estimates
+from fcforge.stats.people import (
+    calibration_curve,
+    decision_curve,
+    everybody_treated,
+    new_site,
+)
+from fcforge.stats.resampling import estimates
 from fcforge.text import counted
 from fcforge.types import RunResult
 
@@ -41,8 +45,12 @@ class Study:
     """Learners by columns, each cell a mean with its interval."""
 
     title: str
-    columns: tuple[str, ...]
     rows: Mapping[str, Mapping[str, Estimate]]
+
+    @property
+    def columns(self) -> list[str]:
+        """All that rows have, as it comes."""
+        return list(dict.fromkeys(name for row in self.rows.values() for name in row))
 
 
 def zero_shot(full: np.ndarray) -> np.ndarray:
@@ -55,19 +63,19 @@ def zero_shot(full: np.ndarray) -> np.ndarray:
 
 
 def leave_one_out(
-    runs: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
+    runs: Sequence[RunResult], metric: str = "accuracy"
 ) -> dict[str, Estimate]:
     """Value at each site just before it was learned last, all others having been learned."""
     found = {}
     for site in runs[0].sites:
         last = [r for r in runs if r.spec.order[-1] == site and len(r.spec.order) > 1]
         if last:
-            found[site] = at_site(last, site, metric, stage=-2, n_draws=n_draws)
+            found[site] = at_site(last, site, metric, stage=-2)
     return found
 
 
 def unseen_tables(
-    results: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
+    results: Sequence[RunResult], metric: str = "accuracy"
 ) -> list[Study]:
     """Zero-shot values after k sites, and leave-one-site-out by site.
 
@@ -75,28 +83,21 @@ def unseen_tables(
     others over people.
     """
     title = metric_named(metric).title
-    learners = usable(results)
-    after = {}
-    for k, runs in learners.items():
-        found = bootstrap(longest(runs), metric, zero_shot, n_draws=n_draws)
-        after[k] = estimates(longest(runs), *found)[1:]  # not of the untrained network
-    most = max(len(v) for v in after.values())
-    names = tuple(f"after {counted(k, 'site')}" for k in range(1, most + 1))
-    curve = {k: dict(zip(names, cells, strict=False)) for k, cells in after.items()}
-    out = {
-        k: leave_one_out(longest(runs), metric, n_draws) for k, runs in learners.items()
-    }
-    sites = tuple(s for s in results[0].sites if any(s in row for row in out.values()))
-    for row in out.values():
-        row[NEW_SITE] = new_site(row)
+    curve = {}
+    out = {}
+    for learner, runs in usable(results).items():
+        whole = longest(runs)
+        found = estimates(whole, *bootstrap(whole, metric, zero_shot))
+        after = enumerate(found[1:], start=1)  # not of the untrained network
+        curve[learner] = {f"after {counted(k, 'site')}": e for k, e in after}
+        out[learner] = leave_one_out(whole, metric)
+        out[learner][NEW_SITE] = new_site(out[learner])
     zero_title = f"Zero-shot {title}: mean over the sites not learned yet [95 %]"
     left_out = f"Leave-one-site-out {title}: all other sites learned [95 %]"
-    return [Study(zero_title, names, curve), Study(left_out, (*sites, NEW_SITE), out)]
+    return [Study(zero_title, curve), Study(left_out, out)]
 
 
-def calibration_tables(
-    results: Sequence[RunResult], n_draws: int = N_DRAWS
-) -> list[Study]:
+def calibration_tables(results: Sequence[RunResult]) -> list[Study]:
     """Brier score and calibration error by site; calibration and decision curve of everybody.
 
     A site's test part is small, and the ECE of a perfectly calibrated score is above zero there:
@@ -106,22 +107,16 @@ def calibration_tables(
     found = []
     for metric in ("brier", "ece"):
         title = f"{metric_named(metric).title} per site after the last stage"
-        rows = {k: per_site(v, metric, n_draws=n_draws) for k, v in learners.items()}
-        sites = results[0].sites
-        found.append(Study(f"{title} (lower is better) [95 %]", sites, rows))
+        rows = {k: per_site(runs, metric) for k, runs in learners.items()}
+        found.append(Study(f"{title} (lower is better) [95 %]", rows))
     title = "Calibration: share of patients among people by their P(patient) [95 %]"
-    rows = {k: calibration_curve(runs, n_draws) for k, runs in learners.items()}
-    found.append(_study(title, rows))
+    rows = {k: calibration_curve(runs) for k, runs in learners.items()}
+    found.append(Study(title, rows))
     title = "Decision curve: net benefit of treating above a P(patient) [95 %]"
     everybody = everybody_treated(next(iter(learners.values())))
     compared = {"everybody treated": everybody, **learners}
-    rows = {k: decision_curve(runs, n_draws) for k, runs in compared.items()}
-    return [*found, _study(title, rows)]
-
-
-def _study(title: str, rows: Mapping[str, Mapping[str, Estimate]]) -> Study:
-    """Rows that all have the columns of the first."""
-    return Study(title, tuple(next(iter(rows.values()))), rows)
+    rows = {k: decision_curve(runs) for k, runs in compared.items()}
+    return [*found, Study(title, rows)]
 
 
 def usable(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
