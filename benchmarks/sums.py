@@ -106,7 +106,7 @@ def alone(part: Partition, site: np.ndarray) -> np.ndarray:
         here = site[test] == name
         centre = part.x[mine].mean(0)
         rows = part.x[mine] - centre
-        t = part.t[mine]
+        t = part.t[mine, 0]
         gram = rows @ rows.T + part.penalty * part.p * np.eye(len(mine))
         weight = rows.T @ np.linalg.solve(gram, t - t.mean())
         found[here] = (part.x[test[here]] - centre) @ weight + t.mean()
@@ -116,12 +116,12 @@ def alone(part: Partition, site: np.ndarray) -> np.ndarray:
 def scored(part: Partition, site: np.ndarray) -> dict[str, np.ndarray]:
     """Scores (m, draws) of the tested people by every row."""
     _, learn, test = part.rows
-    found = {PUBLIC: part.score[test][:, None], POOLED: part.ridge()[:, None]}
+    found = {PUBLIC: part.score[test], POOLED: part.ridge()}
     if len(np.unique(site[learn])) == len(np.unique(site[test])):
         found[ALONE] = alone(part, site)[:, None]
     for name in PLANS:
         where, noise = placed(part, name)
-        found[name] = part.scores(where, noise)
+        found[name] = part.scores(where, noise)[..., 0]
     return found
 
 
@@ -138,7 +138,7 @@ def resampled(
     part: Partition, scores: dict[str, np.ndarray], times: np.ndarray
 ) -> dict[str, np.ndarray]:
     """AUROC (1 + RESAMPLED,) of each row: as it is, and with each person so many times (n, B)."""
-    ill, well = part.pairs
+    ill, well = part.pairs[0]
     test = part.rows[2]
     weight = times[test[ill]] * times[test[well]]
     weight = np.concatenate([np.ones((len(ill), 1)), weight], 1)
@@ -152,7 +152,7 @@ def resampled(
 
 def in_groups(part: Partition, score: np.ndarray, groups: np.ndarray) -> list[float]:
     """AUROC within hospitals of pairs whose two people are of one group."""
-    ill, well = part.pairs
+    ill, well = part.pairs[0]
     test = part.rows[2]
     above = score[ill] - score[well]
     right = ((above > 0) + 0.5 * (above == 0)).mean(1)
@@ -200,8 +200,8 @@ def product_odds(part: Partition, world: World, name: str, number: int) -> np.nd
 def rows_of(part: Partition, where: Coordinates, people: np.ndarray) -> np.ndarray:
     """What people would add to the sum, (n, d + 1) without the count."""
     start = where.start
-    factor = dict(zip(part.rows[1].tolist(), where.learn, strict=True))
-    factor |= dict(zip(part.rows[2].tolist(), where.test, strict=True))
+    factor = dict(zip(part.rows[1].tolist(), where.learn[:, 0], strict=True))
+    factor |= dict(zip(part.rows[2].tolist(), where.test[:, 0], strict=True))
     each = np.array([factor[i] for i in people.tolist()])
     x = part.x[people]
     if start.gamma:

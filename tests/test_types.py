@@ -15,6 +15,7 @@ from fcforge.types import (
     LearnerSpec,
     PublicSpec,
     RunSpec,
+    Target,
     Training,
     strata,
 )
@@ -139,6 +140,20 @@ def test_unknown_names_come_with_the_nearest():
     text = str(unknown_name("model", "zzz", ["gat", "gcn"]))
     assert "Did you mean" not in text
     assert "Known: gat, gcn." in text
+
+
+def test_targets_that_are_learned_as_one():
+    """Two classes have words of their own; more agree word by word, numbers in their limits."""
+    assert Target().fits(Target(classes=("TC", "ASD")))
+    three = Target(classes=("HC", "SZ/SZP", "BP"))
+    assert three.fits(Target(classes=("HC", "SZ", "BP")))
+    assert not three.fits(Target(classes=("HC", "BP", "SZ")))
+    assert not three.fits(Target())
+    age = Target("age", (), (5, 65))
+    assert age.fits(Target("age", (), (5, 65)))
+    assert not age.fits(Target("age", (), (5, 60)))
+    assert (str(age), str(three)) == ("age (5 to 65)", "diagnosis (HC, SZ/SZP, BP)")
+    assert [t.columns for t in (Target(), three, age)] == [1, 2, 1]
 
 
 def test_strata_are_classes_or_fifths_of_numbers():

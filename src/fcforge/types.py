@@ -86,6 +86,11 @@ class Target:
             do = "Give the least and the most, e.g. 5 and 65."
             raise ConfigError(f"{what}, the smaller first.", do=do)
 
+    def __str__(self) -> str:
+        low, high = self.limits
+        words = ", ".join(self.classes) or f"{low:g} to {high:g}"
+        return f"{self.name} ({words})"
+
     @property
     def kind(self) -> Kind:
         """Two classes, more of them, or a number."""
@@ -97,6 +102,23 @@ class Target:
     def outputs(self) -> int:
         """Numbers that a model gives of a person: a logit of each class, or the number itself."""
         return len(self.classes) or 1
+
+    @property
+    def columns(self) -> int:
+        """Numbers that a release is about: one, or one less than there are classes."""
+        return max(1, self.outputs - 1)
+
+    def fits(self, other: Target) -> bool:
+        """Whether another is learned as this one is.
+
+        Of two classes each has words of its own; more have a word in common each, in one order.
+        """
+        same = (self.name, self.outputs, self.limits)
+        if same != (other.name, other.outputs, other.limits):
+            return False
+        words = zip(self.classes, other.classes, strict=True)
+        alike = (set(a.split("/")) & set(b.split("/")) for a, b in words)
+        return self.kind != "more classes" or all(alike)
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
         """Numbers as learners see them: -1 to 1 between the limits."""

@@ -6,10 +6,12 @@ import torch
 
 from fcforge.errors import ConfigError
 from fcforge.methods import make_method
+from fcforge.methods.forge_release import head_params
 from fcforge.models import make_model
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
 from fcforge.releases.plan import noise_per_person
+from fcforge.releases.start import StartSettings, class_logits, make_start
 from fcforge.types import Component
 from small_world import World, order
 
@@ -130,3 +132,18 @@ def test_other_features_are_refused(name):
 def test_impossible_budgets_are_refused(setting):
     with pytest.raises(ConfigError, match="method 'forge_release'"):
         make_method(Component("forge_release", setting))
+
+
+def test_the_head_of_three_classes_gives_their_calibrated_logits():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 10))
+    start = make_start(x, np.arange(60) % 3, StartSettings(axes=4), 2)
+    beta = 0.1 * rng.normal(size=(2, 11))
+    params = head_params(start, beta, torch.device("cpu"), 3)
+    found = vector.head(start, beta)
+    scores = start.standardise(x) @ found.weight + found.bias
+    wanted = class_logits(scores) / vector.temperature(start, found)
+    linear = (
+        params["head.0.weight"].numpy() @ x.T + params["head.0.bias"].numpy()[:, None]
+    )
+    np.testing.assert_allclose(linear.T, wanted, atol=1e-4)

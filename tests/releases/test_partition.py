@@ -6,14 +6,18 @@ from public_people import people
 
 from fcforge.releases import vector
 from fcforge.releases.partition import Partition, deal
-from fcforge.releases.start import StartSettings, make_start
+from fcforge.releases.start import StartSettings, class_logits, make_start, vertices
+
+
+def made(classes):
+    x, y, site = people(200, 45, sites=5, classes=classes)
+    x[:, 1] += y  # more than a small public head finds
+    return x, y, np.array(site)
 
 
 @pytest.fixture(scope="module")
 def world():
-    x, y, site = people(200, 45, sites=5)
-    x[:, 1] += y  # more than a small public head finds
-    return x, y, np.array(site)
+    return made(2)
 
 
 def dealt(world, **more):
@@ -35,28 +39,32 @@ def test_sites_are_dealt_whole_and_hospitals_cut_within_diagnoses(world):
     assert y[test].mean() == 0.5
 
 
+@pytest.mark.parametrize("classes", [0, 2, 3])
 @pytest.mark.parametrize("gamma", [0.0, 0.3])
 @pytest.mark.parametrize("noise", [0.0, 2.5])
-def test_scores_are_those_of_releases(world, gamma, noise):
+def test_scores_are_those_of_releases(classes, gamma, noise):
     """The same head from vectors in all directions, noise and all."""
+    world = made(classes)
     x, y, _ = world
+    columns = max(1, classes - 1)
     part = dealt(world, draws=2, directions=12)
     public, learn, test = part.rows
     settings = StartSettings(axes=4, gamma=gamma, directions=12, pull=11.0)
     where = part.place(settings)
-    start = make_start(x[public], y[public], settings)
+    start = make_start(x[public], y[public], settings, columns)
     assert where.start.size == pytest.approx(start.size, rel=1e-3)
     assert where.start.clip == pytest.approx(start.clip, rel=1e-3)
     total = vector.contributions(start, x[learn], y[learn]).sum(0).astype(float)
     units = noise * vector.SENSITIVITY
     if noise:  # the partition's first draw, as a vector
-        normal = part.noise[:, 0]
-        drawn = normal if gamma else start.axes[:, :4].T @ normal
-        ends = [part.noise_half[0], part.noise_count[0]]
-        total = total + units * np.append(drawn, ends)
+        drawn = part.noise[..., 0]
+        drawn = drawn if gamma else drawn @ start.axes[:, :4]
+        drawn = np.concatenate([drawn, part.noise_half[:, :1]], 1)
+        total = total + units * np.append(drawn, part.noise_count[0])
     head = vector.head(start, vector.solve(start, total, units**2))
     wanted = start.standardise(x[test]) @ head.weight + head.bias
     found = part.scores(where, noise)[:, 0]
+    found = found.reshape(wanted.shape)
     np.testing.assert_allclose(found, wanted, atol=4e-3 * np.abs(wanted).max())
 
 
@@ -65,9 +73,25 @@ def test_auroc_counts_pairs_within_hospitals_alone(world):
     offsets = {name: 100.0 * k for k, name in enumerate(np.unique(part.site_test))}
     shift = np.array([offsets[name] for name in part.site_test])
     score = part.score[part.rows[2]]
-    assert part.auroc(score + shift) == part.auroc(score)
-    assert part.auroc(part.y_test.astype(float)) == 1.0
-    assert part.auroc(np.zeros(len(shift))) == 0.5
+    assert part.auroc(score + shift[:, None]) == part.auroc(score)
+    assert part.auroc(part.y_test.astype(float)[:, None]) == 1.0
+    assert part.auroc(np.zeros((len(shift), 1))) == 0.5
+
+
+def test_auroc_of_three_classes_is_the_mean_over_them():
+    """Macro AUROC of scikit-learn within a hospital, of logits; a number counts ordered pairs."""
+    from sklearn.metrics import roc_auc_score
+
+    part = dealt(made(3))
+    rng = np.random.default_rng(1)
+    score = rng.normal(size=(len(part.y_test), 2)) + 0.5 * vertices(3)[part.y_test]
+    part.site_test = np.full(len(score), "one")
+    logits = class_logits(score)
+    each = [roc_auc_score(part.y_test == k, logits[:, k]) for k in range(3)]
+    assert part.auroc(score) == pytest.approx(np.mean(each))
+    number = dealt(made(0))
+    assert number.auroc(number.y_test[:, None]) == 1.0
+    assert number.auroc(-number.y_test[:, None]) == 0.0
 
 
 def test_ridge_on_everybody_by_scikit(world):
@@ -77,4 +101,6 @@ def test_ridge_on_everybody_by_scikit(world):
     public, learn, test = part.rows
     both = np.concatenate([public, learn])
     fitted = Ridge(alpha=45.0).fit(part.x[both], part.t[both])
-    np.testing.assert_allclose(part.ridge(), fitted.predict(part.x[test]), atol=1e-8)
+    np.testing.assert_allclose(
+        part.ridge(), fitted.predict(part.x[test]).reshape(-1, 1), atol=1e-8
+    )

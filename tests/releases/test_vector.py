@@ -1,6 +1,7 @@
 """Releases: sensitivity proved and attacked, the head by hand, exact limits."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,12 +13,13 @@ from fcforge.errors import DataError
 from fcforge.privacy.accounting import sigma_for
 from fcforge.privacy.noise import discrete_gaussian
 from fcforge.releases import vector
-from fcforge.releases.start import StartSettings, coordinates, make_start
+from fcforge.releases.start import StartSettings, coordinates, make_start, vertices
 
 
-def made(gamma=0.25):
-    x, y, _ = people()
-    return make_start(x, y, StartSettings(axes=4, gamma=gamma, directions=12))
+def made(gamma=0.25, classes=2):
+    x, y, _ = people(classes=classes)
+    chosen = StartSettings(axes=4, gamma=gamma, directions=12)
+    return make_start(x, y, chosen, max(1, classes - 1))
 
 
 @pytest.fixture(scope="module", params=[0.0, 0.25])
@@ -45,6 +47,74 @@ def test_one_person_never_moves_a_release_by_more_than_the_sensitivity(
     assert sum(v * v for v in row[:-1]) <= vector.UNIT**2
     assert sum(v * v for v in row) <= vector.UNIT**2 + vector.COUNT**2
     assert pytest.approx(2**18 * 17**0.5) == vector.SENSITIVITY
+
+
+COLUMNS = {(k, gamma): made(gamma, k) for k in (0, 3, 5) for gamma in (0.0, 0.25)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    classes=st.sampled_from([0, 3, 5]),
+    gamma=st.sampled_from([0.0, 0.25]),
+    seed=st.integers(0, 999),
+    size=st.floats(0, 1e9),
+    other=st.floats(-1e9, 1e9),
+)
+def test_neighbours_differ_by_no_more_than_the_sensitivity(
+    classes, gamma, seed, size, other
+):
+    """Cohorts with and without one person, or with another in the same place, in whole numbers."""
+    start = COLUMNS[classes, gamma]
+    rng = np.random.default_rng(seed)
+    x, y, _ = people(8, seed=seed, classes=classes)
+    stranger = rng.normal(size=(2, 45)) * size
+    who = rng.integers(classes, size=2) if classes else np.array([other, -other])
+    every = vector.contributions(start, np.r_[x, stranger], np.r_[y, who])
+    sums = [every[:8].sum(0), every[:9].sum(0), every[[*range(8), 9]].sum(0)]
+    without, one, another = (total.astype(object) for total in sums)
+    assert sum(v * v for v in one - without) <= vector.UNIT**2 + vector.COUNT**2
+    assert sum(v * v for v in one - another) <= vector.REPLACED**2
+
+
+def test_a_contribution_to_three_classes_by_hand():
+    """The corner less the public score, times the coordinates, column after column."""
+    start = made(0.25, 3)
+    x, y, _ = people(2, seed=4, classes=3)
+    z = start.standardise(x)
+    r = vertices(3)[y] - (z @ start.weight + start.bias)
+    u = coordinates(start, z)
+    v = np.concatenate([u * r[:, :1], u * r[:, 1:]], 1)
+    shrink = np.minimum(start.clip / np.linalg.norm(v, axis=1, keepdims=True), 1)
+    found = vector.contributions(start, x, y)
+    np.testing.assert_allclose(found[:, :-1], v * shrink / start.grid, atol=1.001)
+    assert found[:, -1].tolist() == [2**18] * 2
+    assert found.shape == (2, start.n_numbers)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25])
+def test_columns_are_solved_as_if_each_were_alone(gamma):
+    """A column of three classes is what one target with the same numbers would be."""
+    start = made(gamma, 3)
+    x, y, _ = people(30, seed=5, classes=3)
+    total = vector.contributions(start, x, y).sum(0).astype(float)
+    beta = vector.solve(start, total, 1e10)
+    found = vector.head(start, beta)
+    half = start.n_numbers // 2
+    squares = 0.0
+    for k in range(2):
+        alone = replace(start, weight=start.weight[:, k], bias=start.bias[k])
+        own = np.append(total[k * half : (k + 1) * half], total[-1])
+        step = vector.solve(alone, own, 1e10)
+        np.testing.assert_allclose(beta[k], step)
+        head = vector.head(alone, step)
+        np.testing.assert_allclose(found.weight[:, k], head.weight)
+        assert found.bias[k] == pytest.approx(head.bias)
+        squares += vector.moved(alone, step) ** 2
+    assert vector.moved(start, beta) ** 2 == pytest.approx(squares)
+    raw = vector.on_features(start, found)
+    z = start.standardise(x)
+    wanted = z @ found.weight + found.bias
+    np.testing.assert_allclose(x @ raw.weight + raw.bias, wanted)
 
 
 def test_the_bound_is_reached(start):

@@ -33,6 +33,20 @@ def test_the_table_of_a_plan(world):
     assert again == found
 
 
+@pytest.mark.parametrize("classes", [0, 3])
+def test_other_targets_are_told_the_same_way(classes):
+    x, y, site = people(240, 45, sites=5, classes=classes)
+    if classes:
+        x[:, 1] += 1.5 * y
+    else:  # a number is easy
+        x = x + 2 * np.random.default_rng(0).normal(size=x.shape)
+    world = (x, y, np.array(site))
+    found = worth(*world, people=20_000, hospitals=5, epsilons=(1.0,), dealings=6)
+    assert 0.5 < found.public < 0.9
+    assert found.pooled > 0.01
+    assert found.rows[0].gain > 0.3 * found.pooled  # so many hardly hear the noise
+
+
 def test_more_people_bear_more_noise(world):
     few = worth(*world, people=20, hospitals=20, epsilons=(1.0,), dealings=4)
     many = worth(*world, people=20_000, hospitals=20, epsilons=(1.0,), dealings=4)

@@ -18,7 +18,15 @@ import numpy as np
 import torch
 
 from fcforge.errors import ConfigError
-from fcforge.methods.base import Lane, Method, Model, Params, PublicView, SiteView
+from fcforge.methods.base import (
+    EVERY,
+    Lane,
+    Method,
+    Model,
+    Params,
+    PublicView,
+    SiteView,
+)
 from fcforge.methods.shared.ridge import linear_head
 from fcforge.models.edge import WHOLE_LOG
 from fcforge.privacy.accounting import DELTA, EPSILON
@@ -27,22 +35,23 @@ from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
 from fcforge.releases.plan import noise_per_person
-from fcforge.releases.start import Start
+from fcforge.releases.start import Start, vertices
 from fcforge.settings import Fraction, Positive, Size
 
 
 def head_params(
     start: Start, beta: np.ndarray, device: torch.device, n_outputs: int = 2
 ) -> Params:
-    """Linear model on raw features: two logits that differ by calibrated log odds, or a number."""
+    """Linear model on raw features: calibrated logits of the classes, or a number."""
     found = vector.head(start, beta)
     solution = vector.on_features(start, found)
-    half = 1.0
-    if n_outputs == 2:
-        half = 0.5 / vector.temperature(start, found)
-    weight = torch.from_numpy(half * solution.weight)
-    bias = weight.new_tensor([half * solution.bias])
-    params = linear_head(weight[:, None], bias, n_outputs)
+    half = 0.5 / vector.temperature(start, found) if n_outputs > 1 else 1.0
+    scores = np.concatenate([solution.weight, np.asarray(solution.bias)[None]])
+    scores = half * scores.reshape(len(scores), -1)
+    if n_outputs > 2:
+        scores = scores @ vertices(n_outputs).T
+    head = torch.from_numpy(scores)
+    params = linear_head(head[:-1], head[-1], n_outputs)
     return {name: value.to(device) for name, value in params.items()}
 
 
@@ -59,7 +68,7 @@ class PublicHead(Method):
     needs_start = True
     models = ("linear",)
     features = WHOLE_LOG
-    learns = ("two classes", "number")
+    learns = EVERY
 
     def check_model(self, model: Model) -> None:
         """A start speaks about the whole matrix logarithm."""
@@ -73,8 +82,9 @@ class PublicHead(Method):
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Take the head of the start."""
         like = lane.params["head.0.weight"]
-        nothing = np.zeros(public.start.n_numbers - 1)
-        params = head_params(public.start, nothing, like.device, model.n_outputs)
+        start = public.start
+        nothing = vector.solve(start, np.zeros(start.n_numbers), 0.0)
+        params = head_params(start, nothing, like.device, model.n_outputs)
         return lane._replace(params=params)
 
 

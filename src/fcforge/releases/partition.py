@@ -20,8 +20,11 @@ from fcforge.releases.start import (
     StartSettings,
     leave_one_out,
     principal_axes,
+    targets,
+    vertices,
 )
 from fcforge.releases.vector import COUNT, SENSITIVITY, UNIT, held
+from fcforge.types import strata
 
 TESTED = 0.3  # of every hospital's people
 Rows = tuple[Array, Array, Array]
@@ -31,8 +34,9 @@ def deal(site: Array, y: Array, wanted: float, rng: np.random.Generator) -> Rows
     """Rows of public, learning and tested people.
 
     Sites at random are public until `wanted` people are; all others are hospitals, each cut 7:3
-    within both diagnoses.
+    within every diagnosis, or fifth of the numbers.
     """
+    groups = strata(y)
     names = rng.permutation(np.unique(site))
     sizes = np.array([(site == name).sum() for name in names])
     count = max(1, int(np.searchsorted(np.cumsum(sizes), wanted) + 1))
@@ -41,8 +45,8 @@ def deal(site: Array, y: Array, wanted: float, rng: np.random.Generator) -> Rows
     learn = []
     test = []
     for name in names[count:]:
-        for label in (0, 1):
-            here = rng.permutation(np.flatnonzero((site == name) & (y == label)))
+        for group in np.unique(groups):
+            here = rng.permutation(np.flatnonzero((site == name) & (groups == group)))
             cut = round(TESTED * len(here))
             test.append(here[:cut])
             learn.append(here[cut:])
@@ -57,9 +61,9 @@ class Coordinates:
     ----------
     start : Start
         Scales, size and clip; its axes are not used.
-    learn : ndarray of shape (n,)
+    learn : ndarray of shape (n, c)
         Factor of each learning person's u in the sum: clipped residual, clipped norm.
-    test : ndarray of shape (m,)
+    test : ndarray of shape (m, c)
         The same of the tested people, for attacks.
     """
 
@@ -103,7 +107,8 @@ class Partition:
         self.site_test = site[test]
         self.hospitals = len(np.unique(site[learn]))
         self.y_test = y[test]
-        self.t = 2.0 * y - 1.0
+        columns = 1 if y.dtype.kind == "f" else max(1, int(y.max()))
+        self.t = targets(y, columns).reshape(len(y), columns)
         self.x = _standardised(features, public)
         self.p = self.x.shape[1]
         self.penalty = penalty
@@ -111,12 +116,12 @@ class Partition:
         t = self.t[public]
         coefficient, left_out = leave_one_out(own @ own.T, t, penalty * self.p)
         self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
-        self.score = self.x @ (own.T @ coefficient) + t.mean()
+        self.score = self.x @ (own.T @ coefficient) + t.mean(0)
         self.axes, self.variance = principal_axes(own, directions)
         self.z = self.x @ self.axes
         self.norms = (self.x**2).sum(1)
-        self.noise = rng.standard_normal((self.p, draws))
-        self.noise_half = rng.standard_normal(draws)
+        self.noise = rng.standard_normal((columns, self.p, draws))
+        self.noise_half = rng.standard_normal((columns, draws))
         self.noise_count = rng.standard_normal(draws)
 
     @cached_property
@@ -127,31 +132,45 @@ class Partition:
 
     @cached_property
     def noise_axes(self) -> Array:
-        """Noise (K, draws) along the axes."""
+        """Noise (c, K, draws) along the axes."""
         return self.axes.T @ self.noise
 
     @cached_property
     def noise_test(self) -> Array:
-        """Inner products (m, draws) of the tested people with the noise."""
+        """Inner products (c, m, draws) of the tested people with the noise."""
         return self.x[self.rows[2]] @ self.noise
 
     @cached_property
-    def pairs(self) -> tuple[Array, Array]:
-        """Places of all patients and controls of one hospital among the tested, pair by pair."""
-        found = []
-        for name in np.unique(self.site_test):
-            here = self.site_test == name
-            ill = np.flatnonzero(here & (self.y_test == 1))
-            well = np.flatnonzero(here & (self.y_test == 0))
-            found.append(np.stack(np.meshgrid(ill, well), -1).reshape(-1, 2))
-        both = np.concatenate(found)
-        return both[:, 0], both[:, 1]
+    def pairs(self) -> list[tuple[Array, Array]]:
+        """Places of two tested people of one hospital of whom the first shall be higher.
+
+        Of two classes all patients with all controls, of more each class with all others; of a
+        number everybody with everybody below.
+        """
+        y = self.y_test
+        if y.dtype.kind == "f":
+            return [self._of_one_hospital(y[:, None] > y)]
+        classes = np.arange(self.t.shape[1] + 1)
+        asked = classes[1:] if len(classes) == 2 else classes
+        return [self._of_one_hospital((y == k)[:, None] & (y != k)) for k in asked]
+
+    def _of_one_hospital(self, wanted: Array) -> tuple[Array, Array]:
+        first, second = np.nonzero(wanted & (self.site_test[:, None] == self.site_test))
+        return first, second
 
     def auroc(self, scores: Array) -> Array:
-        """AUROC within hospitals of scores (m, ...): share of pairs in the right order."""
-        ill, well = self.pairs
-        above = scores[ill] - scores[well]
-        return (above > 0).mean(0) + 0.5 * (above == 0).mean(0)
+        """AUROC within hospitals of scores (m, ..., c): share of pairs in the right order.
+
+        The mean over the classes where there are more than two; of a number, the share of pairs
+        that are in the order of their numbers.
+        """
+        ways = vertices(self.t.shape[1] + 1)[-len(self.pairs) :]
+        right = []
+        for way, (first, second) in zip(ways, self.pairs, strict=True):
+            toward = scores @ way
+            above = toward[first] - toward[second]
+            right.append((above > 0).mean(0) + 0.5 * (above == 0).mean(0))
+        return np.mean(right, 0)
 
     def place(self, settings: StartSettings) -> Coordinates:
         """All people in the coordinates of one setting."""
@@ -183,14 +202,15 @@ class Partition:
         )
 
     def _factor(self, start: Start, rows: Array) -> Array:
-        """Factor (n,) of each person's u in a sum: clipped residual, clipped norm."""
+        """Factor (n, c) of each person's u in a sum: clipped residual, clipped norm."""
         left = np.clip(self.t[rows] - self.score[rows], -RESIDUAL, RESIDUAL)
         norm = self._norm(start, rows, left)
-        return left * np.minimum(start.clip / np.maximum(norm, 1e-30), 1.0)
+        return left * np.minimum(start.clip / np.maximum(norm, 1e-30), 1.0)[:, None]
 
     def _norm(self, start: Start, rows: Array, residual: Array) -> Array:
         """Norms (n,) of what people with these residuals contribute."""
-        return np.abs(residual) * np.sqrt(self._squares(start.gain, rows) + 0.25)
+        size = np.linalg.norm(residual, axis=1)
+        return size * np.sqrt(self._squares(start.gain, rows) + 0.25)
 
     def _squares(self, gain: Array, rows: Array) -> Array:
         """Squared norms (n,) of coordinates."""
@@ -199,7 +219,7 @@ class Partition:
         return along @ gain[:-1] ** 2 + off * gain[-1] ** 2
 
     def scores(self, where: Coordinates, noise: float) -> Array:
-        """Scores (m, draws) of the tested people after the sum over all learning people.
+        """Scores (m, draws, c) of the tested people after the sum over all learning people.
 
         Parameters
         ----------
@@ -207,40 +227,47 @@ class Partition:
         noise : float
             Standard deviation of all noise in the sum, in units of the sensitivity.
         """
+        columns = range(self.t.shape[1])
+        return np.stack([self._column(where, noise, k) for k in columns], -1)
+
+    def _column(self, where: Coordinates, noise: float, column: int) -> Array:
+        """Scores (m, draws) of one column."""
         start = where.start
         _, learn, test = self.rows
+        given = where.learn[:, column]
+        noise_axes = self.noise_axes[column]
         loud = noise * start.clip * SENSITIVITY / UNIT
         counted = loud / start.clip * UNIT / COUNT * self.noise_count
         n = np.maximum(len(learn) + counted, 1.0)
         hold = start.hold * start.share**2
-        along = where.learn @ self.z[learn]
-        inside = start.gain[:-1, None] * along[:, None] + loud * self.noise_axes
+        along = given @ self.z[learn]
+        inside = start.gain[:-1, None] * along[:, None] + loud * noise_axes
         second = start.second[:, None]
         live = start.share > 0
         factor = np.zeros((len(hold), len(n)))
         factor[live] = held(n, second[live], hold[live, None], loud**2)
         z = self.z[test]
         found = (z * start.gain[:-1]) @ (factor[:-1] * inside)
-        products = self.gram @ where.learn - z @ along
+        products = self.gram @ given - z @ along
         off = start.gain[-1] * products[:, None]
-        off = off + loud * (self.noise_test - z @ self.noise_axes)
+        off = off + loud * (self.noise_test[column] - z @ noise_axes)
         found = found + start.gain[-1] * factor[-1] * off
-        half = 0.5 * where.learn.sum() + loud * self.noise_half
+        half = 0.5 * given.sum() + loud * self.noise_half[column]
         step = 0.5 * half * held(n, 0.25, start.hold, loud**2)
-        return self.score[test][:, None] + found + step
+        return self.score[test, column][:, None] + found + step
 
     def ridge(self) -> Array:
-        """Scores (m,) of the tested people by ridge on the public and all learning people."""
+        """Scores (m, c) of the tested people by ridge on the public and all learning people."""
         public, learn, test = self.rows
         both = np.concatenate([public, learn])
         x = self.x[both]
         centre = x.mean(0)
         gram = (x - centre) @ (x - centre).T
-        target = self.t[both] - self.t[both].mean()
+        target = self.t[both] - self.t[both].mean(0)
         eye = np.eye(len(both))
         coefficient = np.linalg.solve(gram + self.penalty * self.p * eye, target)
         weight = (x - centre).T @ coefficient
-        return (self.x[test] - centre) @ weight + self.t[both].mean()
+        return (self.x[test] - centre) @ weight + self.t[both].mean(0)
 
 
 def _standardised(features: Array, public: Array) -> Array:

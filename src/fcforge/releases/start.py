@@ -2,9 +2,12 @@ r"""The start: what a consortium knows in advance, made once from public people.
 
 Nothing in it is private. For a public subject with features :math:`\phi` (`log_features`,
 confounds removed) and diagnosis :math:`t = \pm 1`, let :math:`x = (\phi - m) / s` be standardised
-by the public people. The start holds
+by the public people. A number has limits that are agreed in advance, -1 and +1 to it; of K classes
+t is a corner of a regular simplex in K - 1 dimensions (`vertices`), -1 and +1 where K is two. Then
+t has length 1 at most whatever is learned, and a start has c = K - 1 *columns*, one for a number.
+The start holds
 
-- the *public head* :math:`w_0, b_0`: ridge of t on x with penalty :math:`\alpha p`;
+- the *public head* :math:`w_0, b_0`: ridge of t on x with penalty :math:`\alpha p`, by column;
 - *axes* B: the first K principal directions of :math:`x / \sqrt p`, and the variance
   :math:`g_k` of the public people along each; one common variance for all other directions;
 - the *size* c: the median norm of the coordinates below, before they are divided by it;
@@ -90,9 +93,9 @@ class Start:
     Attributes
     ----------
     mean, scale : ndarray of shape (p,)
-    weight : ndarray of shape (p,)
+    weight : ndarray of shape (p,), or (p, c) of several columns
         :math:`w_0`, on standardised features.
-    bias : float
+    bias : float, or ndarray of shape (c,)
     axes : ndarray of shape (p, K)
         B, orthonormal columns.
     variance : ndarray of shape (K + 1,)
@@ -110,7 +113,7 @@ class Start:
     mean: Array
     scale: Array
     weight: Array
-    bias: float
+    bias: Any
     axes: Array
     variance: Array
     size: float
@@ -141,9 +144,15 @@ class Start:
         return len(self.mean)
 
     @property
+    def columns(self) -> int:
+        """Targets of a person: one, or one less than there are classes."""
+        return 1 if self.weight.ndim == 1 else self.weight.shape[1]
+
+    @property
     def n_numbers(self) -> int:
-        """Numbers of a release: coordinates, the intercept's, and the count."""
-        return 2 + (self.n_features if self.gamma else int(self.full))
+        """Numbers of a release: coordinates and the intercept's by column, and the count."""
+        spoken = self.n_features if self.gamma else int(self.full)
+        return self.columns * (1 + spoken) + 1
 
     @property
     def grid(self) -> float:
@@ -183,7 +192,7 @@ class Start:
         return (features - self.mean) / self.scale
 
     def score(self, x: Array) -> Array:
-        """Public score (n,) of standardised features."""
+        """Public score (n,) or (n, c) of standardised features."""
         return x @ self.weight + self.bias
 
     def scaled(self, rows: Array, along: Array) -> Array:
@@ -219,28 +228,55 @@ def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
     ----------
     gram : ndarray of shape (n, n)
         Of rows that add up to zero.
-    t : ndarray of shape (n,)
+    t : ndarray of shape (n,) or (n, c)
     penalty : float
     """
     n = len(t)
     inverse = np.linalg.inv(gram + penalty * np.eye(n))
-    coefficient = inverse @ (t - t.mean())
-    fitted = gram @ coefficient + t.mean()
+    coefficient = inverse @ (t - t.mean(0))
+    fitted = gram @ coefficient + t.mean(0)
     leverage = (gram * inverse).sum(1) + 1.0 / n
-    return coefficient, t - (t - fitted) / (1 - leverage)
+    return coefficient, t - ((t - fitted).T / (1 - leverage)).T
 
 
-def fit_temperature(score: Array, t: Array) -> float:
-    """T that makes score / T log odds: one-parameter logistic regression through the origin.
+def vertices(n_classes: int) -> Array:
+    """Corners (K, K - 1) of a regular simplex, each of length 1: -1 and +1 for two classes.
+
+    No class is nearer to another than the rest are, and no class is the one that others are held
+    against (simplex coding, Mroueh et al. 2012).
+
+    Examples
+    --------
+    >>> vertices(3).round(3).tolist()
+    [[-0.866, -0.5], [0.866, -0.5], [0.0, 1.0]]
+    """
+    corners = np.zeros((n_classes, n_classes - 1))
+    for k in range(1, n_classes):
+        size = np.sqrt(n_classes / (n_classes - 1) / (k * (k + 1)))
+        corners[:k, k - 1] = -size
+        corners[k, k - 1] = k * size
+    return corners
+
+
+def class_logits(score: Array) -> Array:
+    """Logits (n, K) of scores (n, c), which softmax makes probabilities once calibrated."""
+    return score @ vertices(score.shape[1] + 1).T / 2
+
+
+def fit_temperature(score: Array, y: Array) -> float:
+    """T that makes the logits of score (n, c) / T probabilities: logistic regression on one number.
 
     The loss is convex in 1 / T: its slope is bisected, over the logarithm of 1 / T.
     """
     low = -6.0
     high = 6.0
-    margin = t * score
+    logits = class_logits(score)
+    ahead = logits - np.take_along_axis(logits, y[:, None], 1)
     for _ in range(60):
         middle = (low + high) / 2
-        slope = -(margin * (1.0 - np.tanh(margin * 2.0 ** (middle - 1)))).sum()
+        scaled = 2.0**middle * ahead
+        share = np.exp(scaled - scaled.max(1, keepdims=True))
+        slope = ((share * ahead).sum(1) / share.sum(1)).sum()
         if slope < 0:
             low = middle
         else:
@@ -260,29 +296,44 @@ def _with_half(z: Array) -> Array:
     return np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
 
 
-def signed(y: Array) -> Array:
-    """What a head is fitted to, (n,): diagnoses at -1 and +1, or a number cut to these limits."""
-    return np.clip(y, -1.0, 1.0) if y.dtype.kind == "f" else 2.0 * y - 1.0
+def products(u: Array, residual: Array) -> Array:
+    """U (n, d + 1) times residuals (n,) or (n, c): (n, c (d + 1)), column after column."""
+    each = residual.reshape(len(u), -1, 1) * u[:, None, :]
+    return each.reshape(len(u), -1)
+
+
+def targets(y: Array, columns: int = 1) -> Array:
+    """What a head is fitted to, of length 1 at most whatever y is.
+
+    (n,): diagnoses at -1 and +1, or a number cut to these limits; (n, c): corners of classes.
+    """
+    if y.dtype.kind == "f":
+        return np.clip(y, -1.0, 1.0)
+    return 2.0 * y - 1.0 if columns == 1 else vertices(columns + 1)[y]
 
 
 def make_start(
     features: Array,
     y: Array,
     settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
+    columns: int = 1,
 ) -> Start:
     """Start from the features (n, p) of public people and their diagnoses (n,).
 
-    Diagnoses are whole numbers, 0 and 1; a number to be predicted is a float between -1 and +1.
-    Confounds are removed before, by whoever calls. Deterministic.
+    Diagnoses are whole numbers, 0 and 1, up to `columns`; a number to be predicted is a float
+    between -1 and +1. Confounds are removed before, by whoever calls. Deterministic.
     """
-    check_public(len(features), y, settings.axes)
-    t = signed(y)
+    check_public(len(features), y, settings.axes, columns)
+    t = targets(y, columns)
     spread = features.std(0)
     mean = rounded(features.mean(0))
     scale = rounded(np.where(spread > 1e-9, spread, FLAT))
     x = (features - mean) / scale
     x0 = x - x.mean(0)  # rounding has moved the mean by a hair
-    head, left_out = _public_head(x, x0, t, settings.penalty)
+    coefficient, left_out = leave_one_out(x0 @ x0.T, t, settings.penalty * x.shape[1])
+    weight = rounded(x0.T @ coefficient)
+    number = y.dtype.kind == "f"  # which has no odds
+    found = 1.0 if number else fit_temperature(left_out.reshape(len(y), -1), y)
     axes, variance = principal_axes(x0, settings.directions)
     made = Start(
         mean=mean,
@@ -296,28 +347,19 @@ def make_start(
         even=rounded_number(settings.even, 24),
         shrink=rounded_number(settings.shrink, 24),
         pull=rounded_number(settings.pull, 24),
-        **head,
+        weight=weight,
+        bias=rounded(t.mean(0) - x.mean(0) @ weight)[()],
+        temperature=rounded_number(found),
     )
     made = replace(made, size=_middle(coordinates(made, x)[:, :-1], 0.5))
-    moved = coordinates(made, x) * np.clip(t - left_out, -RESIDUAL, RESIDUAL)[:, None]
+    residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
+    moved = products(coordinates(made, x), residual)
     return replace(made, clip=_middle(moved, settings.clip))
 
 
 def _middle(rows: Array, quantile: float) -> float:
     """Quantile of the norms of rows (n, d)."""
     return rounded_number(float(np.quantile(np.linalg.norm(rows, axis=1), quantile)))
-
-
-def _public_head(
-    x: Array, centred: Array, t: Array, penalty: float
-) -> tuple[dict[str, Any], Array]:
-    """Ridge on the public people with its temperature, and their left-out scores (n,)."""
-    coefficient, left_out = leave_one_out(centred @ centred.T, t, penalty * x.shape[1])
-    weight = rounded(centred.T @ coefficient)
-    bias = rounded_number(t.mean() - x.mean(0) @ weight)
-    whole = bool((np.abs(t) == 1).all())  # a number has no odds
-    temperature = rounded_number(fit_temperature(left_out, t)) if whole else 1.0
-    return {"weight": weight, "bias": bias, "temperature": temperature}, left_out
 
 
 def principal_axes(x: Array, most: int) -> tuple[Array, Array]:
@@ -338,12 +380,14 @@ def principal_axes(x: Array, most: int) -> tuple[Array, Array]:
     return rounded(axes), rounded(np.append(along, left))
 
 
-def check_public(n: int, y: Array, axes: int) -> None:
+def check_public(n: int, y: Array, axes: int, columns: int = 1) -> None:
     """Raise `DataError` where public people are too few for a start."""
-    both = n if y.dtype.kind == "f" else min(int((y == 0).sum()), int((y == 1).sum()))
-    if n < max(MIN_PUBLIC, axes + 4) or both < 5:
+    rarest = n
+    if y.dtype.kind != "f":
+        rarest = min(int((y == k).sum()) for k in range(columns + 1))
+    if n < max(MIN_PUBLIC, axes + 4) or rarest < 5:
         raise DataError(
-            f"{n} public people ({both} of the rarer class) are too few for {axes} axes.",
+            f"{n} public people ({rarest} of the rarest class) are too few for {axes} axes.",
             where="start",
             do=f"Use at least {max(MIN_PUBLIC, axes + 4)} people, 5 of each class, or fewer axes.",
         )

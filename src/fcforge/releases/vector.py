@@ -2,27 +2,30 @@ r"""A release: what one hospital gives, and the head that follows from the sum o
 
 For each training subject, :math:`u = (z, \tfrac12)` are its coordinates (`fcforge.releases.start`)
 and :math:`r = \mathrm{clip}(t - w_0^\top x - b_0)` what the public head does not explain of its
-diagnosis :math:`t = \pm1` (of a number, which a start's limits scale and cut to
-:math:`-1 \le t \le 1`: the bounds below hold for it, too). The subject's contribution is, in
-units of :math:`C / 2^{20}`,
+target t: :math:`\pm1` of two diagnoses, a number that the start's limits scale and cut to
+:math:`-1 \le t \le 1`, or the corner of one of K classes in K - 1 dimensions. So r has c columns,
+one or K - 1. The subject's contribution is, in units of :math:`C / 2^{20}`,
 
-.. math:: v = \Bigl(\bigl\lfloor 2^{20}\, \mathrm{clip}_C(u r) / C \bigr\rfloor,\; 2^{18}\Bigr)
-          \in \mathbb Z^{d+2}
+.. math:: v = \Bigl(\bigl\lfloor 2^{20}\, \mathrm{clip}_C(u r^\top) / C \bigr\rfloor,\; 2^{18}\Bigr)
+          \in \mathbb Z^{c (d + 1) + 1}
 
-(cut toward zero), and a release is the sum over its people plus discrete Gaussian noise. Whole
-numbers add up exactly, in any order, and modulo :math:`2^{64}`: shares of a sum hide it perfectly.
+(cut toward zero, the length over all columns clipped at once), and a release is the sum over its
+people plus discrete Gaussian noise on every number. Whole numbers add up exactly, in any order, and
+modulo :math:`2^{64}`: shares of a sum hide it perfectly.
 
 **Sensitivity.** Adding or removing one person adds or removes one v, of norm at most
-:math:`S = \sqrt{2^{40} + 2^{36}} = 2^{18} \sqrt{17}`, whatever the person's scan and diagnosis and
-whatever the start says: clipping, then cutting toward zero, never exceeds :math:`2^{20}`. The
-number of people is part of it, so nothing that leaves is outside the budget. *Replacing* a person
-(a known member's diagnosis is turned, or another person stands in) leaves the count and changes
-the rest by the difference of two vectors of norm up to :math:`2^{20}`, at most :math:`2^{21}`. The
-bound is reached: u r and u r' of two diagnoses have opposite signs. Noise that is sigma of the
-first is :math:`\sigma S / 2^{21} = .515\,\sigma` of the second.
+:math:`S = \sqrt{2^{40} + 2^{36}} = 2^{18} \sqrt{17}`, whatever the person's scan and target and
+whatever the start says: clipping, then cutting toward zero, never exceeds :math:`2^{20}`, with one
+column or many. The number of people is part of it, and of classes no counts are given but those
+inside these sums, so nothing that leaves is outside the budget; classes and limits come from the
+start, nobody's people choose them. *Replacing* a person (a known member's diagnosis is turned, or
+another person stands in) leaves the count and changes the rest by the difference of two vectors of
+norm up to :math:`2^{20}`, at most :math:`2^{21}`. The bound is reached: u r and u r' of two
+diagnoses have opposite signs (and so do those of two ages at the limits). Noise that is sigma of
+the first is :math:`\sigma S / 2^{21} = .515\,\sigma` of the second.
 
-**Head.** With :math:`c` the sum of the first d + 1 numbers, n that of the people, and V the summed
-variance of the noise, along every axis k (and along all other directions with one common G)
+**Head.** By column, with :math:`c` the sum of its d + 1 numbers, n that of the people, and V the
+summed variance of the noise, along every axis k (and along all other directions with one common G)
 
 .. math:: \beta_k = \frac{c_k}{n G_k + \lambda_k + \lambda_k V / (n G_k)}, \qquad
           w = w_0 + W \beta / \sqrt p, \qquad b = b_0 + \tfrac12 \beta_{d+1}
@@ -35,13 +38,20 @@ themselves.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.privacy.accounting import DELTA, Promise, promise, sigma_for
-from fcforge.releases.start import RESIDUAL, Array, Start, coordinates, signed
+from fcforge.releases.start import (
+    RESIDUAL,
+    Array,
+    Start,
+    coordinates,
+    products,
+    targets,
+)
 
 UNIT = 2**20  # units of the clip
 COUNT = 2**18  # units that one more person adds to the last number
@@ -51,21 +61,22 @@ DOSES = 2  # keepers who each add the noise of a whole round
 
 
 class Head(NamedTuple):
-    """A linear head on standardised features: score = x @ weight + bias."""
+    """A linear head on standardised features: score = x @ weight + bias, one of each column."""
 
     weight: Array
-    bias: float
+    bias: Any
 
 
 def contributions(start: Start, features: Array, y: Array) -> Array:
-    """What each person adds to a release, (n, d + 2), int64; norm at most `SENSITIVITY`."""
+    """What each person adds to a release, (n, m), int64; norm at most `SENSITIVITY`."""
     x = start.standardise(features)
-    return whole_rows(start, coordinates(start, x), signed(y) - start.score(x))
+    residual = targets(y, start.columns) - start.score(x)
+    return whole_rows(start, coordinates(start, x), residual)
 
 
 def whole_rows(start: Start, u: Array, residual: Array) -> Array:
-    """The same from coordinates (n, d + 1) and residuals (n,) of the public head."""
-    moved = u * (np.clip(residual, -RESIDUAL, RESIDUAL) / start.grid)[:, None]
+    """The same from coordinates (n, d + 1) and residuals (n,) or (n, c) of the public head."""
+    moved = products(u, np.clip(residual, -RESIDUAL, RESIDUAL) / start.grid)
     if not np.isfinite(moved).all():  # as a whole number it would be -2^63
         raise DataError("a scan and the start give numbers that are not finite.")
     norm = np.linalg.norm(moved, axis=1, keepdims=True)
@@ -96,7 +107,7 @@ def people(last: float) -> float:
 
 
 def solve(start: Start, total: Array, variance: float, releases: float = 1) -> Array:
-    """Beta (..., d + 1) from sums (..., d + 2) of so many releases.
+    """Beta (..., d + 1), of several columns (..., c, d + 1), from sums (..., m) of releases.
 
     Noise can make the number of people small or negative: it counts as at least one for each
     release. Zero where there is no release.
@@ -104,12 +115,13 @@ def solve(start: Start, total: Array, variance: float, releases: float = 1) -> A
     Parameters
     ----------
     start : Start
-    total : ndarray of shape (..., d + 2)
-        In units.
+    total : ndarray of shape (..., m)
+        In units; m is c (d + 1) + 1.
     variance : float
         Of the noise on each of its numbers, in squared units.
     releases : float
     """
+    total = _by_column(start, total)
     n = np.maximum(total[..., -1:] / COUNT, max(releases, 1))
     moved = total[..., :-2] * start.grid
     noise = variance * start.grid**2
@@ -125,19 +137,28 @@ def solve(start: Start, total: Array, variance: float, releases: float = 1) -> A
     return np.concatenate([along, half], -1)
 
 
+def _by_column(start: Start, total: Array) -> Array:
+    """Sums (..., c, d + 2) of each column, the count with every one; as they are of one column."""
+    if start.columns == 1:
+        return total
+    sums = total[..., :-1].reshape(*total.shape[:-1], start.columns, -1)
+    count = np.broadcast_to(total[..., None, -1:], (*sums.shape[:-1], 1))
+    return np.concatenate([sums, count], -1)
+
+
 def held(n: Array, second: Array | float, hold: Array | float, noise: float) -> Array:
     """Step per unit of a sum over n people: G `second`, lambda `hold`, V `noise`."""
     return 1.0 / (n * second + hold + hold * noise / (n * second))
 
 
 def head(start: Start, beta: Array) -> Head:
-    """The consortium's head from the public one and the correction (d + 1,)."""
+    """The consortium's head from the public one and the correction (d + 1,) or (c, d + 1)."""
     if start.gamma:
-        step = start.scaled(beta[:-1], start.gain)
+        step = start.scaled(beta[..., :-1], start.gain)
     else:
         q = int(start.full)
-        step = start.axes[:, :q] @ (start.gain[:q] * beta[:-1])
-    return Head(start.weight + step, start.bias + 0.5 * float(beta[-1]))
+        step = (start.gain[:q] * beta[..., :-1]) @ start.axes[:, :q].T
+    return Head(start.weight + step.T, start.bias + 0.5 * beta[..., -1])
 
 
 def temperature(start: Start, solution: Head) -> float:
@@ -149,29 +170,35 @@ def temperature(start: Start, solution: Head) -> float:
     (.10; .16 for exact sums with the start's own T).
     """
 
-    def size(weight: Array) -> float:
-        inside = start.axes.T @ weight
-        off = max(float(weight @ weight - inside @ inside), 0.0)
-        return float(start.smooth[:-1] @ inside**2 + start.smooth[-1] * off)
+    def size(weights: Array) -> float:
+        total = 0.0
+        for weight in np.atleast_2d(weights.T):
+            inside = start.axes.T @ weight
+            off = max(float(weight @ weight - inside @ inside), 0.0)
+            total += float(start.smooth[:-1] @ inside**2 + start.smooth[-1] * off)
+        return total
 
     public = size(start.weight)
     return start.temperature * (size(solution.weight) / public if public else 1.0)
 
 
 def moved(start: Start, beta: Array) -> float:
-    r"""How far a correction (d + 1,) moves scores: :math:`\sqrt{\beta^\top G \beta}`.
+    r"""How far a correction (d + 1,) or (c, d + 1) moves scores: :math:`\sqrt{\beta^\top G \beta}`.
 
     Their standard deviation over people like the public ones.
     """
-    inside = start.axes.T @ beta[:-1] if start.gamma else beta[:-1]
-    total = float(start.second[: len(inside)] @ inside**2) + 0.25 * float(beta[-1]) ** 2
-    if start.gamma:
-        off = max(float(beta[:-1] @ beta[:-1] - inside @ inside), 0.0)
-        total += float(start.second[-1]) * off
+    total = 0.0
+    for step in np.atleast_2d(beta):
+        inside = start.axes.T @ step[:-1] if start.gamma else step[:-1]
+        total += float(start.second[: len(inside)] @ inside**2)
+        total += 0.25 * float(step[-1]) ** 2
+        if start.gamma:
+            off = max(float(step[:-1] @ step[:-1] - inside @ inside), 0.0)
+            total += float(start.second[-1]) * off
     return math.sqrt(total)
 
 
 def on_features(start: Start, solution: Head) -> Head:
     """The same head on raw features (n, p): the standardisation folded in."""
-    weight = solution.weight / start.scale
-    return Head(weight, solution.bias - float(start.mean @ weight))
+    weight = (solution.weight.T / start.scale).T
+    return Head(weight, solution.bias - start.mean @ weight)

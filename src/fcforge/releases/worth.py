@@ -43,7 +43,8 @@ class Worth(NamedTuple):
     keepers : bool
         Noise once by two keepers, or by every hospital itself.
     gain, error : float
-        AUROC within hospitals above the public head, and its standard error over dealings.
+        AUROC within hospitals (`Partition.auroc`) above the public head, and its standard error
+        over dealings.
     """
 
     epsilon: float | None
@@ -143,7 +144,7 @@ def _dealt(
     for k in range(dealings if len(np.unique(site)) > 1 else 0):
         rng = numpy_rng(k, "worth of sums")
         rows = deal(site, y, PUBLIC * len(y), rng)
-        if min(len(rows[0]), len(rows[1])) >= MIN_PUBLIC and _both(y, rows):
+        if min(len(rows[0]), len(rows[1])) >= MIN_PUBLIC and _all_there(y, rows):
             part = Partition(features, y, site, rows, rng)
             public = float(part.auroc(part.score[rows[2]]))
             pooled = float(part.auroc(part.ridge())) - public
@@ -151,11 +152,10 @@ def _dealt(
             yield Dealt(public, pooled, gains)
 
 
-def _both(y: Array, rows: Rows) -> bool:
-    """Whether both diagnoses are among all three groups."""
-    return (
-        all(0 < y[part].mean() < 1 for part in rows if len(part)) and len(rows[2]) > 1
-    )
+def _all_there(y: Array, rows: Rows) -> bool:
+    """Whether all diagnoses (or different numbers) are among all three groups."""
+    kinds = 2 if y.dtype.kind == "f" else len(np.unique(y))
+    return all(len(np.unique(y[part])) >= kinds for part in rows)
 
 
 def _by_pull(part: Partition, level: float) -> Array:

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.releases.features import log_features
-from fcforge.releases.plan import planned_settings
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.worth import suited
 from fcforge.sites import Cohort, load_dataset, require_valid
@@ -68,20 +67,12 @@ def resolve_public(wanted: Component, dataset: Component, tested: Cohort) -> Pub
 
 
 def require_target(public: Target, tested: Target) -> None:
-    """Raise `ConfigError` where a start cannot be made, or is of something else."""
-    if tested.kind == "more classes":
+    """Raise `ConfigError` where a start is of something else."""
+    if not public.fits(tested):
         raise ConfigError(
-            f"a start is of two classes or of a number; here are {tested.outputs} classes.",
+            f"the target of the public people is {public}, of the tested {tested}.",
             where="[start]",
-            do="Leave [start] out, or name two groups in [dataset].",
-        )
-    same = (public.name, public.outputs, public.limits)
-    if same != (tested.name, tested.outputs, tested.limits):
-        raise ConfigError(
-            f"the target of the public people is {public.name}, of the tested {tested.name}; or "
-            "their limits differ.",
-            where="[start]",
-            do="Give both datasets one target and limits.",
+            do="Give both datasets one target and limits, or classes in one order.",
         )
 
 
@@ -132,9 +123,7 @@ def make_run_start(
         fc = confounds.remove(fc, people.covariates)
     features = log_features(fc, SHRINK)
     settings = StartSettings()
-    if noise is not None and people.target.classes:
+    if noise is not None:
         settings = suited(features, people.y, people.site, noise)
-    elif noise is not None:  # what suits is measured by diagnoses
-        settings = planned_settings(noise, features.shape[1])
-    start = make_start(features, people.y, settings)
+    start = make_start(features, people.y, settings, people.target.columns)
     return Public(FCBatch.from_numpy(fc, people.y), start, confounds)
