@@ -5,13 +5,15 @@ subject is its place in the sorted list of the data file's ids (`places`), whose
 ``fcforge.sites.published``; no id and no FC is in it. That hides nobody of a public list, and does
 not pretend to: do not publish such a file of people who are to stay unknown. A score is one byte
 that keeps the order, the ties and the side of 0.5, so that accuracy, balanced accuracy and AUROC
-are exact, and the probability to about 0.005:
+are exact, and the probability to about 0.01:
 
 .. math:: q = \pm\left\lceil m\,\frac{|z|}{|z| + c}\cdot\frac{z_m + c}{z_m} \right\rceil,
-          \quad z = \operatorname{logit} p,
+          \quad z = \operatorname{logit} p, \quad z_m = z_0 2^{-k / 8},
 
-:math:`m = 127, c = 2, z_m = \operatorname{logit}(1 - 10^{-8})`, different scores of a cell being
-moved apart where they would share a number. Test parts of more than 100 subjects take two bytes.
+:math:`m = 63, c = 2, z_0 = \operatorname{logit}(1 - 10^{-8})`, k a further byte of the cell: the
+largest with which all its |z| are below :math:`z_m`. Different scores of a cell are moved apart
+where they would share a number. Test parts of more than 60 subjects take two bytes (m = 32767).
+All that was said of one subject lies together: it is alike, and packs well.
 
 Two scans that look like one person are scored as one: where one of them was trained on, the other
 is not scored, and of two in test the first is (`scored`).
@@ -38,7 +40,7 @@ from fcforge.stats.people import among
 from fcforge.types import Component, RunResult
 from fcforge.writing import whole_file
 
-FORMAT = 2
+FORMAT = 3
 # Scans that look like one person (edges correlate above 0.9): who is left out by experiments run
 # since, and the places of both in the sorted list of the file's ids.
 LOOK_ALIKES = {
@@ -51,7 +53,8 @@ LOOK_ALIKES = {
 }
 LARGEST_LOGIT = float(logit(1 - 1e-8))
 BEND = 2.0
-ONE_BYTE = 100  # most subjects of a test part whose scores fit one byte each
+ONE_BYTE = 60  # most subjects of a test part whose scores fit one byte each
+LARGEST = {np.dtype(np.int8): 63, np.dtype(np.int16): 32767}  # m
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -64,23 +67,34 @@ _UNREADABLE = (
     zlib.error,
     LZMAError,
 )
-_SCALE = (LARGEST_LOGIT + BEND) / LARGEST_LOGIT
+GRADES = 8  # steps in which the largest logit of a cell is halved
 
 
-def encode(p: np.ndarray, kind: type = np.int8) -> np.ndarray:
-    """Whole numbers of one cell's scores (n,): same order, same ties, 0 for exactly 0.5.
+def largest_logit(grade: np.ndarray | int) -> np.ndarray:
+    """The most that |z| can be in a cell of that grade."""
+    return LARGEST_LOGIT * 2.0 ** (-np.asarray(grade, dtype=np.float64) / GRADES)
+
+
+def encode(p: np.ndarray, kind: type = np.int8) -> tuple[np.ndarray, int]:
+    """Whole numbers of one cell's scores (n,): same order, same ties, 0 for exactly 0.5; grade k.
 
     The least number of the type stands for a score that is not finite.
     """
-    p, limits = np.asarray(p, dtype=np.float64), np.iinfo(kind)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.minimum(np.abs(logit(p)), LARGEST_LOGIT)
-    size = np.ceil(limits.max * z / (z + BEND) * _SCALE * (1 - 1e-12))
-    codes = np.where(np.isfinite(p), 0, limits.min).astype(np.int64)
+    p = np.asarray(p, dtype=np.float64)
+    top = LARGEST[np.dtype(kind)]
+    known = np.isfinite(p)
+    z = np.zeros(p.shape)
+    with np.errstate(divide="ignore"):
+        z[known] = np.minimum(np.abs(logit(p[known])), LARGEST_LOGIT)
+    steps = GRADES * np.log2(LARGEST_LOGIT / max(z.max(initial=0.0), 1e-9))
+    grade = min(int(steps), 255)
+    whole = largest_logit(grade)
+    size = np.ceil(top * z / (z + BEND) * (whole + BEND) / whole * (1 - 1e-12))
+    codes = np.where(known, 0, np.iinfo(kind).min).astype(np.int64)
     for sign, side in ((1, p > 0.5), (-1, p < 0.5)):
         if side.any():
-            codes[side] = sign * _apart(sign * p[side], size[side], limits.max)
-    return codes.astype(kind)
+            codes[side] = sign * _apart(sign * p[side], size[side], top)
+    return codes.astype(kind), grade
 
 
 def _apart(distance: np.ndarray, size: np.ndarray, top: int) -> np.ndarray:
@@ -91,13 +105,14 @@ def _apart(distance: np.ndarray, size: np.ndarray, top: int) -> np.ndarray:
     return np.minimum(rising, top - steps[::-1])[place]
 
 
-def decode(codes: np.ndarray) -> np.ndarray:
-    """P(patient) of encoded scores, float64; `encode` gives the same numbers back."""
-    limits = np.iinfo(codes.dtype)
-    q = codes.astype(np.float64)
-    share = (np.abs(q) - 0.5) / limits.max / _SCALE
+def decode(codes: np.ndarray, grade: np.ndarray | int) -> np.ndarray:
+    """P(patient) of encoded scores, float64, with the grades of their cells."""
+    known = codes != np.iinfo(codes.dtype).min
+    q = np.where(known, codes, 0).astype(np.float64)
+    whole = largest_logit(grade)
+    share = (np.abs(q) - 0.5) / LARGEST[codes.dtype] * whole / (whole + BEND)
     p = expit(np.sign(q) * BEND * share / (1 - share))
-    return np.where(codes == limits.min, np.nan, p)
+    return np.where(known, p, np.nan)
 
 
 def places(dataset: Component) -> dict[str, int]:
@@ -155,12 +170,14 @@ def pack(
             [[*row, *[-1] * (width - len(row))] for row in rows], dtype=kind
         )
 
-    codes, stages = _codes(runs, sites, np.int8 if largest <= ONE_BYTE else np.int16)
+    kind = np.int8 if largest <= ONE_BYTE else np.int16
+    codes, grades, stages = _codes(runs, sites, seeds, kind)
     return {
         "about": np.frombuffer(
             json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8
         ),
         "codes": codes,
+        "grades": grades,
         "run_stages": padded(stages, np.int32, longest + 1),
         "run_learner": np.array(
             [titles.index(r.spec.learner.title) for r in runs], np.uint16
@@ -197,25 +214,33 @@ def _people(
 
 
 def _codes(
-    runs: list[RunResult], sites: list[str], kind: type
-) -> tuple[np.ndarray, list[list[int]]]:
-    """Encoded scores of all sites, stage by stage, each kind of stage once; where a run's begin."""
-    parts: list[np.ndarray] = []
-    known: dict[bytes, int] = {}
-    begins: list[list[int]] = []
-    end = 0
+    runs: list[RunResult], sites: list[str], seeds: list[int], kind: type
+) -> tuple[np.ndarray, np.ndarray, list[list[int]]]:
+    """Encoded scores and grades, seed by seed, and the numbers of each run's stages.
+
+    Of a seed the scores are (n_test, n_stages), the grades (n_sites, n_stages), each flat. A stage
+    that several orders begin with is held once; a seed's stages are numbered from 0.
+    """
+    found: dict[int, list[list[tuple[np.ndarray, int]]]] = {seed: [] for seed in seeds}
+    known: dict[tuple[int, bytes], int] = {}
+    stages: list[list[int]] = []
     for r in runs:
-        begins.append([])
+        here = found[r.spec.seed]
+        stages.append([])
         for t in range(len(r.spec.order) + 1):
             cells = [(r.scores[s][t - 1] if t else r.initial[s]) for s in sites]
-            # a seed's test subjects are its own: equal bytes of two seeds would be chance
-            name = b"".join([str(r.spec.seed).encode(), *(c.tobytes() for c in cells)])
+            name = r.spec.seed, b"".join(c.tobytes() for c in cells)
             if name not in known:
-                known[name] = end
-                parts.append(np.concatenate([encode(c, kind) for c in cells]))
-                end += len(parts[-1])
-            begins[-1].append(known[name])
-    return np.concatenate(parts), begins
+                known[name] = len(here)
+                here.append([encode(c, kind) for c in cells])
+            stages[-1].append(known[name])
+    codes = []
+    grades = []
+    for here in found.values():
+        columns = [np.concatenate([c for c, _ in cells]) for cells in here]
+        codes.append(np.stack(columns, axis=1).ravel())
+        grades.append(np.array([[g for _, g in cells] for cells in here]).T.ravel())
+    return np.concatenate(codes), np.concatenate(grades).astype(np.uint8), stages
 
 
 def without_folders(told: Any) -> Any:
@@ -264,15 +289,14 @@ def unpack(
     every = experiment.specs(sites, about["data_sha256"])
     specs = {(s.learner.title, s.seed, s.order): s for s in every}
     tested = [_tested(arrays, sites, k) for k in range(len(seeds))]
-    scores = decode(arrays["codes"])
+    scores = _by_seed(arrays)
     pairs = [] if as_run else look_alikes(about["experiment"])
     groups: dict[str, list[RunResult]] = {}
     for k, learner in enumerate(arrays["run_learner"]):
         title, seed = titles[learner], int(arrays["run_seed"][k])
         order = tuple(sites[i] for i in arrays["run_order"][k] if i >= 0)
-        cells = _cells(
-            scores, arrays["run_stages"][k][: len(order) + 1], tested[seed]["y"]
-        )
+        stages = arrays["run_stages"][k][: len(order) + 1]
+        cells = _cells(scores[seed][stages], tested[seed]["y"])
         result = RunResult(
             spec=specs[title, seeds[seed], order],
             sites=tuple(sites),
@@ -287,13 +311,24 @@ def unpack(
     return Finished(groups, about["keeps"], tuple(about["missing"])), about
 
 
-def _cells(
-    scores: np.ndarray, begins: np.ndarray, y: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Scores of a run by site, (T + 1, n_test), from where its stages begin."""
-    cuts = np.cumsum([len(found) for found in y.values()])
-    stages = np.stack([scores[b : b + cuts[-1]] for b in begins])
-    return dict(zip(y, np.split(stages, cuts[:-1], axis=1), strict=True))
+def _by_seed(arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Scores of every seed, (n_stages, n_test)."""
+    found = []
+    code = grade = 0  # where a seed's begin
+    for k, counts in enumerate(arrays["test_count"].astype(int)):
+        n = arrays["run_stages"][arrays["run_seed"] == k].max() + 1
+        codes = arrays["codes"][code : code + counts.sum() * n].reshape(-1, n)
+        grades = arrays["grades"][grade : grade + len(counts) * n].reshape(-1, n)
+        found.append(decode(codes, np.repeat(grades, counts, axis=0)).T)
+        code += codes.size
+        grade += grades.size
+    return found
+
+
+def _cells(stages: np.ndarray, y: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Scores of a run's stages (T + 1, n_test) by site."""
+    cuts = np.cumsum([len(found) for found in y.values()])[:-1]
+    return dict(zip(y, np.split(stages, cuts, axis=1), strict=True))
 
 
 def _tested(

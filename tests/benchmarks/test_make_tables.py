@@ -6,7 +6,7 @@ from functools import cache
 
 import make_tables
 import pytest
-from make_tables import MARKED, RESULTS, VIEWS, agree
+from make_tables import MARKED, RESULTS, VIEWS
 from paper_tables import KEYS, WITH_INTERVAL
 
 from fcforge.metrics import finite
@@ -30,10 +30,15 @@ def sheet(name: str) -> dict[str, dict[str, str]]:
         return {row["learner"].lstrip("'"): row for row in csv.DictReader(stream)}
 
 
+def numbers_in(text: str) -> list[float]:
+    plain = text.replace("\N{MINUS SIGN}", "-")
+    return [float(found) for found in re.findall(r"-?\d+\.\d+", plain)]
+
+
 def test_results_are_small():
     sizes = {name: (RESULTS / f"{name}.npz").stat().st_size for name in NAMES}
     assert max(sizes.values()) < 2e6
-    assert sum(sizes.values()) < 17e6
+    assert sum(sizes.values()) < 14.5e6
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,15 +85,10 @@ def test_pages_follow_from_the_spreadsheets(page, name, view, text):
                 expected = with_interval(
                     value, *(float(row[f"{key}_{x}"]) for x in ("low", "high"))
                 )
-            assert agree(cells[k], expected), (cells[0], head)
+            # a spreadsheet's six digits may end in the 5 that decides the third
+            near = pytest.approx(numbers_in(expected), abs=0.0011)
+            assert numbers_in(cells[k]) == near, (cells[0], head)
     assert seen >= len(make_tables.read(name)[0].groups)
-
-
-def test_texts_agree_but_for_the_last_digit():
-    assert agree("AAA 0.601 [−0.010, 0.2]", "AAA 0.602 [−0.011, 0.2]")
-    assert not agree("AAA 0.601", "AAA 0.604")
-    assert not agree("AAA 0.601", "FM 0.601")
-    assert not agree("0.601 0.2", "0.601")
 
 
 def test_a_marker_is_filled_and_only_that(tmp_path, monkeypatch):
