@@ -83,8 +83,8 @@ class Consortium:
     def __init__(self, people: Cohort, folder: Path) -> None:
         self.keys = {name: Ed25519PrivateKey.generate() for name in KEEPERS}
         cards = tuple(card_of(name, key) for name, key in self.keys.items())
-        maker = ("maker", Ed25519PrivateKey.generate())
-        self.start = make_public(people, (), (), {}, Policy(keepers=cards), *maker)
+        key = Ed25519PrivateKey.generate()
+        self.start = make_public(people, policy=Policy(keepers=cards), key=key)
         self.model = self.start.model
         self.noise = Noise(noise_units(1.0), self.model.grid)
         self.folder = folder
@@ -147,7 +147,7 @@ def rounds(args: Any) -> dict[str, Any]:
             halves, cost = world.round(f"round {k}", sites)
             files += halves
             found.append(cost)
-        joined, merging = timed(exchanges.union_of, files, Trust.of(()))
+        joined, merging = timed(exchanges.union_of, files, Trust())
         whole = exchanges.save(joined, folder / "all.fcx")
         opened, opening = timed(exchanges.open_exchange, whole)
         _, solving = timed(opened.model.beta)

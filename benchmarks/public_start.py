@@ -80,7 +80,7 @@ def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
     """Rows of one hospital, one per way, means over draws."""
     others = [name for name in cohort.site_names if name != site]
     exact = {"policy": Policy(exact_allowed=True), "plan": Plan(epsilon=None)}
-    start = make_public(cohort, others, **exact)
+    start = make_public(cohort.select_sites(others), **exact)
     mine = cohort.select_sites([site])
     found: dict[str, list[dict[str, float]]] = {}
     for draw in range(DRAWS):

@@ -19,7 +19,6 @@ from fcforge.exchange.exchange import save
 from fcforge.exchange.prediction import probability
 from fcforge.exchange.site_step import learn_site
 from fcforge.exchange.starts.public_start import make_public
-from fcforge.report.exchange_file import passages_text
 from fcforge.requests import LearnRequest
 from fcforge.sites.simulated import simulate
 
@@ -30,7 +29,7 @@ unseen = people.site_names[7]
 folder = tempfile.TemporaryDirectory()
 place = Path(folder.name)
 
-start = make_public(people, public)
+start = make_public(people.select_sites(public))
 save(start, place / "start.fcx")
 print(f"{start.root.people} public people; at an unseen site: {start.root.expected}")
 
@@ -60,7 +59,8 @@ for site in hospitals:
         yes=True,
     )
     releases.append(learn_site(asked).exchange)
-print(passages_text(releases[0].model.describe()))
+for passage in releases[0].model.describe().passages:
+    print(passage.title, *passage.lines, sep="\n")
 
 # %%
 # Any order is the same model

@@ -25,7 +25,7 @@ people = simulate("hard_shift", n_rois=30, n_sites=5, scale=0.6, d_scale=1.6, rh
 here = people.site_names[0]
 others = people.site_names[1:]
 exact = {"policy": Policy(exact_allowed=True), "plan": Plan(epsilon=None)}
-start = make_public(people, others, **exact)
+start = make_public(people.select_sites(others), **exact)
 mine = people.select_sites([here])
 print(
     f"{start.root.people} public people of {len(others)} sites; {len(mine)} of {here}"

@@ -9,14 +9,7 @@ import pytest
 from fcforge.errors import ConfigError
 from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.privacy.accounting import DELTA, EPSILON
-from fcforge.requests import (
-    FIRST_SITE,
-    AuditRequest,
-    LearnRequest,
-    PredictRequest,
-    Request,
-    option,
-)
+from fcforge.requests import AuditRequest, LearnRequest, PredictRequest, Request, option
 from fcforge.settings import NotNegative, within
 
 REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
@@ -96,7 +89,6 @@ def test_choices_of_a_first_site():
     assert plain.chosen == {}
     some = LearnRequest("NYU", Path("a.npz"), Path("a.fcx"), method="ewc", seed=0)
     assert some.chosen == {"method": "ewc", "seed": 0}  # 0 is a choice
-    assert set(FIRST_SITE) <= {f.name for f in fields(LearnRequest)}
 
 
 def test_the_help_names_the_budget_of_a_release():
@@ -104,3 +96,12 @@ def test_the_help_names_the_budget_of_a_release():
     shown = {f.name: str(f.metadata) for f in fields(LearnRequest)}
     assert f"({EPSILON:g})" in shown["epsilon"]
     assert f"({DELTA:g})" in shown["delta"]
+
+
+def test_what_was_given_is_told_from_defaults():
+    assert Order("soup").given() == {"dish": "soup"}
+    given = {"dish": "soup", "spice": 0.0, "extras": ["salt"]}
+    assert Order(**given).given() == given
+    assert LearnRequest("A", Path("a"), Path("b"), positive="x").loading == {
+        "positive": "x"
+    }

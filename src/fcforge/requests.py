@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fcforge.settings import Bound, Count, Fraction, Size, Validated
+from fcforge.settings import Bound, Fraction, Size, Validated
 
 
 def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
@@ -32,6 +32,7 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+@dataclass(frozen=True)
 class Request(Validated):
     """Options of one command."""
 
@@ -40,10 +41,19 @@ class Request(Validated):
         """The command, for error messages."""
         return cls.__name__.removesuffix("Request").lower()
 
+    def given(self, part: Any = None) -> dict[str, Any]:
+        """Values that are not left at their defaults; of the fields of one `part` where named."""
+        found = {}
+        for one in fields(part or self):
+            value = getattr(self, one.name)
+            made = one.default_factory
+            if value != (one.default if made is MISSING else made()):
+                found[one.name] = value
+        return found
 
-# -- what ``fcforge learn``, ``audit`` and ``predict`` can be asked ------------------------------
+
+# -- what commands around exchange files can be asked ---------------------------------------------
 Kind = Literal["auto", "fc", "timeseries"]
-Mechanism = Literal["gaussian", "none"]
 Epsilon = Annotated[
     float,
     Bound(
@@ -52,37 +62,37 @@ Epsilon = Annotated[
         "Use a number above 0, such as 1.",
     ),
 ]
-FILE = "Exchange file."
-TRUST = "Public key (PEM) that must have signed; may be repeated."
 SIGN = "Private key (PEM) to sign with."
 REGISTER = "The hospital's private record: adds results with its own threshold."
 PRIVATE = "Private record, which stays here (fcforge.private beside DATA)."
 JSON = "Print JSON for a program to read."
 KIND = "Content of the files: FC matrices or time series."
-POSITIVE = "Diagnosis that means patient, e.g. ASD; needed if it is neither 1 nor an obvious word."
-NEGATIVE = "Diagnosis that means control; with --positive, others are left out."
-COLUMNS = "Columns of the people's table, e.g. site=scanner_site,label=dx."
-DROP = "Leave people without a diagnosis out."
-REQUIRE = "Refuse anything unsigned (default: only if something else is signed)."
-FIRST_SITE = (
-    "config",
-    "learner",
-    "method",
-    "model",
-    "generator",
-    "epochs",
-    "seed",
-    "held_out",
-    "calibrate",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyRequest(Request):
+class TrustRequest(Request):
     """What a signed file must show before it is used."""
 
-    trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE)
+    trust: list[Path] = option(
+        [], "Public key (PEM) that must have signed; may be repeated."
+    )
+    require_signature: bool = option(
+        False, "Refuse anything unsigned (default: only if something else is signed)."
+    )
+
+
+@dataclass(frozen=True)
+class FileRequest(TrustRequest):
+    """An exchange file that is read."""
+
+    file: Path = option(help="Exchange file.", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonRequest(Request):
+    """What is found is printed for people, or for programs."""
+
+    as_json: bool = option(False, JSON, flag="--json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,21 +100,64 @@ class PeopleRequest(Request):
     """How a hospital's people are read."""
 
     kind: Kind = option("auto", KIND)
-    positive: str | None = option(None, POSITIVE)
-    negative: str | None = option(None, NEGATIVE)
-    columns: str = option("", COLUMNS)
-    drop_unlabelled: bool = option(False, DROP)
+    positive: str | None = option(
+        None,
+        "Diagnosis that means patient, e.g. ASD; needed if it is neither 1 nor an obvious word.",
+    )
+    negative: str | None = option(
+        None, "Diagnosis that means control; with --positive, others are left out."
+    )
+    columns: str = option(
+        "", "Columns of the people's table, e.g. site=scanner_site,label=dx."
+    )
+    drop_unlabelled: bool = option(False, "Leave people without a diagnosis out.")
     leave_out: list[str] = option([], "Subject to leave out; may be repeated.")
 
     @property
     def loading(self) -> dict[str, Any]:
         """Settings of `fcforge.sites.load_people`."""
-        names = [one.name for one in fields(PeopleRequest)]
-        return {name: getattr(self, name) for name in names}
+        return self.given(PeopleRequest)
 
 
 @dataclass(frozen=True)
-class LearnRequest(PeopleRequest, VerifyRequest):
+class CheckRequest(PeopleRequest, JsonRequest):
+    """A config or data to be checked."""
+
+    target: Path = option(
+        help="Config, .npz file, table of edges or data folder.", metavar="TARGET"
+    )
+    overrides: list[str] = option(
+        [], "A setting, e.g. training.epochs=5.", flag="--set"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstSiteRequest(Request):
+    """What the first hospital of a chain chooses for all."""
+
+    config: Path | None = option(
+        None, "First site of a chain: config (TOML) to take a learner from."
+    )
+    learner: str | None = option(
+        None, "First site of a chain: title of the learner in the config."
+    )
+    method: str | None = option(None, "First site of a chain: method.")
+    model: str | None = option(None, "First site of a chain: model.")
+    generator: str | None = option(None, "First site of a chain: generator.")
+    epochs: Size | None = option(None, "First site of a chain: epochs.")
+    seed: int | None = option(None, "First site of a chain: seed.")
+    calibrate: str | None = option(
+        None, "First site of a chain: inner_val, synthetic or none."
+    )
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Choices that were made."""
+        return self.given(FirstSiteRequest)
+
+
+@dataclass(frozen=True)
+class LearnRequest(FirstSiteRequest, PeopleRequest, TrustRequest):
     """One hospital's step: a release around a public start, or the next step of a chain.
 
     Only the first of a chain chooses method, model and training.
@@ -120,7 +173,7 @@ class LearnRequest(PeopleRequest, VerifyRequest):
         None, "Start: the most that each person may spend (1)."
     )
     delta: Fraction | None = option(None, "Start: delta of a release (1e-06).")
-    mechanism: Mechanism | None = option(
+    mechanism: Literal["gaussian", "none"] | None = option(
         None, "Start: noise of a release; none promises nothing."
     )
     register: Path | None = option(None, PRIVATE)
@@ -134,28 +187,10 @@ class LearnRequest(PeopleRequest, VerifyRequest):
     accept_scans: bool = option(
         False, "Chain: continue although the scans look odd; recorded."
     )
-    config: Path | None = option(
-        None, "First site of a chain: config (TOML) to take a learner from."
-    )
-    learner: str | None = option(
-        None, "First site of a chain: title of the learner in the config."
-    )
-    method: str | None = option(None, "First site of a chain: method.")
-    model: str | None = option(None, "First site of a chain: model.")
-    generator: str | None = option(None, "First site of a chain: generator.")
-    epochs: Size | None = option(None, "First site of a chain: epochs.")
-    seed: int | None = option(None, "First site of a chain: seed.")
-    held_out: Count | None = option(
-        None, "First site of a chain: synthetic held-out subjects."
-    )
-    calibrate: str | None = option(
-        None, "First site of a chain: inner_val, synthetic or none."
-    )
     sign: Path | None = option(None, SIGN)
     allow_real_subjects: bool = option(
         False, "Chain: allow a method that keeps real subjects; recorded."
     )
-    overwrite: bool = option(False, "Replace OUT.")
     yes: bool = option(
         False, "Continue without asking; needed where there is no terminal."
     )
@@ -165,15 +200,43 @@ class LearnRequest(PeopleRequest, VerifyRequest):
         """What may look odd."""
         return tuple(n for n in ("accept_labels", "accept_scans") if getattr(self, n))
 
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """Choices of a first site that were made."""
-        found = {name: getattr(self, name) for name in FIRST_SITE}
-        return {name: value for name, value in found.items() if value is not None}
+
+@dataclass(frozen=True)
+class MergeRequest(TrustRequest):
+    """Files whose records are joined."""
+
+    files: list[Path] = option(
+        help="Exchange files and single records.", metavar="FILES..."
+    )
+    out: Path = option(help="File to write.")
 
 
 @dataclass(frozen=True)
-class KeepRequest(VerifyRequest):
+class WithdrawRequest(TrustRequest):
+    """A site that takes back what it gave."""
+
+    site: str = option(help="Site whose part is taken back.", metavar="SITE")
+    state: Path = option(help="Exchange file with its part.")
+    out: Path = option(help="File to write; NAME.record: the withdrawal alone.")
+    sign: Path | None = option(None, "Private key that signed its part.")
+
+
+@dataclass(frozen=True)
+class RotateRequest(TrustRequest):
+    """A site's old key, which signs the new one.
+
+    What is not in `state` of what the site gave is not vouched for.
+    """
+
+    old: Path = option(help="Private key that signed so far.", metavar="OLD")
+    new: Path = option(help="Private key that signs from now on.", metavar="NEW")
+    site: str = option(help="Name of your site.")
+    state: Path = option(help="Exchange with all that you gave.")
+    out: Path = option(help="File to write; .record: the rotation alone.")
+
+
+@dataclass(frozen=True)
+class KeepRequest(TrustRequest):
     """A keeper's half of a round."""
 
     shares: list[Path] = option(help="Share files of one round.", metavar="SHARES...")
@@ -184,11 +247,10 @@ class KeepRequest(VerifyRequest):
     again: bool = option(
         False, "Publish once more without those who withdrew; everybody spends again."
     )
-    overwrite: bool = option(False, "Replace OUT.")
 
 
 @dataclass(frozen=True)
-class AuditRequest(PeopleRequest, VerifyRequest):
+class AuditRequest(PeopleRequest, TrustRequest, JsonRequest):
     """An audit of generators on a hospital's data, or of what it gave to an exchange."""
 
     data: Path = option(help="The hospital's data: .npz file or folder.")
@@ -205,26 +267,20 @@ class AuditRequest(PeopleRequest, VerifyRequest):
     reference: Path | None = option(
         None, "Chain: people who were not learned, for comparison."
     )
-    register: Path | None = option(
-        None, f"Exchange file: {PRIVATE[0].lower()}{PRIVATE[1:]}"
-    )
+    register: Path | None = option(None, PRIVATE)
     record: Path | None = option(
         None, "Exchange file to write with the audit inside (NAME.record: it alone)."
     )
     sign: Path | None = option(None, SIGN)
-    worlds: Size = option(8, "How often each generator is trained again.")
-    multiple: Size = option(4, "Synthetic subjects per training subject.")
     seed: int = option(0, "Seed of splits and generators.")
     device: str = option("cpu", "Where to fit generators: cpu or cuda.")
     out: Path | None = option(None, "Folder for audit.json and audit.md.")
-    as_json: bool = option(False, JSON, flag="--json")
 
 
 @dataclass(frozen=True)
-class PredictRequest(VerifyRequest):
+class PredictRequest(FileRequest, JsonRequest):
     """Scans to be predicted with an exchange file."""
 
-    file: Path = option(help=FILE, metavar="FILE")
     scans: list[Path] = option(help="Files or folders of scans.", metavar="SCANS...")
     out: Path | None = option(None, "File to write (standard output).")
     register: Path | None = option(None, REGISTER)
@@ -233,33 +289,29 @@ class PredictRequest(VerifyRequest):
     )
     atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
     kind: Kind = option("auto", KIND)
-    as_json: bool = option(False, JSON, flag="--json")
 
 
 @dataclass(frozen=True)
-class EvaluateRequest(PeopleRequest, VerifyRequest):
+class EvaluateRequest(PeopleRequest, FileRequest, JsonRequest):
     """People with known diagnoses, to measure the model of an exchange file on."""
 
-    file: Path = option(help=FILE, metavar="FILE")
     data: Path = option(
         help="People with diagnoses: .npz file or folder.", metavar="DATA"
     )
     site: str = option("", "Sites to use, separated by commas (all).")
     register: Path | None = option(None, REGISTER)
-    as_json: bool = option(False, JSON, flag="--json")
 
 
 @dataclass(frozen=True)
-class ThresholdRequest(PeopleRequest, VerifyRequest):
+class ThresholdRequest(PeopleRequest, FileRequest):
     """A hospital's own threshold, to be fitted again for a newer exchange file."""
 
-    file: Path = option(help=FILE, metavar="FILE")
     data: Path = option(help="The hospital's own people: .npz file or folder.")
     site: str = option(help="Name of its site.")
     register: Path = option(help="Its private record, which is updated.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StartRequest(Request):
     """A public start, and what it is made for."""
 
@@ -273,7 +325,6 @@ class StartRequest(Request):
     overrides: list[str] = option(
         [], "E.g. start.axes=8, policy.max_epsilon=2.", flag="--set"
     )
-    maker: str = option("public", "Who makes it.")
     sign: Path | None = option(None, SIGN)
     keeper: list[Path] = option(
         [], "Card (.keeper) of one of the two keepers of rounds; give both."
@@ -284,16 +335,21 @@ class StartRequest(Request):
     exact: bool = option(
         False, "Plan sums without noise, and let the policy take them."
     )
-    overwrite: bool = option(False, "Replace OUT.")
 
 
 @dataclass(frozen=True)
-class InspectRequest(VerifyRequest):
+class VerifyRequest(FileRequest, JsonRequest):
+    """A file to be checked."""
+
+    expect: Path | None = option(
+        None, "Earlier file or private record; all it has seen must be here."
+    )
+
+
+@dataclass(frozen=True)
+class InspectRequest(FileRequest, JsonRequest):
     """A file to be described: an exchange, single records, or a share."""
 
-    file: Path = option(help=FILE, metavar="FILE")
-    full: bool = option(False, "Print every number that left a hospital, too.")
     html: Path | None = option(
         None, "Write its page, for an ethics board, to this file."
     )
-    as_json: bool = option(False, JSON, flag="--json")

@@ -98,6 +98,17 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
+def listed(text: str) -> list[str]:
+    """Names separated by commas.
+
+    Examples
+    --------
+    >>> listed("NYU, UM,")
+    ['NYU', 'UM']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def some(names: Iterable[object], most: int = 5) -> str:
     """The first names of a list, and how many more there are.
 
@@ -106,9 +117,9 @@ def some(names: Iterable[object], most: int = 5) -> str:
     >>> some(["a", "b", "c"], most=2), some([7, 8])
     ('a, b and 1 more', '7, 8')
     """
-    listed = [str(name) for name in names]
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
+    every = [str(name) for name in names]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 def people(n: int) -> str:

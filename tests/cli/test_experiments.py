@@ -138,9 +138,7 @@ def test_init_then_check_then_no_overwriting(tmp_path):
     assert (answer.code, answer.out) == (0, "")
     assert f"fcforge check {path}" in answer.err
     assert fcforge("init", path).code == 2
-    assert "--overwrite" in fcforge("init", path).err
-    path.write_text("mine")
-    assert fcforge("init", path, "--overwrite").code == 0
+    assert "exists" in fcforge("init", path).err
     quick = ("--set", "dataset.n_rois=9", "--set", "dataset.scale=0.1")
     checked = fcforge("check", path, *quick)
     assert checked.code == 0, checked.err

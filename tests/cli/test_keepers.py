@@ -76,7 +76,7 @@ def test_a_share_says_what_it_is(folder):
     assert "Nobody can read it alone" in told.out
     (notice,) = json.loads(fcforge("inspect", share, "--json").out)
     assert notice["kind"] == "notice"
-    refused = fcforge("inspect", share, "--full")
+    refused = fcforge("inspect", share, "--html", folder / "x.html")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     untrusted = fcforge("inspect", share, "--trust", folder / "Ministry.pub")
     assert untrusted.code == 2

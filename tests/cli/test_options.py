@@ -30,7 +30,7 @@ kitchen = typer.Typer()
 
 
 @kitchen.command()
-@takes(Order)
+@takes
 def cook(order: Order) -> int | None:
     """Cook a dish."""
     print(order)

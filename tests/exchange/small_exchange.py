@@ -41,11 +41,10 @@ def sites() -> tuple[str, ...]:
 
 @cache
 def start(remove: tuple[str, ...] = (), **policy) -> Exchange:
-    maker = ("maker", key_of("maker")) if "keepers" in policy else ()
+    key = key_of("maker") if "keepers" in policy else None
     settings = StartSettings(axes=4)
-    return make_public(
-        people(), sites()[:2], remove, settings, Policy(**policy), *maker
-    )
+    public = people().select_sites(sites()[:2])
+    return make_public(public, remove, settings, Policy(**policy), key)
 
 
 def request(site: str, **asked) -> LearnRequest:

@@ -10,7 +10,7 @@ from fcforge.exchange.exchange import Exchange
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(requests.Request):
     data: str
     epsilon: float | None = None
     accept_scans: bool = False
@@ -21,12 +21,6 @@ ROOTS = {
     "start": Exchange(record(records.Start)),
     "chain": Exchange(record(records.Chain)),
 }
-
-
-def test_what_was_given_is_told_from_defaults():
-    assert model.given_options(Asked("a.npz")) == ["data"]
-    given = Asked("a.npz", 0.0, True, ["k.pub"])
-    assert model.given_options(given) == ["data", "epsilon", "accept_scans", "trust"]
 
 
 @pytest.mark.parametrize(

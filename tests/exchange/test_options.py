@@ -25,7 +25,7 @@ from real_runs import fcforge
 
 SITE, OTHER = sites()[2:4]
 KINDS = ("start", "chain")
-SMALL = {"method": "analytic", "held_out": 16}  # a chain's first step in a moment
+SMALL = {"method": "analytic"}  # a chain's first step in a moment
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,6 @@ COMMON = {  # option: value, and with what else
     "sign": ("own.pem", {}),
     "trust": (["stranger.pem.pub"], {}),
     "require_signature": (True, {}),
-    "overwrite": (True, {"out": "taken.fcx"}),
     "accept_labels": (True, {"data": "turned.npz", "site": "Sim-Extra01"}),
     "accept_scans": (True, {"data": "odd.npz"}),
     "state": (None, SMALL),
@@ -92,7 +91,6 @@ COMMON = {  # option: value, and with what else
     "generator": ("corr_gauss", {}),
     "epochs": (2, {}),
     "seed": (1, {}),
-    "held_out": (8, {}),
     "calibrate": ("none", {}),
     "allow_real_subjects": (True, {"state": None, "method": "er", "epochs": 1}),
     "yes": (True, {}),  # asked for on the command line, below
@@ -106,7 +104,6 @@ FIRST = {
     "generator": ("nothing", {"method": "forge_ridge"}),
     "epochs": (2, SMALL),
     "seed": (1, SMALL),
-    "held_out": (8, {"method": "analytic"}),
     "calibrate": ("none", SMALL),
     "config": ("bad.toml", SMALL),
     "learner": ("x", SMALL),
@@ -205,21 +202,15 @@ OPTIONS = {
         "remove": ["--remove", "weight"],
         "dataset": ["--dataset", "simulated"],
         "overrides": ["--set", "start.axes=3"],
-        "maker": ["--maker", "Ministry"],
         "people": ["--people", "100000"],
         "hospitals": ["--hospitals", "100"],
         "epsilon": ["--epsilon", "0.1"],
         "exact": ["--exact"],
         "keeper": ["--keeper", "{w}/none.keeper"],
         "sign": ["--sign", "{w}/own.pem"],
-        "overwrite": ["--overwrite"],
     },
-    "merge": {**TRUST, "overwrite": ["--overwrite"]},
-    "withdraw": {
-        **TRUST,
-        "sign": ["--sign", "{w}/own.pem"],
-        "overwrite": ["--overwrite"],
-    },
+    "merge": TRUST,
+    "withdraw": {**TRUST, "sign": ["--sign", "{w}/own.pem"]},
     "threshold": {**TRUST, **PEOPLE},
     "evaluate": {
         **TRUST,
@@ -237,12 +228,7 @@ OPTIONS = {
         "kind": ["--kind", "timeseries"],
         "as_json": ["--json"],
     },
-    "inspect": {
-        **TRUST,
-        "full": ["--full"],
-        "html": ["--html", "{o}/page.html"],
-        "as_json": ["--json"],
-    },
+    "inspect": {**TRUST, "html": ["--html", "{o}/page.html"], "as_json": ["--json"]},
     "verify": {**TRUST, "expect": ["--expect", "{w}/seen.fcx"], "as_json": ["--json"]},
 }
 NEEDED = {"data", "sites", "out", "files", "state", "site", "file", "scans", "register"}
@@ -251,12 +237,10 @@ NEEDED = {"data", "sites", "out", "files", "state", "site", "file", "scans", "re
 REFUSED = {("withdraw", "chain"), ("threshold", "chain")}  # the whole command, by name
 
 
-def answer(world, place, kind, command, more=(), taken=False, data="people.npz"):
+def answer(world, place, kind, command, more=(), data="people.npz"):
     """What a command says and leaves, in a folder of its own."""
     place.mkdir()
     shutil.copy(world / f"{kind}.private", place / "own.private")
-    if taken:
-        shutil.copy(world / "start.fcx", place / "x.fcx")
     words = [w.format(w=world, o=place, k=kind) for w in [*WORDS[command], *more]]
     words = [word.replace("people.npz", data) for word in words]
     said = fcforge(command, *words)
@@ -276,10 +260,7 @@ def test_every_option_of_a_command(world, tmp_path, kind, command):
     assert said.code == 0
     for name, more in OPTIONS[command].items():
         place = tmp_path / name
-        if name == "overwrite":
-            without, _ = answer(world, tmp_path / "taken", kind, command, taken=True)
-            found, said = answer(world, place, kind, command, more, taken=True)
-        elif name == "drop_unlabelled":
+        if name == "drop_unlabelled":
             gaps = {"data": "unlabelled.npz"}
             without, _ = answer(world, tmp_path / "gaps", kind, command, **gaps)
             found, said = answer(world, place, kind, command, more, **gaps)
@@ -292,8 +273,6 @@ def test_every_option_of_a_command(world, tmp_path, kind, command):
 AUDIT = {
     "halves": "bad.toml",
     "reference": "bad.toml",
-    "multiple": 2,
-    "worlds": 2,
     "device": "cuda",
     "register": "none.private",
     "record": "start.fcx",

@@ -9,7 +9,6 @@ import pytest
 from small_exchange import data_file, people, request, sites, start
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
-from fcforge.exchange import records
 from fcforge.exchange.exchange import open_exchange, save
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import card_of
@@ -32,7 +31,12 @@ from fcforge.exchange.site_step import (
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import StartSettings
-from fcforge.requests import ThresholdRequest
+from fcforge.requests import (
+    MergeRequest,
+    StartRequest,
+    ThresholdRequest,
+    WithdrawRequest,
+)
 from fcforge.types import Target
 
 SITE, OTHER = sites()[2:4]
@@ -47,7 +51,9 @@ def folder(tmp_path_factory):
         write_keys(place / f"{name}.pem")
     save(start(), place / "start.fcx")
     key = read_private(place / "maker.pem")
-    signed = make_public(people(), sites()[:2], settings=StartSettings(axes=4), key=key)
+    signed = make_public(
+        people().select_sites(sites()[:2]), settings=StartSettings(axes=4), key=key
+    )
     save(signed, place / "signed.fcx")
     return place
 
@@ -88,25 +94,18 @@ def test_single_records_are_merged_and_withdrawn(asked, folder, tmp_path):
         folder / "start.fcx",
         tmp_path / f"{OTHER}.record",
     ]
-    found = merge_files(parts, tmp_path / "all.fcx", Trust())
-    merge_files(parts[::-1], tmp_path / "again.fcx", Trust())
+    found = merge_files(MergeRequest(parts, tmp_path / "all.fcx"))
+    merge_files(MergeRequest(parts[::-1], tmp_path / "again.fcx"))
     assert (tmp_path / "all.fcx").read_bytes() == (tmp_path / "again.fcx").read_bytes()
     assert found.model.sites == tuple(sorted((SITE, OTHER)))
     with pytest.raises(ExchangeError, match="no start"):
-        merge_files(parts[:1], tmp_path / "none.fcx", Trust())
+        merge_files(MergeRequest(parts[:1], tmp_path / "none.fcx"))
     with pytest.raises(ExchangeError, match="exists"):
-        merge_files(parts, tmp_path / "all.fcx", Trust())
-    gone = withdraw_file(
-        SITE,
-        tmp_path / "all.fcx",
-        tmp_path / "gone.record",
-        folder / f"{SITE}.pem",
-        Trust(),
-    )
+        merge_files(MergeRequest(parts, tmp_path / "all.fcx"))
+    files = [tmp_path / "all.fcx", tmp_path / "gone.record"]
+    gone = withdraw_file(WithdrawRequest(SITE, *files, sign=folder / f"{SITE}.pem"))
     assert [r.site for r in gone.of(Release)] == [OTHER]
-    left = merge_files(
-        [tmp_path / "all.fcx", tmp_path / "gone.record"], tmp_path / "left.fcx", Trust()
-    )
+    left = merge_files(MergeRequest(files, tmp_path / "left.fcx"))
     assert left.id == gone.id
 
 
@@ -149,8 +148,7 @@ def test_the_place_is_checked_before_any_work(asked, folder, tmp_path):
     (tmp_path / "out.fcx").write_bytes(b"mine")
     with pytest.raises(ExchangeError, match="exists"):
         learn_site(asked(data=folder / "nothing.npz"))
-    learn_site(asked(overwrite=True))
-    assert (tmp_path / "out.fcx").read_bytes() != b"mine"
+    assert (tmp_path / "out.fcx").read_bytes() == b"mine"
 
 
 def test_new_records_are_signed_as_the_others_are(asked, folder, tmp_path):
@@ -182,7 +180,7 @@ def test_the_private_record_is_beside_the_data(folder, tmp_path):
 
 def test_other_diagnoses_and_rois_are_refused(asked, folder, tmp_path):
     named = replace(people(), target=Target(classes=("TC", "ASD")))
-    save(make_public(named, sites()[:2]), tmp_path / "asd.fcx")
+    save(make_public(named.select_sites(sites()[:2])), tmp_path / "asd.fcx")
     rows, columns = np.triu_indices(10, 1)
     mine = people().select_sites([SITE])
     about = {
@@ -222,65 +220,68 @@ def test_a_threshold_is_fitted_again_at_home(asked, folder, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.fixture
+def planned(folder, tmp_path):
+    """A request for a start of two sites' people."""
+
+    def made(**more):
+        given = {
+            "data": folder / "people.npz",
+            "sites": ",".join(sites()[:2]),
+            "out": tmp_path / "x.fcx",
+        }
+        return StartRequest(**given | more)
+
+    return made
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"remove": ["weight"]}, "weight"),
-        ({"sites": ["Nowhere"]}, "Nowhere"),
-        ({"settings": ["start.axis=3"]}, "axes"),
-        ({"settings": ["starts.axes=3"]}, "can be set"),
-        ({"settings": ["start.axes=300"]}, "300"),
-        ({"settings": ["policy.max_epsilon=lots"]}, "lots"),
-        ({"dataset": {"name": "simulated"}}, "--sites"),
+        ({"remove": "weight"}, "weight"),
+        ({"sites": "Nowhere"}, "Nowhere"),
+        ({"overrides": ["start.axis=3"]}, "axes"),
+        ({"overrides": ["starts.axes=3"]}, "can be set"),
+        ({"overrides": ["start.axes=300"]}, "300"),
+        ({"overrides": ["policy.max_epsilon=lots"]}, "lots"),
+        ({"dataset": "simulated", "sites": ""}, "--sites"),
+        ({"out": None}, "--out"),
+        ({"exact": True, "epsilon": 1.0}, "--epsilon"),
+        ({"public": "abide-aal"}, "--data"),
     ],
     ids=str,
 )
-def test_a_start_that_cannot_be_meant(folder, tmp_path, more, says):
-    given = {
-        "dataset": {"name": "folder", "path": str(folder / "people.npz")},
-        "sites": sites()[:2],
-        "remove": [],
-        "out": tmp_path / "x.fcx",
-        **more,
-    }
-    if "dataset" in more:
-        given["sites"] = []
+def test_a_start_that_cannot_be_meant(planned, tmp_path, more, says):
     with pytest.raises((ConfigError, DataError), match=says):
-        start_file(**given)
+        start_file(planned(**more))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_start_is_written_with_its_policy(folder, tmp_path):
-    data = {"name": "folder", "path": str(folder / "people.npz")}
+def test_a_start_is_written_with_its_policy(planned, folder, tmp_path):
     said = ["start.axes=4", "policy.disorder=autism", "policy.max_epsilon=2.0"]
-    made = start_file(
-        data, sites()[:2], ["age"], tmp_path / "x.fcx", said, sign=folder / "maker.pem"
-    )
+    asked = planned(remove="age", overrides=said, sign=folder / "maker.pem")
+    made = start_file(asked)
     assert open_exchange(tmp_path / "x.fcx", Trust(required=True)).id == made.id
     assert made.root.policy.disorder == "autism"
     assert made.root.policy.max_epsilon == 2.0
 
 
-def test_planned_exact_sums_are_taken(folder, tmp_path):
+def test_planned_exact_sums_are_taken(planned):
     """One flag is enough; a policy that refuses them is no start."""
-    data = {"name": "folder", "path": str(folder / "people.npz")}
-    given = (data, sites()[:1], [], tmp_path / "x.fcx")
-    plan = records.Plan(epsilon=None)
+    said = {"sites": sites()[0], "exact": True}
     with pytest.raises(ConfigError, match="exact_allowed=false"):
-        start_file(*given, ["policy.exact_allowed=false"], plan=plan)
-    assert not given[-1].exists()
-    made = start_file(*given, ["start.axes=4"], plan=plan)
+        start_file(planned(**said, overrides=["policy.exact_allowed=false"]))
+    assert not planned().out.exists()
+    made = start_file(planned(**said, overrides=["start.axes=4"]))
     assert made.root.policy.exact_allowed
 
 
-def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(folder, tmp_path):
+def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(planned, tmp_path):
     """Many people bear more directions; the table is in the file, for text and page alike."""
-    data = {"name": "folder", "path": str(folder / "people.npz")}
     made = {}
-    for planned in (50, 100_000):
-        plan = records.Plan(people=planned, hospitals=4, epsilon=1.0)
-        out = tmp_path / f"{planned}.fcx"
-        made[planned] = start_file(data, sites()[:3], [], out, plan=plan).root
+    for n in (50, 100_000):
+        said = {"people": n, "hospitals": 4, "sites": ",".join(sites()[:3])}
+        made[n] = start_file(planned(**said, out=tmp_path / f"{n}.fcx")).root
     assert made[50].settings["gamma"] < made[100_000].settings["gamma"]
     usual = asdict(planned_settings(noise_per_person(50, 1.0, 4), 55))
     pull = made[50].settings["pull"]
@@ -298,9 +299,8 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(folder, tmp_p
     assert table.rows[-1][-1] == "57 in 100"
 
 
-def test_one_public_site_cannot_tell_what_sums_would_add(folder, tmp_path):
-    data = {"name": "folder", "path": str(folder / "people.npz")}
-    made = start_file(data, sites()[:1], [], tmp_path / "x.fcx", ["start.axes=4"])
+def test_one_public_site_cannot_tell_what_sums_would_add(planned):
+    made = start_file(planned(sites=sites()[0], overrides=["start.axes=4"]))
     assert made.root.worth is None
     titles = [table.title for table in made.model.describe().tables]
     assert "What sums would add" not in titles

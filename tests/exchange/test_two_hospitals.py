@@ -63,7 +63,7 @@ def test_hand_over(tmp_path) -> None:
     post.mkdir()
     save_site(SITES[0], a)
     # hospital A learns; hospital B's folder does not exist yet
-    chosen = ("--method", "analytic", "--epochs", "3", "--held-out", "16")
+    chosen = ("--method", "analytic", "--epochs", "3")
     told = ("learn", "--site", SITES[0], *DATA, "--out", "a.fcx", *chosen)
     assert SITES[0] in hospital(a, b, *told)
     shutil.copy(a / "a.fcx", post)

@@ -8,14 +8,7 @@ import pytest
 from page_parser import EVIL, require_sound
 from report_world import audited_chain, chain, releases
 
-from fcforge.report.exchange_file import (
-    as_json,
-    as_text,
-    brief_text,
-    page_of,
-    passages_text,
-    pictures,
-)
+from fcforge.report.exchange_file import as_json, as_text, brief_text, page_of, pictures
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +25,9 @@ def test_words(described):
     asked = lines.index(answer.question)
     assert lines[asked + 1 : asked + 3] == [f"  {answer.say}", f"  {answer.more[0]}"]
     assert lines[asked + 3].startswith(f"    {answer.bars[0].name}: ")
-    audit = passages_text(described).splitlines()
-    assert audit[0].startswith("Audit by")
-    assert audit[0] not in lines
+    (audit,) = described.passages
+    assert audit.title.startswith("Audit by")
+    assert audit.title not in lines
 
 
 def test_in_short(described):
@@ -91,5 +84,5 @@ def test_what_an_epsilon_would_buy_is_drawn_where_it_is_known():
 
 def test_releases_show_their_numbers_and_budgets():
     found = releases().model.describe()
-    assert "Numbers of" in passages_text(found)
+    assert found.passages[0].title.startswith("Numbers of")
     assert "epsilon 1, delta 1e-06" in as_text(found)

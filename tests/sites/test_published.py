@@ -35,6 +35,7 @@ def network(shared_data, tmp_path, monkeypatch):
         return known[name].read_bytes()
 
     monkeypatch.setattr(abide, "_read_url", get)
+    monkeypatch.setenv("NILEARN_DATA", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -91,10 +92,10 @@ def test_subjects_without_a_file_name_come_by_their_usual_name(network, tmp_path
 
 @pytest.mark.data
 def test_the_command_says_what_differs(network, tmp_path):
-    answer = fcforge("data", "abide-871", tmp_path / "a.npz", "--cache", network)
+    answer = fcforge("data", "abide-871", tmp_path / "a.npz")
     assert answer.code == 1
     assert "28 subjects, 871" in answer.err
-    unknown = fcforge("data", "abide-870", tmp_path / "a.npz", "--cache", network)
+    unknown = fcforge("data", "abide-870", tmp_path / "a.npz")
     assert unknown.code == 2
     assert "abide-871" in unknown.err
 

@@ -141,7 +141,6 @@ def files(tmp_path_factory, site):
 
 def test_command_audits_a_generator(files, tmp_path) -> None:
     data, halves = files
-    small = ("--halves", halves, "--worlds", 4, "--multiple", 2)
     answer = fcforge(
         "audit",
         "--data",
@@ -150,7 +149,8 @@ def test_command_audits_a_generator(files, tmp_path) -> None:
         "A",
         "--generator",
         "edge_gauss",
-        *small,
+        "--halves",
+        halves,
         "--out",
         tmp_path / "out",
         "--json",

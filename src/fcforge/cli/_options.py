@@ -8,22 +8,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer import Argument, Option
 
-from fcforge.requests import (
-    COLUMNS,
-    DROP,
-    FILE,
-    JSON,
-    NEGATIVE,
-    POSITIVE,
-    REQUIRE,
-    TRUST,
-    Request,
-)
+from fcforge.requests import JSON
 from fcforge.settings import bounds_of, field_types
 
 # groups of the help
@@ -46,7 +36,6 @@ Folder = Annotated[
         callback=run_folder,
     ),
 ]
-ExchangeFile = Annotated[Path, Argument(help=FILE, show_default=False)]
 Overrides = Annotated[
     list[str] | None, Option("--set", help="A setting, e.g. training.epochs=5.")
 ]
@@ -60,41 +49,30 @@ Cluster = Annotated[
 ]
 Device = Annotated[str, Option(help="cpu, cuda, or auto.")]
 AsJson = Annotated[bool, Option("--json", help=JSON)]
-Trust = Annotated[list[Path] | None, Option(help=TRUST)]
-RequireSignature = Annotated[bool, Option("--require-signature", help=REQUIRE)]
-Positive = Annotated[str | None, Option(help=POSITIVE)]
-Negative = Annotated[str | None, Option(help=NEGATIVE)]
-Columns = Annotated[str, Option(help=COLUMNS)]
-DropUnlabelled = Annotated[bool, Option("--drop-unlabelled", help=DROP)]
-Overwrite = Annotated[bool, Option("--overwrite", help="Replace OUT.")]
 
 
-R = TypeVar("R", bound=Request)
+def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
+    """A command with the fields of a request (`fcforge.requests`) as arguments and options.
 
-
-def takes(request: type[R]) -> Callable[[Callable[[R], Any]], Callable[..., None]]:
-    """Give a command the fields of a request (`fcforge.requests`) as arguments and options.
-
-    The decorated function is called with the request; what it returns is the exit code.
+    The decorated function is called with the request, by which its one parameter is annotated;
+    what it returns is the exit code.
     """
+    request = next(iter(get_type_hints(work).values()))
     hints = get_type_hints(request)
-    annotated = field_types(request)  # type: ignore[arg-type]
+    annotated = field_types(request)
     parameters = []
-    for one in fields(request):  # type: ignore[arg-type]
+    for one in fields(request):
         bounds = [bound.use for bound in bounds_of(annotated[one.name])]
         text = " ".join([one.metadata["help"], *bounds])
         parameters.append(_parameter(one, hints[one.name], text))
 
-    def decorate(work: Callable[[R], Any]) -> Callable[..., None]:
-        @functools.wraps(work)
-        def command(**given: Any) -> None:
-            raise typer.Exit(work(request(**given)) or 0)
+    @functools.wraps(work)
+    def command(**given: Any) -> None:
+        raise typer.Exit(work(request(**given)) or 0)
 
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in parameters}
-        return command
-
-    return decorate
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
 
 
 def _parameter(one: Field[Any], hint: Any, text: str) -> inspect.Parameter:

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Argument, Option
 
 from fcforge import requests, writing
 from fcforge.cli import _options as given
 from fcforge.cli._options import takes
 from fcforge.errors import ConfigError
 from fcforge.progress import at_work, progress_on_stderr, say
+from fcforge.text import listed
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
@@ -25,15 +25,8 @@ if TYPE_CHECKING:
     from fcforge.exchange.records import Record
 
 
-def _trust(keys: list[Path] | None, required: bool = False) -> Trust:
-    """Trust in the public keys of these files."""
-    from fcforge.exchange.keys import Trust
-
-    return Trust.of(keys or (), required or None)
-
-
 def _wrote(
-    out: Path, found: Exchange, what: str = "", tables: Sequence[str] = ()
+    out: Path | None, found: Exchange, what: str = "", tables: Sequence[str] = ()
 ) -> None:
     """Say that a file was written, and print in short what the exchange holds now."""
     from fcforge.report.exchange_file import brief_text
@@ -42,63 +35,23 @@ def _wrote(
     print(brief_text(found.model.describe(), tables))
 
 
-@takes(requests.StartRequest)
+@takes
 def start(asked: requests.StartRequest) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
-    from fcforge.exchange.model import given_options
-    from fcforge.exchange.records import Plan
     from fcforge.exchange.site_step import start_file
-    from fcforge.exchange.starts.public_cache import check_sites, public_people
     from fcforge.exchange.starts.release_description import WORTH
 
-    if given_options(asked) == ["public"]:
+    if asked.given().keys() == {"public"}:
         _published_start(asked.public)
         return
-    if asked.out is None:
-        do = "Say where to write the start."
-        raise ConfigError("--out is missing.", do=do)
-    if asked.public and asked.data is not None:
-        raise ConfigError("--public has no --data.", do="Leave one of them out.")
-    planned = _planned_epsilon(asked)
-    if asked.public:  # before anything is fetched
-        check_sites(_names(asked.sites), "--sites")
-        check_sites(_names(asked.without), "--without")
-    source = {"name": asked.dataset}
     with at_work("making the start"):
-        data = public_people(asked.public) if asked.public else asked.data
-        if data is not None:
-            source["path"] = str(data)
-        made = start_file(
-            source,
-            _names(asked.sites),
-            _names(asked.remove),
-            asked.out,
-            asked.overrides,
-            without=_names(asked.without),
-            maker=asked.maker,
-            sign=asked.sign,
-            keepers=asked.keeper,
-            plan=Plan(people=asked.people, hospitals=asked.hospitals, epsilon=planned),
-            overwrite=asked.overwrite,
-        )
+        made = start_file(asked)
     what = "; give this file to every hospital. `fcforge inspect` shows all of it."
     _wrote(asked.out, made, what, [WORTH])
+    planned = made.root.plan.epsilon
     if warning := made.root.hopeless(planned, bool(asked.keeper)):
         way = "exact sums" if planned is None else f"epsilon {planned:g}"
         say(f"WARNING: this start plans {way}; {warning}.", style="yellow")
-
-
-def _planned_epsilon(asked: requests.StartRequest) -> float | None:
-    """What each person is planned to spend; None for exact sums."""
-    from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
-
-    if not asked.exact:
-        planned = EPSILON if asked.epsilon is None else asked.epsilon
-        check_budget(planned, DELTA, "--epsilon")
-        return planned
-    if asked.epsilon is not None:
-        raise ConfigError("--exact has no --epsilon.", do="Leave one of them out.")
-    return None
 
 
 def _published_start(name: str) -> None:
@@ -112,12 +65,7 @@ def _published_start(name: str) -> None:
     _wrote(place, found, f"; in Python: ForgeClassifier(start='{name}').")
 
 
-def _names(text: str) -> list[str]:
-    """Names separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-@takes(requests.LearnRequest)
+@takes
 def learn(request: requests.LearnRequest) -> None:
     """Learn one site: add its release to a start, or take the next step of a chain."""
     from fcforge.exchange.site_step import learn_site, private_place, share_place
@@ -153,42 +101,24 @@ def _agree(text: str, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-def merge(
-    files: Annotated[list[Path], Argument(help="Exchange files and single records.")],
-    out: Annotated[Path, Option(help="File to write.")],
-    trust: given.Trust = None,
-    require_signature: given.RequireSignature = False,
-    overwrite: given.Overwrite = False,
-) -> None:
+@takes
+def merge(asked: requests.MergeRequest) -> None:
     """Join the records of several files with one root; the order does not matter."""
     from fcforge.exchange.site_step import merge_files
 
-    known = _trust(trust, require_signature)
-    _wrote(out, merge_files(files, out, known, overwrite=overwrite))
+    _wrote(asked.out, merge_files(asked))
 
 
-def withdraw(
-    site: Annotated[str, Argument(help="Site whose part is taken back.")],
-    state: Annotated[Path, Option(help="Exchange file with its part.")],
-    out: Annotated[
-        Path, Option(help="File to write; NAME.record: the withdrawal alone.")
-    ],
-    sign: Annotated[
-        Path | None, Option(help="Private key that signed its part.")
-    ] = None,
-    trust: given.Trust = None,
-    require_signature: given.RequireSignature = False,
-    overwrite: given.Overwrite = False,
-) -> None:
+@takes
+def withdraw(asked: requests.WithdrawRequest) -> None:
     """Take a site's releases back: the model becomes what it would be without them."""
     from fcforge.exchange.site_step import withdraw_file
 
-    known = _trust(trust, require_signature)
-    found = withdraw_file(site, state, out, sign, known, overwrite=overwrite)
-    _wrote(out, found, "; the withdrawal holds wherever it is merged.")
+    what = "; the withdrawal holds wherever it is merged."
+    _wrote(asked.out, withdraw_file(asked), what)
 
 
-@takes(requests.ThresholdRequest)
+@takes
 def threshold(request: requests.ThresholdRequest) -> None:
     """Fit the hospital's own threshold again for a newer file; nothing leaves the hospital."""
     from fcforge.exchange.site_step import refit_threshold
@@ -198,20 +128,21 @@ def threshold(request: requests.ThresholdRequest) -> None:
     print(f"own log odds = {own.intercept:.3f} + {shared}")
 
 
-@takes(requests.EvaluateRequest)
+@takes
 def evaluate(asked: requests.EvaluateRequest) -> None:
     """Measure a file's model on people with known diagnoses, next to the majority class."""
     from fcforge.exchange import prediction
     from fcforge.exchange.exchange import open_exchange
     from fcforge.exchange.home.private_record import PrivateRecord
+    from fcforge.exchange.keys import Trust
     from fcforge.report.terminal import evaluation_text
     from fcforge.sites import load_people
 
-    opened = open_exchange(asked.file, _trust(asked.trust, asked.require_signature))
+    opened = open_exchange(asked.file, Trust.asked(asked))
     private = None
     if asked.register is not None:
         private = PrivateRecord.read(asked.register)
-    cohort = load_people(asked.data, _names(asked.site), **asked.loading)
+    cohort = load_people(asked.data, listed(asked.site), **asked.loading)
     with at_work("predicting"):
         found = prediction.evaluate(opened, cohort, private)
     if found.warning:
@@ -222,19 +153,20 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
         print(evaluation_text(found))
 
 
-@takes(requests.PredictRequest)
+@takes
 def predict(asked: requests.PredictRequest) -> int:
     """Predict each scan, or abstain where it is too unusual; exit code 1 if none has an answer."""
     from fcforge.exchange import prediction
     from fcforge.exchange.exchange import open_exchange
     from fcforge.exchange.home.private_record import PrivateRecord
+    from fcforge.exchange.keys import Trust
     from fcforge.report.terminal import prediction_text
 
     if asked.atlas and asked.explain is None:
         raise ConfigError(
             "--atlas was given without --explain.", do="Give both or neither."
         )
-    opened = open_exchange(asked.file, _trust(asked.trust, asked.require_signature))
+    opened = open_exchange(asked.file, Trust.asked(asked))
     own = None
     if asked.register is not None:
         own = PrivateRecord.read(asked.register).require_threshold()
@@ -271,21 +203,31 @@ def _explain(
     say(f"wrote {folder}/index.html, edges.csv and matrices.npz")
 
 
-@takes(requests.InspectRequest)
+@takes
 def inspect(asked: requests.InspectRequest) -> None:
     """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
     from fcforge.exchange.exchange import read_parcel
-    from fcforge.exchange.keeping.shares import is_share
+    from fcforge.exchange.keeping.shares import is_share, read_share
+    from fcforge.exchange.keys import Trust
+    from fcforge.report.exchange_file import records_json, records_text
+    from fcforge.report.terminal import joined
 
-    known = _trust(asked.trust, asked.require_signature)
+    known = Trust.asked(asked)
+    single: Sequence[Record]
     if is_share(asked.file):
-        _inspect_share(asked, known)
-        return
-    single = read_parcel(asked.file, known).records
-    if any(record.is_root for record in single):
-        _inspect_exchange(asked, known)
+        share = read_share(asked.file, known)
+        single = [share.notice]
+        text = joined(share.words())
     else:
-        _inspect_records(asked, single)
+        single = read_parcel(asked.file, known).records
+        if any(record.is_root for record in single):
+            _inspect_exchange(asked, known)
+            return
+        text = records_text(single)
+    if asked.html is not None:
+        what = "only a whole exchange has a page; this is a share, or single records."
+        raise ConfigError(what, where=asked.file, do="Leave out --html.")
+    print(records_json(single) if asked.as_json else text)
 
 
 def _inspect_exchange(asked: requests.InspectRequest, known: Trust) -> None:
@@ -297,61 +239,26 @@ def _inspect_exchange(asked: requests.InspectRequest, known: Trust) -> None:
         shown.write_page(opened, asked.file.name, asked.html)
         say(f"wrote {asked.html}")
     found = opened.model.describe()
-    if asked.as_json:
-        print(shown.as_json(found))
-        return
-    print(shown.as_text(found))
-    if asked.full:
-        print(f"\n{shown.passages_text(found)}")
+    print(shown.as_json(found) if asked.as_json else shown.as_text(found))
 
 
-def _inspect_records(
-    asked: requests.InspectRequest, records: tuple[Record, ...]
-) -> None:
-    from fcforge.report import exchange_file as shown
-
-    if asked.html is not None:
-        what = "these are single records; only a whole exchange has a page."
-        raise ConfigError(what, where=asked.file, do="Merge them with its file first.")
-    print(shown.records_json(records) if asked.as_json else shown.records_text(records))
-
-
-def _inspect_share(asked: requests.InspectRequest, known: Trust) -> None:
-    from fcforge.exchange.keeping.shares import read_share
-    from fcforge.report.exchange_file import records_json
-    from fcforge.report.terminal import joined
-
-    if asked.full or asked.html is not None:
-        what = "a share has neither a page nor numbers that anybody can read."
-        raise ConfigError(what, where=asked.file, do="Leave out --full and --html.")
-    share = read_share(asked.file, known)
-    print(records_json([share.notice]) if asked.as_json else joined(share.words()))
-
-
-def verify(
-    file: given.ExchangeFile,
-    expect: Annotated[
-        Path | None,
-        Option(help="Earlier file or private record; all it has seen must be here."),
-    ] = None,
-    trust: given.Trust = None,
-    require_signature: given.RequireSignature = False,
-    as_json: given.AsJson = False,
-) -> None:
+@takes
+def verify(asked: requests.VerifyRequest) -> int:
     """Check a file bit by bit; exit code 1 when it must not be used."""
     from fcforge.exchange.exchange import verify as verified
+    from fcforge.exchange.keys import Trust
     from fcforge.report.terminal import verify_text
 
-    checks = verified(file, _trust(trust, require_signature), expect)
+    checks = verified(asked.file, Trust.asked(asked), asked.expect)
     ok = all(check.ok for check in checks)
-    if as_json:
+    if asked.as_json:
         print(json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1))
     else:
         print(verify_text(checks))
-    raise typer.Exit(0 if ok else 1)
+    return 0 if ok else 1
 
 
-@takes(requests.AuditRequest)
+@takes
 def audit(request: requests.AuditRequest) -> None:
     """Attack what would be given away: who was trained on, who can be identified."""
     from fcforge.exchange.audit import audit_as_asked

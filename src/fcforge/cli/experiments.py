@@ -14,8 +14,10 @@ import typer
 from typer import Argument, Option
 
 from fcforge.cli import _options as given
+from fcforge.cli._options import takes
 from fcforge.errors import FCForgeError
 from fcforge.progress import at_work, progress_on_stderr, say
+from fcforge.requests import CheckRequest
 from fcforge.text import duration
 from fcforge.writing import write_text
 
@@ -63,15 +65,13 @@ def _play(place: Path, show: Callable[[str], None]) -> None:
 
 def init(
     path: Annotated[Path, Argument(help="File to write.")] = Path("experiment.toml"),
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace PATH.")] = False,
 ) -> None:
     """Write a commented config to start from."""
-    if path.exists() and not overwrite:
-        do = "Use --overwrite to replace it."
-        raise FCForgeError("file exists.", where=str(path), do=do)
-    write_text(
-        path, files("fcforge.cli").joinpath("first.toml").read_text(encoding="utf-8")
-    )
+    if path.exists():
+        do = "Choose another name, or remove it."
+        raise FCForgeError("file exists.", where=path, do=do)
+    first = files("fcforge.cli").joinpath("first.toml")
+    write_text(path, first.read_text(encoding="utf-8"))
     say(f"wrote {path}; edit it, then: fcforge check {path} && fcforge run {path}")
 
 
@@ -80,15 +80,12 @@ def data(
         str, Argument(help="abide-529, abide-871, abide-871-cc200 or abide-1098.")
     ],
     out: Annotated[Path, Argument(help="File to write (.npz).")],
-    cache: Annotated[
-        Path | None, Option(help="Folder of downloaded series (nilearn's).")
-    ] = None,
 ) -> None:
     """Rebuild a data file of the published tables from public series; needs a network."""
     from fcforge.sites.published import PUBLISHED, rebuild
 
     with at_work("fetching and correlating"):
-        different = rebuild(name, out, cache)
+        different = rebuild(name, out)
     for line in different:
         say(line, style="red")
     if different:
@@ -96,37 +93,20 @@ def data(
     say(f"wrote {out}: {PUBLISHED[name].people} subjects, those of the published file")
 
 
-def check(
-    target: Annotated[
-        Path, Argument(help="Config, .npz file, table of edges or data folder.")
-    ],
-    overrides: given.Overrides = None,
-    positive: given.Positive = None,
-    negative: given.Negative = None,
-    columns: given.Columns = "",
-    drop_unlabelled: given.DropUnlabelled = False,
-    as_json: given.AsJson = False,
-) -> None:
+@takes
+def check(asked: CheckRequest) -> int:
     """Check a config or a dataset, subject by subject, before anything runs."""
     from fcforge.report.terminal import check_lines
-    from fcforge.sites.participants import columns_of
     from fcforge.studies.check import check_target
 
-    asked = {
-        "positive": positive,
-        "negative": negative,
-        "columns": columns_of(columns),
-        "drop_unlabelled": drop_unlabelled,
-    }
-    loading = {name: value for name, value in asked.items() if value}
     with at_work("checking"):
-        verdict = check_target(target, overrides or [], loading)
-    if as_json:
+        verdict = check_target(asked)
+    if asked.as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
         for line, colour in check_lines(verdict):
             typer.secho(line, fg=colour or None)
-    raise typer.Exit(0 if verdict.ok else 1)
+    return 0 if verdict.ok else 1
 
 
 def run(

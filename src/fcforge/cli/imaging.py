@@ -5,7 +5,7 @@ from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.progress import progress_of, say
 
 
-@takes(FCRequest)
+@takes
 def fc(request: FCRequest) -> int:
     """Make FC of every subject from the output of fMRIPrep, XCP-D, C-PAC, DPABI or your own."""
     from fcforge.imaging.app import fc_folder
@@ -14,7 +14,7 @@ def fc(request: FCRequest) -> int:
     return fc_folder(request, say=say, progress=progress_of, pages=quality).code
 
 
-@takes(PreprocessRequest)
+@takes
 def preprocess(request: PreprocessRequest) -> int:
     """Bring raw scans to MNI space in basic steps, without T1w images; prefer fMRIPrep."""
     from fcforge.imaging.raw.pipeline import preprocess_folder

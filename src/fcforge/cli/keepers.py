@@ -12,7 +12,7 @@ from fcforge.requests import KeepRequest
 from fcforge.text import counted
 
 
-@takes(KeepRequest)
+@takes
 def keep(asked: KeepRequest) -> None:
     """Add the shares of a round and a dose of noise, sign, and write this keeper's half."""
     from fcforge.exchange.keeping.keeper_step import keep_files

@@ -8,6 +8,8 @@ import typer
 from typer import Argument, Option
 
 from fcforge.cli import _options as given
+from fcforge.cli._options import takes
+from fcforge.requests import RotateRequest
 from fcforge.text import counted
 
 keys = typer.Typer(
@@ -64,25 +66,18 @@ def list_keys(as_json: given.AsJson = False) -> None:
 
 
 @keys.command("rotate")
-def rotate_key(
-    old: Annotated[Path, Argument(help="Private key that signed so far.")],
-    new: Annotated[Path, Argument(help="Private key that signs from now on.")],
-    site: Annotated[str, Option(help="Name of your site.")],
-    state: Annotated[Path, Option(help="Exchange with all that you gave.")],
-    out: Annotated[Path, Option(help="File to write; .record: the rotation alone.")],
-    trust: given.Trust = None,
-    overwrite: given.Overwrite = False,
-) -> None:
+@takes
+def rotate_key(asked: RotateRequest) -> None:
     """Let the old key sign the new one; what else the old key signs is refused from now on.
 
     `fcforge keys new NEW` makes the new key. Everybody who merges OUT takes it.
     """
-    from fcforge.exchange.keys import Trust
     from fcforge.exchange.site_step import rotate_file
 
-    found = rotate_file(old, new, site, state, out, Trust.of(trust or ()), overwrite)
+    found = rotate_file(asked)
     stands = counted(len(found.vouches), "record")
-    print(f"wrote {out}: {found.site} signs with key {found.new_key[:16]} from now on")
+    key = found.new_key[:16]
+    print(f"wrote {asked.out}: {found.site} signs with key {key} from now on")
     print(f"signed by the old key and standing: {stands}")
 
 

@@ -27,6 +27,7 @@ from fcforge.exchange.keys import Trust
 from fcforge.exchange.names import site_name
 from fcforge.exchange.starts.public_cache import STARTS, public_start
 from fcforge.progress import progress_on_stderr
+from fcforge.requests import TrustRequest
 from fcforge.sites.cohort import Cohort, as_text
 from fcforge.types import TWO_CLASSES, Target
 
@@ -185,7 +186,6 @@ class Learns(Parameters):
         *,
         key: Any = None,
         allow_real_subjects: bool = False,
-        overwrite: bool = False,
         register: str | Path | None = None,
     ) -> str:
         """Write what was learnt as an exchange file (no pickle); returns the exchange's id.
@@ -197,8 +197,6 @@ class Learns(Parameters):
             Signs what is new (`fcforge.exchange.keys.read_private`).
         allow_real_subjects : bool
             A method that keeps real subjects is refused without it; it is recorded.
-        overwrite : bool
-            Replace an existing file.
         register : path, optional
             Private record that stays at home and proves, for an audit, who was learned; by
             default the one beside `path`.
@@ -212,7 +210,7 @@ class Learns(Parameters):
             raise ConfigError(what, do="Keep the estimator where it is.")
         require_stated(self.classes_, self.positive)
         out = Path(path)
-        archive.require_place(out, overwrite=overwrite)
+        archive.require_place(out)
         made = self.model_.on_record(key, allow_real_subjects=allow_real_subjects)
         data = packed(made, out)
         with PrivateRecord.open(register or default_place(out)) as private:
@@ -223,7 +221,7 @@ class Learns(Parameters):
             if new:
                 private.publish(new[-1], {out: data})
             else:
-                archive.write(data, out, overwrite=overwrite)
+                archive.write(data, out)
         self.model_ = made.model
         return made.id
 
@@ -241,7 +239,8 @@ class Learns(Parameters):
         **params
             How X is read: `edges`, `kind`.
         """
-        found = open_exchange(path, Trust.of([Path(key) for key in trust], None))
+        asked = TrustRequest(trust=[Path(key) for key in trust])
+        found = open_exchange(path, Trust.asked(asked))
         control, patient = (as_label(word) for word in found.root.policy.classes)
         settings = {"positive": patient, **found.model.parameters(), **params}
         made = cls(**settings)

@@ -180,15 +180,15 @@ def read_file(path: str | Path) -> bytes:
     return read_plain(path, MAX_BYTES, ExchangeError)
 
 
-def require_place(out: str | Path, *, overwrite: bool = False) -> None:
+def require_place(out: str | Path) -> None:
     """Raise unless a file can be written to `out`; asked before hours of training, too."""
     out = Path(out)
     folder = next(above for above in out.absolute().parents if above.exists())
     with at(out):
         if out.is_dir():
             raise ExchangeError("is a folder.", do="Name a file.")
-        if out.exists() and not (overwrite and out.is_file()):
-            do = "Choose another name, or give --overwrite."
+        if out.exists():
+            do = "Choose another name, or remove it."
             raise ExchangeError("exists already.", do=do)
         try:
             tempfile.TemporaryFile(dir=folder).close()
@@ -197,10 +197,10 @@ def require_place(out: str | Path, *, overwrite: bool = False) -> None:
             raise ExchangeError(said, do="Choose another folder.") from error
 
 
-def write(data: bytes, out: str | Path, *, overwrite: bool = False) -> Path:
+def write(data: bytes, out: str | Path) -> Path:
     """Write the bytes of a file whole or not at all; only its owner may read it."""
     out = Path(out)
-    require_place(out, overwrite=overwrite)
+    require_place(out)
     try:
         write_bytes(out, data, private=True)
     except OSError as error:

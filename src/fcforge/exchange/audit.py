@@ -27,7 +27,7 @@ from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
 
 # what an audit of the other thing does not honour
 OF_FILES = {"record", "reference", "register", "sign", "trust", "require_signature"}
-OF_GENERATORS = {"worlds", "device", "halves"}
+OF_GENERATORS = {"device", "halves"}
 AREAS = 0.01  # steps of recorded areas under a curve
 RATES = 0.05  # of recorded rates: every number of people from 20 on gives every step
 
@@ -107,7 +107,7 @@ def audit_as_asked(
     return audit_site(
         mine,
         request.generator,
-        _plan(request),
+        AuditPlan(seed=request.seed),
         halves=request.halves,
         device=request.device,
         say=say,
@@ -115,7 +115,7 @@ def audit_as_asked(
 
 
 def _audit_file(request: AuditRequest, path: Path) -> Audit:
-    trust = Trust.of(request.trust, request.require_signature or None)
+    trust = Trust.asked(request)
     opened = exchange.open_exchange(path, trust)
     model.require_options(opened, request)
     site = site_name(request.site[0])
@@ -141,14 +141,8 @@ def _attacked(request: AuditRequest, site: str, people: Cohort) -> Attacked:
         site=site,
         people=people,
         private=PrivateRecord.read(request.register or default_place(request.data)),
-        plan=_plan(request),
+        plan=AuditPlan(seed=request.seed),
         reference=others,
-    )
-
-
-def _plan(request: AuditRequest) -> AuditPlan:
-    return AuditPlan(
-        worlds=request.worlds, multiple=request.multiple, seed=request.seed
     )
 
 
@@ -161,7 +155,7 @@ def _check(request: AuditRequest) -> None:
         do = "Give --site NAME; one site for an exchange file."
         raise ConfigError("name the site.", do=do)
     foreign = OF_FILES if request.state is None else OF_GENERATORS
-    for name in foreign & set(model.given_options(request)):
+    for name in foreign & request.given().keys():
         kind = "an exchange file" if request.state is None else "generators"
         what = f"--{name.replace('_', '-')} is for an audit of {kind}."
         raise ConfigError(what, do="Leave it out.")

@@ -10,11 +10,10 @@ from fcforge.exchange import prediction
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping.keeper_step import keep_files
 from fcforge.exchange.keeping.keepers import CARD, write_keeper
-from fcforge.exchange.keys import Trust, write_keys
-from fcforge.exchange.records import Plan
+from fcforge.exchange.keys import write_keys
 from fcforge.exchange.site_step import learn_site, merge_files, start_file
 from fcforge.exchange.starts.public_start import make_public
-from fcforge.requests import KeepRequest, LearnRequest
+from fcforge.requests import KeepRequest, LearnRequest, MergeRequest, StartRequest
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.simulated import simulate
 from fcforge.sites.splits import split_cohort
@@ -59,8 +58,8 @@ def play_round(place: Path, n_rois: int = 40) -> Played:
     others = everybody.select_sites(everybody.site_names[HOSPITALS:])
     public = others.select(np.arange(0, len(others), 2))  # few: much is left to learn
     parts = [split_cohort(everybody, name, 0, val_fraction=0) for name in names]
-    learning = _joined([part["train"] for part in parts])
-    tested = _joined([part["test"] for part in parts])
+    learning = _those(everybody, [part["train"] for part in parts])
+    tested = _those(everybody, [part["test"] for part in parts])
     left = {}
     with whole_folder(place) as folder:
         start = _start(folder, public, len(learning))
@@ -68,8 +67,8 @@ def play_round(place: Path, n_rois: int = 40) -> Played:
             mine = learning.select_sites([name])
             left[name] = _given(folder / name, start, mine)
         files = [start, *_halves(folder, start)]
-        merged = merge_files(files, folder / MERGED, Trust.of(()))
-    auroc = _measured(merged, _joined([public, learning]), tested)
+        merged = merge_files(MergeRequest(files, folder / MERGED))
+    auroc = _measured(merged, _those(everybody, [public, learning]), tested)
     return Played(merged, left, len(learning), len(tested), auroc)
 
 
@@ -86,16 +85,10 @@ def _measured(
     }
 
 
-def _joined(parts: list[Cohort]) -> Cohort:
-    first = parts[0]
-    return Cohort(
-        first.name,
-        np.concatenate([part.fc for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        np.concatenate([part.site for part in parts]),
-        np.concatenate([part.subject_id for part in parts]),
-        first.roi_names,
-    )
+def _those(everybody: Cohort, parts: list[Cohort]) -> Cohort:
+    """People who are in one of these parts."""
+    ids = np.concatenate([part.subject_id for part in parts])
+    return everybody.select(np.isin(everybody.subject_id, ids))
 
 
 def _written(people: Cohort, path: Path) -> Path:
@@ -114,10 +107,17 @@ def _start(folder: Path, public: Cohort, people: int) -> Path:
         place = folder / name
         write_keeper(place, name)
         cards.append(Path(f"{place}{CARD}"))
-    data = {"name": "folder", "path": str(_written(public, folder / "public.npz"))}
     out = folder / "start.fcx"
-    plan = Plan(people=people, hospitals=HOSPITALS, epsilon=EPSILON)
-    start_file(data, (), (), out, sign=key, keepers=cards, plan=plan)
+    asked = StartRequest(
+        out=out,
+        data=_written(public, folder / "public.npz"),
+        sign=key,
+        keeper=cards,
+        people=people,
+        hospitals=HOSPITALS,
+        epsilon=EPSILON,
+    )
+    start_file(asked)
     return out
 
 

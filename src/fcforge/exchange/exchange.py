@@ -268,15 +268,9 @@ def packed(exchange: Exchange, out: str | Path, new: Sequence[Record] = ()) -> b
     return archive.pack(Contents(tuple(new), arrays))
 
 
-def save(
-    exchange: Exchange,
-    out: str | Path,
-    new: Sequence[Record] = (),
-    *,
-    overwrite: bool = False,
-) -> Path:
+def save(exchange: Exchange, out: str | Path, new: Sequence[Record] = ()) -> Path:
     """Write what `packed` makes, whole or not at all."""
-    return archive.write(packed(exchange, out, new), out, overwrite=overwrite)
+    return archive.write(packed(exchange, out, new), out)
 
 
 # -- verify ----------------------------------------------------------------------------------------

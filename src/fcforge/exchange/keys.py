@@ -26,6 +26,7 @@ from fcforge.exchange import schema
 from fcforge.exchange.names import looks, site_name
 from fcforge.exchange.schema import Closed, PublicKey, SiteName, Time, key_fault, now
 from fcforge.reading import read_plain
+from fcforge.requests import TrustRequest
 from fcforge.writing import write_bytes
 
 PrivateKey = Ed25519PrivateKey
@@ -277,20 +278,21 @@ class Trust:
     ----------
     keys : tuple of str
         Hex Ed25519 public keys; when given, every record must be signed by one of them.
-    required : bool, optional
-        Whether every record must be signed; by default, as soon as any is.
+    required : bool
+        Whether every record must be signed; else as soon as any is.
     keyring : Keyring
         Names keys, and knows those that were revoked.
     """
 
     keys: tuple[str, ...] = ()
-    required: bool | None = None
+    required: bool = False
     keyring: Keyring = field(default_factory=Keyring)
 
     @classmethod
-    def of(cls, files: Sequence[str | Path] = (), required: bool | None = None) -> Self:
+    def asked(cls, request: TrustRequest) -> Self:
         """Trust in the public keys of PEM files; the user's keyring names and revokes."""
-        return cls(tuple(read_public(path) for path in files), required, read_keyring())
+        keys = tuple(read_public(path) for path in request.trust)
+        return cls(keys, request.require_signature, read_keyring())
 
     def require(self, key: str, what: str, site: str, line: Sequence[str] = ()) -> None:
         """Raise `ExchangeError` for a record of a site that is not signed by its key.
@@ -315,7 +317,7 @@ class Trust:
         """
         bare = [what for what, key in said if not key]
         others = len(bare) < len(said)
-        if bare and (others if self.required is None else self.required):
+        if bare and (self.required or others):
             lost = ", though others are: its signature may have been taken off"
             raise ExchangeError(
                 f"{bare[0]} is not signed{lost if others else ''}.",

@@ -6,7 +6,7 @@ is refused by name (`require_options`).
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fcforge.exchange.explanation import Explainable
     from fcforge.exchange.home.private_record import PrivateRecord
     from fcforge.exchange.home.receipts import Receipt, Threshold
-    from fcforge.requests import LearnRequest
+    from fcforge.requests import LearnRequest, Request
     from fcforge.sites.cohort import Cohort
     from fcforge.studies.audit_result import Audit
 
@@ -200,11 +200,9 @@ MODELS = {
                 "config",
                 "epochs",
                 "generator",
-                "held_out",
                 "learner",
                 "method",
                 "model",
-                "multiple",
                 "reference",
                 "seed",
             }
@@ -228,30 +226,18 @@ def begin(asked: "LearnRequest", people: "Cohort", key: Any) -> "Exchange":
     return module.begin(asked, people, key)
 
 
-def given_options(request: Any) -> list[str]:
-    """Fields of a request that are not left at their defaults."""
-    found = []
-    for one in fields(request):
-        default = one.default
-        if one.default_factory is not MISSING:
-            default = one.default_factory()
-        if getattr(request, one.name) != default:
-            found.append(one.name)
-    return found
-
-
-def require_options(exchange: "Exchange | None", request: Any) -> None:
+def require_options(exchange: "Exchange | None", request: "Request") -> None:
     """Raise `ConfigError` for an option that this kind of exchange does not honour.
 
     Parameters
     ----------
     exchange : Exchange or None
         None where a first hospital begins.
-    request : dataclass
+    request : Request
         As the command was asked.
     """
     kind = FIRST if exchange is None else exchange.root.kind
-    for name in given_options(request):
+    for name in request.given():
         others = [m for k, m in MODELS.items() if name in m.options and k != kind]
         if others and name not in MODELS[kind].options:
             raise ConfigError(

@@ -15,93 +15,106 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.home.receipts import Threshold
 from fcforge.exchange.keeping.keepers import read_card
-from fcforge.exchange.keys import Trust, read_private
+from fcforge.exchange.keys import Signer, Trust, read_private
 from fcforge.exchange.model import Learned, Tick
 from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Policy
-from fcforge.exchange.starts.public_start import MAKER, make_public
-from fcforge.requests import LearnRequest, ThresholdRequest
+from fcforge.exchange.starts.public_cache import public_people
+from fcforge.exchange.starts.public_start import make_public
+from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
+from fcforge.requests import (
+    LearnRequest,
+    MergeRequest,
+    RotateRequest,
+    StartRequest,
+    ThresholdRequest,
+    WithdrawRequest,
+)
 from fcforge.runner.config_files import override
 from fcforge.sites import load_dataset, load_people
+from fcforge.sites.abide import SITE_IDS
 from fcforge.sites.cohort import Cohort
+from fcforge.text import listed
 from fcforge.types import Component
 
 
-def start_file(
-    dataset: Mapping[str, Any],
-    sites: Sequence[str],
-    remove: Sequence[str],
-    out: Path,
-    settings: Sequence[str] = (),
-    *,
-    without: Sequence[str] = (),
-    maker: str = MAKER,
-    sign: Path | None = None,
-    keepers: Sequence[Path] = (),
-    plan: records.Plan = records.Plan(),  # noqa: B008 (frozen)
-    overwrite: bool = False,
-) -> Exchange:
-    """Make a start from public people and write it as an exchange without a hospital.
-
-    Parameters
-    ----------
-    dataset : mapping
-        Its name and settings, e.g. ``{"name": "folder", "path": "public.npz"}``.
-    sites : sequence of str
-        Public sites; may be empty for a user's own file, whose sites are then all public.
-    remove : sequence of str
-        Covariates to take out of every scan.
-    out : Path
-    settings : sequence of str
-        ``start.axes=8``, ``dataset.quality=all``, ``policy.max_epsilon=2``.
-    without : sequence of str
-        Sites that are not public, whose people may add themselves later.
-    maker : str
-        Who makes it, and signs it where a key is named.
-    sign : Path, optional
-    keepers : sequence of Path
-        Cards of the two keepers of its rounds (`fcforge keepers new`).
-    plan : Plan
-        Its settings are those that suit the planned people, hospitals and epsilon.
-    overwrite : bool
-    """
-    archive.require_place(out, overwrite=overwrite)
-    if keepers and sign is None:
+def start_file(asked: StartRequest) -> Exchange:
+    """Make a start from public people and write it as an exchange without a hospital."""
+    if asked.out is None:
+        raise ConfigError("--out is missing.", do="Say where to write the start.")
+    archive.require_place(asked.out)
+    if asked.keeper and asked.sign is None:
         raise ConfigError(
             "a start that names keepers must be signed: anybody could put other keepers in.",
             do="Add --sign KEY (`fcforge keys new KEY` makes one).",
         )
-    key = read_private(sign) if sign is not None else None
-    allowed = {"exact_allowed": True} if plan.epsilon is None else {}
-    given = {"start": {}, "policy": allowed, "dataset": dict(dataset)}
-    given = override(given, settings)
+    plan = records.Plan(
+        people=asked.people, hospitals=asked.hospitals, epsilon=planned_epsilon(asked)
+    )
+    allowed = {"exact_allowed": True} if asked.exact else {}
+    given = {"start": {}, "policy": allowed, "dataset": {}}
+    given = override(given, asked.overrides)
     if set(given) != {"start", "policy", "dataset"}:
         raise ConfigError(
-            f"--set {settings[0]}: only start.*, policy.* and dataset.* can be set."
+            f"--set {asked.overrides[0]}: only start.*, policy.* and dataset.* can be set."
         )
-    policy = Policy.of(given["policy"]).with_keepers([read_card(k) for k in keepers])
-    if plan.epsilon is None and not policy.exact_allowed:
-        what = "--exact plans exact sums, which policy.exact_allowed=false refuses."
-        raise ConfigError(what, do="Leave one of them out.")
-    cohort = _public_people(given["dataset"], sites, without)
-    signer = (site_name(maker), key)
-    made = make_public(cohort, None, remove, given["start"], policy, *signer, plan)
-    exchange.save(made, out, overwrite=overwrite)
+    policy = _policy(asked, given["policy"])
+    cohort = _public_people(asked, given["dataset"])
+    key = own_key(asked.sign)
+    said = (listed(asked.remove), given["start"], policy, key, plan)
+    made = make_public(cohort, *said)
+    exchange.save(made, asked.out)
     return made
 
 
-def _public_people(
-    dataset: dict[str, Any], sites: Sequence[str], without: Sequence[str]
-) -> Cohort:
-    name = dataset.pop("name")
-    if not sites and name != "folder":
-        what = f"dataset '{name}' needs --sites: which of its sites are public?"
+def planned_epsilon(asked: StartRequest) -> float | None:
+    """What each person is planned to spend; None for exact sums."""
+    if not asked.exact:
+        planned = EPSILON if asked.epsilon is None else asked.epsilon
+        check_budget(planned, DELTA, "--epsilon")
+        return planned
+    if asked.epsilon is not None:
+        raise ConfigError("--exact has no --epsilon.", do="Leave one of them out.")
+    return None
+
+
+def _policy(asked: StartRequest, settings: Mapping[str, Any]) -> Policy:
+    cards = [read_card(path) for path in asked.keeper]
+    policy = Policy.of(settings).with_keepers(cards)
+    if asked.exact and not policy.exact_allowed:
+        what = "--exact plans exact sums, which policy.exact_allowed=false refuses."
+        raise ConfigError(what, do="Leave one of them out.")
+    return policy
+
+
+def _public_people(asked: StartRequest, settings: dict[str, Any]) -> Cohort:
+    """People of the sites that are public, from a data set or as published."""
+    sites = listed(asked.sites)
+    without = listed(asked.without)
+    data = asked.data
+    if asked.public:
+        if data is not None:
+            raise ConfigError("--public has no --data.", do="Leave one of them out.")
+        for where, names in (("--sites", sites), ("--without", without)):
+            check_names("site", names, SITE_IDS, where=where)  # before any is fetched
+        data = public_people(asked.public)
+    if not sites and asked.dataset != "folder":
+        what = (
+            f"dataset '{asked.dataset}' needs --sites: which of its sites are public?"
+        )
         raise ConfigError(what, do="Name them, separated by commas.")
+    if data is not None:
+        settings = {"path": str(data), **settings}
     if sites:
-        dataset["sites"] = list(sites)
-    found = load_dataset(Component(name, dataset))
+        settings = {**settings, "sites": sites}
+    found = load_dataset(Component(asked.dataset, settings))
     check_names("site", without, found.site_names, where="--without")
-    return found.select(~np.isin(found.site, list(without)))
+    return found.select(~np.isin(found.site, without))
+
+
+def own_key(path: Path | None) -> Signer:
+    """The private key of a file; none where none is named."""
+    return None if path is None else read_private(path)
 
 
 def learn_site(
@@ -124,8 +137,13 @@ def learn_site(
         Called as the site is learned.
     """
     request = replace(request, site=site_name(request.site))
-    archive.require_place(request.out, overwrite=request.overwrite)
-    key = _own_key(request)
+    archive.require_place(request.out)
+    if request.require_signature and request.sign is None:
+        raise ConfigError(
+            "--require-signature was given, but your own part would not be signed.",
+            do="Add --sign KEY (`fcforge keys new KEY` makes one).",
+        )
+    key = own_key(request.sign)
     before, people = _handed(request, key, agree)
     with PrivateRecord.open(private_place(request)) as private:
         done = before.model.learn(people, private, request, key, tick)
@@ -136,25 +154,13 @@ def learn_site(
     return done
 
 
-def _own_key(request: LearnRequest) -> Any:
-    """The key to sign with; refused where one is required and none was named."""
-    if request.sign is not None:
-        return read_private(request.sign)
-    if request.require_signature:
-        raise ConfigError(
-            "--require-signature was given, but your own part would not be signed.",
-            do="Add --sign KEY (`fcforge keys new KEY` makes one).",
-        )
-    return None
-
-
 def _handed(
-    request: LearnRequest, key: Any, agree: Callable[[Exchange], Any]
+    request: LearnRequest, key: Signer, agree: Callable[[Exchange], Any]
 ) -> tuple[Exchange, Cohort]:
     """What a hospital goes on from, agreed to, and its people, who fit it."""
     before = None
     if request.state is not None:
-        trust = Trust.of(request.trust, request.require_signature or None)
+        trust = Trust.asked(request)
         before = exchange.open_exchange(request.state, trust)
         for keeper in before.root.policy.keepers:
             what = f"the card of keeper '{keeper.name}' in the start"
@@ -176,7 +182,7 @@ def _leaving(request: LearnRequest, done: Learned) -> dict[Path, bytes]:
     files = {out: exchange.packed(done.exchange, out, done.new)}
     for keeper, share in done.files.items():
         place = share_place(out, keeper)
-        archive.require_place(place, overwrite=request.overwrite)
+        archive.require_place(place)
         files[place] = share
     return files
 
@@ -213,69 +219,38 @@ def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
     return ""
 
 
-def withdraw_file(
-    site: str,
-    state: Path,
-    out: Path,
-    sign: Path | None,
-    trust: Trust,
-    *,
-    overwrite: bool = False,
-) -> Exchange:
+def withdraw_file(asked: WithdrawRequest) -> Exchange:
     """Take back what a site gave; OUT is the exchange without it, or the withdrawal alone."""
-    archive.require_place(out, overwrite=overwrite)
-    key = read_private(sign) if sign is not None else None
-    name = site_name(site)
-    found = exchange.open_exchange(state, trust).withdrawn(name, key)
-    last = found.of(records.Withdrawal, name)[-1:]
-    exchange.save(found, out, last, overwrite=overwrite)
+    archive.require_place(asked.out)
+    name = site_name(asked.site)
+    opened = exchange.open_exchange(asked.state, Trust.asked(asked))
+    found = opened.withdrawn(name, own_key(asked.sign))
+    exchange.save(found, asked.out, found.of(records.Withdrawal, name)[-1:])
     return found
 
 
-def rotate_file(
-    old: Path,
-    new: Path,
-    site: str,
-    state: Path,
-    out: Path,
-    trust: Trust,
-    overwrite: bool = False,
-) -> records.Rotation:
-    """Write an exchange (or, as ``.record``, the rotation alone) in which `new` signs for a site.
-
-    Parameters
-    ----------
-    old, new : Path
-        Private keys.
-    site : str
-    state : Path
-        Exchange with everything that the site gave: what is not in it is not vouched for.
-    out : Path
-    trust : Trust
-    overwrite : bool
-    """
-    archive.require_place(out, overwrite=overwrite)
-    name = site_name(site)
-    found = exchange.open_exchange(state, trust)
-    rotated = found.rotated(name, read_private(old), read_private(new))
+def rotate_file(asked: RotateRequest) -> records.Rotation:
+    """Write an exchange, or the rotation alone, in which a new key signs for a site."""
+    archive.require_place(asked.out)
+    name = site_name(asked.site)
+    opened = exchange.open_exchange(asked.state, Trust.asked(asked))
+    rotated = opened.rotated(name, read_private(asked.old), read_private(asked.new))
     last = rotated.of(records.Rotation, name)[-1:]
-    exchange.save(rotated, out, last, overwrite=overwrite)
+    exchange.save(rotated, asked.out, last)
     return last[0]
 
 
-def merge_files(
-    paths: Sequence[Path], out: Path, trust: Trust, *, overwrite: bool = False
-) -> Exchange:
+def merge_files(asked: MergeRequest) -> Exchange:
     """Write the union of files: whole exchanges and single records, in any order."""
-    archive.require_place(out, overwrite=overwrite)
-    found = exchange.union_of(paths, trust)
-    exchange.save(found, out, overwrite=overwrite)
+    archive.require_place(asked.out)
+    found = exchange.union_of(asked.files, Trust.asked(asked))
+    exchange.save(found, asked.out)
     return found
 
 
 def refit_threshold(request: ThresholdRequest) -> Threshold:
     """Fit a hospital's own threshold for a newer exchange; nothing leaves the hospital."""
-    trust = Trust.of(request.trust, request.require_signature or None)
+    trust = Trust.asked(request)
     found = exchange.open_exchange(request.file, trust)
     name = site_name(request.site)
     people = load_people(request.data, [name], **request.loading)

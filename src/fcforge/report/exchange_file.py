@@ -95,14 +95,6 @@ def _first_lines(found: Description) -> tuple[str, str]:
     return f"Exchange {found.id[:16]}: {found.kind}", f"  hospitals: {hospitals}"
 
 
-def passages_text(found: Description) -> str:
-    """Every passage in full: all numbers that left, what audits found."""
-    lines = []
-    for passage in found.passages:
-        lines += [passage.title, *(f"  {line}" for line in passage.lines), ""]
-    return joined(lines).rstrip()
-
-
 def _table_lines(table: PlainTable) -> list[str]:
     return [f"{table.title}:", *_shown(table).text().splitlines(), table.note]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.errors import DataError
-from fcforge.requests import AuditRequest
 from fcforge.types import Estimate
 
 BOOTSTRAP = "bootstrap"
@@ -48,8 +47,8 @@ class AuditPlan:
     seed : int
     """
 
-    worlds: int = AuditRequest.worlds
-    multiple: int = AuditRequest.multiple
+    worlds: int = 8
+    multiple: int = 4
     reference: float = 0.25
     components: int = 30
     fpr: float = 0.01

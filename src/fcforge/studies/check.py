@@ -1,16 +1,16 @@
 """`fcforge check`: what is wrong with a config or a dataset, before anything runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.sites import Cohort, Fault, check_cohort, load_dataset
+from fcforge.requests import CheckRequest
+from fcforge.sites import Cohort, Fault, check_cohort, load_dataset, load_people
 from fcforge.sites.check import class_counts
 from fcforge.sites.cohort import grouped
 from fcforge.text import counted
-from fcforge.types import Component
 
 
 @dataclass(frozen=True)
@@ -66,34 +66,26 @@ class Verdict:
         return {**about, "sites": self.sites(), **found}
 
 
-def check_target(
-    target: Path, settings: Sequence[str] = (), loading: Mapping[str, Any] | None = None
-) -> Verdict:
+def check_target(asked: CheckRequest) -> Verdict:
     """Check a config, a data file or a data folder.
 
-    Parameters
-    ----------
-    target : Path
-        A config (.toml) is checked whole: its dataset, and that every learner can be built.
-        Anything else is loaded as dataset ``folder``; a site that cannot be split is a warning
-        there, since the people may be meant for a public start.
-    settings : sequence of str
-        Changes to a config, ``a.b=c``.
-    loading : mapping, optional
-        Settings of `fcforge.sites.folder.load_folder` for data that no config describes.
+    A config (.toml) is checked whole: its dataset, and that every learner can be built. Anything
+    else is loaded as dataset ``folder``; a site that cannot be split is a warning there, since the
+    people may be meant for a public start.
     """
+    target = asked.target
+    settings = asked.overrides
     if target.suffix == ".toml":
-        if loading:
-            given = ", ".join(f"--set dataset.{name}=..." for name in loading)
+        if asked.loading:
+            given = ", ".join(f"--set dataset.{name}=..." for name in asked.loading)
             raise ConfigError("a config says itself how its data are read.", do=given)
         return _check_config(target, settings)
     if settings:
         do = "Data have no config."
         raise ConfigError(f"--set {settings[0]} changes a config.", where=target, do=do)
     if not target.exists():
-        raise DataError("no such file or folder.", where=str(target))
-    params = {"path": str(target), **(loading or {})}
-    cohort = load_dataset(Component("folder", params))
+        raise DataError("no such file or folder.", where=target)
+    cohort = load_people(target, (), **asked.loading)
     return Verdict(str(target), cohort, check_cohort(cohort, to_split=False), [])
 
 

@@ -102,8 +102,9 @@ def test_what_is_merged_is_verified_and_says_that_a_half_is_missing(world, tmp_p
     assert all(check.ok for check in verify(out, Trust()))
     waiting = union_of([out], Trust()).model
     assert waiting.given == ()
-    save(union_of([out, two], Trust()), out, overwrite=True)
-    assert len(union_of([out], Trust()).model.given) == 1
+    both = tmp_path / "both.exchange"
+    save(union_of([out, two], Trust()), both)
+    assert len(union_of([both], Trust()).model.given) == 1
 
 
 def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monkeypatch):
@@ -117,7 +118,7 @@ def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monke
     keep_files(asked(*place, rounds=listed))
     assert (tmp_path / "h.record").stat().st_mode & 0o077 == 0
     with pytest.raises(ExchangeError, match="published before"):
-        keep_files(asked(*place, rounds=listed, overwrite=True))
+        keep_files(asked(*place[:-1], tmp_path / "again.record", rounds=listed))
     assert len(RoundList.read(listed).lines) == 3
     assert rounds_file(world / "Ministry.key") == world / "Ministry.key.rounds"
 

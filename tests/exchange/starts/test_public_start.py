@@ -20,10 +20,10 @@ FOUR = StartSettings(axes=4)
 
 def test_rows_in_any_order_are_the_same_start():
     turned = people().select(np.arange(len(people()))[::-1])
-    again = make_public(turned, sites()[:2], (), FOUR)
+    again = make_public(turned.select_sites(sites()[:2]), (), FOUR)
     assert again.root.payload == start().root.payload
     assert again.root.people_sha256 == start().root.people_sha256
-    other = make_public(turned, sites()[1:3], (), FOUR)
+    other = make_public(turned.select_sites(sites()[1:3]), (), FOUR)
     assert other.root.payload != again.root.payload
 
 
@@ -40,10 +40,10 @@ def test_a_start_says_who_the_public_people_are():
 
 def test_words_of_the_data_become_the_policys():
     named = replace(people(), target=Target(classes=("TC", "ASD")))
-    made = make_public(named, sites()[:2], (), FOUR, Policy(disorder="autism"))
+    made = make_public(named, (), FOUR, Policy(disorder="autism"))
     assert made.root.policy.classes == ("TC", "ASD")
     with pytest.raises(DataError, match="'MDD'"):
-        make_public(named, sites()[:2], (), FOUR, Policy(control="HC", patient="MDD"))
+        make_public(named, (), FOUR, Policy(control="HC", patient="MDD"))
 
 
 def test_covariates_that_cannot_be_meant_are_named():

@@ -21,9 +21,9 @@ from fcforge.requests import KeepRequest
 
 def keep_files(asked: KeepRequest) -> Kept:
     """Add the shares of a round; the half is written and on the keeper's list, or neither."""
-    archive.require_place(asked.out, overwrite=asked.overwrite)
+    archive.require_place(asked.out)
     key = read_private(asked.key)
-    trust = Trust.of(asked.trust, asked.require_signature or None)
+    trust = Trust.asked(asked)
     exchange = open_exchange(asked.state, trust)
     own_card(exchange, key)  # a chain has no keepers
     shares = [read_share(path, trust) for path in asked.shares]

@@ -7,16 +7,16 @@ processors (results/public_start.json); where they do not, it is said.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fcforge.components import check_names, look_up
+from fcforge.components import look_up
 from fcforge.errors import DataError
 from fcforge.exchange import exchange, records
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public
-from fcforge.sites.abide import SITE_IDS, DownloadError
+from fcforge.sites.abide import DownloadError
 from fcforge.sites.folder import load_folder
 from fcforge.sites.published import rebuild
 from fcforge.writing import whole_file
@@ -51,11 +51,6 @@ STARTS = {
 def cache_folder() -> Path:
     """Where public people and starts are kept."""
     return Path(os.environ.get("FCFORGE_CACHE") or Path.home() / ".cache" / "fcforge")
-
-
-def check_sites(sites: Sequence[str], where: str) -> None:
-    """Raise `ConfigError` for sites that the published people are not of."""
-    check_names("site", sites, SITE_IDS, where=where)
 
 
 def public_people(name: str, **options: Any) -> Path:

@@ -173,11 +173,9 @@ def places(start: Start, features: np.ndarray) -> np.ndarray:
 # -- making one ------------------------------------------------------------------------------------
 def make_public(
     cohort: Cohort,
-    sites: Sequence[str] | None = None,
     remove: Sequence[str] = (),
     settings: StartSettings | Mapping[str, Any] = NOTHING,
     policy: Policy = Policy(),  # noqa: B008 (frozen)
-    maker: str = MAKER,
     key: Signer = None,
     plan: records.Plan = records.Plan(),  # noqa: B008 (frozen)
 ) -> Exchange:
@@ -187,20 +185,18 @@ def make_public(
     ----------
     cohort : Cohort
         Public people with their diagnoses.
-    sites : sequence of str, optional
-        Which of its sites are public; all where none is named.
     remove : sequence of str
         Covariates whose effect is taken out of every scan, e.g. mean_fd, age, sex.
     settings : StartSettings or mapping
         All of them, or those that shall not be what suits the plan.
     policy : Policy
         Its words for controls and patients are those of the data where it says none.
-    maker : str
-        Who signs it, with `key`.
+    key : private key, optional
+        Of who makes it.
     plan : Plan
         For which is told what sums would add.
     """
-    cohort, twice = _public_people(cohort.select_sites(sites) if sites else cohort)
+    cohort, twice = _public_people(cohort)
     policy = _spoken(policy, cohort)
     shrink = _chosen(settings, StartSettings()).shrink
     confounds, features = _without_confounds(cohort, tuple(remove), shrink)
@@ -215,7 +211,7 @@ def make_public(
     data = save_arrays(_stored(start, confounds, people))
     record = records.make(
         records.Start,
-        maker,
+        MAKER,
         0,
         (),
         key,
