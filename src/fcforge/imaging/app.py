@@ -219,7 +219,7 @@ def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
     if request.atlas_lut is not None:
         table = atlases.read_lut(request.atlas_lut)
         return names_only(name, tuple(table.names.values()))
-    columns = series.parse_columns(request.columns) or slice(None)
+    columns = series.parse_columns(request.columns)
     for source in sources:
         with suppress(DataError):
             values, names = series.read_series(source.path, variable=request.variable)

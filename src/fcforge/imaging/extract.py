@@ -69,14 +69,6 @@ class Run(NamedTuple):
     report: Mapping[str, Any] = {}
     warnings: tuple[str, ...] = ()
 
-    @property
-    def description(self) -> str:
-        """What the series are."""
-        if self.source.kind == "series":
-            return f"ROI time series as left by {self.source.tool}"
-        after = "" if self.source.denoised else ", after denoising by fcforge"
-        return f"mean signal of each ROI's good voxels{after}"
-
 
 class SubjectFC(NamedTuple):
     """FC of one subject over all runs.
@@ -108,7 +100,9 @@ class SubjectFC(NamedTuple):
     @property
     def dof(self) -> float | None:
         """Degrees of freedom left by denoising over all runs; None where another tool did it."""
-        return _total_dof(self.runs)
+        if not all("DegreesOfFreedom" in run.report for run in self.runs):
+            return None
+        return sum(run.report["DegreesOfFreedom"] for run in self.runs)
 
     @property
     def n_volumes(self) -> int:
@@ -132,18 +126,18 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
         what = f"mixed TRs: its runs have {', '.join(f'{t:g} s' for t in trs)}."
         do = "Choose one run: --select TEXT, --task or --session."
         raise DataError(what, where=f"sub-{sources[0].subject}", do=do)
-    dof = _total_dof(runs)
-    if dof is not None and dof < request.min_dof:
-        left = f"{max(dof, 0):.0f} degrees of freedom of {sum(len(r.carpet.T) for r in runs)}"
-        what = f"denoising leaves {left} volumes, {request.min_dof} are needed."
-        raise DataError(what, where=where, do=MORE_DOF)
     series = of_rois.join_runs([run.series for run in runs])
-    empty = np.flatnonzero(of_rois.empty_rois(series)).tolist()
+    empty = tuple(np.flatnonzero(of_rois.empty_rois(series)).tolist())
+    used = request.settings_of(sources)
+    found = SubjectFC(sources[0].subject, runs, np.empty(0), empty, used)
+    if found.dof is not None and found.dof < request.min_dof:
+        left = f"{max(found.dof, 0):.0f} degrees of freedom"
+        volumes = sum(run.carpet.shape[1] for run in runs)
+        what = f"denoising leaves {left} of {volumes} volumes, {request.min_dof} are needed."
+        raise DataError(what, where=where, do=MORE_DOF)
     if len(empty) > request.max_empty * atlas.n_rois:
         raise _too_empty(runs, atlas, empty)
-    fc = of_rois.pearson_fc(series, atlas.roi_names, str(where))
-    used = request.settings_of(sources)
-    return SubjectFC(sources[0].subject, runs, fc, tuple(empty), used)
+    return found._replace(fc=of_rois.pearson_fc(series, atlas.roi_names, str(where)))
 
 
 def _too_empty(runs: Sequence[Run], atlas: Atlas, empty: Sequence[int]) -> DataError:
@@ -155,49 +149,40 @@ def _too_empty(runs: Sequence[Run], atlas: Atlas, empty: Sequence[int]) -> DataE
     return DataError(what, where=runs[0].source.path, do=do)
 
 
-def _total_dof(runs: Sequence[Run]) -> float | None:
-    if not all("DegreesOfFreedom" in run.report for run in runs):
-        return None
-    return sum(run.report["DegreesOfFreedom"] for run in runs)
-
-
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """ROI series of one run, denoised where its tool has not done so."""
     make = _from_series if source.kind == "series" else _from_scan
+    run = make(source, atlas, request)
     fd = denoise.framewise_displacement(source.motion) if source.motion else None
-    return make(source, atlas, request, None if fd is None else fd[request.drop :])
+    return run if fd is None else run._replace(fd=fd[request.drop :])
 
 
 def _left_by(source: Source) -> dict[str, Any]:
     return {"Denoising": f"none by fcforge; as left by {source.tool}"}
 
 
-def _from_series(
-    source: Source, atlas: Atlas, request: FCRequest, fd: np.ndarray | None
-) -> Run:
-    raw = of_rois.read_series(source.path, variable=request.variable)
+def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
+    raw, names = of_rois.read_series(source.path, variable=request.variable)
     columns = of_rois.parse_columns(request.columns)
-    n = raw.values.shape[1]
+    n = raw.shape[1]
     warnings: tuple[str, ...] = ()
     side_by_side = source.tool == "dpabi" and n in DPABI_ALL_ATLASES
-    if columns is None and side_by_side and atlas.name == "AAL116":
+    if request.columns is None and side_by_side and atlas.name == "AAL116":
         columns = slice(0, 116)
         warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
-    elif not raw.names and source.tool == "series":
+    elif not names and source.tool == "series":
         warnings = (
             f"columns without names were taken for the ROIs of {atlas.name}, in order",
         )
-    matched = of_rois.match_atlas(raw, atlas, source.path, columns)
-    values = matched.values[request.drop :]
+    chosen = (raw[:, columns], names[columns])
+    values = of_rois.match_atlas(chosen, atlas, source.path)[request.drop :]
     of_rois.refuse_gaps(values, atlas.roi_names, str(source.path))
     report = {**_left_by(source), "VolumesKept": len(values)}
     tr = request.tr or source.said_tr
-    return Run(source, values, tr, None, fd, values.T, report, warnings)
+    return Run(source, values, tr, None, None, values.T, report, warnings)
 
 
-def _from_scan(
-    source: Source, atlas: Atlas, request: FCRequest, fd: np.ndarray | None
-) -> Run:
+def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     scan = open_scan(source.path)
     tr = repetition_time(scan, source.said_tr, request.tr)
     raw, coverage, carpet, notes = roi_means(
@@ -213,7 +198,7 @@ def _from_scan(
     warnings = _warnings(source, scan, request, notes["NaNVoxels"])
     carpet = carpet[:, request.drop :]
     report = {**notes, **report}
-    return Run(source, series, tr, coverage, fd, carpet, report, warnings)
+    return Run(source, series, tr, coverage, None, carpet, report, warnings)
 
 
 def _warnings(

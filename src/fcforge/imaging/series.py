@@ -9,7 +9,6 @@ damage, and an error.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,20 +18,7 @@ from fcforge.imaging.atlases import AAL_VERSIONS
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.text import some
 
-
-class Series(NamedTuple):
-    """ROI time series of one run.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_volumes, n_columns), float64
-        NaN where the tool wrote none.
-    names : tuple of str
-        Column names in the file, empty when it has none.
-    """
-
-    values: np.ndarray
-    names: tuple[str, ...] = ()
+Series = tuple[np.ndarray, tuple[str, ...]]  # (n_volumes, n_columns), names of columns
 
 
 def read_series(path: Path, *, variable: str | None = None) -> Series:
@@ -46,23 +32,28 @@ def read_series(path: Path, *, variable: str | None = None) -> Series:
     variable : str, optional
         Name inside a .mat or .npz file; without it the only 2D array, or ``ROISignals``.
 
+    Returns
+    -------
+    values : ndarray of shape (n_volumes, n_columns), float64
+        NaN where the tool wrote none.
+    names : tuple of str
+        Column names in the file, empty when it has none.
+
     Raises
     ------
     DataError
         Missing, empty, ragged, or not numbers.
     """
-    series = Series(*read_matrix_file(path, variable, customary=("ROISignals",)))
-    n_volumes, n_columns = series.values.shape
+    values, names = read_matrix_file(path, variable, customary=("ROISignals",))
+    n_volumes, n_columns = values.shape
     if n_volumes < 3 or n_columns < 2:
         what = f"{n_volumes} volumes x {n_columns} columns is too little for FC."
         raise DataError(what, where=path)
-    return series
+    return values, names
 
 
-def match_atlas(
-    series: Series, atlas: Atlas, path: Path, columns: slice | None = None
-) -> Series:
-    """Bring columns into the atlas' order; a ROI the file lacks becomes a NaN column.
+def match_atlas(series: Series, atlas: Atlas, path: Path) -> np.ndarray:
+    """Columns in the atlas' order, (n_volumes, n_rois); NaN for a ROI that the file lacks.
 
     Columns are matched by the atlas' names or codes where the header has them, else by position,
     which needs exactly the atlas' number of columns.
@@ -72,17 +63,15 @@ def match_atlas(
     DataError
         A column count that is not the atlas'. Never a guess, never a dropped column.
     """
-    columns = columns or slice(None)
-    values = series.values[:, columns]
-    names = series.names[columns]
+    values, names = series
     roi = {name.lower(): i for i, name in enumerate(atlas.roi_names)}
     roi |= {str(code): i for i, code in enumerate(atlas.codes)}
-    place = [roi.get(name.strip().lower().lstrip("#").strip(), -1) for name in names]
+    place = [roi.get(name.lower(), -1) for name in names]
     # A file with a column outside the atlas is another atlas, not ours with extras.
     if place and -1 not in place and len(set(place)) == len(place):
         out = np.full((len(values), atlas.n_rois), np.nan)
         out[:, place] = values
-        return Series(out, atlas.roi_names)
+        return out
     n = values.shape[1]
     if n != atlas.n_rois:
         aal = atlas.name == "AAL116" and n in AAL_VERSIONS
@@ -90,13 +79,13 @@ def match_atlas(
         what = f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{known}."
         do = "Name the right --atlas, or choose columns: --columns 1-116."
         raise DataError(what, where=path, do=do)
-    return Series(values, atlas.roi_names)
+    return values
 
 
-def parse_columns(text: str | None) -> slice | None:
-    """``"1-116"`` (counted from 1, both ends included) to a slice."""
+def parse_columns(text: str | None) -> slice:
+    """``"1-116"`` (counted from 1, both ends included) to a slice; all columns for None."""
     if text is None:
-        return None
+        return slice(None)
     match = re.fullmatch(r"(\d+)-(\d+)", text.strip())
     if not match or not 1 <= int(match[1]) < int(match[2]):
         raise DataError(f"columns '{text}' is not FIRST-LAST, e.g. 1-116.")

@@ -244,11 +244,10 @@ class _Files:
         path = self.of(person)
         if path is None:
             raise DataError(f"{person.file} is listed, but has no file.")
-        found = read_series(path)
-        aal = self.derivative == "rois_aal"
-        names = aal116().roi_names if aal else found.names
-        fc = pearson_fc(found.values, names)
-        return Reading(fc, {"n_volumes": len(found.values)}, names)
+        series, names = read_series(path)
+        if self.derivative == "rois_aal":
+            names = aal116().roi_names
+        return Reading(pearson_fc(series, names), {"n_volumes": len(series)}, names)
 
     def fetch(self, people: Sequence[Participant], get: Get | None) -> None:
         """Fetch what is missing by `get`; what the bucket does not have stays so.
