@@ -236,23 +236,6 @@ def test_no_such_file(tmp_path):
     refused(tmp_path / "nothing.npz", "no such file or folder", code=2)
 
 
-def test_another_roi_count_than_asked_for(tmp_path):
-    path = write(tmp_path, good())
-    asked = ("--set", "dataset.n_rois=116")
-    checked = fcforge("check", config_for(path), *asked)
-    assert checked.code == 1
-    assert (
-        f"33 subjects (s00, s01, s02, s03, s04 and 28 more): has {R} ROIs, 116 were"
-        in checked.out
-    )
-    answer = fcforge(
-        "run", config_for(path), "--out", tmp_path / "run", "--jobs", 1, *asked
-    )
-    assert answer.code == 2
-    one_error(answer)
-    assert not (tmp_path / "run").exists()
-
-
 # -- a folder of files -------------------------------------------------------------------------
 def folder(tmp_path: Path) -> Path:
     arrays, root = good(), tmp_path / "data"

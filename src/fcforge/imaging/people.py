@@ -171,7 +171,7 @@ def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
 
 
 def no_column(
-    role: str, header: Sequence[str], accepted: Sequence[str], path: Path
+    role: str, header: Sequence[str], accepted: Sequence[str], path: Path | str = ""
 ) -> DataError:
     """Error for a table without a column that is needed."""
     what = f"has no column for the {role} (columns: {', '.join(header[:8])})."

@@ -4,9 +4,8 @@ B-SNIP, which has no public layout (access is by application), is such a folder.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz
 from fcforge.imaging.parsers import as_number
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
-from fcforge.sites.diagnoses import Groups, Words
-from fcforge.sites.participants import Participant, Read, Reading
+from fcforge.sites.diagnoses import Words
+from fcforge.sites.participants import Listed, Participant, Read, Reading
 from fcforge.sites.reading import (
     ARRAYS,
     Kind,
@@ -29,6 +28,7 @@ from fcforge.sites.reading import (
 from fcforge.sites.vectors import edge_columns
 from fcforge.text import counted, some
 
+Named = Mapping[str, str]  # column of a role
 BSNIP_PATIENTS = ("SZ", "SZP", "Schizophrenia", "Schizophrenia Proband")
 BSNIP_CONTROLS = ("HC", "NC", "Normal Control", "Healthy Control")
 
@@ -40,7 +40,6 @@ def load_folder(
     merge: Mapping[str, Sequence[str]] | None = None,
     pattern: str = "",
     variable: str | None = None,
-    n_rois: int | None = None,
     covariates: str | Path | None = None,
     positive: Words = None,
     negative: Words = None,
@@ -78,8 +77,6 @@ def load_folder(
         ``"func/{id}_*.1D"``; needed when a subject has several files.
     variable : str, optional
         Array to take from each .npz or .mat file.
-    n_rois : int, optional
-        Expected ROI count; by default the most frequent one.
     covariates : str or Path, optional
         Another .npz with ``subject_id`` and further covariates of these subjects, e.g. head
         motion; who is not in it has none.
@@ -103,36 +100,18 @@ def load_folder(
     Cohort
     """
     path = Path(path).expanduser()
-    found = _open(path, columns or {}, pattern, kind, variable)
-    people = found.people
-    faults = [*found.faults]
+    listed, read = _open(path, columns or {}, pattern, kind, variable)
     if target == "diagnosis":
-        if people and not found.label_column:
-            raise participants.no_column("label", [*people[0].extra], path)
-        said = [person.diagnosis for person in people]
+        groups = (positive, negative, classes, drop_unlabelled)
         with at(path):
-            groups = Groups.of(said, positive, negative, found.label_column, classes)
-        people, unknown = participants.labelled(people, groups, drop_unlabelled)
-        faults += unknown
-    cohort = participants.assemble(
-        "folder", people, found.read, faults, n_rois, len(classes) or 2
-    )
-    cohort = _selected(cohort, covariates, merge, sites)
-    return cohort.stamped(path=str(path))
-
-
-def _selected(
-    cohort: Cohort,
-    covariates: str | Path | None,
-    merge: Mapping[str, Sequence[str]] | None,
-    sites: Sequence[str] | None,
-) -> Cohort:
-    """The cohort with further covariates, sites merged, and those that are wanted."""
+            listed = participants.labelled(listed, *groups)
+    how = (read, listed.faults, len(classes) or 2)
+    cohort = participants.assemble("folder", listed.people, *how)
     if covariates is not None:
         cohort = with_covariates(cohort, Path(covariates).expanduser())
-    if merge:
-        cohort = cohort.merge_sites(merge)
-    return cohort if sites is None else cohort.select_sites(sites)
+    cohort = cohort.merge_sites(merge or {})
+    cohort = cohort if sites is None else cohort.select_sites(sites)
+    return cohort.stamped(path=str(path))
 
 
 def load_bsnip(
@@ -192,29 +171,25 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     return replace(cohort, covariates={**added, **cohort.covariates})
 
 
-class _Found(NamedTuple):
-    """People before their diagnosis is understood, and how to read the FC of one."""
-
-    people: list[Participant]
-    read: Read
-    faults: Sequence[Fault] = ()
-    label_column: str = ""
-
-
 def _open(
-    path: Path, named: Mapping[str, str], pattern: str, kind: Kind, variable: str | None
-) -> _Found:
-    """People of a folder with a table, of a table of edges, or of an .npz."""
+    path: Path, named: Named, pattern: str, kind: Kind, variable: str | None
+) -> tuple[Listed, Read]:
+    """People of a folder with a table, of a table of edges, or of an .npz; and how to read one."""
     if not path.exists():
         raise DataError("no such file or folder.", where=path, do="Check the path.")
     if table := participants.table_in(path):
-        return _from_files(path, table, named, pattern, kind, variable)
+        files = _Files(path, pattern)
+        listed = participants.people_of(tables.read_table(table), named, table)
+        return listed._replace(
+            faults=[*listed.faults, *files.of_nobody(listed.people, table.name)]
+        ), lambda person: read_fc(files.of(person), kind, variable)
     if path.suffix.lower() in TEXT:
         return _from_table(path, named, kind)
-    return _from_npz(_archive(path), named, kind)
+    path = _archive(path)
+    rows, read = npz_rows(read_npz(path), path, kind)
+    return participants.people_of(rows, named, path), read
 
 
-# -- one .npz ------------------------------------------------------------------------------------
 def _archive(path: Path) -> Path:
     """The dataset in one file: an .npz, or the only one of a folder without a table."""
     archives = sorted(path.glob("*.npz")) if path.is_dir() else [path]
@@ -228,14 +203,8 @@ def _archive(path: Path) -> Path:
     return archives[0]
 
 
-def _from_npz(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
-    rows, read = npz_rows(read_npz(path), path, kind)
-    people, faults, label = participants.people_of(rows, named, path)
-    return _Found(people, read, faults, label)
-
-
 # -- one table with a row of edges per subject -----------------------------------------------------
-def _from_table(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
+def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
     rows = tables.read_table(path)
     names = edge_columns(list(rows[0]))
     if not names:
@@ -243,29 +212,27 @@ def _from_table(path: Path, named: Mapping[str, str], kind: Kind) -> _Found:
         raise DataError("has no columns of edges.", where=path, do=do)
     fc, roi_names = fc_of_edges(_edges(rows, names, path), names, kind, str(path))
     rows = [{k: v for k, v in row.items() if k not in names} for row in rows]
-    key, people, faults, label = _beside(path, rows, named)
+    key, listed = _beside(path, rows, named)
     place = {row[key]: k for k, row in enumerate(rows)}
-    same = tables.same_ids([person.subject_id for person in people], place)
+    same = tables.same_ids([person.subject_id for person in listed.people], place)
 
     def read(person: Participant) -> Reading:
         if person.subject_id not in same:
             raise DataError(f"is listed, but has no row in {path.name}.")
         return Reading(fc[place[same[person.subject_id]]], roi_names=roi_names)
 
-    return _Found(people, read, faults, label)
+    return listed, read
 
 
-def _beside(
-    path: Path, rows: list[dict[str, str]], named: Mapping[str, str]
-) -> tuple[str, list[Participant], list[Fault], str]:
+def _beside(path: Path, rows: list[dict[str, str]], named: Named) -> tuple[str, Listed]:
     """Column of the ids in a table of edges, and its people: its own, or of the table beside it."""
     own = {role: column for role, column in named.items() if column in rows[0]}
     roles = participants.find_columns(list(rows[0]), own, path)
     beside = participants.table_in(path.parent)
     if beside is None or (roles["site"] and roles["label"]):
-        return roles["id"], *participants.people_of(rows, named, path)
+        return roles["id"], participants.people_of(rows, named, path)
     listed = tables.read_table(beside)
-    return roles["id"], *participants.people_of(listed, named, beside)
+    return roles["id"], participants.people_of(listed, named, beside)
 
 
 def _edges(
@@ -284,35 +251,16 @@ def _edges(
 
 
 # -- one file per subject --------------------------------------------------------------------------
-def _from_files(
-    folder: Path,
-    table: Path,
-    named: Mapping[str, str],
-    pattern: str,
-    kind: Kind,
-    variable: str | None,
-) -> _Found:
-    if pattern and "{id}" not in pattern:
-        do = "E.g. '{id}_*.1D'."
-        raise ConfigError(f"pattern '{pattern}' has no {{id}}.", do=do)
-    people, faults, label = participants.people_of(
-        tables.read_table(table), named, table
-    )
-    files = _Files(folder, pattern, [] if pattern else scan_files(folder.rglob("*")))
-    if not pattern and not any(person.file for person in people):
-        faults += files.of_nobody(people, table.name)
-    return _Found(
-        people, lambda one: read_fc(files.of(one), kind, variable), faults, label
-    )
-
-
-@dataclass(frozen=True)
 class _Files:
     """Finds the file of a subject below a folder."""
 
-    root: Path
-    pattern: str
-    there: list[Path]
+    def __init__(self, root: Path, pattern: str) -> None:
+        if pattern and "{id}" not in pattern:
+            do = "E.g. '{id}_*.1D'."
+            raise ConfigError(f"pattern '{pattern}' has no {{id}}.", do=do)
+        self.root = root
+        self.pattern = pattern
+        self.there = [] if pattern else scan_files(root.rglob("*"))
 
     def of(self, person: Participant) -> Path:
         """The one file of a subject; an error when there is none or more than one."""
@@ -342,6 +290,8 @@ class _Files:
 
     def of_nobody(self, people: Sequence[Participant], table: str) -> list[Fault]:
         """A warning that lists the files that belong to nobody in the table."""
+        if any(person.file for person in people):
+            return []
         owned = {path for one in people for path in self.owned(one.subject_id)}
         others = [path.name for path in self.there if path not in owned]
         if not others:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from fcforge.errors import ConfigError, DataError
 from fcforge.imaging import people as tables
 from fcforge.imaging.parsers import as_number
 from fcforge.sites.cohort import Cohort, Fault, as_text
-from fcforge.sites.diagnoses import Groups, is_missing
+from fcforge.sites.diagnoses import Groups, Words, is_missing
 from fcforge.text import counted, some
 from fcforge.types import Target
 
@@ -64,6 +64,14 @@ class Reading(NamedTuple):
     roi_names: tuple[str, ...] = ()
 
 
+class Listed(NamedTuple):
+    """People of a table before their diagnosis is understood, and what is wrong with others."""
+
+    people: list[Participant]
+    faults: list[Fault]
+    label_column: str
+
+
 Loaded = tuple[Participant, Reading]
 Read = Callable[[Participant], Reading]
 
@@ -73,7 +81,6 @@ def assemble(
     people: Sequence[Participant],
     read: Read,
     faults: Sequence[Fault] = (),
-    n_rois: int | None = None,
     n_classes: int = 2,
 ) -> Cohort:
     """Cohort of all people whose FC can be read; a fault for every other.
@@ -87,14 +94,12 @@ def assemble(
         The file of a participant, or a `DataError`.
     faults : sequence of Fault
         Found before.
-    n_rois : int, optional
-        Expected ROI count; by default the most frequent one.
     n_classes : int
         Groups that are compared.
     """
     loaded, unread = _read_all(people, read)
-    kept, odd = _same_rois(loaded, n_rois)
-    n = len(kept[0][1].fc) if kept else n_rois or 0
+    kept, odd = _same_rois(loaded)
+    n = len(kept[0][1].fc) if kept else 0
     fc = np.array([reading.fc for _, reading in kept], dtype=np.float32)
     y = np.array([person.y for person, _ in kept], dtype=np.int64)
     names = [reading.roi_names for _, reading in kept if reading.roi_names]
@@ -131,20 +136,16 @@ def _covariates(kept: Sequence[Loaded]) -> dict[str, np.ndarray]:
     return covariates_of({c: [row[c] for row in rows] for c in columns}, len(rows))
 
 
-def _same_rois(
-    loaded: Sequence[Loaded], asked: int | None
-) -> tuple[list[Loaded], list[Fault]]:
+def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
     """Subjects with the common count and names of ROIs, and a fault for every other."""
-    sizes = Counter(len(reading.fc) for _, reading in loaded)
-    common = asked or _most_frequent(sizes, 0)
-    wanted = f"{common} were expected." if asked else f"most subjects have {common}."
-    sized = [item for item in loaded if len(item[1].fc) == common]
-    names = _most_frequent(Counter(r.roi_names for _, r in sized if r.roi_names), ())
+    common = _most_frequent([len(r.fc) for _, r in loaded], 0)
+    sized = [r.roi_names for _, r in loaded if len(r.fc) == common and r.roi_names]
+    names = _most_frequent(sized, ())
     kept: list[Loaded] = []
     faults: list[Fault] = []
     for person, reading in loaded:
         if len(reading.fc) != common:
-            what = f"has {len(reading.fc)} ROIs, {wanted}"
+            what = f"has {len(reading.fc)} ROIs, most subjects have {common}."
             do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
         elif reading.roi_names not in ((), names):
             what = _first_difference(reading.roi_names, names)
@@ -166,8 +167,8 @@ def _unnamed(kept: Sequence[Loaded]) -> list[Fault]:
     return [Fault("warning", what, "They are taken to have the same ROIs in order.")]
 
 
-def _most_frequent(counts: Counter[Any], otherwise: Any) -> Any:
-    return counts.most_common(1)[0][0] if counts else otherwise
+def _most_frequent(values: Sequence[Any], otherwise: Any) -> Any:
+    return Counter(values).most_common(1)[0][0] if values else otherwise
 
 
 def _first_difference(own: Sequence[str], usual: Sequence[str]) -> str:
@@ -225,30 +226,40 @@ def owns_file(file_name: str, subject: str, *, zeros: bool = False) -> bool:
 
 
 def labelled(
-    people: Sequence[Participant], groups: Groups, drop_unlabelled: bool = False
-) -> tuple[list[Participant], list[Fault]]:
+    listed: Listed,
+    positive: Words,
+    negative: Words,
+    classes: Sequence[str] = (),
+    drop_unlabelled: bool = False,
+) -> Listed:
     """People with what their diagnosis means; a fault for the others, one for all left out."""
+    if listed.people and not listed.label_column:
+        raise no_column("label", [*listed.people[0].extra])
+    said = [person.diagnosis for person in listed.people]
+    groups = Groups.of(said, positive, negative, listed.label_column, classes)
     kept: list[Participant] = []
-    faults: list[Fault] = []
+    faults = list(listed.faults)
     left: Counter[str] = Counter()
-    for person in people:
-        if drop_unlabelled and is_missing(person.diagnosis):
-            left["no diagnosis"] += 1
-            continue
+    for person in listed.people:
+        word = person.diagnosis
+        missing = is_missing(word)
         try:
-            y = groups.label(person.diagnosis)
+            y = None if missing and drop_unlabelled else groups.label(word)
         except DataError as error:
             faults.append(Fault.of(error, person.subject_id, person.site))
             continue
         if y is None:
-            left[person.diagnosis] += 1
+            left["no diagnosis" if missing else word] += 1
         else:
             kept.append(person._replace(y=y))
+    return listed._replace(people=kept, faults=[*faults, *_left_out(left)])
+
+
+def _left_out(left: Counter[str]) -> Iterator[Fault]:
     if left:
         told = ", ".join(f"{what}: {n}" for what, n in sorted(left.items()))
         who = counted(left.total(), "subject")
-        faults.append(Fault("warning", f"{who} left out ({told})."))
-    return kept, faults
+        yield Fault("warning", f"{who} left out ({told}).")
 
 
 def class_names(
@@ -299,7 +310,7 @@ def find_columns(
     }
 
 
-def no_column(role: str, header: Sequence[str], where: Path) -> DataError:
+def no_column(role: str, header: Sequence[str], where: Path | str = "") -> DataError:
     """Error for a table without a column of a role."""
     usual = (*ROLES[role], f"or say which it is: columns {role}=NAME")
     return tables.no_column(role, header, usual, where)
@@ -310,7 +321,7 @@ def people_of(
     named: Mapping[str, str],
     where: Path,
     needed: Sequence[str] = ("id", "site"),
-) -> tuple[list[Participant], list[Fault], str]:
+) -> Listed:
     """Rows of a table as people, a fault for each that cannot be used, the diagnosis' column.
 
     Raises
@@ -334,7 +345,7 @@ def people_of(
         extra = {k.lower(): v for k, v in row.items() if k and k not in used}
         said = own["label"].strip().removesuffix(".0")
         people.append(Participant(own["id"], own["site"], -1, own["file"], said, extra))
-    return people, faults, columns["label"]
+    return Listed(people, faults, columns["label"])
 
 
 def table_in(folder: Path) -> Path | None:

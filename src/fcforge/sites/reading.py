@@ -340,7 +340,7 @@ def _dataset(path: Path, kind: Kind) -> list[Scan] | None:
         return None
     rows, read = npz_rows(arrays, path, kind)
     scans = []
-    for one in participants.people_of(rows, {}, path, needed=())[0]:
+    for one in participants.people_of(rows, {}, path, needed=()).people:
         fc, _, names = read(one)
         who = one.subject_id or one.file
         scans.append(Scan(who, fc, "", _numbers(one.extra), names, one.site))
