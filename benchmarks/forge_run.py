@@ -38,7 +38,7 @@ from setting import (
 from fcforge.generators import make_generator
 from fcforge.methods import make_method
 from fcforge.randomness import torch_rng
-from fcforge.runner.environment import default_jobs
+from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.sites import load_dataset, make_sites
 from fcforge.types import Component, LearnerSpec, Training

@@ -32,7 +32,7 @@ from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 from fcforge.report.results import study_json  # noqa: E402
 from fcforge.runner.config import load_experiment  # noqa: E402
-from fcforge.runner.environment import describe  # noqa: E402
+from fcforge.runner.execute import describe  # noqa: E402
 from fcforge.runner.experiment import Experiment  # noqa: E402
 from fcforge.sites import load_dataset  # noqa: E402
 from fcforge.sites.cohort import upper_from_fc  # noqa: E402

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from fcforge.metrics import cell_values
-from fcforge.runner.environment import default_jobs, describe
+from fcforge.runner.execute import default_jobs, describe
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.sites import load_dataset

@@ -15,7 +15,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
 from run_tables import commit  # noqa: E402
 
-from fcforge.runner.environment import describe  # noqa: E402
+from fcforge.runner.execute import describe  # noqa: E402
 from fcforge.stats.table import columns_of  # noqa: E402
 from fcforge.types import Target  # noqa: E402
 

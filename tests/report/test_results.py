@@ -18,6 +18,7 @@ from fcforge.report.results import (
     print_table,
     results_table,
 )
+from fcforge.report.run_words import findings
 from fcforge.text import bracket, number
 
 
@@ -58,7 +59,7 @@ def test_labels_are_not_read_as_markup():
 
 def test_findings_are_printed():
     out = io.StringIO()
-    found = stats.findings(fake_learner("[b]x\x1b", seeds=(0,), constant=True))
+    found = findings(fake_learner("[b]x\x1b", seeds=(0,), constant=True))
     print_findings(found, Console(file=out, width=200))
     lines = out.getvalue().splitlines()
     assert lines[0].startswith("serious: [b]x? calls everybody the same")

@@ -83,11 +83,10 @@ def test_other_peoples_text_is_escaped():
         EVIL, sites=sites, seeds=(0, 1, 2), leaks=Leaks(context_on_test=True)
     )
     page = render(
-        runs,
+        [replace(r, environment={EVIL: EVIL}) for r in runs],
         title=EVIL,
         keeps={EVIL: EVIL},
         settings={EVIL: {EVIL: EVIL, "list": [EVIL]}},
-        environment={EVIL: EVIL},
         sections=[Section(EVIL, EVIL)],
     )
     parsed = require_sound(page)

@@ -15,14 +15,13 @@ from fcforge.report.terminal import (
     cost_text,
     evaluation_text,
     learned_text,
-    plan_text,
     prediction_text,
     status_text,
     verify_text,
 )
 from fcforge.requests import LearnRequest
 from fcforge.runner.collect import RunProgress
-from fcforge.runner.environment import Place
+from fcforge.runner.execute import Place
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.runner.run import Cost
@@ -66,9 +65,9 @@ def plan():
 
 def test_plan(plan):
     told = "24 runs = 64 site trainings (96 without shared prefixes)"
-    assert plan_text(plan, Place("cpu", 1)) == f"{told} on cpu, 1 worker"
-    there = Place("cpu", 4, "tcp://a:1")
-    assert plan_text(plan, there) == f"{told} on cpu, cluster tcp://a:1"
+    assert plan.words == told
+    assert Place("cpu", 1).words == "cpu, 1 worker"
+    assert Place("cpu", 4, "tcp://a:1").words == "cpu, cluster tcp://a:1"
 
 
 def test_cost(plan):

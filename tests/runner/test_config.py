@@ -220,9 +220,9 @@ def test_an_override_is_checked_like_the_file():
         ),
         (config(judge={"title": "T"}), "Run `fcforge judge x.toml`"),
         (config(learner=[{"method": {"strength": 3}}]), "a method table needs a name"),
-        (config(learner=[]), "a table [[learner]] is missing"),
+        (config(learner=[]), "[[learner]] is missing"),
         (config(learner=[{"model": "gcn"}]), "learner 0: it names no method"),
-        ({"learner": [{"method": "ewc"}]}, "the table [dataset] is missing"),
+        ({"learner": [{"method": "ewc"}]}, "[dataset] is missing"),
         (
             config(training={"epochs": 0}),
             "[training]: epochs = 0 is too small. Use 1 or more.",

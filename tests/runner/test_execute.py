@@ -5,9 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fcforge.errors import FCForgeError
+from fcforge.errors import ConfigError, FCForgeError
 from fcforge.runner import execute
-from fcforge.runner.execute import fitted_generators, in_lanes, wanted_generators
+from fcforge.runner.execute import (
+    Place,
+    _workers,
+    default_jobs,
+    fit_ahead,
+    in_lanes,
+    pick_device,
+    place_to_train,
+    wanted_generators,
+)
+from fcforge.runner.plan import Work
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer
@@ -27,11 +37,12 @@ def test_generators_are_fitted_ahead_and_found(tmp_path):
     np.savez(path, fc=made.fc, label=made.y, site=made.site, subject_id=made.subject_id)
     dataset, store = Component("folder", {"path": str(path)}), Store(tmp_path / "run")
     store.root.mkdir()
-    nodes = list(plan.nodes.values())
-    wanted = wanted_generators(nodes)
-    with fitted_generators(wanted, dataset, store, jobs=2) as wait_for:
-        wait_for(nodes)
-        ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
+    said = []
+    work = Work(plan, store, lambda *step: said.append(step))
+    with _workers(2) as pool:
+        fit_ahead(work, wanted_generators(work.todo), pool, dataset)
+    assert [step[:2] for step in said] == [(0, plan.trainings)] * 5
+    ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
     assert len(ahead) == 4  # two sites, two seeds
     run_plan(plan, store.root)
     found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
@@ -46,29 +57,18 @@ def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
     plan = plan_of(spec, replace(spec, seed=1))
     nodes, store = list(plan.nodes.values()), Store(tmp_path)
     wanted = wanted_generators(nodes)
-    assert all(map(in_lanes, wanted.values()))
+    assert all(map(in_lanes, wanted))
     assert len(wanted) == 4  # two sites, two seeds
-    assert Trainer(cohort(), store).fit_generators(list(wanted.values())) == 4
+    assert Trainer(cohort(), store).fit_generators(wanted) == 4
     ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
     run_plan(plan, store.root)
     found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
     assert found == ahead  # beside them the subjects that were drawn
-    with fitted_generators({}, Component("folder"), store, 2) as wait_for:
-        wait_for(nodes)  # nothing is left for processes: the dataset is not even read
 
 
 def test_generators_without_lanes_are_left_to_processes():
     plan = plan_of(run_spec(learner_spec("forge"), 2))  # corr_gauss
     assert not any(map(in_lanes, plan.nodes.values()))
-
-
-def test_one_job_fits_nothing_ahead(tmp_path):
-    plan, store = plan_of(run_spec(learner_spec("forge"), 2)), Store(tmp_path)
-    nodes = list(plan.nodes.values())
-    wanted = wanted_generators(nodes)
-    with fitted_generators(wanted, Component("folder"), store, 1) as wait_for:
-        wait_for(nodes)
-    assert not store.generators.exists()
 
 
 def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):
@@ -91,3 +91,31 @@ def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):
     prepared = prepare(small_experiment())
     with pytest.raises(FCForgeError, match="worker process died"):
         run_experiment(prepared, open_store(prepared, tmp_path / "run"), jobs=1)
+
+
+# -- where a run is trained, and what is refused before anything is written ------------------------
+def without_gpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+
+def test_auto_takes_what_there_is(monkeypatch):
+    without_gpu(monkeypatch)
+    assert place_to_train() == Place("cpu", default_jobs(), "")
+    assert place_to_train(jobs=3).jobs == 3
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert pick_device("auto") == "cuda"
+    assert pick_device("cuda:1") == "cuda:1"
+
+
+def test_a_device_that_is_not_there(monkeypatch):
+    without_gpu(monkeypatch)
+    with pytest.raises(ConfigError, match="device 'tpu'"):
+        pick_device("tpu")
+    with pytest.raises(ConfigError, match="torch sees no GPU"):
+        pick_device("cuda")
+
+
+def test_a_cluster_trains_on_cpus():
+    assert place_to_train("auto", 2, "tcp://a:1") == Place("cpu", 2, "tcp://a:1")
+    with pytest.raises(ConfigError, match="cluster"):
+        place_to_train("cuda", 2, "tcp://a:1")

@@ -209,9 +209,9 @@ def test_learners_that_differ_in_loss_weights_alone_train_together(
     run_plan(plan, tmp_path / "alone", group=1)
     sizes, honest = [], Trainer.learn_group
 
-    def counted(trainer, members, tick):
+    def counted(trainer, members):
         sizes.append(len(members))
-        honest(trainer, members, tick)
+        honest(trainer, members)
 
     monkeypatch.setattr(Trainer, "learn_group", counted)
     run_plan(plan, tmp_path / "together", group=8)
@@ -258,7 +258,7 @@ def test_groups_are_sized_to_what_the_card_has_free(tmp_path):
     node = next(n for n in plan.nodes.values() if n.depth == 1)
     trainer.run([n for n in plan.nodes.values() if n.depth == 0])
     job, learner = (
-        trainer.job(node.spec, trainer.load_lane(node), 0),
+        trainer.job(node.spec, trainer.load_lane(node)),
         trainer.learner(node.spec),
     )
     whole = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)

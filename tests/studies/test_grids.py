@@ -10,19 +10,18 @@ from fcforge.types import Component, LearnerSpec
 QUICK = Component("gcn", small_world.QUICK_MODELS["gcn"])
 
 
-@pytest.mark.parametrize("name", [*grids.GRIDS, "forge"])
+@pytest.mark.parametrize("name", grids.all_grids())
 def test_grids_hold_settings_that_exist_and_begin_with_the_default(name):
-    grid = grids.forge_grid() if name == "forge" else grids.GRIDS[name]
+    grid = grids.grid_of(Component(name))
     plain = make_method(Component(name))
-    for settings in grid.settings:
+    for settings in grid:
         make_method(Component(name, settings))
-    first = make_method(Component(name, grid.settings[0]))
+    first = make_method(Component(name, grid[0]))
     if name == "forge":
         assert first.weights == plain.weights
     else:
         assert first == plain
-    assert len({repr(s) for s in grid.settings}) == len(grid.settings) > 1
-    assert grid.source
+    assert len({repr(s) for s in grid}) == len(grid) > 1
 
 
 def test_every_method_with_a_weight_has_a_grid():
@@ -38,13 +37,14 @@ def test_every_method_with_a_weight_has_a_grid():
         "ugcl",
         "forge",
     }
-    assert {*grids.GRIDS, "forge"} == of_the_paper | {"forge_ridge", "replay_ridge"}
+    assert set(grids.all_grids()) == of_the_paper | {"forge_ridge", "replay_ridge"}
     assert of_the_paper <= set(METHODS)
 
 
 def test_forge_grid_is_the_papers_around_each_datasets_weights():
     for name, centre in (("asd", (0.2, 0.35, 0.15)), ("mdd", (0.3, 0.3, 0.2))):
-        points = [tuple(s.values()) for s in grids.forge_grid(name).settings]
+        method = Component("forge", {"lambdas": name})
+        points = [tuple(s.values()) for s in grids.grid_of(method)]
         assert points[0] == centre
         assert len(points) == 13
 

@@ -12,7 +12,7 @@ from fcforge.errors import ConfigError
 from fcforge.models import MODELS
 from fcforge.runner.config import parse_experiment
 from fcforge.runner.config_files import ConfigFiles
-from fcforge.runner.environment import Place
+from fcforge.runner.execute import Place
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.pipelines import read_pipeline
 from fcforge.sites import load_dataset, make_sites
@@ -43,12 +43,12 @@ def test_no_test_subject_is_handed_over(tmp_path):
     cohort = load_dataset(DATA)
     sites = make_sites(cohort, 0)
     inner = set(prepared.cohort.subject_id.tolist())
-    for name in prepared.sites:
+    for name in prepared.cohort.site_names:
         split = sites[name].subject_ids
         assert not inner & set(split["test"])
         assert inner >= {*split["train"], *split["val"]}
     assert len(inner) == sum(
-        len(sites[s].train) + len(sites[s].val) for s in prepared.sites
+        len(sites[s].train) + len(sites[s].val) for s in prepared.cohort.site_names
     )
 
 

@@ -10,7 +10,7 @@ import fake_runs
 from fcforge.cli import app
 from fcforge.errors import StoreError
 from fcforge.metrics import score_matrix
-from fcforge.report.pages import report_folder
+from fcforge.report.run import report_folder
 from fcforge.report.table import interval_table
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment

@@ -6,6 +6,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +23,8 @@ from fcforge.text import duration
 from fcforge.writing import write_text
 
 if TYPE_CHECKING:
-    from fcforge.runner.environment import Place
+    from fcforge.report.rendering import Section
+    from fcforge.runner.execute import Place
     from fcforge.runner.run import Prepared
     from fcforge.stats import Row
     from fcforge.studies.unseen import Study
@@ -121,7 +123,7 @@ def run(
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
     from fcforge.runner.config import load_experiment
-    from fcforge.runner.environment import place_to_train
+    from fcforge.runner.execute import place_to_train
     from fcforge.runner.run import leak_notes, prepare
 
     experiment = load_experiment(config, overrides or [])
@@ -149,10 +151,9 @@ def _print_cost(prepared: Prepared, folder: Path, jobs: int) -> None:
 
 
 def _train(prepared: Prepared, folder: Path, place: Place) -> None:
-    from fcforge.report.terminal import plan_text
     from fcforge.runner.run import train
 
-    say(plan_text(prepared.plan, place))
+    say(f"{prepared.plan.words} on {place.words}")
     started = time.monotonic()
     try:
         with progress_on_stderr("training") as progress:
@@ -170,7 +171,7 @@ def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
 
     found = progress_of(folder)
     if as_json:
-        print(json.dumps(found.to_json(), indent=1))
+        print(json.dumps(asdict(found), indent=1))
     else:
         print(status_text(found))
 
@@ -187,22 +188,23 @@ def report(
     as_json: given.AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
-    page = out or folder / "report.html"
-    _report(folder, page, as_json, audit or (), judge or ())
+    from fcforge.report.audits import section
+    from fcforge.report.judge import folder_section
+    from fcforge.studies.audit_result import read_audit
+
+    sections = [folder_section(path) for path in judge or ()]
+    sections += [section(read_audit(path)) for path in audit or ()]
+    _report(folder, out or folder / "report.html", as_json, sections)
 
 
 def _report(
-    folder: Path,
-    page: Path,
-    as_json: bool,
-    audits: Sequence[Path] = (),
-    judged: Sequence[Path] = (),
+    folder: Path, page: Path, as_json: bool, sections: Sequence[Section] = ()
 ) -> None:
-    from fcforge.report.pages import report_folder
     from fcforge.report.results import print_findings
+    from fcforge.report.run import report_folder
 
     with at_work("writing the report"):
-        rows, findings = report_folder(folder, page, audits=audits, judged=judged)
+        rows, findings = report_folder(folder, page, sections)
     print_findings(findings)
     say(f"report: {page}")
     _print_rows(rows, as_json)
@@ -279,7 +281,7 @@ def judge(
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
     from fcforge.report.judge import write_judgement
-    from fcforge.runner.environment import pick_device
+    from fcforge.runner.execute import pick_device
     from fcforge.studies.judge.experiment import judge_config
 
     folder = out or given.run_folder(config)
@@ -321,7 +323,7 @@ def tune(
 ) -> None:
     """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
     from fcforge.runner.config import load_experiment
-    from fcforge.runner.environment import place_to_train
+    from fcforge.runner.execute import place_to_train
     from fcforge.studies import tune as tuning
 
     experiment = load_experiment(config, overrides or [])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +18,9 @@ from fcforge.metrics import (
 from fcforge.metrics.cells import METRICS, PRIMARY
 from fcforge.metrics.runs import WORDS, Words
 from fcforge.report.figures import span
-from fcforge.stats import Comparison, Estimate, Finding, Row
-from fcforge.stats.resampling import interval, subject_weights
+from fcforge.report.run_words import Finding, findings, leaks_on
+from fcforge.stats import Comparison, Estimate, Row
+from fcforge.stats.resampling import interval, pair_of, subject_weights
 from fcforge.types import Kind, RunResult
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
@@ -55,7 +57,8 @@ class Difference(NamedTuple):
 class Contents:
     """All that the page shows, in plain data; learners by falling AAA.
 
-    `forests` holds differences from the baseline, from fine-tuning, and from the best.
+    `forests` holds differences from the baseline, from fine-tuning, and from the best; `curves`
+    accuracy and forgetting over the stages.
     """
 
     kind: Kind
@@ -63,8 +66,7 @@ class Contents:
     findings: list[Finding]
     leaks: dict[str, tuple[str, ...]]
     forests: dict[str, list[Difference]]
-    accuracy: dict[str, Curve]
-    forgetting: dict[str, Curve]
+    curves: dict[str, tuple[Curve, Curve]]
     since: dict[str, dict[str, Curve]]
     matrices: list[Matrices]
     sites: dict[str, dict[str, Estimate]]
@@ -88,23 +90,15 @@ class Contents:
     @property
     def honest(self) -> list[Row]:
         """Learners with usable scores, obtained without test data, by falling AAA."""
-        return [
-            row
-            for row in self.rows
-            if row.n_runs and not row.is_majority and row.learner not in self.leaks
-        ]
+        usable = [row for row in self.rows if row.n_runs and not row.is_majority]
+        return [row for row in usable if row.learner not in self.leaks]
 
     @property
     def ahead(self) -> list[str]:
         """Honest learners whose whole interval lies above the baseline, none of them flawed."""
-        differences = self.against_baseline
-        return [
-            row.learner
-            for row in self.honest
-            if row.learner in differences
-            and differences[row.learner].low > 0
-            and self.levels.get(row.learner) != "serious"
-        ]
+        above = {k for k, c in self.against_baseline.items() if c.low > 0}
+        sound = above - {k for k, level in self.levels.items() if level == "serious"}
+        return [row.learner for row in self.honest if row.learner in sound]
 
     def limits(self, against: str) -> tuple[float, float]:
         """Common axis of all differences from one reference, zero on it."""
@@ -122,10 +116,8 @@ class Contents:
     @property
     def heat_limits(self) -> tuple[float, float]:
         """Common colour scale of the matrices."""
-        found = [np.array([])]
-        for m in self.matrices:
-            found += [m.by_position, m.by_last_site]
-        return span(found)
+        both = [(m.by_position, m.by_last_site) for m in self.matrices]
+        return span([np.empty(0), *chain(*both)])
 
 
 def contents(
@@ -143,21 +135,19 @@ def contents(
     references = {row.learner for row in ranking if row.is_majority}
     learners = [title for title in groups if title not in references]
     kind = results[0].kind
-    main = PRIMARY[kind]
     forests = _forests(groups, learners, kind, n_draws)
     against = {d.learner: d.found for d in forests.get("baseline", ())}
-    found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
+    whole = {k: stats.longest(runs) for k, runs in groups.items()}
     return Contents(
         kind=kind,
         rows=ranking,
-        findings=stats.findings(results, expected=expected, against_majority=against),
-        leaks=stats.leaks_on(results),
+        findings=findings(results, expected=expected, against_majority=against),
+        leaks=leaks_on(results),
         forests=forests,
-        accuracy={k: c[0] for k, c in found.items()},
-        forgetting={k: c[1] for k, c in found.items()},
+        curves={k: curves(runs, n_draws) for k, runs in whole.items()},
         since={k: since_learned(groups[k]) for k in learners},
-        matrices=[_matrices(k, stats.longest(groups[k])) for k in learners],
-        sites={k: stats.per_site(runs, main) for k, runs in groups.items()},
+        matrices=[_matrices(k, whole[k]) for k in learners],
+        sites={k: stats.per_site(v, PRIMARY[kind]) for k, v in groups.items()},
         more={k: _more(runs) for k, runs in groups.items()},
     )
 
@@ -166,13 +156,8 @@ def _usable(
     results: Sequence[RunResult], ranking: Sequence[Row]
 ) -> dict[str, list[RunResult]]:
     """Runs with finite scores by learner, in the order of the ranking."""
-    every = stats.group(results)
-    groups = {}
-    for row in ranking:
-        finished = [r for r in every[row.learner] if finite(r)]
-        if finished:
-            groups[row.learner] = finished
-    return groups
+    groups = stats.group([r for r in results if finite(r)])
+    return {r.learner: groups[r.learner] for r in ranking if r.learner in groups}
 
 
 def _more(runs: Sequence[RunResult]) -> dict[str, dict[str, float]]:
@@ -236,14 +221,12 @@ def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
     sites = [s for s in runs[0].sites if any(s in r.spec.order for r in runs)]
     by_last = np.full((len(sites), len(sites)), np.nan)
     for j, last in enumerate(sites):
-        ends = []
-        for matrix, run in zip(found, runs, strict=True):
-            if run.spec.order[-1] == last:
-                ends.append((matrix[-1], run.spec.order))
         for i, site in enumerate(sites):
-            values = [row[order.index(site)] for row, order in ends if site in order]
-            if values:
-                by_last[j, i] = np.mean(values)
+            values = []
+            for matrix, order in zip(found, (r.spec.order for r in runs), strict=True):
+                if order[-1] == last and site in order:
+                    values.append(matrix[-1, order.index(site)])
+            by_last[j, i] = np.mean(values) if values else np.nan
     return Matrices(learner, found.mean(0), by_last)
 
 
@@ -261,7 +244,7 @@ def _forests(
     for against, asked in partners.items():
         pairs = []
         for one, other in asked.items():
-            if _pairs(groups[one]) & _pairs(groups[other]):
+            if {*map(pair_of, groups[one])} & {*map(pair_of, groups[other])}:
                 pairs.append((one, other))
         found = stats.holm([comparer.compare(groups[a], groups[b]) for a, b in pairs])
         if pairs:
@@ -282,7 +265,3 @@ def _fine_tuned(groups: Groups, learners: Sequence[str]) -> dict[str, str]:
     first = next(iter(tuned.values()))
     others = [k for k in learners if specs[k].method.name != "finetune"]
     return {k: tuned.get(specs[k].model.name, first) for k in others}
-
-
-def _pairs(runs: Sequence[RunResult]) -> set[tuple[int, tuple[str, ...]]]:
-    return {(r.spec.seed, r.spec.order) for r in runs}

@@ -35,14 +35,6 @@ ADDS = "adds to the log odds"
 TIMES = "times the average edge"
 SIGNED = f"{TIMES}, below 0 where it speaks for control"
 
-BRAIN: dict[str, Any] = {
-    "edge_cmap": DIVERGING,
-    "edge_kwargs": {"linewidth": 1.6, "alpha": 0.8},
-    "node_kwargs": {"edgecolors": "white", "linewidths": 0.4},
-    "display_mode": "lyrz",
-    "annotate": True,
-    "colorbar": True,
-}
 CAUTION = (
     "What is shown is what this model used, for this scan, against the reference. It does not "
     "say that an edge has to do with the illness, and no diagnosis should rest on it."
@@ -348,15 +340,13 @@ def stable_cell(is_stable: bool, same_sign: float, in_top: float) -> Cell:
 # -- the page of a run ----------------------------------------------------------------------------
 def stability_section(
     learners: Mapping[str, Weights], roi_names: tuple[str, ...] = ()
-) -> list[Section]:
+) -> Section:
     """Strongest edges of a run's linear learners, and which of them are stable."""
-    if not learners:
-        return []
     n_edges = next(iter(learners.values())).values.shape[1]
     n_rois = round((1 + np.sqrt(1 + 8 * n_edges)) / 2)  # n_edges = R (R - 1) / 2
     names = explanation.atlas_for(n_rois, roi_names).roi_names
     parts = [_stability_part(title, found, names) for title, found in learners.items()]
-    return [Section("Edges that linear learners use", tuple(parts), WEIGHTS)]
+    return Section("Edges that linear learners use", tuple(parts), WEIGHTS)
 
 
 def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table | str:

@@ -1,4 +1,4 @@
-"""Pages as plain files: the report of one run; an overview with a page for everything in a folder.
+"""Pages as plain files: an overview with a page for everything in a folder.
 
 No server: open index.html, or mail the folder. Links are relative, every page is one file that
 loads nothing.
@@ -15,69 +15,18 @@ from fcforge.report.audits import section
 from fcforge.report.discovery import BROKEN, Item, ItemKind, reason
 from fcforge.report.exchange_file import page_of as exchange_page
 from fcforge.report.exchange_file import pictures
-from fcforge.report.explaining import stability_section
 from fcforge.report.judge import folder_section
 from fcforge.report.rendering import Section, render, sections_page
-from fcforge.report.results import as_csv, as_markdown
-from fcforge.report.run import About, numbers_of, page_of
+from fcforge.report.run import numbers_of, page_of, read_folder
 from fcforge.report.table import Cell, Heading, Table
-from fcforge.runner.collect import collect_some, edge_weights, kept_by
-from fcforge.runner.store import Store
-from fcforge.stats import Finding, Row
 from fcforge.studies.audit_result import read_audit
 from fcforge.text import counted, with_interval
-from fcforge.types import RunResult
 from fcforge.writing import write_text
 
 INDEX = "index.html"
 Say = Callable[[str], object]
 
 
-# -- one run ---------------------------------------------------------------------------------------
-def report_folder(
-    folder: Path,
-    page: Path,
-    *,
-    audits: Sequence[Path] = (),
-    judged: Sequence[Path] = (),
-) -> tuple[list[Row], list[Finding]]:
-    """Write the page, table.csv and table.md of a run folder; returns the table and its cautions.
-
-    `audits` are audit.json files of ``fcforge audit --out``, `judged` folders of ``fcforge judge``;
-    each becomes a section of the page.
-    """
-    sections = [*map(folder_section, judged), *(section(read_audit(p)) for p in audits)]
-    results, about = read_folder(folder, sections)
-    found = numbers_of(results, about)
-    # the majority class first
-    ranking = sorted(found.rows, key=lambda row: not row.is_majority)
-    write_text(page, page_of(results, about, found))
-    write_text(folder / "table.csv", as_csv(ranking))
-    write_text(folder / "table.md", as_markdown(ranking))
-    return ranking, found.findings
-
-
-def read_folder(
-    folder: Path, sections: Sequence[Section] = (), home: str = ""
-) -> tuple[list[RunResult], About]:
-    """Results of a run folder and what its page says besides them."""
-    store = Store(folder)
-    results, expected = collect_some(store)
-    stored = store.read_experiment()
-    names = tuple(stored.get("roi_names", ()))
-    edges = stability_section(edge_weights(store), names)
-    about = About(
-        title=stored["experiment"]["title"],
-        keeps=kept_by(store),
-        expected=expected,
-        settings=stored["experiment"],
-        sections=[*edges, *sections],
-        home=home,
-    )
-    return results, about
-
-
-# -- everything below a folder ---------------------------------------------------------------------
 @dataclass(frozen=True)
 class Listed:
     """What the overview shows of an item.

@@ -7,8 +7,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from fcforge.report.run_words import Finding
 from fcforge.report.table import PIPE_WIDTH, Cell, Heading, Table
-from fcforge.stats import Estimate, Finding, Row
+from fcforge.stats import Estimate, Row
 from fcforge.stats.table import Column, columns_of, records
 from fcforge.text import (
     bracket,

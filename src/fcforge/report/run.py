@@ -2,24 +2,33 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.errors import DataError
 from fcforge.metrics import METRICS
 from fcforge.report import figures
 from fcforge.report.contents import Contents, Curve, Difference, contents
-from fcforge.report.paper_methods import methods_paragraphs
+from fcforge.report.explaining import stability_section
 from fcforge.report.rendering import Section, listed, picture, render
-from fcforge.report.results import as_csv, everything, name_cell, results_table
+from fcforge.report.results import (
+    as_csv,
+    as_markdown,
+    everything,
+    name_cell,
+    results_table,
+)
+from fcforge.report.run_words import Finding, headline, methods_paragraphs
 from fcforge.report.table import Cell, Heading, Table
+from fcforge.runner.collect import collect_some, edge_weights, kept_by
+from fcforge.runner.store import Store
+from fcforge.stats import Row
 from fcforge.stats.resampling import N_DRAWS
-from fcforge.text import bracket, counted, number, with_interval
-from fcforge.types import Estimate, Kind, RunResult
+from fcforge.text import number
+from fcforge.types import Kind, RunResult
 from fcforge.writing import write_text
 
 
@@ -33,8 +42,8 @@ class About:
     keeps : mapping of learner title to what its method keeps between sites
     expected : int, optional
         Number of runs that were asked for; fewer results are shown as missing.
-    settings, environment : mapping, optional
-        Shown as they are; by default what the runs themselves say.
+    settings : mapping, optional
+        Shown as they are; by default those of the first run.
     sections : sequence of Section
         Placed before the settings.
     n_draws : int
@@ -47,12 +56,47 @@ class About:
     keeps: Mapping[str, str] = field(default_factory=dict)
     expected: int | None = None
     settings: Mapping[str, Any] | None = None
-    environment: Mapping[str, Any] | None = None
     sections: Sequence[Section] = ()
     n_draws: int = N_DRAWS
     home: str = ""
 
 
+# -- a run folder ----------------------------------------------------------------------------------
+def report_folder(
+    folder: Path, page: Path, sections: Sequence[Section] = ()
+) -> tuple[list[Row], list[Finding]]:
+    """Write the page, table.csv and table.md of a run folder; returns the table and its cautions.
+
+    `sections` are shown before the settings.
+    """
+    results, about = read_folder(folder, sections)
+    found = numbers_of(results, about)
+    # the majority class first
+    ranking = sorted(found.rows, key=lambda row: not row.is_majority)
+    write_text(page, page_of(results, about, found))
+    write_text(folder / "table.csv", as_csv(ranking))
+    write_text(folder / "table.md", as_markdown(ranking))
+    return ranking, found.findings
+
+
+def read_folder(
+    folder: Path, sections: Sequence[Section] = (), home: str = ""
+) -> tuple[list[RunResult], About]:
+    """Results of a run folder and what its page says besides them."""
+    store = Store(folder)
+    results, expected = collect_some(store)
+    stored = store.read_experiment()
+    if weights := edge_weights(store):
+        edges = stability_section(weights, tuple(stored.get("roi_names", ())))
+        sections = [edges, *sections]
+    settings = stored["experiment"]
+    about = About(
+        settings["title"], kept_by(store), expected, settings, sections, home=home
+    )
+    return results, about
+
+
+# -- the page --------------------------------------------------------------------------------------
 def write_report(
     results: Sequence[RunResult], out_html: str | Path, about: About | None = None
 ) -> Path:
@@ -68,10 +112,6 @@ def write_report(
 
 def numbers_of(results: Sequence[RunResult], about: About) -> Contents:
     """The numbers of the page."""
-    if not results:
-        raise DataError(
-            "there is no finished run to report.", do="Run `fcforge run` first."
-        )
     return contents(
         results, keeps=about.keeps, expected=about.expected, n_draws=about.n_draws
     )
@@ -79,68 +119,31 @@ def numbers_of(results: Sequence[RunResult], about: About) -> Contents:
 
 def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
     """The page as text."""
-    levels = c.levels
     known = any(np.isfinite(row.intransigence) for row in c.rows)
     columns = (*everything(c.rows), *(["intransigence"] if known else []))
-    sites = [_site(results, c, name) for name in results[0].sites]
-    leaks = [switch for active in c.leaks.values() for switch in active]
+    accuracy = {k: found for k, (found, _) in c.curves.items()}
+    forgetting = {k: found for k, (_, found) in c.curves.items()}
+    learned = {site for r in results for site in r.spec.order}
     return render(
         "run.html.j2",
         about=about,
-        words=c.words,
-        leaks={learner: ", ".join(active) for learner, active in c.leaks.items()},
+        c=c,
         lead=headline(c),
-        tested=_tested(results, sites),
+        tested=_tested(results),
         facts=_facts(results, about),
-        contents=_table_of_contents(c, about),
-        findings=c.findings,
-        levels=levels,
-        shown=results_table(c.rows, columns, levels=levels),
-        more=_more_table(c, levels),
+        shown=results_table(c.rows, columns, levels=c.levels),
+        more=_more_table(c),
         csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
         forests=[_forest(c, against) for against in c.forests],
-        accuracy=_curve_panels(c.accuracy, c, c.words.metric),
-        forgetting=_curve_panels(c.forgetting, c, "forgetting"),
+        accuracy=_curve_panels(accuracy, c, c.words.metric),
+        forgetting=_curve_panels(forgetting, c, "forgetting"),
         since=_since_panels(c.since, c.words.metric),
-        site_limits=c.site_limits,
-        heat_limits=c.heat_limits,
-        matrices=c.matrices,
-        learned=[s.name for s in sites if any(s.name in r.spec.order for r in results)],
-        sites=sites,
-        settings=about.settings or _settings_of(results),
-        environment=about.environment or results[0].environment,
-        methods=methods_paragraphs(results, leaks, about.n_draws),
+        learned=[name for name in results[0].sites if name in learned],
+        sites={name: _mix(results, name, c.kind) for name in results[0].sites},
+        settings=about.settings or results[0].spec.to_json(),
+        environment=results[0].environment,
+        methods=methods_paragraphs(results, about.n_draws),
     )
-
-
-# -- the head --------------------------------------------------------------------------------------
-def headline(c: Contents) -> str:
-    """Who is best, how many beat the baseline, and who forgets most."""
-    if not c.honest:
-        return "No learner has usable scores obtained without test data."
-    best = c.honest[0]
-    text = (
-        f"Highest {c.words.metric} along the way: {best.learner}, {c.words.average} "
-        f"{_interval(best.estimates['aaa'])}"
-    )
-    against = c.against_baseline.get(best.learner)
-    if against is not None:
-        gap = number(against.difference, sign=True)
-        between = bracket(against.low, against.high, sign=True)
-        text += f", which is {gap} {between} against {c.words.naive}"
-    text += (
-        f". {len(c.ahead)} of {counted(len(c.honest), 'learner')} beat that baseline with an "
-        "interval above zero and no serious warning."
-    )
-    worst = max(c.honest, key=lambda row: np.nan_to_num(row.estimates["fm"].value))
-    if worst.estimates["fm"].value > 0:
-        forgotten = _interval(worst.estimates["fm"])
-        text += f" Most is forgotten by {worst.learner}: FM {forgotten}."
-    return text
-
-
-def _interval(e: Estimate) -> str:
-    return with_interval(e.value, e.low, e.high)
 
 
 def _facts(results: Sequence[RunResult], about: About) -> list[tuple[str, Any, str]]:
@@ -156,71 +159,27 @@ def _facts(results: Sequence[RunResult], about: About) -> list[tuple[str, Any, s
     ]
 
 
-def _table_of_contents(c: Contents, about: About) -> list[tuple[str, str]]:
-    """Anchor and title of every section that is there."""
-    found = [("warnings", "Warnings"), ("results", "Results")]
-    if c.forests:
-        found.append(("differences", "Differences"))
-    if c.matrices:
-        found += [
-            ("stages", "Over the stages"),
-            ("since", "Each site over time"),
-            ("matrices", "Matrices"),
-        ]
-    found.append(("sites", "Sites"))
-    for k, section in enumerate(about.sections, start=1):
-        found.append((f"extra-{k}", section.title))
-    return [*found, ("settings", "Settings"), ("methods", "Methods"), ("cite", "Cite")]
-
-
-# -- tables ----------------------------------------------------------------------------------------
-class SiteRow(NamedTuple):
-    """A learner at one site; `line` is what the baseline scores."""
-
-    learner: str
-    found: Estimate
-    is_majority: bool
-    line: float
-
-
-class SiteCard(NamedTuple):
-    """One site: its name, who was tested, and every learner's final metric there."""
-
-    name: str
-    n_test: int
-    about: str
-    rows: list[SiteRow]
-
-
-def _site(results: Sequence[RunResult], c: Contents, name: str) -> SiteCard:
-    tested = {i for r in results for i in r.subject_ids[name]}
-    y = results[0].y[name]
-    about = f"{len(y)} test subjects per seed, {len(tested)} over all seeds, {_mix(y, c.kind)}"
-    line = c.sites[c.words.own][name].value
-    rows = []
-    for row in c.rows:
-        if row.learner in c.sites:
-            found = c.sites[row.learner][name]
-            rows.append(SiteRow(row.learner, found, row.is_majority, line))
-    return SiteCard(name, len(y), about, rows)
-
-
-def _mix(y: np.ndarray, kind: Kind) -> str:
-    """Share of patients or of the classes, or mean and spread of a number."""
-    if kind == "number":
-        return f"mean {y.mean():.1f} ± {y.std():.1f}"
-    if kind == "two classes":
-        return f"{100 * float(y.mean()):.0f} % patients"
-    shares = 100 * np.bincount(y) / len(y)
-    return f"classes {' / '.join(f'{share:.0f}' for share in shares)} %"
-
-
-def _tested(results: Sequence[RunResult], sites: Sequence[SiteCard]) -> str:
+def _tested(results: Sequence[RunResult]) -> str:
+    """Datasets, and how many people each site's test part has."""
     datasets = dict.fromkeys(r.spec.dataset.name for r in results)
-    each = [f"{site.name} ({site.n_test} test subjects)" for site in sites]
+    each = [f"{name} ({len(y)} test subjects)" for name, y in results[0].y.items()]
     return f"{listed([*datasets])}: {', '.join(each)}"
 
 
+def _mix(results: Sequence[RunResult], site: str, kind: Kind) -> str:
+    """Test people of a site; their classes, or mean and spread of a number."""
+    y = results[0].y[site]
+    tested = {i for r in results for i in r.subject_ids[site]}
+    about = f"{len(y)} test subjects per seed, {len(tested)} over all seeds"
+    if kind == "number":
+        return f"{about}, mean {y.mean():.1f} ± {y.std():.1f}"
+    if kind == "two classes":
+        return f"{about}, {100 * float(y.mean()):.0f} % patients"
+    shares = 100 * np.bincount(y) / len(y)
+    return f"{about}, classes {' / '.join(f'{share:.0f}' for share in shares)} %"
+
+
+# -- tables ----------------------------------------------------------------------------------------
 class Forest(NamedTuple):
     """Differences from one reference on a common axis."""
 
@@ -263,7 +222,7 @@ def _forest(c: Contents, against: str) -> Forest:
     return Forest(title, note, *c.limits(against), with_p, rows)
 
 
-def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
+def _more_table(c: Contents) -> Table:
     heads = [Heading("Learner", words=True)]
     names = list(next(iter(c.more.values()), ()))
     for name in names:
@@ -273,7 +232,7 @@ def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
     shown = [row for row in c.rows if row.learner in c.more]
     rows = []
     for row in shown:
-        cells = [name_cell(row.learner, levels)]
+        cells = [name_cell(row.learner, c.levels)]
         for metric in names:
             found = c.more[row.learner][metric]
             below = (f"final {number(found['acc'])}", f"FM {number(found['fm'])}")
@@ -281,22 +240,6 @@ def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
         rows.append(tuple(cells))
     quiet = frozenset(k for k, row in enumerate(shown) if row.is_majority)
     return Table(tuple(heads), tuple(rows), quiet=quiet, sortable=True)
-
-
-def _settings_of(results: Sequence[RunResult]) -> dict[str, Any]:
-    """Settings shared by all runs, when the caller hands none over."""
-    spec = asdict(results[0].spec)
-    shared = (
-        "dataset",
-        "training",
-        "protocol",
-        "leaks",
-        "test_fraction",
-        "val_fraction",
-        "folds",
-    )
-    learners = {r.spec.learner.title: asdict(r.spec.learner) for r in results}
-    return {**{key: spec[key] for key in shared}, "learners": learners}
 
 
 # -- pictures --------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fcforge.exchange.prediction import Evaluation, Prediction
     from fcforge.requests import LearnRequest
     from fcforge.runner.collect import RunProgress
-    from fcforge.runner.environment import Place
     from fcforge.runner.plan import Plan
     from fcforge.runner.run import Cost
     from fcforge.studies.check import Verdict
@@ -35,16 +34,6 @@ if TYPE_CHECKING:
 def joined(lines: Sequence[str]) -> str:
     """Lines as one text, each without what cannot be seen."""
     return "\n".join(map(printable, lines))
-
-
-def plan_text(plan: Plan, place: Place) -> str:
-    """How much will be trained, and where."""
-    runs = counted(len(plan.runs), "run")
-    trainings = counted(plan.trainings, "site training")
-    workers = counted(place.jobs, "worker")
-    if place.cluster:
-        workers = f"cluster {place.cluster}"
-    return printable(f"{runs} = {trainings}{plan.saving} on {place.device}, {workers}")
 
 
 def cost_text(cost: Cost, plan: Plan, jobs: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from fcforge.errors import StoreError
 from fcforge.runner.experiment import OWN_FOLDS, Experiment, split_sites
-from fcforge.runner.own_threshold import OWN, with_own_thresholds
+from fcforge.runner.own_threshold import OWN, with_own_thresholds, without_fold
 from fcforge.runner.plan import Plan, make_plan, read_traits, trainings, traits_of
 from fcforge.runner.store import Store
 from fcforge.settings import read_json
@@ -33,34 +33,25 @@ def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for seed in experiment.seeds:
-        sites = split_sites(experiment, cohort, seed)
-        outputs = cohort.target.outputs
-        found[str(seed)] = {n: _describe(site, outputs) for n, site in sites.items()}
-        if experiment.own_threshold:
-            for name, site in sites.items():
-                found[str(seed)][name]["folds"] = _labels_of_folds(site, seed)
+        told = found[str(seed)] = {}
+        for name, site in split_sites(experiment, cohort, seed).items():
+            told[name] = _describe(site, cohort.target.outputs)
+            if experiment.own_threshold:
+                each = (without_fold(site, fold, seed) for fold in range(OWN_FOLDS))
+                told[name]["folds"] = [one.test.y.tolist() for one in each]
     return found
-
-
-def _labels_of_folds(site: Site, seed: int) -> list[list[int]]:
-    from fcforge.runner.own_threshold import without_fold
-
-    folds = range(OWN_FOLDS)
-    return [without_fold(site, fold, seed).test.y.tolist() for fold in folds]
 
 
 def _describe(site: Site, outputs: int) -> dict[str, Any]:
     tested = site.covariates.get("test", {})
     y = site.learning(with_val=True).y.numpy()
-    mean = (
-        float(y.mean()) if outputs < 3 else np.bincount(y, minlength=outputs) / len(y)
-    )
+    mean = y.mean() if outputs < 3 else np.bincount(y, minlength=outputs) / len(y)
     return {
         "labels": site.test.y.tolist(),
         "subject_ids": list(site.subject_ids["test"]),
         "covariates": {name: values.tolist() for name, values in tested.items()},
         "n_train": len(site.train) + len(site.val),
-        "train_positive": np.asarray(mean).tolist(),
+        "train_positive": mean.tolist(),
     }
 
 
@@ -221,10 +212,6 @@ class RunProgress:
     trainings: int
     learners: dict[str, dict[str, int]]
     disk: int
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
 
 
 def progress_of(folder: str | Path) -> RunProgress:

@@ -2,20 +2,30 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from fcforge.components import check_names, look_up
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.errors import ConfigError
 from fcforge.runner.config_files import ConfigFiles, merge, read_config, resolve_data
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.pipelines import read_pipeline
 from fcforge.settings import Size, checked, make
 from fcforge.types import Component, Folds, Leaks, LearnerSpec, PublicSpec, Training
 
-T = TypeVar("T")
 Named = str | Mapping[str, Any]  # "gcn", or { name = "gcn", hidden = 32 }
+# ``learners`` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
+# ``[generator.fcm_vae]`` set what every row's component of that name is given, unless the row
+# says otherwise.
+TABLES = {
+    **dict.fromkeys(("dataset", "experiment", "training", "leaks", "start"), dict),
+    **dict.fromkeys(("confounds", "split", "evaluation", "learner_defaults"), dict),
+    **dict.fromkeys(("method", "model", "generator"), dict),
+    **dict.fromkeys(("learner", "learners"), list),
+}
+# of ``[experiment]``: the rest has a table of its own
+SAID = ("title", "seeds", "orders", "protocol", "test_fraction", "val_fraction")
 
 
 @dataclass(frozen=True)
@@ -69,31 +79,6 @@ class LearnerDefaults:
     generator: Named | None = None  # of methods that need one
 
 
-@dataclass(frozen=True)
-class ConfigFile:
-    """A whole config file.
-
-    ``learners`` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
-    ``[generator.fcm_vae]`` set what every row's component of that name is given, unless the row
-    says otherwise.
-    """
-
-    dataset: dict[str, Any]
-    learner: list[dict[str, Any]]
-    experiment: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
-    leaks: dict[str, Any] = field(default_factory=dict)
-    start: dict[str, Any] | None = None
-    confounds: dict[str, Any] = field(default_factory=dict)
-    split: dict[str, Any] = field(default_factory=dict)
-    evaluation: dict[str, Any] = field(default_factory=dict)
-    learners: list[str] = field(default_factory=list)
-    learner_defaults: dict[str, Any] = field(default_factory=dict)
-    method: dict[str, Any] = field(default_factory=dict)
-    model: dict[str, Any] = field(default_factory=dict)
-    generator: dict[str, Any] = field(default_factory=dict)
-
-
 def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
     """Experiment of a config file with ``--set`` overrides; relative data paths start there."""
     return parse_experiment(read_config(path, settings), Path(path).resolve().parent)
@@ -111,23 +96,21 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
     if "judge" in files.data:
         do = f"Run `fcforge judge {files.where()}`."
         raise ConfigError("this config judges generators.", where=files.where(), do=do)
-    config = read_tables(ConfigFile, files)
-    dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
-    said = check_table(
-        Experiment, config.experiment, files, "experiment", hidden=_NOT_SAID
-    )
-    split = read_table(SplitTable, config, files, "split")
+    files.require(TABLES, ("dataset", "learner"))
+    dataset = resolve_dataset(files.data["dataset"], files.where("dataset"), folder)
+    said = files.checked(Experiment, "experiment", SAID)
+    split = files.table(SplitTable, "split")
     if split.folds:
         said["folds"] = split.folds
         said["seeds"] = tuple(range(split.folds * split.repeats))
     made = Experiment(
         dataset=dataset,
-        learners=_learners(config, files, paper=said.get("protocol") == "paper"),
-        training=read_table(Training, config, files, "training"),
-        leaks=read_table(Leaks, config, files, "leaks"),
-        start=_start(config, dataset, files, folder),
-        confounds=read_table(ConfoundsTable, config, files, "confounds").remove,
-        **vars(read_table(EvaluationTable, config, files, "evaluation")),
+        learners=_learners(files, paper=said.get("protocol") == "paper"),
+        training=files.table(Training, "training"),
+        leaks=files.table(Leaks, "leaks"),
+        start=_start(dataset, files, folder),
+        confounds=files.table(ConfoundsTable, "confounds").remove,
+        own_threshold=files.table(EvaluationTable, "evaluation").own_threshold,
         **said,
     )
     _require_consistent(made, files)
@@ -139,83 +122,27 @@ def _require_consistent(made: Experiment, files: ConfigFiles) -> None:
     if made.training.selection == "inner_val" and made.val_fraction == 0:
         what = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
         do = "Set val_fraction = 0.2, or selection = 'fixed'."
-        raise ConfigError(what, where=files.where(("training", "selection")), do=do)
+        raise ConfigError(what, where=files.where("training", "selection"), do=do)
     if made.own_threshold and made.leaks.active():
         what = "own_threshold = true, but a leak lets methods see whom it is fitted on."
-        where = files.where(("evaluation",))
+        where = files.where("evaluation")
         raise ConfigError(what, where=where, do="Remove [leaks].")
 
 
-def _start(
-    config: ConfigFile, dataset: Component, files: ConfigFiles, folder: Path
-) -> PublicSpec | None:
+def _start(dataset: Component, files: ConfigFiles, folder: Path) -> PublicSpec | None:
     """Dataset of the public people."""
-    if config.start is None:
+    if "start" not in files.data:
         return None
-    table = read_table(StartTable, config, files, "start")
-    chosen = ("sites", "leave_out")
-    found = dataset
-    params = {k: v for k, v in dataset.params.items() if k not in chosen}
-    params["sites"] = "others"
+    table = files.table(StartTable, "start")
+    said = files.data["start"]
+    params = {**dataset.params, "sites": "others"}
+    params.pop("leave_out", None)
     if table.dataset is not None:
-        where = files.where(("start", "dataset"))
-        found = resolve_dataset(dict(table.dataset), where, folder)
-        params = dict(found.params)
-    params |= {name: config.start[name] for name in chosen if name in config.start}
-    return PublicSpec(Component(found.name, params))
-
-
-# what has a table of its own
-_NOT_SAID = (
-    "dataset",
-    "learners",
-    "training",
-    "leaks",
-    "confounds",
-    "start",
-    "folds",
-    "own_threshold",
-)
-_NEEDED = {
-    "dataset": "the table [dataset]",
-    "learner": "a table [[learner]]",
-    "generator": "a table [[generator]]",
-}
-
-
-def read_tables(target: type[T], files: ConfigFiles) -> T:
-    """The tables of a config; what is in them is not looked at yet.
-
-    `target` is a dataclass with one field per table; those without a default are needed.
-    """
-    for f in fields(target):  # type: ignore[arg-type]
-        if f.default is f.default_factory is MISSING and not files.data.get(f.name):
-            raise ConfigError(f"{_NEEDED[f.name]} is missing.", where=files.where())
-    return target(**check_table(target, files.data, files))
-
-
-def check_table(
-    target: Any,
-    said: Mapping[str, Any],
-    files: ConfigFiles,
-    *place: str,
-    hidden: Any = (),
-) -> dict[str, Any]:
-    """Keys and values of a table, each checked; a mistake names the file it stands in."""
-    names = [f.name for f in fields(target) if f.name not in hidden]
-    values: dict[str, Any] = {}
-    for key, value in said.items():
-        table = f": [{'.'.join(place)}]" if place else ""
-        where = f"{files.where((*place, key))}{table}"
-        if key not in names:
-            raise unknown_name("key", key, names, where=where)
-        values |= checked(target, {key: value}, where)
-    return values
-
-
-def read_table(target: type[T], config: object, files: ConfigFiles, name: str) -> T:
-    """The dataclass that table `name` of a config fills."""
-    return target(**check_table(target, getattr(config, name), files, name))
+        where = files.where("start", "dataset")
+        dataset = resolve_dataset(table.dataset, where, folder)
+        params = dict(dataset.params)
+    params |= {name: said[name] for name in ("sites", "leave_out") if name in said}
+    return PublicSpec(Component(dataset.name, params))
 
 
 def read_component(value: Named, kind: str, where: str) -> Component:
@@ -241,22 +168,19 @@ def _check(
     """
     target = look_up(kind, component.name, known, where=where)
     place = f"{where}: {kind} '{component.name}'"
-    if isinstance(target, type):
-        make(target, component.params, place)
-    else:
-        checked(target, component.params, place)
+    read = make if isinstance(target, type) else checked
+    read(target, component.params, place)
 
 
 def _as_in_paper(component: Component, cls: type[Any]) -> Component:
     """Protocol "paper": what has presets takes the paper's, unless the config says otherwise."""
     settings = {f.name for f in fields(cls)}
-    offered = "paper" in getattr(cls, "presets", ()) or "preset" in settings
-    if not offered or "preset" in component.params:
+    if "paper" not in getattr(cls, "presets", ()) and "preset" not in settings:
         return component
-    return replace(component, params={**component.params, "preset": "paper"})
+    return replace(component, params={"preset": "paper", **component.params})
 
 
-def resolve_dataset(table: dict[str, Any], where: str, folder: Path) -> Component:
+def resolve_dataset(table: Mapping[str, Any], where: str, folder: Path) -> Component:
     """Dataset a config names, with its path made absolute."""
     from fcforge.sites import DATASETS
 
@@ -270,6 +194,7 @@ def resolve_dataset(table: dict[str, Any], where: str, folder: Path) -> Componen
     return Component(component.name, params)
 
 
+# -- the rows of the results table ----------------------------------------------------------------
 def _registries() -> dict[str, Mapping[str, type[Any]]]:
     from fcforge.generators import GENERATORS
     from fcforge.methods import METHODS
@@ -278,88 +203,70 @@ def _registries() -> dict[str, Mapping[str, type[Any]]]:
     return {"method": METHODS, "model": MODELS, "generator": GENERATORS}
 
 
-def _learners(
-    config: ConfigFile, files: ConfigFiles, *, paper: bool
-) -> tuple[LearnerSpec, ...]:
+def _learners(files: ConfigFiles, *, paper: bool) -> tuple[LearnerSpec, ...]:
     """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
-    _check_named_settings(config, files)
-    defaults = read_table(LearnerDefaults, config, files, "learner_defaults")
-    reader = _Reader(config, defaults, paper)
-    where = files.where(("learner",))
+    _check_named_settings(files)
+    where = files.where("learner")
     rows = []
-    for i, table in enumerate(config.learner):
+    for i, table in enumerate(files.data["learner"]):
         place = f"{where}: learner {i}"
         if isinstance(table, Mapping) and "estimator" in table:
             rows.append(read_pipeline(table, place, Path(where).resolve().parent))
         else:
-            rows.append(reader.learner(table, place))
+            rows.append(_learner(table, place, files, paper))
     titles = [row.title for row in rows]
     for title in titles:
         if titles.count(title) > 1:
             what = f"two learners are called '{title}'."
             raise ConfigError(what, where=where, do="Give each a title.")
-    wanted = config.learners or titles
-    check_names("learner", wanted, titles, where=files.where(("learners",)))
+    wanted = files.data.get("learners") or titles
+    check_names("learner", wanted, titles, where=files.where("learners"))
     return tuple(row for row in rows if row.title in wanted)
 
 
-def _check_named_settings(config: ConfigFile, files: ConfigFiles) -> None:
+def _check_named_settings(files: ConfigFiles) -> None:
     """Names and settings of ``[method.forge]`` and the like, used by a row or not."""
     for kind, known in _registries().items():
-        for name, params in getattr(config, kind).items():
-            where = f"{files.where((kind, name))}: [{kind}.{name}]"
+        for name, params in files.data.get(kind, {}).items():
+            where = f"{files.where(kind, name)}: [{kind}.{name}]"
             if not isinstance(params, dict):
-                raise ConfigError(
-                    f"{name} = {params!r} is not a table of settings.", where=where
-                )
+                what = f"{name} = {params!r} is not a table of settings."
+                raise ConfigError(what, where=where)
             _check(Component(name, params), kind, known, where)
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Reads rows; what the config says for all, and whether the paper's presets hold."""
+def _learner(
+    table: Mapping[str, Any], where: str, files: ConfigFiles, paper: bool
+) -> LearnerSpec:
+    """A row, its generator only where the method needs one."""
+    said = checked(LearnerTable, table, where)
+    if "method" not in said:
+        do = 'Add method = "..." or estimator = "module:function".'
+        raise ConfigError("it names no method.", where=where, do=do)
+    row = LearnerTable(**said)
+    defaults = files.table(LearnerDefaults, "learner_defaults")
 
-    config: ConfigFile
-    defaults: LearnerDefaults
-    paper: bool
-
-    def learner(self, table: Mapping[str, Any], where: str) -> LearnerSpec:
-        """A row, its generator only where the method needs one."""
-        row = _row(table, where)
-        method = self.part("method", row.method, where)
-        needed = _registries()["method"][method.name].needs_generator
-        if row.generator and not needed:
-            what = f"method '{method.name}' uses no generator."
-            do = "Leave it out, or set method = 'forge'."
-            raise ConfigError(what, where=where, do=do)
-        generator = (row.generator or self.defaults.generator) if needed else None
-        return LearnerSpec(
-            method=method,
-            model=self.part("model", row.model or self.defaults.model, where),
-            generator=self.part("generator", generator, where) if generator else None,
-            title=row.title,
-            training=checked(Training, row.training, f"{where}: training"),
-            start=row.start,
-        )
-
-    def part(self, kind: str, value: Named, where: str) -> Component:
+    def part(kind: str, value: Named) -> Component:
         """A method, model or generator with what the config says of its name."""
         component = read_component(value, kind, where)
-        shared = getattr(self.config, kind).get(component.name, {})
+        shared = files.data.get(kind, {}).get(component.name, {})
         component = replace(component, params=merge(shared, component.params))
         known = _registries()[kind]
         _check(component, kind, known, where)
-        return (
-            _as_in_paper(component, known[component.name]) if self.paper else component
-        )
+        return _as_in_paper(component, known[component.name]) if paper else component
 
-
-def _row(table: Mapping[str, Any], where: str) -> LearnerTable:
-    said = checked(LearnerTable, table, where)
-    if "method" not in said:
-        raise ConfigError(
-            "it names no method.",
-            where=where,
-            do='Add method = "..." or estimator = "module:function".',
-        )
-    return LearnerTable(**said)
+    method = part("method", row.method)
+    needed = _registries()["method"][method.name].needs_generator
+    if row.generator and not needed:
+        what = f"method '{method.name}' uses no generator."
+        do = "Leave it out, or set method = 'forge'."
+        raise ConfigError(what, where=where, do=do)
+    generator = (row.generator or defaults.generator) if needed else None
+    return LearnerSpec(
+        method=method,
+        model=part("model", row.model or defaults.model),
+        generator=part("generator", generator) if generator else None,
+        title=row.title,
+        training=checked(Training, row.training, f"{where}: training"),
+        start=row.start,
+    )

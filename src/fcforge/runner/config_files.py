@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, unknown_name
+from fcforge.settings import checked, field_types
 
-Place = Sequence[int | str]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,25 +29,46 @@ class ConfigFiles:
     data: dict[str, Any]
     files: tuple[tuple[str, dict[str, Any]], ...]
 
-    def where(self, place: Place = ()) -> str:
+    def where(self, *place: str) -> str:
         """Name of the file that says what stands at `place`; the first where none does."""
         for name, data in self.files:
-            if _holds(data, place):
+            found: Any = data
+            for step in place:
+                found = found.get(step) if isinstance(found, dict) else None
+            if found is not None:
                 return name
         return self.files[0][0]
 
+    def require(self, known: Mapping[str, type], needed: Sequence[str]) -> None:
+        """Refuse a config with other tables than the known ones, or without a needed one."""
+        for name in needed:
+            if not self.data.get(name):
+                shown = f"[{name}]" if known[name] is dict else f"[[{name}]]"
+                raise ConfigError(f"{shown} is missing.", where=self.where())
+        for name, value in self.data.items():
+            where = self.where(name)
+            if name not in known:
+                raise unknown_name("key", name, known, where=where)
+            if not isinstance(value, known[name]):
+                kind = "table" if known[name] is dict else "list"
+                raise ConfigError(f"{name} = {value!r} is not a {kind}.", where=where)
 
-def _holds(node: Any, place: Place) -> bool:
-    for step in place:
-        if isinstance(node, dict) and step in node:
-            node = node[str(step)]
-        elif not (
-            isinstance(node, list) and isinstance(step, int) and step < len(node)
-        ):
-            return False
-        else:
-            node = node[step]
-    return True
+    def checked(
+        self, target: Any, name: str, only: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Keys and values of a table as the fields of a dataclass; a mistake names its file."""
+        known = only or field_types(target)
+        values: dict[str, Any] = {}
+        for key, value in self.data.get(name, {}).items():
+            where = f"{self.where(name, key)}: [{name}]"
+            if key not in known:
+                raise unknown_name("key", key, known, where=where)
+            values |= checked(target, {key: value}, where)
+        return values
+
+    def table(self, target: type[T], name: str) -> T:
+        """The dataclass that a table fills."""
+        return target(**self.checked(target, name))
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -144,34 +166,28 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
         node: Any = data
         *tables, last = path.strip().split(".")
         for name in tables:
-            node = _enter(node, name, path)
-        if isinstance(node, list):
-            node[_number(last, node, path)] = value
-        else:
-            _require_table(node, last, path)[last] = value
+            key = _key(node, name, path)
+            if isinstance(node, dict):
+                if name in ("method", "model", "generator") and name in node:
+                    node[name] = _as_table(node[name])
+                node.setdefault(key, {})
+            node = node[key]
+        node[_key(node, last, path)] = value
     return data
 
 
-def _require_table(node: Any, name: str, path: str) -> dict[str, Any]:
-    if not isinstance(node, dict):
-        raise ConfigError(
-            f"--set {path}: there is no '{name}' inside the value {node!r}."
-        )
-    return node
+def _as_table(component: Any) -> Any:
+    """``method = "ewc"`` as a table, for ``--set learner.0.method.strength=10``."""
+    return {"name": component} if isinstance(component, str) else component
 
 
-def _enter(node: Any, name: str, path: str) -> Any:
-    if isinstance(node, list):
-        return node[_number(name, node, path)]
-    node = _require_table(node, name, path)
-    if isinstance(node.get(name), str) and name in ("method", "model", "generator"):
-        node[name] = {
-            "name": node[name]
-        }  # method = "ewc", --set learner.0.method.strength=10
-    return node.setdefault(name, {})
-
-
-def _number(name: str, node: list[Any], path: str) -> int:
+def _key(node: Any, name: str, path: str) -> int | str:
+    """Place of a name in a table or, as a number, in a list."""
+    if isinstance(node, dict):
+        return name
+    if not isinstance(node, list):
+        what = f"--set {path}: there is no '{name}' inside the value {node!r}."
+        raise ConfigError(what)
     if not name.isdigit() or int(name) >= len(node):
         raise ConfigError(f"--set {path}: '{name}' is not a number below {len(node)}.")
     return int(name)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Future,
@@ -15,21 +16,106 @@ from concurrent.futures import (
     wait,
 )
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fcforge.errors import DataError, FCForgeError, StoreError
+import numpy as np
+
+from fcforge import __version__
+from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError
 from fcforge.runner.plan import Node, Work
 from fcforge.runner.store import Store
 from fcforge.sites import load_dataset
+from fcforge.text import counted
 from fcforge.types import Component
 
 if TYPE_CHECKING:
     from fcforge.runner.trainer import Trainer
+
+
+# -- where a run is trained, and what it ran on -------------------------------------------------
+@cache
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def describe(device: str = "cpu") -> dict[str, Any]:
+    """Versions and hardware, for reports. No host name, no user name, no path."""
+    import torch
+
+    found = {
+        "fcforge": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "device": device,
+    }
+    if device.startswith("cuda"):
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def default_jobs() -> int:
+    """Worker processes: the cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device, a number of worker processes, and the cluster's address if there is one."""
+
+    device: str = "cpu"
+    jobs: int = 1
+    cluster: str = ""
+
+    @property
+    def words(self) -> str:
+        """For the line that says what is trained, and where."""
+        workers = counted(self.jobs, "worker")
+        if self.cluster:
+            workers = f"cluster {self.cluster}"
+        return f"{self.device}, {workers}"
+
+
+def place_to_train(device: str = "auto", jobs: int = 0, cluster: str = "") -> Place:
+    """The place asked for; `ConfigError` where this machine does not have it."""
+    if cluster and device not in ("auto", "cpu"):
+        raise ConfigError(
+            f"device '{device}' was asked for, but the workers of a cluster train on CPUs.",
+            do="Leave out --device, or leave out --cluster.",
+        )
+    return Place(
+        "cpu" if cluster else pick_device(device), jobs or default_jobs(), cluster
+    )
+
+
+def pick_device(wanted: str) -> str:
+    """'auto' takes CUDA where there is one."""
+    import torch
+
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted not in ("cpu", "cuda") and not wanted.startswith("cuda:"):
+        raise ConfigError(
+            f"unknown device '{wanted}'.", do="Give cpu, cuda, cuda:N or auto."
+        )
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"device '{wanted}' was asked for, but torch sees no GPU.")
+    return wanted
 
 
 # -- in a worker process, of this machine or of another: one trainer per run folder -------------
@@ -72,9 +158,7 @@ def train(node: Node, dataset: Component, root: str) -> str:
     return node.key
 
 
-def fit_generator(
-    node: Node, dataset: Component, root: str, draw: bool = False
-) -> None:
+def fit_generator(node: Node, dataset: Component, root: str, draw: bool) -> None:
     """Fit the generator of a node's last site into the run folder's cache, and draw from it."""
     with _lock:
         trainer = _trainer(dataset, root, node.spec.data_sha256)
@@ -112,7 +196,7 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
     root = str(work.store.root)
     try:
         if jobs > 1:  # two workers that need a generator at one time would both fit it
-            _fit_generators_first(work, pool, dataset, root)
+            fit_ahead(work, wanted_generators(work.todo), pool, dataset, draw=True)
         _train_all(work, jobs, lambda node: pool.submit(train, node, dataset, root))
     except BrokenProcessPool as error:
         what = "a worker process died (killed, or out of memory)."
@@ -126,13 +210,18 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _fit_generators_first(
-    work: Work, pool: ProcessPoolExecutor, dataset: Component, root: str
+def fit_ahead(
+    work: Work,
+    wanted: Sequence[Node],
+    pool: ProcessPoolExecutor,
+    dataset: Component,
+    draw: bool = False,
 ) -> None:
-    """Fit every generator that the missing nodes need, and draw from it."""
+    """Fit `wanted_generators` in the processes of a pool; with `draw` draw from them, too."""
+    root = str(work.store.root)
     ahead = {}
-    for node in wanted_generators(work.todo).values():
-        ahead[pool.submit(fit_generator, node, dataset, root, draw=True)] = node
+    for node in wanted:
+        ahead[pool.submit(fit_generator, node, dataset, root, draw)] = node
     for done in as_completed(ahead):
         done.result()
         work.done([], f"generator of {ahead[done].spec.order[-1]}")
@@ -156,48 +245,47 @@ def _train_all(work: Work, jobs: int, submit: Callable[[Node], Future[str]]) -> 
 def run_lanes(work: Work, trainer: Trainer, dataset: Component, jobs: int = 1) -> None:
     """Train all missing nodes in this process: learner by learner, depth by depth, many lanes.
 
-    With several `jobs`, generators are fitted meanwhile in that many processes; learners without
-    one go first.
+    Generators that train in lanes are fitted on the GPU, the others in `jobs` processes; with one
+    job whoever needs a generator fits it.
     """
-    order = lane_order(work.todo, trainer)
-    together = sorted(work.todo, key=order)
     wanted = wanted_generators(work.todo)
     if trainer.device.startswith("cuda"):
-        laned = [name for name, node in wanted.items() if in_lanes(node)]
-        trainer.fit_generators([wanted.pop(name) for name in laned])
-    with fitted_generators(wanted, dataset, work.store, jobs) as wait_for:
-        for _, nodes in groupby(together, key=order):
-            members = list(nodes)
-            wait_for(members)
-            trainer.run(members)
-            last = members[-1]
-            work.done(members, f"{last.spec.learner.title}, depth {last.depth}")
+        trainer.fit_generators([node for node in wanted if in_lanes(node)])
+        wanted = [node for node in wanted if not in_lanes(node)]
+    if jobs > 1 and len(wanted) > 1:
+        with _workers(min(jobs, len(wanted))) as pool:
+            fit_ahead(work, wanted, pool, dataset)
+    order = lane_order(work.todo, trainer)
+    for _, nodes in groupby(sorted(work.todo, key=order), key=order):
+        members = list(nodes)
+        trainer.run(members)
+        last = members[-1]
+        work.done(members, f"{last.spec.learner.title}, depth {last.depth}")
 
 
 def lane_order(
     nodes: Sequence[Node], trainer: Trainer
-) -> Callable[[Node], tuple[bool, str, int]]:
-    """Sorting key of nodes: learners without a generator first, those alike together."""
+) -> Callable[[Node], tuple[str, int]]:
+    """Sorting key of nodes: learners that train together, depth by depth."""
     leader: dict[str, str] = {}  # first learner of those that train together
     by_title: dict[str, str] = {}
     for node in nodes:
         title = node.spec.learner.title
         if title not in by_title:
-            alike = trainer.alike(replace(node.spec, order=()))
+            alike = trainer.alike(node.spec.prefix(0))
             by_title[title] = leader.setdefault(alike, title)
-
-    def order(node: Node) -> tuple[bool, str, int]:
-        learner = node.spec.learner
-        return learner.generator is not None, by_title[learner.title], node.depth
-
-    return order
+    return lambda node: (by_title[node.spec.learner.title], node.depth)
 
 
-def wanted_generators(nodes: Sequence[Node]) -> dict[Hashable, Node]:
-    """One node for every generator that nodes need."""
-    wanted = {generator_name(node): node for node in nodes}
-    wanted.pop(None, None)
-    return wanted
+def wanted_generators(nodes: Sequence[Node]) -> list[Node]:
+    """One node for every generator of a last site that nodes need."""
+    from fcforge.runner.site_loader import synthetic_name
+
+    wanted = {}
+    for node in nodes:
+        if node.depth and node.spec.learner.generator:
+            wanted[synthetic_name(node.spec, node.spec.order[-1], 0)] = node
+    return list(wanted.values())
 
 
 def in_lanes(node: Node) -> bool:
@@ -206,40 +294,3 @@ def in_lanes(node: Node) -> bool:
 
     generator = node.spec.learner.generator
     return generator is not None and GENERATORS[generator.name].in_lanes()
-
-
-@contextmanager
-def fitted_generators(
-    wanted: Mapping[Hashable, Node], dataset: Component, store: Store, jobs: int
-) -> Iterator[Callable[[Sequence[Node]], None]]:
-    """Fit `wanted_generators` in `jobs` processes, each once.
-
-    Yields a function that waits for the generators of some nodes. With one job nothing is done
-    ahead: whoever needs a generator fits it.
-    """
-    if jobs < 2 or len(wanted) < 2:
-        yield lambda members: None
-        return
-    root = str(store.root)
-    with _workers(min(jobs, len(wanted))) as pool:
-        running = {}
-        for name, node in wanted.items():
-            running[name] = pool.submit(fit_generator, node, dataset, root)
-
-        def wait_for(members: Sequence[Node]) -> None:
-            for name in {generator_name(n) for n in members} & running.keys():
-                running[name].result()
-
-        try:
-            yield wait_for
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def generator_name(node: Node) -> Hashable:
-    """What decides the generator of a node's last site; None where there is none."""
-    from fcforge.runner.site_loader import synthetic_name
-
-    if node.depth == 0 or node.spec.learner.generator is None:
-        return None
-    return synthetic_name(node.spec, node.spec.order[-1], 0)

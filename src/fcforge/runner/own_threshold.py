@@ -38,39 +38,26 @@ def fold_of_each(y: np.ndarray, *names: str | int) -> np.ndarray:
 
 def without_fold(site: Site, fold: int, seed: int) -> Site:
     """The site without a fold of its training people, who take the place of the tested ones."""
-    kept: dict[str, Any] = {}
-    held: list[FCBatch] = []
-    ids: dict[str, tuple[str, ...]] = {"test": ()}
-    covariates: dict[str, dict[str, np.ndarray]] = {}
-    for part in ("train", "val"):
-        batch: FCBatch = getattr(site, part)
-        out = fold_of_each(batch.y.numpy(), seed, site.name, part) == fold
-        kept[part] = batch.select(batch.y.new_tensor(np.flatnonzero(~out)))
-        held.append(batch.select(batch.y.new_tensor(np.flatnonzero(out))))
-        names = np.array(site.subject_ids[part], dtype=object)
-        ids[part] = tuple(names[~out])
-        ids["test"] += tuple(names[out])
-        columns = site.covariates.get(part, {})
-        covariates[part] = {name: v[~out] for name, v in columns.items()}
-        covariates[f"{part} left out"] = {name: v[out] for name, v in columns.items()}
-    covariates["test"] = _joined(
-        covariates.pop("train left out"), covariates.pop("val left out")
-    )
-    kept["test"] = FCBatch.concat(held)
-    return replace(site, **kept, subject_ids=ids, covariates=covariates)
-
-
-def _joined(
-    first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([v, second[name]]) for name, v in first.items()}
-
-
-def sites_without_fold(
-    sites: Mapping[str, Site], fold: int, seed: int
-) -> dict[str, Site]:
-    """`without_fold` of every site."""
-    return {name: without_fold(site, fold, seed) for name, site in sites.items()}
+    both = {"train": site.train, "val": site.val}
+    folds = [
+        fold_of_each(b.y.numpy(), seed, site.name, part) for part, b in both.items()
+    ]
+    part = np.repeat(list(both), [len(batch) for batch in both.values()])
+    part[np.concatenate(folds) == fold] = "test"
+    everybody = FCBatch.concat(list(both.values()))
+    ids = np.array(site.subject_ids["train"] + site.subject_ids["val"], dtype=object)
+    columns = {}
+    for name, values in site.covariates.get("train", {}).items():
+        columns[name] = np.concatenate([values, site.covariates["val"][name]])
+    batches: dict[str, Any] = {}
+    subject_ids = {}
+    covariates = {}
+    for name in ("train", "val", "test"):
+        rows = np.flatnonzero(part == name)
+        batches[name] = everybody.select(rows)
+        subject_ids[name] = tuple(ids[rows])
+        covariates[name] = {c: values[rows] for c, values in columns.items()}
+    return replace(site, **batches, subject_ids=subject_ids, covariates=covariates)
 
 
 def log_odds(p: np.ndarray) -> np.ndarray:

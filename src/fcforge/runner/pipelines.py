@@ -24,7 +24,7 @@ import numpy as np
 from fcforge.errors import ConfigError, FCForgeError
 from fcforge.randomness import derive
 from fcforge.settings import Checked, checked
-from fcforge.types import TWO_CLASSES, Component, FCBatch, LearnerSpec, Target
+from fcforge.types import TWO_CLASSES, Component, FCBatch, LearnerSpec, Site, Target
 
 ADD_KEEPS = (
     "Add keeps = 'cumulative' (all sites so far), 'independent' or 'partial_fit'."
@@ -299,6 +299,22 @@ def _inputs(batch: FCBatch, pipeline: Pipeline) -> np.ndarray:
     return fc[:, below[0], below[1]] if pipeline.input == "edges" else fc
 
 
+def scores_after(
+    pipeline: Pipeline,
+    parts: Mapping[str, FCBatch],
+    seed: int,
+    order: Sequence[str],
+    sites: Mapping[str, Site],
+    target: Target = TWO_CLASSES,
+) -> dict[str, np.ndarray]:
+    """Scores of all test people once the estimator has learned from some parts."""
+    tested = {name: site.test for name, site in sites.items()}
+    if not parts:
+        return {name: knows_nothing(len(part), target) for name, part in tested.items()}
+    fitted = train(pipeline, parts, seed, order, target)
+    return {n: scores(fitted, pipeline, part, n, target) for n, part in tested.items()}
+
+
 def knows_nothing(n: int, target: Target) -> np.ndarray:
     """Scores of n people before anybody was seen: all classes alike, or the middle number."""
     if target.kind == "more classes":
@@ -319,21 +335,19 @@ def scores(
     more classes (n, K) its softmax.
     """
     n = len(batch)
-    classes = [int(c) for c in getattr(estimator, "classes_", range(target.outputs))]
-    wanted: tuple[int, ...] = (n,) if len(classes) < 3 else (n, len(classes))
-    score = "decision_function" if target.classes else "predict"
-    if target.classes and hasattr(estimator, "predict_proba"):
-        score = "predict_proba"
-        wanted = (n, len(classes))
+    names = ("predict_proba", "decision_function") if target.classes else ("predict",)
+    score = next(name for name in names if hasattr(estimator, name))
     with _told(pipeline, np.repeat(site, n)) as more:
-        found = getattr(estimator, score)(_inputs(batch, pipeline), **more)
-    found = np.asarray(found)
+        found = np.asarray(getattr(estimator, score)(_inputs(batch, pipeline), **more))
+    classes = [int(c) for c in getattr(estimator, "classes_", range(target.outputs))]
+    several = score == "predict_proba" or len(classes) > 2
+    wanted = (n, len(classes)) if several else (n,)
     if found.shape != wanted or not np.isfinite(found).all():
         raise FCForgeError(
             f"estimator '{pipeline.estimator}' gives scores of shape {found.shape}, or not all "
             f"finite; for {n} subjects they have shape {wanted}."
         )
-    if score == "predict":
+    if not target.classes:
         return found.astype(np.float32)
     every = np.zeros((n, target.outputs))
     every[:, classes] = found if score == "predict_proba" else _probabilities(found)

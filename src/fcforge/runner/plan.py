@@ -14,6 +14,7 @@ from typing import Any
 
 from fcforge.runner.pipelines import PIPELINE, pipeline_of
 from fcforge.runner.store import Store
+from fcforge.text import counted
 from fcforge.types import LearnerSpec, RunSpec
 
 
@@ -60,8 +61,10 @@ def stored_traits(learners: Iterable[LearnerSpec]) -> dict[str, Any]:
 
 def read_traits(stored: Mapping[str, Any]) -> dict[str, Traits]:
     """Inverse of `stored_traits`."""
-    names = ("depends_on", "keeps", "grows")
-    return {k: Traits(*(said[name] for name in names)) for k, said in stored.items()}
+    return {
+        name: Traits(said["depends_on"], said["keeps"], said["grows"])
+        for name, said in stored.items()
+    }
 
 
 # -- the tree -----------------------------------------------------------------------------------
@@ -115,11 +118,8 @@ def canonical(
     """Prefix that decides the model: itself, its sorted set, its last site, or all sites."""
     if not prefix:
         return ()
-    if depends_on == "site":
-        return (prefix[-1],)
-    if depends_on == "set":
-        return tuple(sorted(prefix))
-    return tuple(sorted(sites)) if depends_on == "all" else tuple(prefix)
+    decide = {"site": prefix[-1:], "set": sorted(prefix), "all": sorted(sites)}
+    return tuple(decide.get(depends_on, prefix))
 
 
 @dataclass(frozen=True)
@@ -158,12 +158,15 @@ class Plan:
         Empty where nothing is saved: few orders of a method that learns a set of sites train
         prefixes that no run asked for.
         """
-        unshared = self.unshared_trainings
-        return (
-            f" ({unshared} without shared prefixes)"
-            if unshared > self.trainings
-            else ""
-        )
+        if self.unshared_trainings <= self.trainings:
+            return ""
+        return f" ({self.unshared_trainings} without shared prefixes)"
+
+    @property
+    def words(self) -> str:
+        """How many runs, and how many site trainings they come to."""
+        trainings = counted(self.trainings, "site training")
+        return f"{counted(len(self.runs), 'run')} = {trainings}{self.saving}"
 
 
 def make_plan(

@@ -1,15 +1,13 @@
 """One call that does what `fcforge run` does: check, plan, train what is missing, collect."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fcforge.errors import StoreError
 from fcforge.runner.collect import describe_sites
-from fcforge.runner.environment import Place, default_jobs
-from fcforge.runner.execute import run_lanes, run_local
+from fcforge.runner.execute import Place, default_jobs, run_lanes, run_local
 from fcforge.runner.experiment import CONDITIONS, Experiment
 from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import (
@@ -36,11 +34,6 @@ class Prepared:
     cohort: Cohort
     plan: Plan
     data_sha256: str
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Sites of the dataset."""
-        return self.cohort.site_names
 
 
 def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
@@ -97,7 +90,7 @@ def _told(prepared: Prepared) -> dict[str, Any]:
         "fcforge": MADE_BY,
         "experiment": prepared.experiment.to_json(),
         "methods": stored_traits(prepared.experiment.learners),
-        "sites": list(prepared.sites),
+        "sites": list(prepared.cohort.site_names),
         "data_sha256": prepared.data_sha256,
         "n_rois": prepared.cohort.n_rois,
         "target": asdict(prepared.cohort.target),
@@ -110,28 +103,22 @@ def _told(prepared: Prepared) -> dict[str, Any]:
 def _refuse_another(store: Store, prepared: Prepared) -> None:
     """Raise `StoreError` unless the folder's experiment is this one, learners and runs aside."""
     there = store.read_experiment()
-    experiment = prepared.experiment
     try:
         stored = Experiment.from_json(there["experiment"])
         data = there["data_sha256"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise store.unreadable(error) from error
-    if there.get("fcforge") != MADE_BY:
-        other = there.get("fcforge", "an earlier one")
-        what = (
-            f"this folder was begun by another fcforge ({other}), this is {MADE_BY}: "
-        )
-        what += "their numbers do not belong into one table."
+    other = there.get("fcforge", "an earlier one")
+    if other != MADE_BY:
+        what = f"this folder was begun by another fcforge ({other}), this is {MADE_BY}."
         do = "Choose another --out, or go on with that version. `fcforge report` reads both."
         raise StoreError(what, where=store.root, do=do)
     same_data = data == prepared.data_sha256
-    differs = _difference(stored, experiment) if same_data else "data"
+    differs = _difference(stored, prepared.experiment) if same_data else "data"
     if differs:
-        what = (
-            f"this folder holds another experiment ('{stored.title}'): other {differs}."
-        )
+        what = f"this folder holds another experiment ('{stored.title}')"
         do = "Choose another --out, or delete the folder."
-        raise StoreError(what, where=store.root, do=do)
+        raise StoreError(f"{what}: other {differs}.", where=store.root, do=do)
 
 
 def _difference(stored: Experiment, asked: Experiment) -> str:
@@ -140,11 +127,11 @@ def _difference(stored: Experiment, asked: Experiment) -> str:
         if getattr(stored, name) != getattr(asked, name):
             return name
     old = {learner.title: _decides(learner) for learner in stored.learners}
-    new = {learner.title: _decides(learner) for learner in asked.learners}
-    for title in old.keys() & new.keys():
-        if old[title] != new[title]:
-            return f"learner '{title}'"
-    return "" if old.keys() & new.keys() else "learners"
+    both = [learner for learner in asked.learners if learner.title in old]
+    for learner in both:
+        if old[learner.title] != _decides(learner):
+            return f"learner '{learner.title}'"
+    return "" if both else "learners"
 
 
 def _decides(learner: LearnerSpec) -> LearnerSpec:
@@ -182,15 +169,11 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
     from fcforge.runner.cluster import open_cluster, run_on
 
     # before the folder is made: a cluster that does not answer leaves nothing behind
-    found: AbstractContextManager[Any] = (
-        open_cluster(place.cluster) if place.cluster else nullcontext()
-    )
-    with found as client:
+    with open_cluster(place.cluster) if place.cluster else nullcontext() as client:
         store = open_store(prepared, folder)
         if client is None:
-            run_experiment(
-                prepared, store, jobs=place.jobs, device=place.device, progress=progress
-            )
+            where: Any = {"jobs": place.jobs, "device": place.device}
+            run_experiment(prepared, store, **where, progress=progress)
         else:
             work = Work(prepared.plan, store, progress)
             run_on(client, work, prepared.experiment.dataset)
@@ -219,9 +202,7 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
     return Cost(plan.trainings, todo, seconds / min(jobs, todo), disk)
 
 
-def leak_notes(experiment: Experiment) -> Sequence[str]:
+def leak_notes(experiment: Experiment) -> list[str]:
     """Red lines for every leak that is on."""
-    return [
-        f"LEAK ON: {name}. Test data steer this run."
-        for name in experiment.leaks.active()
-    ]
+    active = experiment.leaks.active()
+    return [f"LEAK ON: {name}. Test data steer this run." for name in active]

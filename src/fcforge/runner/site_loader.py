@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -177,15 +178,15 @@ class SiteLoader:
             )
         return found
 
-    def subject_bytes(self, rows: Tensor, each: int) -> int:
+    def subject_bytes(self, rows: Sequence[Tensor], each: int) -> int:
         """What remembered rows take: so many bytes `each`, or their generator's state if less."""
-        names, pool, _ = self.bank.address(torch.unique(rows[rows >= 0]))
-        sizes = torch.bincount(pool, minlength=len(names)).tolist()
-        taken = [n * each for n in sizes]
-        most = [
-            self.state_bytes.get(name, t) for name, t in zip(names, taken, strict=True)
-        ]
-        return sum(map(min, taken, most))
+        held = _different(rows, self.bank.device)
+        names, pool, _ = self.bank.address(held)
+        total = 0
+        for name, n in zip(names, pool.bincount(minlength=len(names)), strict=True):
+            taken = int(n) * each
+            total += min(taken, self.state_bytes.get(name, taken))
+        return total
 
     # -- rows of a state as addresses, and back ------------------------------------------------
     def to_addresses(
@@ -219,11 +220,7 @@ class SiteLoader:
     # -- rows of a state as places among some subjects, and back -------------------------------
     def to_places(self, state: State, keys: Sequence[str]) -> tuple[State, Tensor]:
         """State whose rows are places in the list of rows it holds, and that list (sorted)."""
-        held = [state[key].reshape(-1) for key in keys] or [
-            torch.empty(0, dtype=torch.int64)
-        ]
-        every = torch.cat(held)
-        rows = torch.unique(every[every >= 0])
+        rows = _different([state[key] for key in keys])
         found = dict(state)
         for key in keys:
             place = torch.searchsorted(rows, state[key].clamp(min=0))
@@ -234,6 +231,13 @@ class SiteLoader:
         """Inverse of `to_places`: `rows` are those of the subjects in this bank."""
         table = torch.cat([rows, torch.tensor([-1])])  # place -1 stays -1
         return {**state, **{key: table[state[key]] for key in keys}}
+
+
+def _different(rows: Sequence[Tensor], device: Any = "cpu") -> Tensor:
+    """All different rows (n,), empty slots aside."""
+    none = torch.empty(0, dtype=torch.int64, device=device)
+    every = torch.cat([none, *(some.reshape(-1) for some in rows)])
+    return torch.unique(every[every >= 0])
 
 
 def _tag(spec: RunSpec) -> str:

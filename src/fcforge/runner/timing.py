@@ -64,7 +64,7 @@ def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[floa
         seconds += cost.rest + cost.epoch * node.spec.training.epochs
     for node in missing:  # an untrained network is scored, too
         disk += costs.get(_learner(node), Trial()).scores
-    for node in wanted_generators(todo).values():
+    for node in wanted_generators(todo):
         made = trials.generators[repr(node.spec.learner.generator)]
         seconds += made.rest
         disk += made.scores

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,11 @@ from fcforge.methods import Lane
 from fcforge.models.edge import Linear
 from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
-from fcforge.runner.environment import describe
+from fcforge.runner.execute import describe
 from fcforge.runner.experiment import split_sites
 from fcforge.runner.learners import build_learner, scorer_of
-from fcforge.runner.own_threshold import sites_without_fold
-from fcforge.runner.pipelines import Pipeline, knows_nothing, pipeline_of, scores, train
+from fcforge.runner.own_threshold import without_fold
+from fcforge.runner.pipelines import Pipeline, pipeline_of, scores_after
 from fcforge.runner.plan import Node, traits_of
 from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.site_loader import PUBLIC, SiteLoader, as_it_was, synthetic_size
@@ -54,7 +54,7 @@ class Trainer:
         self.device = device
         self.group = group
         self.loader = SiteLoader(device, store.generators)
-        self._sites: dict[tuple[Any, ...], dict[str, Site]] = {}
+        self._sites: dict[str, dict[str, Site]] = {}
         self._learners: dict[str, Learner] = {}
         self._evaluators: dict[str, Evaluator] = {}
         self._fit: dict[tuple[int, int, int], int] = {}
@@ -63,16 +63,17 @@ class Trainer:
     # -- what a node needs ---------------------------------------------------------------------
     def sites(self, spec: RunSpec) -> dict[str, Site]:
         """Sites of a seed, split once, confounds removed."""
-        fractions = spec.test_fraction, spec.val_fraction, spec.folds
+        decides = (spec.test_fraction, spec.val_fraction, spec.folds, spec.left_out)
         removed = (spec.confounds, spec.start, spec.fitted_on)
-        key = (spec.seed, spec.left_out, fractions, str(removed))
+        key = str((spec.seed, decides, removed))
         if key not in self._sites:
             if spec.fitted_on:  # one set of sites for every prefix: keep the last few
                 _forget_oldest(self._sites, 6)
                 _forget_oldest(self._evaluators, 6)
             split = split_sites(spec, self.cohort, spec.seed)
             if spec.left_out is not None:
-                split = sites_without_fold(split, spec.left_out, spec.seed)
+                out = (spec.left_out, spec.seed)
+                split = {n: without_fold(site, *out) for n, site in split.items()}
             self._sites[key] = self._without_confounds(spec, split)
         return self._sites[key]
 
@@ -89,9 +90,9 @@ class Trainer:
             step = self.public(spec).confounds
         else:
             step = fit_on_training([sites[s] for s in spec.fitted_on], spec.confounds)
-        return (
-            {name: step.apply(site) for name, site in sites.items()} if step else sites
-        )
+        if step is None:
+            return sites
+        return {name: step.apply(site) for name, site in sites.items()}
 
     def public(self, spec: RunSpec) -> Public:
         """Public people and start of a run."""
@@ -119,35 +120,27 @@ class Trainer:
 
     def _pretrained_path(self, spec: RunSpec) -> Path:
         """Place of the network of a seed that was trained on the public people."""
-        decides = [
-            spec.start,
-            spec.confounds,
-            spec.learner.model,
-            spec.seed,
-            spec.training,
-        ]
+        public = [spec.start, spec.confounds]
+        decides = [*public, spec.learner.model, spec.seed, spec.training]
         name = hashlib.sha256(str(decides).encode()).hexdigest()[:24]
         return self.store.generators / f"pretrained-{name}.safetensors"
 
     def pretrain(self, specs: Sequence[RunSpec]) -> None:
         """Train the networks that runs begin with on the public people: all seeds as lanes."""
-        wanted = {
-            self._pretrained_path(s): s
-            for s in specs
-            if s.start is not None and self.learner(s).method.fits
-        }
-        missing = {path: spec for path, spec in wanted.items() if not path.exists()}
-        alike: dict[str, list[Path]] = {}
-        for path, spec in missing.items():
-            alike.setdefault(replace(spec, order=(), seed=0).key, []).append(path)
-        for paths in alike.values():
-            spec = missing[paths[0]]
+        alike: dict[str, dict[Path, RunSpec]] = {}
+        for spec in specs:
+            if spec.start is not None and self.learner(spec).method.fits:
+                path = self._pretrained_path(spec)
+                if not path.exists():
+                    shared = replace(spec, order=(), seed=0).key
+                    alike.setdefault(shared, {})[path] = spec
+        for group in alike.values():
+            spec = next(iter(group.values()))
             view = self.loader.public_view(spec, self.public(spec))
-            seeds = [missing[p].seed for p in paths]
-            lanes = engine.pretrain(
-                self.learner(spec).model, view, seeds, spec.training, self.device
-            )
-            for path, lane in zip(paths, lanes, strict=True):
+            seeds = [own.seed for own in group.values()]
+            model = self.learner(spec).model
+            lanes = engine.pretrain(model, view, seeds, spec.training, self.device)
+            for path, lane in zip(group, lanes, strict=True):
                 network = lane._replace(state={})
                 write_state(path, network.named(), {"model": spec.learner.model.name})
 
@@ -155,10 +148,9 @@ class Trainer:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
         key = replace(spec, order=(), seed=0).key
         if key not in self._learners:
-            cohort = self.cohort
-            self._learners[key] = build_learner(
-                spec.learner, cohort.n_rois, target=cohort.target
-            )
+            n_rois = self.cohort.n_rois
+            target = self.cohort.target
+            self._learners[key] = build_learner(spec.learner, n_rois, target=target)
         return self._learners[key]
 
     def evaluator(self, spec: RunSpec) -> Evaluator:
@@ -193,14 +185,17 @@ class Trainer:
     def load_lane(self, node: Node) -> Lane:
         """Lane that is to learn a node's last site."""
         lane = self._parent_lane(node)
-        spec = node.spec
         for seen in range(node.depth - node.shown + 1, node.depth):
-            jobs = [self.job(spec.prefix(seen), lane, seen - 1)]
-            learner = self.learner(spec)
-            (lane,) = learn_site(
-                learner, jobs, self.loader.bank, spec.training, fit=False
-            )
+            job = self.job(node.spec.prefix(seen), lane)
+            (lane,) = self._learn(node.spec, [job], fit=False)
         return lane
+
+    def _learn(
+        self, spec: RunSpec, jobs: Sequence[Job], *, fit: bool = True
+    ) -> Sequence[Lane]:
+        """Lanes after their jobs; without `fit` the method only takes in the site's subjects."""
+        learner = self.learner(spec)
+        return learn_site(learner, jobs, self.loader.bank, spec.training, fit=fit)
 
     def _parent_lane(self, node: Node) -> Lane:
         if node.parent is None:
@@ -224,8 +219,7 @@ class Trainer:
             parent = Node(spec, None, shown=depth)
         else:
             parent = Node(spec, before.key)
-        job = self.job(spec, self.load_lane(parent), parent.depth - 1)
-        (lane,) = learn_site(self.learner(spec), [job], self.loader.bank, spec.training)
+        (lane,) = self._learn(spec, [self.job(spec, self.load_lane(parent))])
         self.store.write_lane(parent.key, self._tensors(parent, lane)[0])
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
@@ -255,37 +249,36 @@ class Trainer:
         state = lane.state
         apart = (*method.transient, *method.row_keys)
         rest = [v for k, v in state.items() if not k.startswith(apart)]
-        rows = [state[k].reshape(-1) for k in method.row_keys if k in state]
-        subjects = torch.cat(
-            [*rows, torch.empty(0, dtype=torch.int64, device=self.device)]
+        held = self.loader.subject_bytes(
+            [state[k] for k in method.row_keys if k in state],
+            _edge_bytes(self.cohort.n_rois),
         )
-        held = self.loader.subject_bytes(subjects, _edge_bytes(self.cohort.n_rois))
         return held + sum(v.numel() * v.element_size() for v in rest)
 
     # -- training ------------------------------------------------------------------------------
-    def run(
-        self, nodes: Sequence[Node], tick: Callable[[], Any] = lambda: None
-    ) -> None:
+    def run(self, nodes: Sequence[Node]) -> None:
         """Train nodes of equal depth, in groups of lanes that fit together."""
+        ours = []
         for node in nodes:
             if pipeline := pipeline_of(node.spec.learner):
                 self._run_pipeline(node, pipeline)
-        ours = [n for n in nodes if pipeline_of(n.spec.learner) is None]
+            else:
+                ours.append(node)
         self.pretrain([n.spec for n in ours if n.parent is None])
-        for node in (n for n in ours if n.depth == 0):
-            self.write(node, self.first_lane(node.spec), 0.0)
         waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
-        for node in (n for n in ours if n.depth > 0):
+        for node in ours:
+            if not node.depth:
+                self.write(node, self.first_lane(node.spec), 0.0)
+                continue
             lane = self.load_lane(node)
-            alike = self.alike(replace(node.spec, order=node.spec.order[-1:]))
-            site = self.sites(node.spec)[
-                node.spec.order[-1]
-            ]  # folds differ by a subject
-            sizes = len(site.train.y), len(site.val.y)
+            last = node.spec.order[-1:]
+            site = self.sites(node.spec)[last[0]]  # folds differ by a subject
+            sizes = (len(site.train), len(site.val))
+            alike = self.alike(replace(node.spec, order=last))
             signature = (alike, node.depth, engine.shapes(lane), sizes)
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():
-            self._run_alike(members, tick)
+            self._run_alike(members)
 
     def alike(self, spec: RunSpec) -> str:
         """What runs of one training agree in: all of a spec but the seed and `Method.apart`."""
@@ -295,16 +288,14 @@ class Trainer:
         shared = replace(spec, seed=0, learner=named).key
         return f"{shared} {self.learner(spec).method.apart()[0]}"
 
-    def _run_alike(
-        self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]
-    ) -> None:
+    def _run_alike(self, members: Sequence[tuple[Node, Lane]]) -> None:
         """Train lanes of one shape, as many at once as the device holds."""
         node = members[0][0]
         size = min(self.group, self._lanes_that_fit(*members[0]))
         done = 0
         while done < len(members):
             try:
-                self.learn_group(members[done : done + size], tick)
+                self.learn_group(members[done : done + size])
             except torch.OutOfMemoryError as error:
                 # another program took memory since it was measured; nothing of the group is written
                 if size == 1:
@@ -323,36 +314,30 @@ class Trainer:
         learner = self.learner(node.spec)
         key = id(learner), node.depth, node.spec.training.batch_size
         if key not in self._fit:
-            job = self.job(node.spec, lane, node.depth - 1)
+            job = self.job(node.spec, lane)
             self._fit[key] = engine.lanes_that_fit(
                 learner, job, self.loader.bank, node.spec.training
             )
         return self._fit[key]
 
-    def learn_group(
-        self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]
-    ) -> None:
+    def learn_group(self, members: Sequence[tuple[Node, Lane]]) -> None:
         """Teach lanes of one shape the last site of their nodes, and store these."""
         spec = members[0][0].spec
-        jobs = [self.job(node.spec, lane, node.depth - 1) for node, lane in members]
+        jobs = [self.job(node.spec, lane) for node, lane in members]
         started = time.perf_counter()
-        lanes = learn_site(
-            self.learner(spec), jobs, self.loader.bank, spec.training, tick=tick
-        )
+        lanes = self._learn(spec, jobs)
         seconds = (time.perf_counter() - started) / len(members)
         for (node, _), lane in zip(members, lanes, strict=True):
             self.write(node, lane, seconds)
 
-    def job(self, spec: RunSpec, lane: Lane, position: int) -> Job:
+    def job(self, spec: RunSpec, lane: Lane) -> Job:
         """A lane about to learn the last site of a spec's order."""
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
-        public = (
-            self.loader.public_view(spec, self.public(spec)) if spec.start else None
-        )
-        view = self.loader.view(
-            self.sites(spec)[site], spec, position=position, public=public
-        )
+        public = None
+        if spec.start:
+            public = self.loader.public_view(spec, self.public(spec))
+        view = self.loader.view(self.sites(spec)[site], spec, public=public)
         _, own = self.learner(spec).method.apart()
         moved = {k: v.to(self.device) for k, v in own.items()}
         lane = lane._replace(state=lane.state | moved)
@@ -364,8 +349,8 @@ class Trainer:
         facts: dict[str, Any] = {
             "seconds": seconds,
             "memory_bytes": self.memory_bytes(node, lane),
+            "pools": [list(p) for p in pools],
         }
-        facts["pools"] = [list(p) for p in pools]
         stored = tensors if node.depth and node.continued else None
         weights = None if node.continued else self._weights(node.spec, lane)
         found = self.evaluator(node.spec).scores(lane)
@@ -396,22 +381,15 @@ class Trainer:
         fixed = spec.training.selection == "fixed"
         own = {name: sites[name].learning(with_val=fixed) for name in spec.order}
         public = {PUBLIC: self.public(spec).people} if spec.start else {}
-        parts = public | own
-        if parts:
-            fitted = train(pipeline, parts, spec.seed, spec.order, self.cohort.target)
-            target = self.cohort.target
-            found = {
-                name: scores(fitted, pipeline, site.test, name, target)
-                for name, site in sites.items()
-            }
-        else:  # nobody to learn from yet
-            found = {
-                name: knows_nothing(len(site.test), self.cohort.target)
-                for name, site in sites.items()
-            }
+        found = scores_after(
+            pipeline, public | own, spec.seed, spec.order, sites, self.cohort.target
+        )
         subjects = sum(map(len, own.values())) if pipeline.keeps == "cumulative" else 0
-        facts: dict[str, Any] = {"seconds": time.perf_counter() - started, "pools": []}
-        facts["memory_bytes"] = subjects * _edge_bytes(self.cohort.n_rois)
+        facts = {
+            "seconds": time.perf_counter() - started,
+            "memory_bytes": subjects * _edge_bytes(self.cohort.n_rois),
+            "pools": [],
+        }
         self._store_node(node, facts, found)
 
 

@@ -92,7 +92,7 @@ def check_target(asked: CheckRequest) -> Verdict:
 def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
     from fcforge.runner.collect import describe_sites
     from fcforge.runner.config import load_experiment
-    from fcforge.runner.run import prepare
+    from fcforge.runner.run import leak_notes, prepare
 
     experiment = load_experiment(target, settings)
     cohort = load_dataset(experiment.dataset)
@@ -101,9 +101,6 @@ def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
     if not any(f.severity == "error" for f in findings):
         plan = prepare(experiment, cohort).plan
         describe_sites(cohort, experiment)  # the split itself may be impossible
-        notes = [
-            f"{counted(len(experiment.learners), 'learner')}, {counted(len(plan.runs), 'run')}, "
-            f"{counted(plan.trainings, 'site training')}{plan.saving}"
-        ]
-    notes += [f"LEAK ON: {name}" for name in experiment.leaks.active()]
+        notes = [f"{counted(len(experiment.learners), 'learner')}, {plan.words}"]
+    notes += leak_notes(experiment)
     return Verdict(str(target), cohort, findings, notes)

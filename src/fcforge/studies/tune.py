@@ -22,7 +22,7 @@ from fcforge.errors import ConfigError
 from fcforge.metrics import finite
 from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect
-from fcforge.runner.environment import Place
+from fcforge.runner.execute import Place
 from fcforge.runner.experiment import Experiment, split_sites
 from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Progress
@@ -216,7 +216,9 @@ def tune(
     """
     prepared = prepare_tuning(experiment, folder, repeats, budget)
     inner = prepared.experiment
-    orders = [" > ".join(order) for order in inner.list_orders(prepared.sites)]
+    orders = [
+        " > ".join(order) for order in inner.list_orders(prepared.cohort.site_names)
+    ]
     trainings = f"{prepared.plan.trainings} site trainings"
     say(f"{len(inner.learners)} settings on {', '.join(orders)}: {trainings}")
     store = open_store(prepared, folder / "runs")

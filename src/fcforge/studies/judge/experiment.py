@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,7 @@ from fcforge.generators.corr_gauss import class_means
 from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
 from fcforge.models import MODELS
-from fcforge.runner.config import (
-    read_component,
-    read_table,
-    read_tables,
-    resolve_dataset,
-)
+from fcforge.runner.config import read_component, resolve_dataset
 from fcforge.runner.config_files import read_config
 from fcforge.runner.experiment import Seeds
 from fcforge.settings import Size
@@ -50,14 +45,7 @@ class JudgeTable:
     multiple: Size = Panel.multiple
 
 
-@dataclass(frozen=True)
-class JudgeFile:
-    """A whole config that judges generators; a ``[[generator]]`` is a row."""
-
-    dataset: dict[str, Any]
-    generator: list[dict[str, Any]]
-    judge: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
+TABLES = {"generator": list, **dict.fromkeys(("dataset", "judge", "training"), dict)}
 
 
 def portrait(batch: FCBatch) -> Portrait:
@@ -104,18 +92,18 @@ def load_judge(
 ) -> tuple[Panel, Component, JudgeTable]:
     """Generators, dataset and ``[judge]`` of a config; mistakes name the nearest known thing."""
     files = read_config(path, overrides)
-    config = read_tables(JudgeFile, files)
-    asked = read_table(JudgeTable, config, files, "judge")
+    files.require(TABLES, ("dataset", "generator"))
+    asked = files.table(JudgeTable, "judge")
     check_names("model", [*asked.classifiers, *asked.augment], MODELS)
     panel = Panel(
-        _rows(config.generator, files.where(("generator",))),
+        _rows(files.data["generator"], files.where("generator")),
         classifiers=asked.classifiers,
         augment=asked.augment,
         multiple=asked.multiple,
-        training=read_table(Training, config, files, "training"),
+        training=files.table(Training, "training"),
     )
     folder = Path(path).resolve().parent
-    dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
+    dataset = resolve_dataset(files.data["dataset"], files.where("dataset"), folder)
     return panel, dataset, asked
 
 

@@ -1,4 +1,4 @@
-"""What a reader must know is said: leaks, gaps, constant predictors, the majority."""
+"""What is said of a run: what a reader must know, and what was run, for a paper."""
 
 from dataclasses import replace
 
@@ -6,13 +6,12 @@ import numpy as np
 
 from fake_runs import fake_learner
 from fcforge import stats
-from fcforge.types import Leaks
+from fcforge.report.run_words import findings, leaks_on, methods_paragraphs
+from fcforge.types import Leaks, Training
 
 
 def texts(results, **kwargs):
-    return "\n".join(
-        f"{f.learner}: {f.text}" for f in stats.findings(results, **kwargs)
-    )
+    return "\n".join(f"{f.learner}: {f.text}" for f in findings(results, **kwargs))
 
 
 def test_findings_name_what_is_wrong():
@@ -27,7 +26,7 @@ def test_findings_name_what_is_wrong():
     assert "leaky: was run with test data leaking in: select_on_test" in texts(
         [*good, *leaky]
     )
-    assert stats.leaks_on([*good, *leaky]) == {"leaky": ("select_on_test",)}
+    assert leaks_on([*good, *leaky]) == {"leaky": ("select_on_test",)}
     assert "lacks 2 of 72 (order, seed) pairs" in texts([*good, *leaky[2:]])
 
 
@@ -56,3 +55,27 @@ def test_worse_than_majority_is_said():
 def test_duplicate_runs_of_one_title_are_named():
     runs = fake_learner("x", skill=1.5)
     assert "more than one run" in texts([*runs, runs[0]])
+
+
+# -- methods for a paper ---------------------------------------------------------------------------
+def test_what_was_run_is_said():
+    runs = fake_learner("mine", seeds=(0, 1))
+    run, measured, sure = methods_paragraphs(runs, 500)
+    for said in ("4 sites", "24 orders", "2 random seeds", "60 epochs per site"):
+        assert said in run
+    assert "published learning rate" in run
+    assert run.endswith("nothing but the final scores.")
+    assert "commonest class of each site's own training part" in measured
+    assert "over test subjects (500 draws" in sure
+
+
+def test_settings_change_the_words():
+    found = fake_learner("mine", seeds=(0, 1, 2))
+    training = Training(epochs=1, lr=0.01, selection="inner_val")
+    said = {"training": training, "leaks": Leaks(select_on_test=True)}
+    runs = [replace(r, spec=replace(r.spec, **said)) for r in found]
+    run, _, sure = methods_paragraphs(runs, 500)
+    assert "learning rate 0.01" in run
+    assert "1 epoch per site; the epoch with the lowest loss" in run
+    assert "leak in on purpose (select_on_test)" in run
+    assert "test subjects and trainings" in sure

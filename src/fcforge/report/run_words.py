@@ -1,0 +1,232 @@
+"""What is said of a run in words: the headline, warnings, and methods for a paper."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from fcforge import __version__
+from fcforge.metrics import finite
+from fcforge.metrics.runs import WORDS, constant_predictor
+from fcforge.report.rendering import listed
+from fcforge.stats import Comparison, Estimate, group
+from fcforge.stats.resampling import pair_of
+from fcforge.stats.table import is_majority
+from fcforge.text import bracket, counted, number, with_interval
+from fcforge.types import RunResult, Training
+
+if TYPE_CHECKING:
+    from fcforge.report.contents import Contents
+
+FEW_SEEDS = 3
+ONE_CLASS_SHARE = 0.05
+"""A learner is flagged when this share of its tests at learned sites names one class throughout."""
+
+
+# -- what a reader must know before believing a table ---------------------------------------------
+class Finding(NamedTuple):
+    """One warning: how bad, about which learner (empty: the whole experiment), what."""
+
+    level: Literal["serious", "caution"]
+    learner: str
+    text: str
+
+
+def leaks_on(results: Sequence[RunResult]) -> dict[str, tuple[str, ...]]:
+    """Leak switches that are on, by learner title; empty when the experiment is clean."""
+    found: dict[str, tuple[str, ...]] = {}
+    for title, runs in group(results).items():
+        active = tuple(
+            dict.fromkeys(leak for r in runs for leak in r.spec.leaks.active())
+        )
+        if active:
+            found[title] = active
+    return found
+
+
+def findings(
+    results: Sequence[RunResult],
+    *,
+    expected: int | None = None,
+    against_majority: Mapping[str, Comparison] | None = None,
+) -> list[Finding]:
+    """All warnings of an experiment, serious ones first.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+        Without the computed majority reference.
+    expected : int, optional
+        Number of runs that were asked for.
+    against_majority : mapping of learner title to Comparison, optional
+        AAA of each learner minus that of the majority class of each site.
+    """
+    found = [Finding("serious", *said) for said in _serious(results, expected)]
+    said = WORDS[results[0].kind]
+    for title, c in (against_majority or {}).items():
+        if c.low <= 0:
+            word = "below" if c.high < 0 else "not distinguishable from"
+            text = f"is {word} {said.naive}: {said.average} {gap_words(c)}."
+            found.append(Finding("caution", title, text))
+    seeds = len({r.spec.seed for r in results})
+    if seeds < FEW_SEEDS:
+        few = (
+            f"only {counted(seeds, 'seed')}: differences may come from one lucky split."
+        )
+        found.append(Finding("caution", "", few))
+    return found
+
+
+def gap_words(c: Comparison) -> str:
+    """A difference with its interval, both signed."""
+    return f"{number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
+
+
+def _serious(
+    results: Sequence[RunResult], expected: int | None
+) -> Iterator[tuple[str, str]]:
+    for title, active in leaks_on(results).items():
+        yield title, f"was run with test data leaking in: {', '.join(active)}."
+    if expected is not None and len(results) < expected:
+        missing = f"{expected - len(results)} of {expected} runs are missing"
+        yield "", f"{missing}: the numbers are provisional."
+    asked = len(set(map(pair_of, results)))
+    for title, runs in group(results).items():
+        own = len(set(map(pair_of, runs)))
+        if own < asked:
+            lacks = f"lacks {asked - own} of {asked}"
+            yield title, f"{lacks} (order, seed) pairs that others have."
+        if own < len(runs):
+            twice = "has more than one run of the same order and seed"
+            yield title, f"{twice}: give each a title."
+        if bad := [r.spec for r in runs if not finite(r)]:
+            first = f"e.g. seed {bad[0].seed}, order {' → '.join(bad[0].order)}"
+            some = f"{len(bad)} of {len(runs)} runs diverged"
+            text = f"{some} (scores that are not finite, {first}); they are left out of its "
+            yield title, text + "numbers, which flatters it."
+        if text := _constant([r for r in runs if finite(r)] or runs):
+            yield title, text
+
+
+def _constant(runs: Sequence[RunResult]) -> str:
+    """What is said of a learner that calls many alike; empty where it does not."""
+    if is_majority(runs[0]):
+        return ""
+    one = 0
+    flat = 0
+    cells = 0
+    for r in runs:
+        flags = constant_predictor(r)
+        learned = np.tri(len(r.spec.order), dtype=bool)
+        one += int(flags["one_class"][learned].sum())
+        flat += int(flags["flat"][learned].sum())
+        cells += int(learned.sum())
+    if one >= ONE_CLASS_SHARE * cells:
+        return (
+            f"calls everybody the same in {one} of {cells} tests at sites it had learned "
+            f"({one / cells:.0%}); low forgetting means little for a learner that never learned."
+        )
+    where = f"in {flat} of {cells} tests at sites it had learned"
+    return f"gives everybody the same score {where}." if flat else ""
+
+
+# -- the headline ---------------------------------------------------------------------------------
+def headline(c: "Contents") -> str:
+    """Who is best, how many beat the baseline, and who forgets most."""
+    if not c.honest:
+        return "No learner has usable scores obtained without test data."
+    best = c.honest[0]
+    text = (
+        f"Highest {c.words.metric} along the way: {best.learner}, {c.words.average} "
+        f"{_interval(best.estimates['aaa'])}"
+    )
+    if against := c.against_baseline.get(best.learner):
+        text += f", which is {gap_words(against)} against {c.words.naive}"
+    text += (
+        f". {len(c.ahead)} of {counted(len(c.honest), 'learner')} beat that baseline with an "
+        "interval above zero and no serious warning."
+    )
+    worst = max(c.honest, key=lambda row: np.nan_to_num(row.estimates["fm"].value))
+    forgotten = worst.estimates["fm"]
+    if forgotten.value > 0:
+        text += f" Most is forgotten by {worst.learner}: FM {_interval(forgotten)}."
+    return text
+
+
+def _interval(e: Estimate) -> str:
+    return with_interval(e.value, e.low, e.high)
+
+
+# -- methods for a paper, written from the settings of the runs -----------------------------------
+KEPT_EPOCH = {
+    "fixed": "the network after the last epoch was kept",
+    "inner_val": "the epoch with the lowest loss on the validation part was kept",
+}
+MEASURED = (
+    "After every site the model was tested on all sites. With a(t, i) the accuracy on the i-th "
+    "site of the order after learning the t-th of T, we report AAA, the mean over t of the mean "
+    "accuracy on the sites learned so far; final ACC, the mean of a(T, i); FM (Chaudhry et al. "
+    "2018), the mean over i < T of the best accuracy since learning site i minus the final one; "
+    "FOR as the paper's formula reads, which includes zero-shot values (literal), and on the lower "
+    "triangle alone (triangular); BWT and FWT (Lopez-Paz and Ranzato 2017), FWT against the "
+    "untrained network; balanced accuracy and AUROC averaged like AAA. The baseline names the "
+    "commonest class of each site's own training part; the row 'majority class' that of the sites "
+    "learned so far."
+)
+
+
+def methods_paragraphs(
+    results: Sequence[RunResult], n_draws: int
+) -> tuple[str, str, str]:
+    """What was run, what was measured, and how sure `n_draws` of the bootstrap are."""
+    return (_what_was_run(results), MEASURED, _how_sure(results, n_draws))
+
+
+def _what_was_run(results: Sequence[RunResult]) -> str:
+    specs = [r.spec for r in results]
+    first = results[0]
+    learners = list(dict.fromkeys(s.learner.title for s in specs))
+    datasets = dict.fromkeys(s.dataset.name for s in specs)
+    n_tested = sum(map(len, first.y.values()))
+    used = "test subjects were used for nothing but the final scores."
+    leaks = {leak for spec in specs for leak in spec.leaks.active()}
+    if leaks:
+        on = listed(sorted(leaks))
+        used = f"WARNING: test data were allowed to leak in on purpose ({on})."
+    return (
+        f"Results were produced with fcforge {__version__}. Data: {listed([*datasets])}, "
+        f"{counted(len(first.sites), 'site')} ({listed(first.sites)}). Within each site "
+        f"{100 * first.spec.test_fraction:.0f}% of subjects, stratified by diagnosis, were held "
+        f"out for testing ({n_tested} subjects in the first split); "
+        f"{100 * first.spec.val_fraction:.0f}% of the remainder served as validation part where "
+        f"one was needed. {counted(len(learners), 'learner')} ({listed(learners)}) met the sites "
+        f"one after another in {counted(len({s.order for s in specs}), 'order')}, with "
+        f"{counted(len({s.seed for s in specs}), 'random seed')} for split, initialisation and "
+        f"minibatches. {_training(first.spec.training)} Protocol: "
+        f"{listed(sorted({s.protocol for s in specs}))}; {used}"
+    )
+
+
+def _training(t: Training) -> str:
+    rate = "the model's published learning rate"
+    if t.lr is not None:
+        rate = f"learning rate {t.lr:g}"
+    return (
+        f"Networks were trained with Adam ({rate}, batches of {t.batch_size}, weight decay "
+        f"{t.weight_decay:g}, gradient norm clipped at {t.clip:g}) for "
+        f"{counted(t.epochs, 'epoch')} per site; {KEPT_EPOCH[t.selection]}."
+    )
+
+
+def _how_sure(results: Sequence[RunResult], n_draws: int) -> str:
+    n_seeds = len({r.spec.seed for r in results})
+    over = "test subjects and trainings" if n_seeds > 2 else "test subjects"
+    return (
+        "Values are means over orders and seeds, with the standard deviation over orders. "
+        f"Intervals are 95 % bootstrap intervals over {over} ({n_draws} draws, Bayesian bootstrap "
+        "stratified by site and class, the same weight for a subject in every order, seed and "
+        "learner; AUROC to first order); they do not cover the choice of sites. Differences are "
+        "paired over orders, seeds and subjects; their p-values come from a permutation test that "
+        "exchanges the two learners' scores subject by subject, and are given with Holm's "
+        "correction within each list, too."
+    )
