@@ -334,37 +334,61 @@ class Chain(Record):
 
 
 # -- what hospitals give ---------------------------------------------------------------------------
-class Release(Record):
-    """What one hospital gives around a start: a vector of whole numbers, and how it was made.
+class Promised(Record):
+    """What has noise for a budget of each person in it.
 
     Attributes
     ----------
     mechanism : {"gaussian", "none"}
         Discrete Gaussian noise, or exact sums, which promise nothing.
     epsilon, delta : float
-        Budget of each person in this release; 0 and 0 under "none".
+        0 and 0 under "none".
+    """
+
+    mechanism: Literal["gaussian", "none"]
+    epsilon: Budget
+    delta: Share
+
+    @property
+    def budget(self) -> tuple[float | None, float]:
+        """Epsilon, None where there is no noise, and delta."""
+        return None if self.mechanism == "none" else self.epsilon, self.delta
+
+
+class Spending(Promised):
+    """What costs a hospital's people something.
+
+    Attributes
+    ----------
     spent_epsilon, spent_delta : float
         Most that one of these people has spent in all.
-    grid : float
-        What one unit of the whole numbers is worth.
-    variance : str
-        Of the noise on each number, in squared units of the grid: an exact fraction.
     commitment : str
         Salted SHA-256 of people, scans and diagnoses, in order; the salt stays at home.
     """
 
-    has_payload: ClassVar[bool] = True
     withdrawable: ClassVar[bool] = True
 
-    kind: Literal["release"] = "release"
-    mechanism: Literal["gaussian", "none"]
-    epsilon: Budget
-    delta: Share
     spent_epsilon: Budget
     spent_delta: Share
+    commitment: Sha256
+
+
+class Release(Spending):
+    """What one hospital gives around a start: a vector of whole numbers, and how it was made.
+
+    Attributes
+    ----------
+    grid : float
+        What one unit of the whole numbers is worth.
+    variance : str
+        Of the noise on each number, in squared units of the grid: an exact fraction.
+    """
+
+    has_payload: ClassVar[bool] = True
+
+    kind: Literal["release"] = "release"
     grid: Positive
     variance: Rational
-    commitment: Sha256
 
 
 class SplitCounts(Closed):
@@ -430,29 +454,21 @@ class GivenShare(Closed):
     sha256: Sha256
 
 
-class Notice(Record):
+class Notice(Spending):
     """A hospital's notice of what it gave to a round; it says no count of people.
+
+    The budget is what is planned for the round's sum.
 
     Attributes
     ----------
     round : str
     shares : tuple of GivenShare
         One for each keeper.
-    epsilon, delta, spent_epsilon, spent_delta, commitment
-        As in a release; planned for the round's sum.
     """
-
-    withdrawable: ClassVar[bool] = True
 
     kind: Literal["notice"] = "notice"
     round: SiteName
     shares: Annotated[tuple[GivenShare, ...], Field(min_length=2, max_length=2)]
-    mechanism: Literal["gaussian", "none"]
-    epsilon: Budget
-    delta: Share
-    spent_epsilon: Budget
-    spent_delta: Share
-    commitment: Sha256
 
 
 class Added(Closed):
@@ -463,7 +479,7 @@ class Added(Closed):
     share: Sha256
 
 
-class Half(Record):
+class Half(Promised):
     """What one keeper publishes of a round: the sum of its shares with its own noise.
 
     Attributes
@@ -471,7 +487,7 @@ class Half(Record):
     round : str
     hospitals : tuple of Added
         Sorted by name.
-    mechanism, epsilon, delta, grid
+    grid
         As in a release.
     variance : str
         Of this keeper's noise, in squared units of the grid.
@@ -485,9 +501,6 @@ class Half(Record):
     kind: Literal["half"] = "half"
     round: SiteName
     hospitals: Annotated[tuple[Added, ...], Field(min_length=2, max_length=10_000)]
-    mechanism: Literal["gaussian", "none"]
-    epsilon: Budget
-    delta: Share
     grid: Positive
     variance: Rational
     times: Annotated[int, Field(ge=1, le=100)]

@@ -16,13 +16,7 @@ from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import save, union_of, verify
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keeper_step import keep_files
-from fcforge.exchange.keeping.keepers import (
-    Noise,
-    RoundList,
-    card_of,
-    keep,
-    rounds_file,
-)
+from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
 from fcforge.exchange.keeping.shares import is_share
 from fcforge.exchange.keys import Trust
 from fcforge.requests import KeepRequest
@@ -120,7 +114,6 @@ def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monke
     with pytest.raises(ExchangeError, match="published before"):
         keep_files(asked(*place[:-1], tmp_path / "again.record", rounds=listed))
     assert len(RoundList.read(listed).lines) == 3
-    assert rounds_file(world / "Ministry.key") == world / "Ministry.key.rounds"
 
 
 def test_a_chain_has_no_keepers(world, tmp_path):

@@ -160,8 +160,8 @@ def test_doubled_foreign_and_mixed_shares_are_refused_by_name(shares, listed):
         "is there 2 times": shares[0],
         "made for another start": shares_of("OHSU", exchange=other_start),
         "is of round 'summer'": shares_of("OHSU", "summer"),
-        "is for epsilon 2": shares_of("OHSU", epsilon=2.0),
-        "delta 1e-05": shares_of("OHSU", delta=1e-5),
+        "budget (2.0": shares_of("OHSU", epsilon=2.0),
+        "1e-05)": shares_of("OHSU", delta=1e-5),
     }
     for why, share in wrong.items():
         with pytest.raises(ExchangeError) as told:

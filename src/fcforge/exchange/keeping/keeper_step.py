@@ -4,18 +4,11 @@ from collections.abc import Sequence
 
 from fcforge.exchange import archive
 from fcforge.exchange.exchange import open_exchange
-from fcforge.exchange.keeping.keepers import (
-    Kept,
-    Noise,
-    RoundList,
-    keep,
-    own_card,
-    rounds_file,
-)
+from fcforge.exchange.keeping.keepers import Kept, Noise, RoundList, keep, own_card
 from fcforge.exchange.keeping.shares import Share, read_share
 from fcforge.exchange.keys import Trust, read_private
-from fcforge.exchange.starts.release_step import Budget
 from fcforge.exchange.starts.releases import Releases
+from fcforge.releases.vector import noise_units
 from fcforge.requests import KeepRequest
 
 
@@ -29,7 +22,7 @@ def keep_files(asked: KeepRequest) -> Kept:
     shares = [read_share(path, trust) for path in asked.shares]
     model = Releases(exchange)
     noise = _noise(model, shares)
-    with RoundList.open(asked.rounds or rounds_file(asked.key)) as listed:
+    with RoundList.open(asked.rounds or f"{asked.key}.rounds") as listed:
         place = (exchange, shares, key, noise, model.size, listed)
         kept = keep(*place, again=asked.again)
         kept.exchange.require_trusted(trust)
@@ -39,9 +32,7 @@ def keep_files(asked: KeepRequest) -> Kept:
 
 def _noise(model: Releases, shares: Sequence[Share]) -> Noise:
     """A keeper's dose for the budget that the notices name; `keep` sees that it is one."""
-    if not shares or shares[0].notice.mechanism == "none":
-        return Noise(0, model.grid)
-    notice = shares[0].notice
-    model.exchange.root.policy.require_budget(notice.epsilon, notice.delta)
-    budget = Budget(notice.epsilon, notice.delta)
-    return Noise(model.noise_units(budget), model.grid)
+    epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
+    if epsilon is not None:
+        model.exchange.root.policy.require_budget(epsilon, delta)
+    return Noise(noise_units(epsilon, delta), model.grid)

@@ -28,10 +28,10 @@ from fcforge.exchange.home.journal import Header, Intent, Journal
 from fcforge.exchange.home.private_record import Spent
 from fcforge.exchange.home.receipts import Receipt
 from fcforge.exchange.keeping import rounds
-from fcforge.exchange.keeping.shares import Share, added, given, opened, seal
+from fcforge.exchange.keeping.shares import Share, added, opened, seal
 from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Keeper, owned
-from fcforge.exchange.records import Added, Half, Notice, make
+from fcforge.exchange.records import Added, GivenShare, Half, Notice, make
 from fcforge.exchange.schema import Closed, Sha256, SiteName
 from fcforge.privacy.noise import discrete_gaussian
 from fcforge.reading import read_plain
@@ -101,6 +101,9 @@ def give(
     _require_open(exchange, title, receipt.site)
     start = exchange.root.id
     sealed = seal(numbers, keepers, start, (title, receipt.site))
+    shares = []
+    for name, data in sorted(sealed.items()):
+        shares.append(GivenShare(keeper=name, sha256=schema.sha256(data)))
     exact = receipt.epsilon is None
     notice = make(
         Notice,
@@ -109,7 +112,7 @@ def give(
         [start],
         key,
         round=title,
-        shares=given(sealed),
+        shares=tuple(shares),
         mechanism="none" if exact else "gaussian",
         epsilon=receipt.epsilon or 0.0,
         delta=0.0 if exact else receipt.delta,
@@ -179,11 +182,6 @@ class RoundList(Journal):
         return 1 + sum(isinstance(line, Published) for line in self.lines)
 
 
-def rounds_file(key: str | Path) -> Path:
-    """Where the list of rounds of a keeper's key lies."""
-    return Path(f"{key}.rounds")
-
-
 class Noise(NamedTuple):
     """What a keeper adds to each number: in units of the grid, and what a unit is worth."""
 
@@ -204,15 +202,22 @@ class Kept:
         With all of them.
     withdrawn : tuple of str
         Hospitals whose shares were not added because they took them back.
-    line : Published
-        For the keeper's list.
     """
 
     half: Half
     contents: Contents
     exchange: "Exchange"
     withdrawn: tuple[str, ...]
-    line: Published
+
+    @property
+    def line(self) -> Published:
+        """For the keeper's list."""
+        half = self.half
+        (start,) = half.parents
+        notices = tuple(one.notice for one in half.hospitals)
+        return Published(
+            start=start, round=half.round, times=half.times, notices=notices
+        )
 
 
 def keep(
@@ -246,7 +251,10 @@ def keep(
     keeper = own_card(exchange, key)
     _require_one_round(shares, exchange.root.id, keeper.name)
     joined = exchange.joined([share.notice for share in shares])
-    staying, taken = _still_given(joined, shares)
+    here = {record.id for record in joined.records}
+    ordered = sorted(shares, key=lambda share: share.notice.site)
+    staying = [share for share in ordered if share.notice.id in here]
+    taken = [share for share in ordered if share.notice.id not in here]
     times = _publication(exchange, listed, staying, taken, again)
     data = _sum(staying, exchange.root.id, key, noise.sigma, size)
     place = (keeper.name, listed.next_number, [exchange.root.id], key)
@@ -255,26 +263,13 @@ def keep(
     )
     payloads = {half.payload: data}
     whole = joined.joined([half], payloads)
-    rounds.rounds_of(
-        whole
-    )  # a half that does not fit the other keeper's is not published
+    rounds.rounds_of(whole)  # one that does not fit the other keeper's stays here
     return Kept(
         half=half,
         contents=Contents((*(share.notice for share in staying), half), payloads),
         exchange=whole,
-        withdrawn=tuple(sorted(share.notice.site for share in taken)),
-        line=_published(half, exchange.root.id),
+        withdrawn=tuple(share.notice.site for share in taken),
     )
-
-
-def _still_given(
-    joined: "Exchange", shares: Sequence[Share]
-) -> tuple[list[Share], list[Share]]:
-    """Shares that stand, by hospital, and those that their hospitals took back."""
-    here = {record.id for record in joined.records}
-    standing = [share for share in shares if share.notice.id in here]
-    taken = [share for share in shares if share.notice.id not in here]
-    return sorted(standing, key=lambda share: share.notice.site), taken
 
 
 def _sum(
@@ -292,9 +287,14 @@ def _sum(
 def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
     """What a half says of its round, its hospitals and its noise."""
     first = staying[0].notice
+    hospitals = []
+    for share in staying:
+        site = share.notice.site
+        added = Added(site=site, notice=share.notice.id, share=share.sha256)
+        hospitals.append(added)
     return {
         "round": first.round,
-        "hospitals": tuple(_added(share) for share in staying),
+        "hospitals": tuple(hospitals),
         "mechanism": first.mechanism,
         "epsilon": first.epsilon,
         "delta": first.delta,
@@ -302,11 +302,6 @@ def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
         "variance": str(noise.sigma**2),
         "times": times,
     }
-
-
-def _published(half: Half, start: str) -> Published:
-    notices = tuple(one.notice for one in half.hospitals)
-    return Published(start=start, round=half.round, times=half.times, notices=notices)
 
 
 def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Keeper:
@@ -339,13 +334,9 @@ def _require_one_round(shares: Sequence[Share], start: str, keeper: str) -> None
                 raise ExchangeError(f"is of round '{notice.round}', {other}.")
             if sites[notice.site] > 1:
                 raise ExchangeError(f"is there {sites[notice.site]} times.")
-            mine = (notice.mechanism, notice.epsilon, notice.delta)
-            if mine != (first.mechanism, first.epsilon, first.delta):
-                theirs = f"that of '{first.site}' is for epsilon {first.epsilon:g}"
-                raise ExchangeError(
-                    f"is for epsilon {notice.epsilon:g}, delta {notice.delta:g}, {theirs}, "
-                    f"{first.delta:g}."
-                )
+            if notice.budget != first.budget:
+                theirs = f"that of '{first.site}' has {first.budget}"
+                raise ExchangeError(f"has the budget {notice.budget}, {theirs}.")
 
 
 def _publication(
@@ -399,8 +390,3 @@ def _require_withdrawal(
             do="Name the same share files as before, and merge the withdrawal into the file named "
             "by --state.",
         )
-
-
-def _added(share: Share) -> Added:
-    notice = share.notice
-    return Added(site=notice.site, notice=notice.id, share=share.sha256)

@@ -91,7 +91,7 @@ def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> No
         gave = {given.keeper: given.sha256 for given in notice.shares}
         if gave.get(half.site) != one.share:
             raise ExchangeError(f"adds a share that '{one.site}' did not give.")
-        if _budget(notice) != _budget(half):
+        if notice.budget != half.budget:
             raise ExchangeError(f"has another budget than '{one.site}' gave its for.")
         try:
             policy.require_budget(*spent_with(notice, half.times))
@@ -108,26 +108,13 @@ def _check_pair(name: str, halves: list[Half]) -> None:
                 raise ExchangeError(f"keeper '{first.site}' has published it twice.")
             mine = {one.site: one.notice for one in first.hospitals}
             theirs = {one.site: one.notice for one in other.hospitals}
-            for site in sorted(mine.keys() ^ theirs.keys()):
-                has, lacks = (first, other) if site in mine else (other, first)
-                raise ExchangeError(
-                    f"the half of '{has.site}' has '{site}', that of '{lacks.site}' does not."
-                )
-            differ = [site for site in sorted(mine) if mine[site] != theirs[site]]
-            if differ:
-                raise ExchangeError(
-                    f"the halves have different shares of '{differ[0]}'."
-                )
-            if (_noise(first), first.times) != (_noise(other), other.times):
-                raise ExchangeError("the halves have different noise.")
-
-
-def _budget(record: Notice | Half) -> tuple[str, float, float]:
-    return record.mechanism, record.epsilon, record.delta
-
-
-def _noise(half: Half) -> tuple[object, ...]:
-    return (*_budget(half), half.grid, half.variance)
+            for site in sorted(mine.keys() | theirs.keys()):
+                if mine.get(site) != theirs.get(site):
+                    what = f"the halves have different shares of '{site}'"
+                    raise ExchangeError(f"{what}, or only one has any.")
+            for name in ("budget", "grid", "variance", "times"):
+                if getattr(first, name) != getattr(other, name):
+                    raise ExchangeError(f"the halves have different noise ({name}).")
 
 
 def check_words(words: np.ndarray, size: int) -> None:
@@ -160,8 +147,8 @@ def times_published(
 
 def spent_with(notice: Notice, times: int) -> tuple[float | None, float]:
     """Most that one of a hospital's people has spent when a round was published so often."""
-    if notice.mechanism == "none":
+    epsilon, delta = notice.budget
+    if epsilon is None:
         return None, 0.0
     more = times - 1
-    epsilon = notice.spent_epsilon + more * notice.epsilon
-    return epsilon, notice.spent_delta + more * notice.delta
+    return notice.spent_epsilon + more * epsilon, notice.spent_delta + more * delta

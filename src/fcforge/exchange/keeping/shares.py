@@ -26,7 +26,7 @@ from fcforge.errors import ExchangeError, at
 from fcforge.exchange import schema
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.policy import Keeper
-from fcforge.exchange.records import GivenShare, Notice, read_record
+from fcforge.exchange.records import Notice, read_record
 from fcforge.reading import read_plain
 from fcforge.text import memory
 
@@ -49,15 +49,12 @@ def split(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def added(words: Sequence[np.ndarray]) -> np.ndarray:
     """Sum (d,) of vectors of words modulo 2^64, as words."""
-    total = np.zeros_like(words[0])
-    for one in words:
-        total = total + one
-    return total
+    return np.stack(words).sum(0, dtype=WORD)
 
 
 def signed_numbers(words: np.ndarray) -> np.ndarray:
     """Words (d,) as the whole numbers from -2^63 to 2^63 - 1 that they stand for."""
-    return words.astype(WORD).view("<i8").astype(np.int64)
+    return words.view("<i8").astype(np.int64)
 
 
 class Share(NamedTuple):
@@ -128,12 +125,6 @@ def seal(
             do = "Give nothing; ask whoever made the start."
             raise ExchangeError(what, do=do) from error
     return sealed
-
-
-def given(sealed: dict[str, bytes]) -> tuple[GivenShare, ...]:
-    """What a notice says of ciphertexts."""
-    pairs = sorted(sealed.items())
-    return tuple(GivenShare(keeper=k, sha256=schema.sha256(data)) for k, data in pairs)
 
 
 def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.ndarray:
