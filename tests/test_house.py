@@ -11,6 +11,7 @@ SPANNING = {  # test files of no single module, and why
     "exchange/test_no_subject_inside.py": "bytes of a chain of every method",
     "exchange/test_two_hospitals.py": "two folders, two processes, one file",
     "exchange/test_options.py": "every option of every command that opens a file",
+    "exchange/test_targets.py": "three classes and a number from start to prediction",
     "exchange/test_speed.py": "what an exchange costs, from learning to merging",
     "exchange/test_forgeries.py": "hundreds of forged files against all that opens them",
     "methods/test_contract.py": "every registered method",

@@ -134,6 +134,13 @@ class Target:
 TWO_CLASSES = Target()
 
 
+def kind_of(scores: np.ndarray, y: np.ndarray) -> Kind:
+    """What scores (n,) or (n, K) and truths (n,) are of."""
+    if scores.ndim == 2:
+        return "more classes"
+    return "number" if y.dtype.kind == "f" else "two classes"
+
+
 def strata(y: np.ndarray) -> np.ndarray:
     """Groups (n,) whose shares splits and resampling keep: classes, or fifths of the numbers.
 
@@ -452,9 +459,7 @@ class RunResult:
     def kind(self) -> Kind:
         """What kind of target the scores are of."""
         site = self.sites[0]
-        if self.scores[site].ndim == 3:
-            return "more classes"
-        return "number" if self.y[site].dtype.kind == "f" else "two classes"
+        return kind_of(self.scores[site][0], self.y[site])
 
     def truth(self, site: str) -> np.ndarray:
         """What scores are held against: y (n_test,); of more classes 0 and 1 (n_test, K)."""

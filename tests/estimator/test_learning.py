@@ -54,7 +54,7 @@ def test_words_as_classes_travel(subjects, tmp_path) -> None:
     again = ForgeClassifier.load(tmp_path / "x.exchange")
     assert np.array_equal(again.predict(fc), model.predict(fc))
     policy = open_exchange(tmp_path / "x.exchange").root.policy
-    assert policy.classes == ("TD", "ASD")
+    assert policy.target.classes == ("TD", "ASD")
 
 
 def test_bitwise_the_chain_of_the_command_line():
@@ -131,7 +131,7 @@ def test_python_and_the_command_line_mean_the_same_people(
     ).mean()
     model.save(tmp_path / "a.exchange")
     found = open_exchange(tmp_path / "a.exchange")
-    assert found.root.policy.classes == (str(control), str(patient))
+    assert found.root.policy.target.classes == (str(control), str(patient))
     assert probability(found.model.score(mine.fc, {}).odds) == pytest.approx(
         plain.predict_proba(mine.fc)[:, 1], abs=1e-5
     )

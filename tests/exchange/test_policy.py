@@ -5,6 +5,7 @@ from pydantic import ValidationError
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.policy import Keeper, Policy
+from fcforge.types import Target
 
 POLICY = Policy(disorder="autism", control="TC", patient="ASD")
 
@@ -13,14 +14,14 @@ POLICY = Policy(disorder="autism", control="TC", patient="ASD")
     "theirs", [("TC", "ASD"), ("tc", "asd"), ("0", "1"), (0, 1), ("control", "patient")]
 )
 def test_words_that_mean_the_same(theirs):
-    POLICY.require_classes(theirs)
-    Policy().require_classes(("HC", "MDD"))  # nothing was said
+    POLICY.require_target(Target(classes=tuple(map(str, theirs))))
+    Policy().require_target(Target(classes=("HC", "MDD")))  # nothing was said
 
 
 @pytest.mark.parametrize("theirs", [("HC", "MDD"), ("ASD", "TC"), ("1", "0")])
 def test_another_disorder_is_refused_by_name(theirs):
     with pytest.raises(DataError) as error:
-        POLICY.require_classes(theirs)
+        POLICY.require_target(Target(classes=tuple(map(str, theirs))))
     assert "autism" in error.value.what
     assert f"'{theirs[1]}'" in error.value.what
 

@@ -137,7 +137,7 @@ def test_a_budget_of_which_nothing_is_expected_is_told_by_its_numbers():
     ]
     found = records.Worth(public=0.7, pooled=0.06, rows=tuple(rows))
     for epsilon in (1.0, 0.5):
-        assert "(+0.004 ± 0.005 AUROC)" in found.hopeless(epsilon, keepers=True)
+        assert "(gain +0.004 ± 0.005)" in found.hopeless(epsilon, keepers=True)
     for epsilon in (2.0, 4.0, 8.0, None):  # the next row that is not below has worth
         assert not found.hopeless(epsilon, keepers=True)
     assert not found.hopeless(1.0, keepers=False)  # nothing is known of that way

@@ -142,7 +142,8 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
     private = None
     if asked.register is not None:
         private = PrivateRecord.read(asked.register)
-    cohort = load_people(asked.data, listed(asked.site), **asked.loading)
+    loading = asked.loading | opened.root.policy.loading
+    cohort = load_people(asked.data, listed(asked.site), **loading)
     with at_work("predicting"):
         found = prediction.evaluate(opened, cohort, private)
     if found.warning:
@@ -183,7 +184,7 @@ def predict(asked: requests.PredictRequest) -> int:
         writing.write_text(asked.out, f"{text}\n", private=True)
     if asked.explain is not None:
         _explain(asked, asked.explain, opened, rows)
-    return 0 if any(row.probability is not None for row in rows) else 1
+    return 0 if any(row.status == prediction.OK for row in rows) else 1
 
 
 def _explain(

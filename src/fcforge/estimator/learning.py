@@ -241,7 +241,7 @@ class Learns(Parameters):
         """
         asked = TrustRequest(trust=[Path(key) for key in trust])
         found = open_exchange(path, Trust.asked(asked))
-        control, patient = (as_label(word) for word in found.root.policy.classes)
+        control, patient = (as_label(word) for word in found.root.policy.target.classes)
         settings = {"positive": patient, **found.model.parameters(), **params}
         made = cls(**settings)
         made.model_ = found.model

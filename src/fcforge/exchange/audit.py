@@ -122,8 +122,9 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
     key = read_private(request.sign) if request.sign is not None else None
     if request.record is not None:  # before minutes of attacks
         opened.require_author(site, key, "audit")
-    people = load_people(request.data, [site], **request.loading)
-    opened.root.policy.require_classes(people.classes)
+    loading = request.loading | opened.root.policy.loading
+    people = load_people(request.data, [site], **loading)
+    opened.root.policy.require_target(people.target)
     found = opened.model.attack(_attacked(request, site, people))
     if request.record is not None:
         made = on_record(opened, found, site, key)

@@ -35,8 +35,9 @@ class Scores(NamedTuple):
 
     Attributes
     ----------
-    odds : ndarray of shape (n,)
-        Calibrated log odds of "patient"; NaN where it abstains.
+    odds : ndarray of shape (n,), or (n, K) of more than two classes
+        Calibrated log odds of "patient", log probabilities of the classes, or a number as it is
+        learned (`answers_of` says them); NaN where it abstains.
     strangeness : ndarray of shape (n,)
         Distance from what was seen, limit 1; NaN where it cannot be measured.
     why : tuple of str

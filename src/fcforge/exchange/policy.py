@@ -1,5 +1,6 @@
 """The policy of an exchange: what its hospitals agreed on, in the root, signed by its maker."""
 
+import operator
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Annotated, Any, Self
@@ -13,6 +14,7 @@ from fcforge.exchange.schema import (
     Closed,
     EncryptionKey,
     Name,
+    Number,
     PublicKey,
     Signature,
     SiteName,
@@ -21,6 +23,7 @@ from fcforge.exchange.schema import (
     said,
 )
 from fcforge.privacy.accounting import MOST_EPSILON
+from fcforge.types import Target
 
 # What diagnoses are called in any data: they mean the same everywhere.
 ANYWHERE = (("0", "1"), ("control", "patient"))
@@ -68,6 +71,20 @@ def _same(keepers: Sequence[Keeper]) -> str:
     return ""
 
 
+class Measured(Closed):
+    """A number that is learned instead of a diagnosis, and the limits that everybody agreed on."""
+
+    name: Name
+    limits: tuple[Number, Number]
+
+    @model_validator(mode="after")
+    def _increasing(self) -> Self:
+        low, high = self.limits
+        if not low < high:
+            raise ValueError("the smaller limit comes first")
+        return self
+
+
 class Policy(Closed):
     """What every hospital of an exchange is held to.
 
@@ -77,6 +94,10 @@ class Policy(Closed):
         What the patients have; empty where it is not said.
     control, patient : str
         What the data call them.
+    others : tuple of str
+        Further groups, where more than two are told apart.
+    number : Measured or None
+        What is learned where it is no diagnosis.
     max_epsilon, max_delta : float
         Largest that one person may spend in all.
     fewest_people, most_people : int
@@ -92,6 +113,11 @@ class Policy(Closed):
     disorder: Text = ""
     control: Name = "control"
     patient: Name = "patient"
+    # written only where they say something: files of before stay as they are
+    others: Annotated[
+        tuple[Name, ...], Field(max_length=18, exclude_if=operator.not_)
+    ] = ()
+    number: Annotated[Measured | None, Field(exclude_if=operator.not_)] = None
     max_epsilon: Annotated[float, Field(ge=0, le=MOST_EPSILON)] = 8.0
     max_delta: Annotated[float, Field(ge=0, lt=1)] = 1e-5
     fewest_people: People = 10
@@ -115,24 +141,55 @@ class Policy(Closed):
             raise ConfigError(f"the policy {said(error)}.") from error
 
     @property
-    def classes(self) -> tuple[str, str]:
-        """What controls and patients are called."""
-        return self.control, self.patient
+    def target(self) -> Target:
+        """What is learned of a person."""
+        if self.number is not None:
+            return Target(self.number.name, (), self.number.limits)
+        return Target(classes=(self.control, self.patient, *self.others))
 
-    def require_classes(self, theirs: Sequence[Any]) -> None:
-        """Raise `DataError` for data with another disorder's diagnoses, or turned round.
+    def spoken(self, target: Target) -> Self:
+        """The policy, with what the data say of the target where it says nothing itself."""
+        if target.kind == "number":
+            number = Measured(name=target.name, limits=target.limits)
+            return self.changed(number=self.number or number)
+        if self.target.classes in ANYWHERE and target.classes not in ANYWHERE:
+            control, patient, *others = target.classes
+            return self.changed(control=control, patient=patient, others=tuple(others))
+        return self
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """Settings with which people are read that are learned here (`sites.load_people`)."""
+        target = self.target
+        if target.kind == "number":
+            return {"target": target.name, "limits": target.limits}
+        if target.kind == "two classes":
+            return {}
+        listed = tuple(name.replace("/", ",") for name in target.classes)
+        return {"classes": listed, "partial": True}
+
+    def require_target(self, theirs: Target) -> None:
+        """Raise `DataError` for data about something else, or with diagnoses turned round.
 
         0 and 1 are controls and patients everywhere, and so are the words.
         """
-        mine = tuple(word.lower() for word in self.classes)
-        other = tuple(str(word).lower() for word in theirs)
-        if mine == other or other in ANYWHERE or mine in ANYWHERE:
+        mine = self.target
+        if {mine.kind, theirs.kind} != {"two classes"}:
+            if not mine.fits(theirs):
+                what = f"this exchange is about {mine}, these data about {theirs}."
+                do = "Give people of whom the same is known."
+                raise DataError(what, do=do)
             return
-        turned = " The other way round." if mine == other[::-1] else ""
+        own = tuple(word.lower() for word in mine.classes)
+        other = tuple(word.lower() for word in theirs.classes)
+        if own == other or other in ANYWHERE or own in ANYWHERE:
+            return
+        turned = " The other way round." if own == other[::-1] else ""
         about = f" ({self.disorder})" if self.disorder else ""
+        control, patient = theirs.classes
         raise DataError(
             f"the patients of this exchange{about} are '{self.patient}' and its controls "
-            f"'{self.control}', those of these data '{theirs[1]}' and '{theirs[0]}'.{turned}",
+            f"'{self.control}', those of these data '{patient}' and '{control}'.{turned}",
             do=f"Say which diagnosis is '{self.patient}': --positive VALUE, and name it so in the "
             "data.",
         )

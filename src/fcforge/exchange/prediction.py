@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explanation, explain_model
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.home.receipts import Threshold, people_of, same_people
-from fcforge.exchange.scan_checks import probability
+from fcforge.exchange.scan_checks import answers_of, probability, truth_of
 from fcforge.exchange.site_step import wrong_rois
 from fcforge.imaging.atlas import Atlas
 from fcforge.sites.check import require_valid
@@ -21,7 +21,7 @@ from fcforge.sites.cohort import Cohort
 from fcforge.sites.reading import Kind, Scan, Where, find_scans
 from fcforge.stats.table import measure
 from fcforge.text import no_formula, printable
-from fcforge.types import Estimate
+from fcforge.types import Estimate, Target
 
 UNUSABLE = "cannot be used"
 BATCH = 256  # scans scored at once: memory is of these, however many a file holds
@@ -47,6 +47,8 @@ class Prediction:
         What is wrong with a scan that cannot be used, or what made it strange.
     own : float or None
         The probability by the hospital's own threshold, where it was given.
+    answers : mapping of str to float
+        Instead of `probability` the probability of each of more than two classes, or the number.
     """
 
     subject: str
@@ -55,6 +57,15 @@ class Prediction:
     strangeness: float | None = None
     note: str = ""
     own: float | None = None
+    answers: Mapping[str, float | None] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dict; other answers than a probability stand in its place."""
+        said = asdict(self)
+        answers = said.pop("answers")
+        if answers:
+            del said["probability"], said["own"]
+        return said | answers
 
     @property
     def usable(self) -> bool:
@@ -86,11 +97,12 @@ def predict(
     scans = find_scans(where, kind, model.n_rois)
     if threshold is not None:
         threshold.require_site(scan.site for scan in scans)
+    nothing = dict.fromkeys(_answer_names(exchange.root.policy.target))
     rows = []
     usable = []
     for place, scan in enumerate(scans):
         problem = scan.problem or wrong_rois(scan.roi_names, model.roi_names)
-        rows.append(Prediction(scan.subject, UNUSABLE, note=problem))
+        rows.append(Prediction(scan.subject, UNUSABLE, note=problem, answers=nothing))
         if not problem:
             usable.append(place)
     for first in range(0, len(usable), BATCH):
@@ -106,17 +118,35 @@ def _answers(
 ) -> list[Prediction]:
     fc = np.stack([scan.fc for scan in scans if scan.fc is not None])
     found = exchange.model.score(fc, covariates_of(exchange, scans))
-    p = probability(found.odds)
-    at_home = np.full(len(p), np.nan)
+    target = exchange.root.policy.target
+    said = answers_of(target, found.odds)
+    names = _answer_names(target)
+    at_home = np.full(len(said), np.nan)
     if own is not None:
         at_home = probability(own.odds(found.odds))
     rows = []
     for i, scan in enumerate(scans):
         strange = found.strangeness[i]
-        status = _status(found.why[i], strange)
-        said = (_rounded(p[i]), _rounded(strange, 3), found.why[i])
-        rows.append(Prediction(scan.subject, status, *said, _rounded(at_home[i])))
+        each = [_rounded(value) for value in np.atleast_1d(said[i])]
+        rows.append(
+            Prediction(
+                subject=scan.subject,
+                status=_status(found.why[i], strange),
+                probability=None if names else each[0],
+                strangeness=_rounded(strange, 3),
+                note=found.why[i],
+                own=_rounded(at_home[i]),
+                answers=dict(zip(names, each, strict=False)),
+            )
+        )
     return rows
+
+
+def _answer_names(target: Target) -> tuple[str, ...]:
+    """What answers are called; none where P(patient) is the only one."""
+    if target.kind == "two classes":
+        return ()
+    return tuple(f"p_{name}" for name in target.classes) or (target.name,)
 
 
 def _status(why: str, strange: float) -> str:
@@ -142,9 +172,10 @@ def as_csv(rows: Sequence[Prediction], exchange: Exchange) -> str:
 
     `own_probability` is there where a hospital's own threshold was given.
     """
-    named = [{"own_probability": row.own, **asdict(row)} for row in rows]
+    named = [{"own_probability": row.own, **row.to_json()} for row in rows]
     own = ["own_probability"] if any(row.own is not None for row in rows) else []
-    names = ["subject", "status", "probability", *own, "strangeness", "note"]
+    said = _answer_names(exchange.root.policy.target) or ("probability", *own)
+    names = ["subject", "status", *said, "strangeness", "note"]
     table = pd.DataFrame(named, columns=names)
     table["sites_learned"] = " ".join(exchange.model.sites)
     for name in ("subject", "note", "sites_learned"):
@@ -154,13 +185,15 @@ def as_csv(rows: Sequence[Prediction], exchange: Exchange) -> str:
 
 def as_json(rows: Sequence[Prediction], exchange: Exchange) -> str:
     """Predictions as JSON with the exchange's id, sites and temperature."""
+    policy = exchange.root.policy
+    two = policy.target.kind == "two classes"
     said = {
         "exchange": exchange.id,
-        "disorder": exchange.root.policy.disorder,
+        "disorder": policy.disorder,
         "sites_learned": list(exchange.model.sites),
-        "probability_of": exchange.root.policy.patient,
+        "probability_of": policy.patient if two else str(policy.target),
         "temperature": round(exchange.model.temperature, 4),
-        "predictions": [asdict(row) for row in rows],
+        "predictions": [row.to_json() for row in rows],
     }
     return json.dumps(said, indent=1)
 
@@ -193,11 +226,11 @@ class Evaluation:
     Attributes
     ----------
     people, patients, abstained : int
-        Predicted people, patients among them, people it abstained from.
+        Predicted people, those among them who are no controls, people it abstained from.
     learned : int
         Of the people, how many this hospital has given before (its private record says so).
-    majority : float
-        Share of the larger class: what guessing reaches.
+    majority : float or None
+        Share of the largest class: what guessing reaches; None of a number.
     rows : mapping of title to mapping of metric to Estimate
         The exchange, its baselines, the site's own threshold where it was given.
     notes : tuple of str
@@ -209,7 +242,7 @@ class Evaluation:
     patients: int
     abstained: int
     learned: int
-    majority: float
+    majority: float | None
     rows: Mapping[str, Mapping[str, Estimate]]
     notes: tuple[str, ...] = ()
     warning: str = ""
@@ -234,7 +267,7 @@ def evaluate(
     with at("the data"):
         if wrong := wrong_rois(cohort.roi_names, model.roi_names):
             raise DataError(wrong, do="Give people of the same atlas.")
-        exchange.root.policy.require_classes(cohort.classes)
+        exchange.root.policy.require_target(cohort.target)
     rows = {"exchange": model.score(cohort.fc, cohort.covariates).odds}
     for title, other in model.baselines().items():
         rows[title] = other.score(cohort.fc, cohort.covariates).odds
@@ -264,27 +297,31 @@ def _given_before(cohort: Cohort, private: PrivateRecord) -> int:
 def _summed(
     cohort: Cohort, rows: Mapping[str, np.ndarray], learned: int, notes: list[str]
 ) -> Evaluation:
-    """Metrics of log odds (n,) per row, over the people nobody abstained from."""
-    here = np.all([np.isfinite(odds) for odds in rows.values()], axis=0)
+    """Metrics of calibrated scores per row, over the people nobody abstained from."""
+    finite = [np.isfinite(odds).reshape(len(cohort), -1) for odds in rows.values()]
+    here = np.concatenate(finite, 1).all(1)
     if not here.any():
         do = "See why, one by one, with `fcforge predict`."
         raise DataError("the exchange abstains from every one of these people.", do=do)
     kept = cohort.select(here)
     ids = [f"{s}/{i}" for s, i in zip(kept.site, kept.subject_id, strict=True)]
+    target = cohort.target
+    truth = truth_of(target, kept.y)
     found = {
-        title: measure(probability(odds[here]), kept.y, ids)
+        title: measure(answers_of(target, odds[here]), truth, ids)
         for title, odds in rows.items()
     }
-    patients = int(kept.y.sum())
+    counts = np.bincount(kept.y).tolist() if target.classes else []
+    two = target.kind == "two classes"
     return Evaluation(
         people=len(kept),
-        patients=patients,
+        patients=sum(counts[1:]),
         abstained=int((~here).sum()),
         learned=learned,
-        majority=max(patients, len(kept) - patients) / len(kept),
+        majority=max(counts) / len(kept) if counts else None,
         rows=found,
         notes=tuple(notes),
-        warning=_turned(found["exchange"]["auroc"]),
+        warning=_turned(found["exchange"]["auroc"]) if two else "",
     )
 
 

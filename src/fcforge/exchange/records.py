@@ -6,6 +6,7 @@ another name by spelling its signature differently. Every kind is a closed schem
 bytes: what a record may hold is what is declared here, and nothing else travels.
 """
 
+import operator
 from collections.abc import Iterable
 from functools import cached_property
 from math import inf
@@ -202,12 +203,19 @@ class StartLimits(Closed):
 
 
 class Expected(Closed):
-    """How good the public head is at a public site it has not seen: estimates with intervals."""
+    """How good the public head is at a public site it has not seen: estimates with intervals.
+
+    `number` holds those of a number: r2, mae, spearman.
+    """
 
     people: Count
     majority: Share | None
     accuracy: Estimate | None
     auroc: Estimate | None
+    number: Annotated[
+        dict[Name, tuple[Number, Number, Number]],
+        Field(max_length=10, exclude_if=operator.not_),
+    ] = {}
 
 
 class Plan(Closed):
@@ -261,7 +269,7 @@ class Worth(Closed):
             if row.keepers == keepers and enough:
                 if row.gain > row.error:
                     return ""
-                told = f"{row.gain:+.3f} ± {row.error:.3f} AUROC"
+                told = f"gain {row.gain:+.3f} ± {row.error:.3f}"
                 return f"nothing beyond chance is expected of that ({told})"
         return ""
 

@@ -30,6 +30,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.metrics import cell_values
 from fcforge.sites.cohort import fc_from_upper, upper_from_fc
+from fcforge.types import TWO_CLASSES, Target
 
 DISTANCES = ("inside", "outside", "pattern")  # a chain's step says their limits
 SIDES = "sides"  # its limit is always 1
@@ -61,11 +62,30 @@ def probability(odds: np.ndarray) -> np.ndarray:
     return 0.5 * (1.0 + np.tanh(0.5 * odds))
 
 
-def quality(odds: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Accuracy and AUROC of log odds (n,), beside the majority class."""
-    p = probability(odds)[None]
-    found = {name: float(cell_values(p, y, name)[0]) for name in ("accuracy", "auroc")}
-    found["majority"] = float(max(y.mean(), 1 - y.mean()))
+def answers_of(target: Target, score: np.ndarray) -> np.ndarray:
+    """What is said of calibrated scores: P(patient) (n,), P of each class (n, K), or the number."""
+    if target.kind == "number":
+        return target.restored(score)
+    return np.exp(score) if score.ndim == 2 else probability(score)
+
+
+def truth_of(target: Target, y: np.ndarray) -> np.ndarray:
+    """What answers are held against (n,): classes, or the number in its unit."""
+    return y if target.classes else target.restored(y)
+
+
+def quality(
+    score: np.ndarray, y: np.ndarray, target: Target = TWO_CLASSES
+) -> dict[str, float]:
+    """A few metrics of calibrated scores of n people, beside the majority class."""
+    said = answers_of(target, score)
+    truth = truth_of(target, y)
+    if said.ndim == 2:
+        truth = np.eye(said.shape[1])[y]
+    names = ("accuracy", "auroc") if target.classes else ("r2", "mae", "spearman")
+    found = {name: float(cell_values(said[None], truth, name)[0]) for name in names}
+    if target.classes:
+        found["majority"] = float(np.bincount(y).max()) / len(y)
     found["people"] = float(len(y))
     return found
 

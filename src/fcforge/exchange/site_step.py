@@ -166,7 +166,8 @@ def _handed(
             what = f"the card of keeper '{keeper.name}' in the start"
             trust.keyring.require_valid(keeper.key, what, keeper.name)
     model.require_options(before, request)
-    people = load_people(request.data, [request.site], **request.loading)
+    agreed = before.root.policy.loading if before else {}
+    people = load_people(request.data, [request.site], **request.loading | agreed)
     if before is None:
         before = model.begin(request, people, key)
     else:
@@ -204,7 +205,7 @@ def _require_fit(found: Exchange, people: Cohort) -> None:
         if wrong := wrong_rois(people.roi_names, found.model.roi_names):
             do = "All hospitals use one atlas with its ROIs in one order."
             raise ExchangeError(wrong, do=do)
-        found.root.policy.require_classes(people.classes)
+        found.root.policy.require_target(people.target)
 
 
 def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
@@ -253,7 +254,8 @@ def refit_threshold(request: ThresholdRequest) -> Threshold:
     trust = Trust.asked(request)
     found = exchange.open_exchange(request.file, trust)
     name = site_name(request.site)
-    people = load_people(request.data, [name], **request.loading)
+    loading = request.loading | found.root.policy.loading
+    people = load_people(request.data, [name], **loading)
     _require_fit(found, people)
     PrivateRecord.read(request.register)  # a new one would know nobody
     with PrivateRecord.open(request.register) as private:

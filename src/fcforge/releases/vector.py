@@ -48,6 +48,7 @@ from fcforge.releases.start import (
     RESIDUAL,
     Array,
     Start,
+    class_logits,
     coordinates,
     products,
     targets,
@@ -180,6 +181,15 @@ def temperature(start: Start, solution: Head) -> float:
 
     public = size(start.weight)
     return start.temperature * (size(solution.weight) / public if public else 1.0)
+
+
+def calibrated(score: Array, temperature: float) -> Array:
+    """Log odds (n,) of scores (n,), or log probabilities (n, K) of scores (n, c) of classes."""
+    if score.ndim == 1:
+        return score / temperature
+    logits = class_logits(score) / temperature
+    logits = logits - logits.max(1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(1, keepdims=True))
 
 
 def moved(start: Start, beta: Array) -> float:

@@ -147,12 +147,17 @@ def learned_text(done: Learned) -> str:
     before = done.before
     if before:
         n = people(int(before["people"]))
-        lines.append(
-            f"site '{done.receipt.site}': {n}. The model that came in reaches accuracy "
-            f"{number(before['accuracy'])} here (majority class {number(before['majority'])}), "
-            f"AUROC {number(before['auroc'])}."
-        )
-        if before["auroc"] < 0.5:
+        came = f"site '{done.receipt.site}': {n}. The model that came in reaches"
+        if "majority" in before:
+            lines.append(
+                f"{came} accuracy {number(before['accuracy'])} here (majority class "
+                f"{number(before['majority'])}), AUROC {number(before['auroc'])}."
+            )
+        else:
+            told = [f"{METRICS[k].title} {before[k]:.3g}" for k in list(before)[:-1]]
+            lines.append(f"{came} {', '.join(told)} here.")
+        two = done.exchange.root.policy.target.kind == "two classes"
+        if two and before["auroc"] < 0.5:
             lines.append(BELOW_CHANCE)
     for record in done.new:
         n_bytes = len(record.line) + len(
@@ -175,13 +180,19 @@ def evaluation_text(found: Evaluation) -> str:
         rows.append(
             (title, *(with_interval(e.value, e.low, e.high) for e in row.values()))
         )
-    baseline = ["majority class", number(found.majority), "0.500", "0.500"]
-    rows.append(baseline + [""] * (len(names) - 3))
-    patients = counted(found.patients, "patient")
-    first = (
-        f"{people(found.people)}, {patients}; abstained from {found.abstained}. "
-        "95 % intervals over people."
-    )
+    who = people(found.people)
+    if found.majority is not None:
+        chance = ["0.500", "0.500"] if len(names) > 3 else ["", "0.500"]
+        rows.append(
+            [
+                "majority class",
+                number(found.majority),
+                *chance,
+                *[""] * (len(names) - 3),
+            ]
+        )
+        who = f"{who}, {counted(found.patients, 'patient')}"
+    first = f"{who}; abstained from {found.abstained}. 95 % intervals over people."
     table = Table.of(("model", *names), rows).text()
     return "\n".join([first, table, *map(printable, found.notes)])
 

@@ -98,6 +98,7 @@ class Groups:
         negative: Words = None,
         column: str = "",
         classes: Sequence[str] = (),
+        partial: bool = False,
     ) -> Groups:
         """Groups of a column of diagnoses.
 
@@ -110,6 +111,8 @@ class Groups:
         column : str
         classes : sequence of str (several diagnoses of a group joined by commas)
             More than two groups, controls first.
+        partial : bool
+            Some of them need not be there.
 
         Raises
         ------
@@ -134,7 +137,7 @@ class Groups:
             words = (controls or _the_other(rest, counts), patients)
         _refuse_named_twice(words)
         for group in words:
-            if known.isdisjoint(group):
+            if known.isdisjoint(group) and not partial:
                 what = f"nobody has the diagnosis '{', '.join(group)}'; there are: "
                 do = "Name the diagnoses as the data write them."
                 raise DataError(f"{what}{_told(counts)}.", do=do)

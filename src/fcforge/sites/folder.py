@@ -27,6 +27,7 @@ from fcforge.sites.reading import (
 )
 from fcforge.sites.vectors import edge_columns
 from fcforge.text import counted, some
+from fcforge.types import Target
 
 Named = Mapping[str, str]  # column of a role
 BSNIP_PATIENTS = ("SZ", "SZP", "Schizophrenia", "Schizophrenia Proband")
@@ -47,6 +48,7 @@ def load_folder(
     drop_unlabelled: bool = False,
     classes: tuple[str, ...] = (),
     target: str = "diagnosis",
+    partial: bool = False,
 ) -> Cohort:
     """Load a dataset from one file or from a folder.
 
@@ -94,6 +96,8 @@ def load_folder(
         one of them are joined by commas, others are left out.
     target : str
         What is learned; where it is a covariate, diagnoses are neither needed nor looked at.
+    partial : bool
+        Some of `classes` need not be there: a hospital has not every disorder.
 
     Returns
     -------
@@ -102,11 +106,13 @@ def load_folder(
     path = Path(path).expanduser()
     listed, read = _open(path, columns or {}, pattern, kind, variable)
     if target == "diagnosis":
-        groups = (positive, negative, classes, drop_unlabelled)
+        groups = (positive, negative, classes, partial, drop_unlabelled)
         with at(path):
             listed = participants.labelled(listed, *groups)
-    how = (read, listed.faults, len(classes) or 2)
-    cohort = participants.assemble("folder", listed.people, *how)
+    cohort = participants.assemble("folder", listed.people, read, listed.faults)
+    if classes:
+        names = tuple("/".join(map(str.strip, group.split(","))) for group in classes)
+        cohort = replace(cohort, target=Target(classes=names))
     if covariates is not None:
         cohort = with_covariates(cohort, Path(covariates).expanduser())
     cohort = cohort.merge_sites(merge or {})

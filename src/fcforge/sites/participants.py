@@ -77,11 +77,7 @@ Read = Callable[[Participant], Reading]
 
 
 def assemble(
-    name: str,
-    people: Sequence[Participant],
-    read: Read,
-    faults: Sequence[Fault] = (),
-    n_classes: int = 2,
+    name: str, people: Sequence[Participant], read: Read, faults: Sequence[Fault] = ()
 ) -> Cohort:
     """Cohort of all people whose FC can be read; a fault for every other.
 
@@ -94,8 +90,6 @@ def assemble(
         The file of a participant, or a `DataError`.
     faults : sequence of Fault
         Found before.
-    n_classes : int
-        Groups that are compared.
     """
     loaded, unread = _read_all(people, read)
     kept, odd = _same_rois(loaded)
@@ -103,7 +97,7 @@ def assemble(
     fc = np.array([reading.fc for _, reading in kept], dtype=np.float32)
     y = np.array([person.y for person, _ in kept], dtype=np.int64)
     names = [reading.roi_names for _, reading in kept if reading.roi_names]
-    classes = class_names([person.diagnosis for person, _ in kept], y, n_classes)
+    classes = class_names([person.diagnosis for person, _ in kept], y)
     return Cohort(
         name,
         fc.reshape(len(kept), n, n),
@@ -230,13 +224,15 @@ def labelled(
     positive: Words,
     negative: Words,
     classes: Sequence[str] = (),
+    partial: bool = False,
     drop_unlabelled: bool = False,
 ) -> Listed:
     """People with what their diagnosis means; a fault for the others, one for all left out."""
     if listed.people and not listed.label_column:
         raise no_column("label", [*listed.people[0].extra])
     said = [person.diagnosis for person in listed.people]
-    groups = Groups.of(said, positive, negative, listed.label_column, classes)
+    column = listed.label_column
+    groups = Groups.of(said, positive, negative, column, classes, partial)
     kept: list[Participant] = []
     faults = list(listed.faults)
     left: Counter[str] = Counter()
@@ -262,16 +258,12 @@ def _left_out(left: Counter[str]) -> Iterator[Fault]:
         yield Fault("warning", f"{who} left out ({told}).")
 
 
-def class_names(
-    diagnoses: Sequence[str], y: np.ndarray, n_classes: int = 2
-) -> tuple[str, ...]:
-    """What each class is called: every value of it, or its number where one has no word."""
+def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, ...]:
+    """What controls and patients are called: every value of them, or 0 and 1 without a word."""
     pairs = sorted(set(zip(diagnoses, y.tolist(), strict=True)))
-    names = tuple(
-        "/".join(d for d, label in pairs if label == k) for k in range(n_classes)
-    )
+    names = tuple("/".join(d for d, label in pairs if label == k) for k in (0, 1))
     words = all(names) and names != ("False", "True")
-    return names if words else tuple(map(str, range(n_classes)))
+    return names if words else ("0", "1")
 
 
 def columns_of(text: str) -> dict[str, str]:

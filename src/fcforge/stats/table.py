@@ -13,11 +13,11 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.metrics import cell_values, finite, majority_result
-from fcforge.metrics.cells import PRIMARY
+from fcforge.metrics.cells import METRICS, PRIMARY
 from fcforge.metrics.continual import intransigence
 from fcforge.stats import resampling
 from fcforge.stats.resampling import N_DRAWS, pair_of
-from fcforge.types import Estimate, Kind, RunResult
+from fcforge.types import Estimate, Kind, RunResult, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -253,22 +253,33 @@ def records(found: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 # -- one model, one group of people ----------------------------------------------------------------
-MEASURES = ("accuracy", "balanced_accuracy", "auroc", "brier", "ece")
+MEASURES = (
+    "accuracy",
+    "balanced_accuracy",
+    "auroc",
+    "brier",
+    "ece",
+    "r2",
+    "mae",
+    "spearman",
+)
 
 
 def measure(
     p: np.ndarray, y: np.ndarray, ids: Sequence[str], site: str = ""
 ) -> dict[str, Estimate]:
-    """Metrics of P(patient) `p` (n,) against diagnoses `y` (n,).
+    """Metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
 
     Intervals resample people within each class, as everywhere (`subject_weights`); they are NaN
     where a metric needs both classes and there is one.
     """
     weights = resampling.subject_weights(site, ids, y)
+    kind = kind_of(p, y)
+    truth = np.eye(p.shape[1])[y] if kind == "more classes" else y
     found = {}
-    for name in MEASURES:
-        value = cell_values(p[None], y, name)[0]
-        draws = cell_values(p[None], y, name, weights)[0].astype(float)
+    for name in [name for name in MEASURES if kind in METRICS[name].kinds]:
+        value = cell_values(p[None], truth, name)[0]
+        draws = cell_values(p[None], truth, name, weights)[0].astype(float)
         ends = np.full(2, np.nan)
         if np.isfinite(value):
             ends = resampling.interval(value, draws)

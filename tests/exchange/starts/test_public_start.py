@@ -41,7 +41,7 @@ def test_a_start_says_who_the_public_people_are():
 def test_words_of_the_data_become_the_policys():
     named = replace(people(), target=Target(classes=("TC", "ASD")))
     made = make_public(named, (), FOUR, Policy(disorder="autism"))
-    assert made.root.policy.classes == ("TC", "ASD")
+    assert made.root.policy.target.classes == ("TC", "ASD")
     with pytest.raises(DataError, match="'MDD'"):
         make_public(named, (), FOUR, Policy(control="HC", patient="MDD"))
 

@@ -46,11 +46,11 @@ Sketch = Annotated[str, matching(f"[01][A-Za-z0-9+/]{{{SIZE * 4 // 3}}}", "a ske
 
 
 class Person(Closed):
-    """Somebody who was given: id, SHA-256 and sketch of the scan, diagnosis."""
+    """Somebody who was given: id, SHA-256 and sketch of the scan, diagnosis (or scaled number)."""
 
     id: Text
     scan: Sha256
-    diagnosis: Literal["0", "1"]
+    diagnosis: Annotated[str, matching(r"1?\d|-?[01]\.\d{6}", "a diagnosis")]
     sketch: Sketch
 
 
@@ -63,8 +63,8 @@ def people_of(fc: np.ndarray, ids: Sequence[str], y: np.ndarray) -> People:
     found = []
     for who, scan, sketch, label in zip(ids, scans, sketches_of(fc), y, strict=True):
         digest = schema.sha256(scan.tobytes())
-        diagnosis: Literal["0", "1"] = "1" if int(label) else "0"
-        person = Person(id=str(who), scan=digest, diagnosis=diagnosis, sketch=sketch)
+        said = f"{label:.6f}" if y.dtype.kind == "f" else str(int(label))
+        person = Person(id=str(who), scan=digest, diagnosis=said, sketch=sketch)
         found.append(person)
     return tuple(found)
 

@@ -12,9 +12,10 @@ from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keys import Signer
-from fcforge.exchange.policy import ANYWHERE, Policy
+from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Expected, StartLimits
-from fcforge.exchange.scan_checks import likeness, probability, side_distance
+from fcforge.exchange.scan_checks import answers_of, likeness, side_distance, truth_of
+from fcforge.releases import vector
 from fcforge.releases.features import log_features
 from fcforge.releases.plan import noise_per_person
 from fcforge.releases.start import (
@@ -24,15 +25,15 @@ from fcforge.releases.start import (
     make_start,
     rounded,
     rounded_number,
+    targets,
 )
-from fcforge.releases.vector import DOSES
 from fcforge.releases.worth import WorthTable, worth
 from fcforge.settings import make
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort, terms
 from fcforge.stats.table import measure
-from fcforge.types import Estimate
+from fcforge.types import Estimate, Target
 
 Covariates = Mapping[str, np.ndarray]
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -197,15 +198,16 @@ def make_public(
         For which is told what sums would add.
     """
     cohort, twice = _public_people(cohort)
-    policy = _spoken(policy, cohort)
+    policy = policy.spoken(cohort.target)
+    policy.require_target(cohort.target)
     shrink = _chosen(settings, StartSettings()).shrink
     confounds, features = _without_confounds(cohort, tuple(remove), shrink)
-    doses = DOSES if policy.keepers else plan.hospitals
+    doses = vector.DOSES if policy.keepers else plan.hospitals
     noise = noise_per_person(plan.people, plan.epsilon, doses)
     who = (features, cohort.y, cohort.site)
     told = worth(*who, plan.people, plan.hospitals, noise=noise)
     chosen = _chosen(settings, told.settings)
-    start = make_start(features, cohort.y, chosen)
+    start = make_start(features, cohort.y, chosen, cohort.target.columns)
     by_id = np.argsort(cohort.subject_id)
     people = rounded(places(start, features[by_id]))
     data = save_arrays(_stored(start, confounds, people))
@@ -245,14 +247,6 @@ def _chosen(
     return make(StartSettings, {**asdict(suited), **asked}, "start")
 
 
-def _spoken(policy: Policy, cohort: Cohort) -> Policy:
-    """The policy, with the words of the data for patients and controls where it has none."""
-    if policy.classes in ANYWHERE and cohort.classes not in ANYWHERE:
-        policy = policy.changed(control=cohort.classes[0], patient=cohort.classes[1])
-    policy.require_classes(cohort.classes)
-    return policy
-
-
 def _without_confounds(
     cohort: Cohort, remove: tuple[str, ...], shrink: float
 ) -> tuple[Confounds | None, np.ndarray]:
@@ -285,7 +279,7 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
         "people_sha256": cohort.content_sha256(),
         "ids": tuple(sorted(cohort.subject_id.tolist())),
         "people": len(cohort),
-        "patients": int(cohort.y.sum()),
+        "patients": int((cohort.y > 0).sum()) if cohort.classes else 0,
         "sites": {name: int((cohort.site == name).sum()) for name in cohort.site_names},
         "n_rois": cohort.n_rois,
         "roi_names": tuple(cohort.roi_names),
@@ -319,27 +313,38 @@ def _expected(
 ) -> Expected:
     """How good the public head is at a public site it has not seen: leave one site out."""
     y = cohort.y
-    odds = np.full(len(y), np.nan)
+    target = cohort.target
+    fewest_axes = replace(settings, directions=settings.axes)
+    scores = np.full(targets(y, target.columns).shape, np.nan)
+    calibrated = vector.calibrated(scores, 1.0)
     for name in cohort.site_names:
         here = cohort.site == name
-        fewest = min(int((y[~here] == c).sum()) for c in (0, 1))
-        if fewest >= 5 and int((~here).sum()) >= settings.axes + 4:
-            fewest_axes = replace(settings, directions=settings.axes)
-            left = make_start(features[~here], y[~here], fewest_axes)
+        rest = y[~here]
+        counts = [int((rest == k).sum()) for k in range(len(target.classes))]
+        if min(counts, default=5) >= 5 and len(rest) >= settings.axes + 4:
+            left = make_start(features[~here], rest, fewest_axes, target.columns)
             score = left.score(left.standardise(features[here]))
-            odds[here] = score / left.temperature
-    known = np.isfinite(odds)
-    if not known.any():
-        return Expected(people=0, majority=None, accuracy=None, auroc=None)
-    ids = cohort.subject_id[known].tolist()
-    found = measure(probability(odds[known]), y[known], ids)
-    share = float(y[known].mean())
-    return Expected(
-        people=int(known.sum()),
-        majority=round(max(share, 1 - share), 3),
-        accuracy=_said(found["accuracy"]),
-        auroc=_said(found["auroc"]),
-    )
+            calibrated[here] = vector.calibrated(score, left.temperature)
+    known = np.isfinite(calibrated).reshape(len(y), -1).all(1)
+    found: dict[str, Any] = {"majority": None, "accuracy": None, "auroc": None}
+    if known.any():
+        ids = cohort.subject_id[known].tolist()
+        truth = truth_of(target, y[known])
+        measured = measure(answers_of(target, calibrated[known]), truth, ids)
+        found |= _said_of(target, measured, y[known])
+    return Expected(people=int(known.sum()), **found)
+
+
+def _said_of(
+    target: Target, measured: Mapping[str, Estimate], y: np.ndarray
+) -> dict[str, Any]:
+    """Fields of `Expected`."""
+    said = {name: _said(value) for name, value in measured.items()}
+    if not target.classes:
+        return {"number": {name: value for name, value in said.items() if value}}
+    commonest = float(np.bincount(y).max()) / len(y)
+    kept = ("accuracy", "auroc")
+    return {"majority": round(commonest, 3), **{name: said[name] for name in kept}}
 
 
 def _said(found: Estimate) -> tuple[float, float, float] | None:
@@ -427,10 +432,13 @@ def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> No
         field.name: () for field in fields(Start) if field.name not in SET
     }
     wanted |= dict.fromkeys(("mean", "scale", "weight"), (p,))
+    columns = record.policy.target.columns
+    if columns > 1:
+        wanted |= {"weight": (p, columns), "bias": (columns,)}
     wanted |= {"axes": (p, k), "variance": (k + 1,), PEOPLE: (record.people, k)}
     if record.removes:
-        columns = sum(len(terms(name, np.zeros(1))) for name in record.removes)
-        wanted |= {CENTRE: (columns,), COEFFICIENTS: (columns, p)}
+        removed = sum(len(terms(name, np.zeros(1))) for name in record.removes)
+        wanted |= {CENTRE: (removed,), COEFFICIENTS: (removed, p)}
     for name in sorted(set(wanted) | set(stored)):
         array = stored.get(name)
         if array is None or name not in wanted:
@@ -455,7 +463,7 @@ def _check_numbers(start: Start, record: records.Start) -> None:
 
     Features are standardised, so that the variances of :math:`x / \sqrt p` add up to the share of
     features that vary. With :math:`E\|z\|^2` known from them, no quantile c of :math:`\|z\|` is
-    above :math:`\sqrt{E\|z\|^2 / (1 - c)}` (Markov); residuals are at most 2.
+    above :math:`\sqrt{E\|z\|^2 / (1 - c)}` (Markov); residuals are at most 2 in every column.
     """
     p, k = start.axes.shape
     positive = [start.clip, start.size, start.temperature, start.pull, start.full]
@@ -475,6 +483,6 @@ def _check_numbers(start: Start, record: records.Start) -> None:
     spoken = others if start.gamma else others * (np.arange(k + 1) < start.full)
     square = float(p * (start.gain**2 * start.variance) @ spoken)
     quantile = float(record.settings.get("clip", 0.5))
-    most = 2 * np.sqrt((square + 0.25) / (1 - quantile))
+    most = 2 * np.sqrt(start.columns * (square + 0.25) / (1 - quantile))
     if 1.01 * np.sqrt(2 * square) < 1 or not 1e-6 < start.clip <= 1.01 * most:
         raise ExchangeError("holds a size or clip that its variances do not allow.")

@@ -18,6 +18,7 @@ from fcforge.exchange.records import (
     Notice,
     Record,
     Release,
+    Start,
     Withdrawal,
 )
 from fcforge.privacy.accounting import ceiling_of
@@ -58,8 +59,7 @@ def describe(model: "Releases") -> Description:
         answers=_answers(model),
         facts={
             "disorder": policy.disorder or "not said",
-            "patients are called": policy.patient,
-            "public people": f"{root.people} ({root.patients} patients)",
+            **_learned(root),
             "removed from every scan": ", ".join(root.removes) or "nothing",
         },
         tables=(
@@ -74,6 +74,19 @@ def describe(model: "Releases") -> Description:
             "policy": policy.model_dump(),
         },
     )
+
+
+def _learned(root: Start) -> dict[str, str]:
+    """What is learned, and of how many public people."""
+    policy = root.policy
+    target = policy.target
+    if target.kind == "two classes":
+        people = f"{root.people} ({root.patients} patients)"
+        return {"patients are called": policy.patient, "public people": people}
+    if target.kind == "number":
+        return {"learned": str(target), "public people": str(root.people)}
+    people = f"{root.people} ({root.people - root.patients} {policy.control})"
+    return {"groups": ", ".join(target.classes), "public people": people}
 
 
 def _answers(model: "Releases") -> tuple[Answer, ...]:
@@ -106,6 +119,15 @@ def _travels(model: "Releases", exact: list[str]) -> Answer:
 def works(expected: Expected) -> Answer:
     """What a public start alone does at public sites that it has not seen."""
     asked = description.WORKS
+    if expected.number:
+        told = [
+            f"{name} {value:.2f} [{low:.2f}, {high:.2f}]"
+            for name, (value, low, high) in expected.number.items()
+        ]
+        where = f"Measured on {expected.people} people at public sites it has not seen."
+        say = f"The public start alone: {', '.join(told)}."
+        low = expected.number.get("r2", (0.0, 0.0, 0.0))[1]
+        return Answer(asked, "good" if low > 0 else "warn", say, (where,))
     line = expected.majority
     if expected.accuracy is None or line is None:
         return Answer(
@@ -216,12 +238,19 @@ def _worth(model: "Releases") -> list[PlainTable]:
                 "attacks right at most",
             ),
             tuple(rows),
-            f"AUROC above that of the public head ({found.public:.3f}), for {plan.people} people "
-            f"of {plan.hospitals} hospitals: public sites were dealt into public people and "
-            "hospitals, with the plan's noise (± standard error). Everybody's data in one place "
-            f"would add {found.pooled:+.3f}.",
+            f"{_ordered(model)} above that of the public head ({found.public:.3f}), for "
+            f"{plan.people} people of {plan.hospitals} hospitals: public sites were dealt into "
+            "public people and hospitals, with the plan's noise (± standard error). Everybody's "
+            f"data in one place would add {found.pooled:+.3f}.",
         )
     ]
+
+
+def _ordered(model: "Releases") -> str:
+    """What gains are measured by."""
+    if model.target.kind == "number":
+        return "Share of pairs of people in the right order"
+    return "AUROC" if model.target.kind == "two classes" else "Mean AUROC of the groups"
 
 
 def _budget(model: "Releases", record: Record) -> str:

@@ -73,11 +73,13 @@ def learn(
     budget = Budget.asked(asked)
     x = own_features(model, people)
     before = model.odds(x)
-    with at(f"site '{asked.site}'"):
-        require_labels(before, people.y, asked.accept_labels)
+    two = model.target.kind == "two classes"
+    if two:
+        with at(f"site '{asked.site}'"):
+            require_labels(before, people.y, asked.accept_labels)
     receipt, spent = _charged(model, people, private, asked, budget)
     numbers = model.contributions(x, people.y).sum(0)
-    found = quality(before, people.y)
+    found = quality(before, people.y, model.target)
     if asked.round:
         gift = (model.exchange, receipt, numbers, spent, key)
         notice, shares = keepers.give(*gift)
@@ -86,13 +88,16 @@ def learn(
         return Learned(joined, (notice,), seen, None, found, shares)
     release, data = _release(model, numbers, budget, receipt, spent, key)
     joined = model.exchange.joined([release], {release.payload: data})
-    after = type(model)(joined)
-    left_out = left_out_odds(after, people, x, [*private.receipts, receipt])
+    threshold = None
+    if two:
+        after = type(model)(joined)
+        left_out = left_out_odds(after, people, x, [*private.receipts, receipt])
+        threshold = fit_threshold(left_out, people.y, joined.id, asked.site)
     return Learned(
         exchange=joined,
         new=(release,),
         receipt=_having_seen(receipt, joined),
-        threshold=fit_threshold(left_out, people.y, joined.id, asked.site),
+        threshold=threshold,
         before=found,
     )
 

@@ -31,6 +31,7 @@ from fcforge.releases.start import coordinates
 from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
 from fcforge.text import counted
+from fcforge.types import Target
 
 if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked
@@ -95,9 +96,16 @@ class Releases:
         """Covariates that every scan must have."""
         return self.exchange.root.removes
 
+    @property
+    def target(self) -> Target:
+        """What is learned of a person."""
+        return self.exchange.root.policy.target
+
     @cached_property
     def temperature(self) -> float:
-        """Log odds are scores divided by it."""
+        """Log odds are scores divided by it; a number has none."""
+        if not self.target.classes:
+            return 1.0
         return vector.temperature(self.start.arrays, self.head)
 
     @property
@@ -216,9 +224,10 @@ class Releases:
         return vector.head(self.start.arrays, self.beta())
 
     def odds(self, x: np.ndarray) -> np.ndarray:
-        """Log odds (n,) of features (n, p)."""
+        """Calibrated scores of features (n, p), as in `Scores`."""
         z = self.start.arrays.standardise(x)
-        return (z @ self.head.weight + self.head.bias) / self.temperature
+        score = z @ self.head.weight + self.head.bias
+        return vector.calibrated(score, self.temperature)
 
     def summary(self) -> str:
         """What follows from the records, in a few words."""
@@ -311,6 +320,7 @@ class Releases:
         self, people: Cohort, site: str, private: "PrivateRecord"
     ) -> Threshold:
         """The hospital's own threshold for this state; costs nothing, sends nothing."""
+        self.require_two_classes("a threshold is")
         return release_step.own_threshold(self, people, site, private)
 
     def added(
@@ -342,7 +352,7 @@ class Releases:
 
     # -- answers -----------------------------------------------------------------------------------
     def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
-        """Log odds (n,) of whatever scan; `DataError` where a covariate is missing."""
+        """Calibrated scores of whatever scan; `DataError` where a covariate is missing."""
         for k, why in enumerate(self.start.wrong_covariates(covariates, len(fc))):
             if why:
                 do = f"Give covariates={{'{self.needs[0]}': ...}}, one number per subject."
@@ -350,7 +360,7 @@ class Releases:
         return self.odds(self.start.features(fc, covariates))
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
-        """Log odds of scans (n, R, R), or why there are none.
+        """Calibrated scores of scans (n, R, R), or why there are none.
 
         It abstains from a scan that is unlike the public people's, and from one that lacks a
         covariate which the start removes: a guess there would look like an answer.
@@ -358,7 +368,8 @@ class Releases:
         n = len(fc)
         why = self.start.wrong_covariates(covariates, n)
         here = np.array([not reason for reason in why], dtype=bool)
-        odds = np.full(n, np.nan)
+        columns = (self.target.outputs,) if self.start.arrays.columns > 1 else ()
+        odds = np.full((n, *columns), np.nan)
         strange = np.full(n, np.nan)
         if here.any():
             x = self.start.features(
@@ -412,14 +423,23 @@ class Releases:
         return sorted({given.name for given in self.given if self._of_one_mind(given)})
 
     def _of_one_mind(self, given: Given) -> bool:
-        moved = given.numbers[:-2].astype(np.float64)  # but intercept and people
+        columns = self.start.arrays.columns
+        by_column = given.numbers[:-1].reshape(columns, -1)  # without people
+        moved = by_column[:, :-1].astype(np.float64).ravel()  # and intercepts
         n = max(self.head_count(given)[0], 1.0)
         noise = math.sqrt(len(moved) * given.variance) * (1 + 5 / math.sqrt(len(moved)))
         chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
         return bool(np.linalg.norm(moved) > noise + chance)
 
+    def require_two_classes(self, what: str) -> None:
+        """Raise `ConfigError` for what is made for controls and patients alone."""
+        if self.target.kind != "two classes":
+            said = f"{what} for two classes, and this exchange is about {self.target}."
+            raise ConfigError(said, do="Leave it out.")
+
     def attribution(self, covariates: Covariates) -> "Explainable":
         """The head on the matrix logarithm, and what removing the covariates adds."""
+        self.require_two_classes("explanations are")
         from fcforge.exchange.explanation import Explainable, LogHead  # brings pandas
 
         arrays = self.start.arrays
@@ -443,6 +463,8 @@ class Releases:
     def attack(self, asked: "Attacked") -> "Audit":
         """An audit of what a site gave last, by that site."""
         from fcforge.exchange.starts.release_audit import audit_release  # needs torch
+
+        self.require_two_classes("attacks of an audit are")
 
         return audit_release(self, asked)
 
