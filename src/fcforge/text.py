@@ -152,6 +152,8 @@ def duration(seconds: float) -> str:
     >>> duration(4), duration(600), duration(9000)
     ('4 s', '10 min', '2.5 h')
     """
+    if seconds < 0.01:
+        return "< 0.01 s" if seconds else "0"
     if seconds < 120:
-        return f"{seconds:.3g} s" if seconds else "0"
+        return f"{seconds:.3g} s"
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

@@ -262,7 +262,7 @@ def test_a_config_gives_the_settings(world, tmp_path):
     refused(fcforge(*told), "the config has 2 learners")
     good(fcforge(*told, "--learner", "analytic/linear"))
     found = json.loads(fcforge("inspect", tmp_path / "x.fcx", "--json").out)
-    assert found["settings"]["chain"]["seed"] == 7
+    assert found["settings"]["seed"] == 7
 
 
 OPTIONS = {

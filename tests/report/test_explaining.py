@@ -93,7 +93,7 @@ def test_edges_of_a_learner_that_splits_agree_about():
         "unstable",
     }
     one = stability_section({"ridge": Weights(weights[:1], 1)})
-    assert "1 split of the people cannot say" in one.body[0]
+    assert "One split of the people cannot say" in one.body
 
 
 def test_a_run_stores_the_edges_of_its_linear_learners():

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import AttackRow, Record
 from fcforge.text import counted, memory
 
@@ -23,6 +24,20 @@ TRAVELS = "What travels?"
 WORKS = "Does it work on real people?"
 ATTACKED = "Can an attacker tell who took part?"
 COMMONEST = "always naming the commonest class"
+
+# What the fields of a policy are, for somebody who reads a page.
+POLICY = {
+    "disorder": "disorder",
+    "control": "controls are called",
+    "patient": "patients are called",
+    "max_epsilon": "most epsilon that one person may spend in all",
+    "max_delta": "most delta that one person may spend in all",
+    "fewest_people": "fewest people of a release",
+    "most_people": "most people of a release",
+    "fewest_hospitals": "fewest hospitals of a sum",
+    "exact_allowed": "exact numbers without noise allowed",
+    "keepers": "keepers",
+}
 
 
 @dataclass(frozen=True)
@@ -126,6 +141,15 @@ class Description:
     real_subjects: bool = False
 
 
+def policy_words(policy: Policy) -> dict[str, Any]:
+    """A policy in words."""
+    said = policy.model_dump()
+    said["keepers"] = [
+        f"{keeper.name} (key {keeper.key[:16]})" for keeper in policy.keepers
+    ]
+    return {POLICY[name]: value for name, value in said.items()}
+
+
 # -- answers ---------------------------------------------------------------------------------------
 def who_signed(records: Sequence[Record]) -> Answer:
     """Whether every author signed what it wrote."""
@@ -149,6 +173,12 @@ def strongest(attacks: Sequence[AttackRow]) -> AttackRow | None:
     """The attack that got furthest, those first that beat chance; None without one."""
     rows = [row for row in attacks if not row.reference]
     return max(rows, key=lambda row: (row.beats_chance, row.auc), default=None)
+
+
+RECORDS = (
+    "Budget: what each person behind a record spends. Of a round each hospital writes a notice "
+    "that it gave, and each of the two keepers its half of the sum."
+)
 
 
 # -- tables of any exchange ------------------------------------------------------------------------
@@ -180,7 +210,8 @@ def records_table(
     rows = []
     for record in exchange.everything:
         signed = f"key {record.key[:16]}" if record.key else "not signed"
-        known = (record.title, record.time, budget(record), signed)
+        time = record.time[:16].replace("T", " ")
+        known = (record.title, time, budget(record), signed)
         rows.append((*known, record.fcforge, record.id[:12]))
-    columns = ("record", "time", "budget", "signature", "fcforge", "id")
-    return PlainTable("Records", columns, tuple(rows))
+    columns = ("record", "time (UTC)", "budget", "signature", "fcforge", "id")
+    return PlainTable("Records", columns, tuple(rows), RECORDS)

@@ -144,9 +144,8 @@ class _Maker:
         self, table: ParticipantTable, outcome: Outcome, asked: Sequence[str]
     ) -> None:
         """participants.tsv, the list of failures and the group page, from what is on disk."""
-        for line, count in self.remarks.items():
-            if count > 1:
-                self.say(f"the same for {count - 1} more subjects: {line}")
+        for line in people.the_same(self.remarks):
+            self.say(line)
         out = self.request.out
         failed = outputs.write_failed(out, outcome.failed, asked)
         bad = {who for who, _ in failed}

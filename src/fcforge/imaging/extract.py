@@ -158,7 +158,10 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 
 
 def _left_by(source: Source) -> dict[str, Any]:
-    return {"Denoising": f"none by fcforge; as left by {source.tool}"}
+    before = "as the files have it"
+    if source.tool not in ("series", "nifti"):
+        before = f"as left by {source.tool}"
+    return {"Denoising": f"none by fcforge; {before}"}
 
 
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:

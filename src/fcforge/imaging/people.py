@@ -5,6 +5,7 @@ line; the others finish; the caller learns how many failed.
 """
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
@@ -14,6 +15,7 @@ import numpy as np
 from fcforge.errors import DataError, FCForgeError
 from fcforge.imaging.parsers import as_number, decoded, delimiter_of
 from fcforge.imaging.sources import read_json, sidecar_of
+from fcforge.text import some
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")
@@ -213,7 +215,32 @@ class Outcome(NamedTuple):
         done = f"{made + kept} of {made + kept + failed} subjects {what} in {out}"
         say(f"{done} ({made} made now, {kept} from before)")
         if failed:
+            for line in the_same(Counter(why for _, why in self.failed)):
+                say(line)
             say(f"{failed} failed; reasons above and in {out / 'logs' / 'failed.tsv'}")
+
+
+def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
+    """Who failed and why, the same reason once.
+
+    Examples
+    --------
+    >>> by_reason([("sub-1", "no scan."), ("sub-2", "no TR."), ("sub-3", "no scan.")])
+    ['sub-1, sub-3: no scan.', 'sub-2: no TR.']
+    """
+    who: dict[str, list[str]] = {}
+    for subject, why in failed:
+        who.setdefault(why, []).append(subject)
+    return [f"{some(subjects)}: {why}" for why, subjects in who.items()]
+
+
+def the_same(said: Counter[str]) -> list[str]:
+    """Of what was said of one subject: of how many others it is true."""
+    return [
+        f"the same for {count - 1} more subjects: {line}"
+        for line, count in said.items()
+        if count > 1
+    ]
 
 
 def no_progress(items: Iterable[Any], total: int) -> Iterable[Any]:
@@ -235,8 +262,11 @@ def walk(
             why = " ".join(str(error).split())
             if not isinstance(error, FCForgeError):
                 why = f"{type(error).__name__}: {why[:200]}"
+            if (
+                why not in dict(failed).values()
+            ):  # the same of others is told at the end
+                say(f"sub-{subject} failed: {why}")
             failed.append((f"sub-{subject}", why))
-            say(f"sub-{subject} failed: {why}")
     return Outcome(tuple(made), tuple(kept), tuple(failed))
 
 

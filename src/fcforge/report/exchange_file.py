@@ -52,7 +52,7 @@ WORTH_NOTE = (
     "AUROC above the public head (0), estimated from the public people alone; bands are one "
     "standard error. Local: noise by each hospital. Pooled: everybody's scans in one place."
 )
-WAYS = (("two keepers", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
+WAYS = (("keepers", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def page_of(
         Section("Intended use", (*USE, STATED)),
         Section("Not for", macro("listed", NOT_FOR)),
     ]
-    sections += [Section(t.title, _shown(t), t.note) for t in found.tables]
+    sections += [Section(t.title, _shown(t), t.note) for t in found.tables if t.rows]
     sections += more
     if found.passages:
         body = macro("passages", found.passages)
@@ -214,7 +214,8 @@ def _worth_section(told: Worth) -> Section:
         lines.append(figures.StageLine(gain, colour, band, name))
     pooled = np.full(len(rows), told.pooled)
     lines.append(figures.StageLine(pooled, figures.MUTED, name="pooled", dashed=True))
-    limits = figures.span([np.zeros(1), *(line.values for line in lines)], 0.02)
+    reach = [edge for line in lines for edge in line.band or (line.values,)]
+    limits = figures.span([np.zeros(1), *reach], 0.02)
     stages = [f"{row.epsilon:g}" if row.epsilon else "exact" for row in rows]
     figure = figures.stage_lines(lines, stages, "epsilon of every person", limits)
     return Section(IN_A_PICTURE, picture(figure, IN_A_PICTURE), WORTH_NOTE)

@@ -33,7 +33,7 @@ CSV_EDGES = 500  # of each scan
 SPLITS = 10  # of a run, before it calls an edge stable
 ADDS = "adds to the log odds"
 TIMES = "times the average edge"
-SIGNED = f"{TIMES}, below 0 where it speaks for control"
+SIGNED = "In times the average edge, below 0 where the edge speaks for control."
 
 CAUTION = (
     "What is shown is what this model used, for this scan, against the reference. It does not "
@@ -43,6 +43,7 @@ IN_COMMON = (
     "This file holds no people to compare with (no held-out subjects travel in it), so "
     "contributions include what every brain has in common."
 )
+HALVES = "Half of what an edge adds is counted at each of its two ROIs."
 NOT_MEASURED = (
     "Whether another sample of people would give the same edges was not measured: "
     "edge_stability() does it in Python, where the people are."
@@ -157,17 +158,22 @@ def _network_table(found: Explanation, sums: np.ndarray, head: str) -> Table | s
     for a, b in zip(i, j, strict=True):
         pairs.append(names[a] if a == b else f"{names[a]} – {names[b]}")
     title = "Within and between networks"
-    return _sum_table(title, pairs, np.nan_to_num(sums[i, j]), head)
+    return _sum_table(title, "network", pairs, np.nan_to_num(sums[i, j]), head)
 
 
 def _sum_table(
-    title: str, names: Sequence[str], sums: np.ndarray, head: str = ADDS
+    title: str,
+    what: str,
+    names: Sequence[str],
+    sums: np.ndarray,
+    head: str,
+    note: str = "",
 ) -> Table:
     signed = bool((sums < 0).any())
     rows = []
     for place in strongest(sums, LISTED):
         rows.append((names[place], number(sums[place], 3, sign=signed)))
-    return Table.of(("", Heading(head)), rows, title=title)
+    return Table.of((what, head), rows, title=title, note=note)
 
 
 def uses(found: Explanation) -> tuple[Any, ...]:
@@ -190,7 +196,7 @@ def uses(found: Explanation) -> tuple[Any, ...]:
         _brain(found, signed),
         picture(figure, "strength of every edge in the model's answer"),
         _network_table(found, between_networks(found), TIMES),
-        _sum_table("Strongest edges", names, signed, SIGNED),
+        _sum_table("Strongest edges", "edge", names, signed, "weight", SIGNED),
     )
     return tuple(part for part in parts if part)
 
@@ -243,8 +249,8 @@ def explanation_page(found: Explanation, rows: Sequence[Prediction], model: str)
     if not found.exact:
         how = "integrated gradients"
     lead = (
-        f"What moved the log odds of being a patient (class {found.positive}), edge by edge, "
-        f"against {found.reference} ({how})."
+        f"What moved the log odds of the class '{found.positive}', edge by edge, against "
+        f"{found.reference} ({how})."
     )
     kind = f"explanation of exchange file {model[:12]}"
     return sections_page("Why it said so", kind, sections, lead, warnings=notes)
@@ -256,7 +262,7 @@ def _scan_section(found: Explanation, k: int) -> Section:
         _sum_words(found, k),
         _brain(found, found.contribution[k]),
         edge_table(found, k),
-        _sum_table("ROIs (half of each of their edges)", rois, found.rois(k)),
+        _sum_table("ROIs", "ROI", rois, found.rois(k), ADDS, HALVES),
         _network_table(found, found.networks(k).to_numpy(), ADDS),
         _deletion_words(found, k),
     ]
@@ -345,15 +351,15 @@ def stability_section(
     n_edges = next(iter(learners.values())).values.shape[1]
     n_rois = round((1 + np.sqrt(1 + 8 * n_edges)) / 2)  # n_edges = R (R - 1) / 2
     names = explanation.atlas_for(n_rois, roi_names).roi_names
-    parts = [_stability_part(title, found, names) for title, found in learners.items()]
-    return Section("Edges that linear learners use", tuple(parts), WEIGHTS)
+    several = {title: w for title, w in learners.items() if w.n_seeds > 1}
+    parts = [_stability_part(title, found, names) for title, found in several.items()]
+    few = "One split of the people cannot say which edges are stable: use more seeds."
+    shown = tuple(parts) or few
+    return Section("Edges that linear learners use", shown, WEIGHTS)
 
 
-def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table | str:
-    splits = f"{counted(found.n_seeds, 'split')} of the people"
-    if found.n_seeds < 2:
-        return f"{title}: {splits} cannot say which edges are stable. Use more seeds."
-    over = f"{splits}, in all orders"
+def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table:
+    over = f"{found.n_seeds} splits of the people, in all orders"
     stable = Stability.of(found.values, over, explanation.IN_RUNS)
     edges = edge_names(names)
     rows = []

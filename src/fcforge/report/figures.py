@@ -287,9 +287,9 @@ def matrix(
         axes.axvline(place - 0.5, color="black", lw=0.4)
     axes.set(xticks=[], yticks=[])
     if named and len(starts) > 1:
-        axes.set_yticks(
-            (bounds[1:] + bounds[:-1] - 1) / 2, [printable(s) for s in starts]
-        )
+        middle = (bounds[1:] + bounds[:-1] - 1) / 2
+        places = spread(middle.tolist(), len(order) / 15, 0, len(order))
+        axes.set_yticks(places, [printable(s) for s in starts])
     axes.tick_params(length=0)
     return image
 
@@ -308,15 +308,17 @@ def fc_figure(
     values: np.ndarray,
     systems: Sequence[str],
     label: str,
-    size: tuple[float, float] = (5.1, 3.5),
+    width: float = 5.1,
     **scale: Any,
 ) -> Figure:
     """One matrix with a colour bar; axes name the systems, or number the ROIs without any."""
-    figure = canvas(*size, left=0.27, right=0.87, top=0.91, bottom=0.09)
+    left = 0.27 if any(systems) else 0.12
+    height = 1.13 * (0.87 - left) * width  # the matrix is as high as its colour bar
+    figure = canvas(width, height, left=left, right=0.87, top=0.91, bottom=0.09)
     axes = figure.subplots()
     image = matrix(axes, values, systems, **scale)
     if not any(systems):
-        step = max(10, len(values) // 60 * 10)
+        step = max(10, len(values) // 40 * 10)
         places = np.arange(step, len(values) + 1, step)
         axes.set_xticks(places - 1, places)
         axes.set_yticks(places - 1, places)

@@ -17,6 +17,7 @@ from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.summary import Portrait, read_portraits
+from fcforge.text import number
 from fcforge.types import Estimate
 from fcforge.writing import write_text
 
@@ -149,11 +150,12 @@ def figure_section(
     for name, found in portraits.items():
         r = np.corrcoef(real.edge_mean, found.edge_mean)[0, 1]
         alt = f"FC of a typical control and patient of {name}; edge means"
-        cards.append((name, r, picture(portrait_figure(found, real, low), alt)))
+        title = f"{name}, edge means r = {number(r)}"
+        cards.append((title, picture(portrait_figure(found, real, low), alt)))
     spectra = picture(spectra_figure(portraits), "mean eigenvalues by rank")
     return Section(
         FIGURES,
-        (*before, macro("portraits", cards), spectra),
+        (*before, macro("cards", cards), spectra),
         f"{where} {PICTURED}".strip(),
     )
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.methods_text import Methods
-from fcforge.imaging.people import mixed_trs, numbers, site_rows
+from fcforge.imaging.people import by_reason, mixed_trs, numbers, site_rows
 from fcforge.report.figures import (
     FAINT,
     MUTED,
@@ -21,7 +23,14 @@ from fcforge.report.figures import (
     drawn,
     fc_figure,
 )
-from fcforge.report.rendering import Section, sections_page, short
+from fcforge.report.rendering import (
+    Section,
+    listed,
+    macro,
+    picture,
+    sections_page,
+    short,
+)
 from fcforge.report.table import Cell, Table
 from fcforge.text import counted, number
 
@@ -32,6 +41,16 @@ FD_LINE_MM = 0.5
 LOW_COVERAGE = 0.8
 WIDE = 6.6  # inches
 GROUP = "group.html"
+MEASURES = {"mean_fd": "mean FD, mm", "mean_fc": "mean FC", "n_volumes": "volumes"}
+COLUMNS = {  # of participants.tsv
+    **MEASURES,
+    "participant_id": "subject",
+    "original_id": "id in the files",
+    "dof": "degrees of freedom",
+    "tr": "TR, s",
+    "n_empty_rois": "ROIs without signal",
+    "min_coverage": "lowest coverage",
+}
 _page = partial(
     sections_page, kind="quality of functional connectivity", home_name="All subjects"
 )
@@ -42,18 +61,21 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     several = len(result.runs) > 1
     sections = []
     for run in result.runs:
-        title = run.source.path.name if several else "Signal, motion and coverage"
+        known = {"signal": run.carpet, "motion": run.fd, "coverage": run.coverage}
+        shown = listed([name for name, values in known.items() if values is not None])
+        title = run.source.path.name if several else shown.capitalize()
         sections.append(Section(title, _run_figure(run, atlas)))
     order = "grouped by system" if any(atlas.systems) else "in the order of the atlas"
     title = f"Functional connectivity, ROIs {order}"
-    shown = fc_figure(
-        result.fc, atlas.systems, "correlation", (WIDE, 5.2), vmin=-1, vmax=1
-    )
-    sections.append(Section(title, shown))
+    fc = fc_figure(result.fc, atlas.systems, "correlation", WIDE, vmin=-1, vmax=1)
+    sections.append(Section(title, fc))
     low = _low_coverage(result, atlas)
     sections += [Section("ROIs with low coverage", low)] if low.rows else []
     for run in result.runs:
-        done = {"source": str(run.source.path), **run.report, **result.settings}
+        done = {"source": str(run.source.path), **run.report}
+        for name, value in result.settings.items():
+            if value is not None:  # an option that was used
+                done[f"--{name.replace('_', '-')}"] = value
         title = f"What was done: {run.source.path.name}" if several else "What was done"
         sections.append(Section(title, _words(done)))
     tr = result.runs[0].tr
@@ -105,24 +127,31 @@ def group_page(
     """Table of all subjects, what failed and why, distributions, and the methods paragraph."""
     sites = [(s["site"], str(s["n"]), s["diagnosis"], s["tr"]) for s in site_rows(rows)]
     sections = [
-        Section("Sites", Table.of(("site", "subjects", "diagnosis", "TR"), sites))
+        Section("Sites", Table.of(("site", "subjects", "diagnosis", "TR, s"), sites))
     ]
     if rows:
-        sections.insert(0, Section("Distributions", _group_figure(rows)))
-        columns = [c for c in rows[0] if c != "file"]
-        link = {"participant_id": "{}.html"}
-        body = [
-            [Cell(x := str(row[c]), link=link.get(c, "").format(x)) for c in columns]
-            for row in rows
-        ]
-        sections.append(Section("Subjects", Table.of(columns, body, sortable=True)))
-    warnings = [("serious", f"{who}: {why}") for who, why in failed]
+        note = "How many subjects have which value."
+        sections.insert(0, Section("Distributions", _distributions(rows), note))
+        sections.append(Section("Subjects", _subjects(rows)))
+    warnings = [("serious", text) for text in by_reason(failed)]
     warnings += [("caution", text) for text in mixed_trs(rows)]
     cited = [f"[{i}] {work}" for i, work in enumerate(methods.references, 1)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
     sections.append(Section("Methods", (methods.text, methods.software, *cited), note))
     title = f"{len(rows)} of {len(rows) + len(failed)} subjects have FC"
     return _page(title, sections=sections, warnings=warnings)
+
+
+def _subjects(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The table of participants.tsv, each subject linked to its page."""
+    columns = [column for column in rows[0] if column != "file"]
+    link = {"participant_id": "{}.html"}
+    body = [
+        [Cell(x := str(row[c]), link=link.get(c, "").format(x)) for c in columns]
+        for row in rows
+    ]
+    heads = [COLUMNS.get(column, column) for column in columns]
+    return Table.of(heads, body, sortable=True)
 
 
 def _low_coverage(result: SubjectFC, atlas: Atlas) -> Table:
@@ -136,12 +165,17 @@ def _low_coverage(result: SubjectFC, atlas: Atlas) -> Table:
 def _words(value: Any) -> Any:
     """Settings as a person would say them, nested as they were."""
     if isinstance(value, Mapping):
-        return {key: _words(inner) for key, inner in value.items()}
+        return {_spaced(key): _words(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return short(", ".join(map(str, value)), 400)
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _spaced(key: str) -> str:
+    """The name of a sidecar's field, ``VolumesKept``, as words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key)
 
 
 @drawn
@@ -154,7 +188,7 @@ def _run_figure(run: Run, atlas: Atlas) -> Figure:
         heights["coverage"] = 1
     margins = {"left": 0.09, "right": 0.9, "top": 0.94, "bottom": 0.11}
     figure = canvas(
-        WIDE, 1.4 * sum(heights.values()), hspace=0.75, wspace=0.04, **margins
+        WIDE, 1.3 * sum(heights.values()), hspace=0.5, wspace=0.04, **margins
     )
     ratios = list(heights.values())
     panels = figure.subplots(
@@ -184,7 +218,7 @@ def _motion(axes: Any, fd: np.ndarray, n_volumes: int) -> None:
     axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
     top = max(1.2 * FD_LINE_MM, 1.05 * float(np.nanmax(fd, initial=0.0)))
     axes.set(xlim=(0, n_volumes - 1), ylim=(0, top), yticks=[0, FD_LINE_MM])
-    axes.set_title("framewise displacement, mm")
+    axes.set_title(f"framewise displacement, mm (dotted: {FD_LINE_MM})")
 
 
 def _carpet(axes: Any, run: Run) -> Any:
@@ -197,7 +231,8 @@ def _carpet(axes: Any, run: Run) -> Any:
         z, aspect="auto", cmap="gray", vmin=-2, vmax=2, interpolation="nearest"
     )
     axes.set_yticks([])
-    axes.set_title("ROIs" if run.coverage is None else "voxels, ROI by ROI")
+    rows = "ROIs" if run.coverage is None else "voxels, ROI by ROI"
+    axes.set_title(f"{rows}, volume by volume")
     return image
 
 
@@ -229,16 +264,22 @@ def _mean_figure(mean: np.ndarray, edges: np.ndarray) -> Figure:
     return figure
 
 
+def _distributions(rows: Sequence[Mapping[str, Any]]) -> Markup:
+    """A histogram of whatever is known of the subjects."""
+    cards = []
+    for key, title in MEASURES.items():
+        values = numbers(rows, key)
+        known = values[np.isfinite(values)]
+        if len(known):
+            cards.append((title, picture(_histogram(known), f"subjects by {title}")))
+    return macro("cards", cards)
+
+
 @drawn
-def _group_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Distributions of what is known of the subjects."""
-    titles = {"mean_fd": "mean FD, mm", "mean_fc": "mean FC", "n_volumes": "volumes"}
-    columns = {title: numbers(rows, key) for key, title in titles.items()}
-    known = {title: v[np.isfinite(v)] for title, v in columns.items()}
-    shown = {title: values for title, values in known.items() if len(values)}
-    figure = canvas(WIDE, 2.6, left=0.08, right=0.98, top=0.95, bottom=0.2, wspace=0.35)
-    panels = figure.subplots(1, max(1, len(shown)), squeeze=False)[0]
-    for axis, (title, values) in zip(panels, shown.items(), strict=False):
-        axis.hist(values, bins=20, color=SERIES[0], edgecolor=FAINT)
-        axis.set(xlabel=title, ylabel="subjects")
+def _histogram(values: np.ndarray) -> Figure:
+    figure = canvas(3.5, 2.2, left=0.12, right=0.96, top=0.97, bottom=0.13)
+    axes = figure.subplots()
+    axes.hist(values, bins=20, color=SERIES[0], edgecolor=FAINT)
+    axes.locator_params(axis="x", nbins=5)
+    axes.locator_params(axis="y", integer=True)
     return figure

@@ -113,10 +113,10 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 
 def _in_words(value: Any) -> str:
-    if value is None or value is False:
-        return "no"
-    if value is True:
-        return "yes"
+    if value is None or value == "":
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Mapping | list | tuple) and not value:
         return "none"
     if isinstance(value, list | tuple) and not any(map(_is_nested, value)):

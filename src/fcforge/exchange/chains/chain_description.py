@@ -35,6 +35,16 @@ KEPT = {
     "synthetic subjects": "and synthetic subjects made by a generator",
     "real subjects": "and REAL SUBJECTS of earlier sites",
 }
+# What the settings of a chain are, for somebody who reads its page.
+SETTINGS = {
+    "n_rois": "ROIs",
+    "roi_names": "their names",
+    "held_out": "synthetic held-out subjects of each site",
+    "held_out_generator": "their generator",
+    "calibrate": "probabilities calibrated on",
+    "test_fraction": "share of people tested",
+    "val_fraction": "share of the others for validation",
+}
 
 
 def describe(chain: "Chain") -> Description:
@@ -61,7 +71,10 @@ def describe(chain: "Chain") -> Description:
             description.records_table(chain.exchange),
         ),
         passages=tuple(_audit(chain, audit) for audit in chain.exchange.of(Audit)),
-        settings={"chain": settings.to_json(), "policy": policy.model_dump()},
+        settings={
+            **{SETTINGS.get(k, k): v for k, v in settings.to_json().items()},
+            **description.policy_words(policy),
+        },
         real_subjects=settings.copies_real,
     )
 

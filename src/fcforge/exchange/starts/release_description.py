@@ -23,7 +23,7 @@ from fcforge.exchange.records import (
 )
 from fcforge.privacy.accounting import ceiling_of
 from fcforge.releases import vector
-from fcforge.text import counted, percent
+from fcforge.text import counted, percent, some
 
 if TYPE_CHECKING:
     from fcforge.exchange.starts.releases import Releases
@@ -70,8 +70,8 @@ def describe(model: "Releases") -> Description:
         ),
         passages=tuple(_numbers(model)),
         settings={
-            "start": {SETTINGS.get(k, k): v for k, v in root.settings.items()},
-            "policy": policy.model_dump(),
+            **{SETTINGS.get(k, k): v for k, v in root.settings.items()},
+            **description.policy_words(policy),
         },
     )
 
@@ -101,8 +101,10 @@ def _answers(model: "Releases") -> tuple[Answer, ...]:
 
 def _travels(model: "Releases", exact: list[str]) -> Answer:
     """What is in the file; `exact` are sites that gave numbers without noise."""
-    given = counted(len(model.given), "release")
-    say = f"A public start and {given} of {model.size} numbers."
+    say = "A public start alone."
+    if model.given:
+        sets = f"{counted(len(model.given), 'set')} of {model.size} numbers"
+        say = f"A public start and {sets} ({some(g.name for g in model.given)})."
     more = [
         f"By its description the start was made from {model.exchange.root.people} public people; "
         "a hospital that shares an id with them is refused.",
@@ -209,8 +211,8 @@ def _hospitals(model: "Releases") -> PlainTable:
         "What each hospital gave",
         ("hospital or round", "people", "moves log odds by", ""),
         tuple(rows),
-        "People are counted with noise; how far log odds move without a hospital is a standard "
-        "deviation over the public people.",
+        "People are counted with noise. Without a hospital or a round, log odds of public people "
+        "would move by so much (standard deviation).",
     )
 
 
