@@ -5,8 +5,10 @@ import stat
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from exchange_records import public_of, record
 
 from fcforge.errors import ConfigError, ExchangeError
+from fcforge.exchange import records
 from fcforge.exchange.keys import (
     Keyring,
     Trust,
@@ -212,23 +214,31 @@ def test_a_rotation_hands_over_and_vouches():
 
 
 # -- trust ---------------------------------------------------------------------------------------
+def release(signer="", site="NYU"):
+    """A release that somebody signed in the name of a site."""
+    return record(records.Release, site=site, signer=signer)
+
+
 def test_trust_in_named_keys(tmp_path):
     mine = write_keys(tmp_path / "k")
     trust = Trust.asked(TrustRequest(trust=[tmp_path / "k.pub"]))
-    trust.require(mine, "it", "NYU")
-    trust.require(A, "it", "NYU", (mine, A))
-    for key, by in ((A, "not trusted"), ("", "by nobody")):
+    theirs = public_of("NYU")
+    trust.require(release("NYU"), (mine, theirs))
+    trust.require(record(records.Chain))  # an unsigned root is known by its id
+    for signer, by in (("NYU", "not trusted"), ("", "by nobody")):
         with pytest.raises(ExchangeError, match=by):
-            trust.require(key, "it", "NYU")
+            trust.require(release(signer))
     with pytest.raises(ExchangeError, match="not trusted"):
-        trust.require(B, "it", "NYU", (mine, A))
-    Trust().require(A, "it", "NYU")
+        trust.require(release("thief"), (mine, theirs))
+    Trust().require(release("NYU"))
 
 
 def test_signatures_are_all_there_or_as_required():
-    some = [("one", A), ("two", "")]
-    with pytest.raises(ExchangeError, match="two is not signed"):
+    some = [record(records.Chain), release("UM", "UM"), release()]
+    with pytest.raises(ExchangeError, match="'NYU' is not signed, though"):
         Trust().require_signed(some)
-    Trust().require_signed([("one", ""), ("two", "")])
-    with pytest.raises(ExchangeError, match="one is not signed"):
-        Trust(required=True).require_signed([("one", "")])
+    Trust().require_signed([release(), release(site="UM")])
+    with pytest.raises(ExchangeError, match="'UM' is not signed"):
+        Trust(required=True).require_signed([release(site="UM")])
+    with pytest.raises(ExchangeError, match="chain 0"):
+        Trust(required=True).require_signed([record(records.Chain)])

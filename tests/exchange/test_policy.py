@@ -54,18 +54,17 @@ def test_a_policy_has_bounds(wrong):
 def test_two_keepers_who_are_not_one():
     names = ("University", "Ministry", "Third")
     cards = [card_of(name, key_of(name)) for name in names]
-    policy = Policy()
-    assert policy.with_keepers([]) == policy
-    assert policy.with_keepers(cards[:2]).keepers == tuple(cards[:2])
+    assert Policy.of({}) == Policy()
+    assert Policy.of({}, cards[:2]).keepers == tuple(cards[:2])
     wrong = {
-        "1 are named": cards[:1],
-        "3 are named": cards,
+        "one keeper": cards[:1],
+        "at most 2 items": cards,
         "one and the same": [cards[0], card_of("Ministry", key_of("University"))],
         "'university' are one": [cards[0], card_of("university", key_of("Ministry"))],
     }
     for why, named in wrong.items():
         with pytest.raises(ConfigError, match=why):
-            policy.with_keepers(named)
+            Policy.of({}, named)
 
 
 def test_nobody_puts_an_encryption_key_beside_a_keepers_key():

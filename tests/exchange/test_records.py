@@ -23,8 +23,8 @@ def test_a_line_is_read_as_it_was_written(kind):
 
 
 def test_every_kind_is_known():
-    assert set(records.KINDS) == set(CONTENT)
-    assert read_record(record(records.Audit).line).kind == "audit"
+    for kind in CONTENT:
+        assert type(read_record(record(kind).line)) is kind
 
 
 def places(value, path=()):
@@ -61,10 +61,8 @@ def test_a_respelled_signature_is_no_other_record(kind):
     for other in (made.signature.upper(), " " + made.signature, made.signature + "00"):
         with pytest.raises(ExchangeError):
             read_record(schema.canonical({**data, "signature": other}))
-    bare = made.changed(signature="")
-    assert bare.id == made.id
     with pytest.raises(ExchangeError, match="stripped"):
-        bare.check()
+        made.changed(signature="").checked()
 
 
 def test_a_signature_covers_every_field(kind):
@@ -75,10 +73,9 @@ def test_a_signature_covers_every_field(kind):
         "site": "UM",
     }.items():
         with pytest.raises(ExchangeError):
-            made.changed(**{name: value}).check()
-    other = made.changed(key=public_of("UM"))
-    with pytest.raises(ExchangeError, match="signature of the"):
-        other.check()
+            made.changed(**{name: value}).checked()
+    with pytest.raises(ExchangeError, match=r"signature|both keys"):
+        made.changed(key=public_of("UM")).checked()
 
 
 def test_a_signature_for_something_else_is_none():
@@ -86,7 +83,7 @@ def test_a_signature_for_something_else_is_none():
     text = made.content.removeprefix(records.CONTEXT)
     other = key_of("NYU").sign(text).hex()
     with pytest.raises(ExchangeError, match="does not fit"):
-        made.changed(signature=other).check()
+        made.changed(signature=other).checked()
 
 
 def test_size_parents_and_arrays_are_held_to_the_kind(kind):
@@ -95,10 +92,10 @@ def test_size_parents_and_arrays_are_held_to_the_kind(kind):
     handed_on = kind.passes_on and not wrong["payload"]  # learned in one process
     expected = pytest.raises(ExchangeError, match="lost its arrays")
     with nullcontext() if handed_on else expected:
-        made.changed(**wrong).check()
+        made.changed(**wrong).checked()
     other = (SHA,) if made.is_root else ()
     with pytest.raises(ExchangeError, match="no place"):
-        made.changed(parents=other).check()
+        made.changed(parents=other).checked()
     with pytest.raises(ExchangeError, match="twice"):
         record(records.Audit, parents=(SHA, SHA))
 

@@ -319,7 +319,8 @@ from fcforge.requests import LearnRequest
 folder, out = Path(sys.argv[1]), Path(sys.argv[2])
 asked = dict(data=folder / "people.npz", state=folder / "start.fcx", register=out / "p")
 site_step.learn_site(LearnRequest(site=sys.argv[3], out=out / "a.fcx", **asked))
-from fcforge.exchange.exchange import open_exchange, verify
+from fcforge.exchange.exchange import open_exchange
+from fcforge.exchange.verification import verify
 from fcforge.exchange.keys import Trust
 found = open_exchange(out / "a.fcx")
 assert all(check.ok for check in verify(out / "a.fcx", Trust()))

@@ -4,14 +4,15 @@ import time
 from functools import cache
 
 import numpy as np
-from exchange_records import key_of
+from exchange_records import key_of, merged
 from small_exchange import start
 
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
-from fcforge.exchange.exchange import Exchange, open_exchange, save, verify
+from fcforge.exchange.exchange import Exchange, open_exchange, save
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.starts.release_step import Budget
+from fcforge.exchange.verification import verify
 from fcforge.releases import vector
 
 
@@ -68,15 +69,15 @@ def test_a_hundred_hospitals_are_merged_withdrawn_and_verified_at_once(tmp_path)
     found, payloads = made_up(100, signed=True)
     one: Exchange = start().joined(found[:60], payloads)
     two = start().joined(found[40:], payloads)
-    merged, seconds = timed("merge", lambda: one.merged(two))
+    both, seconds = timed("merge", lambda: merged(one, two))
     assert seconds < 2
-    assert len(merged.records) == 100
-    path = save(merged, tmp_path / "x.fcx")
+    assert len(both.records) == 100
+    path = save(both, tmp_path / "x.fcx")
     checks, seconds = timed("verify", lambda: verify(path, Trust()))
     assert seconds < 2
     assert all(check.ok for check in checks)
     less, seconds = timed(
-        "withdraw", lambda: merged.withdrawn("H00000", key_of("H00000"))
+        "withdraw", lambda: both.withdrawn("H00000", key_of("H00000"))
     )
     assert seconds < 2
     assert len(less.records) == 100  # 99 releases and the withdrawal
@@ -84,4 +85,4 @@ def test_a_hundred_hospitals_are_merged_withdrawn_and_verified_at_once(tmp_path)
     each = (path.stat().st_size - alone) / 100
     print(f"{each:.0f} bytes a hospital, signature and all")
     assert each < 2_000
-    assert open_exchange(path).id == merged.id
+    assert open_exchange(path).id == both.id

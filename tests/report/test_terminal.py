@@ -7,8 +7,8 @@ import pytest
 from report_world import chain, releases
 from small_exchange import given, sites
 
-from fcforge.exchange.exchange import Check
 from fcforge.exchange.prediction import Evaluation, Prediction
+from fcforge.exchange.verification import Check
 from fcforge.report.terminal import (
     check_lines,
     continued_text,

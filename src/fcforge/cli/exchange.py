@@ -246,8 +246,8 @@ def _inspect_exchange(asked: requests.InspectRequest, known: Trust) -> None:
 @takes
 def verify(asked: requests.VerifyRequest) -> int:
     """Check a file bit by bit; exit code 1 when it must not be used."""
-    from fcforge.exchange.exchange import verify as verified
     from fcforge.exchange.keys import Trust
+    from fcforge.exchange.verification import verify as verified
     from fcforge.report.terminal import verify_text
 
     checks = verified(asked.file, Trust.asked(asked), asked.expect)

@@ -5,7 +5,7 @@ is a record that takes others away. Whatever does not fit is refused by name, an
 used.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,12 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from fcforge.errors import ExchangeError, at
-from fcforge.exchange import archive, model, rules, schema
-from fcforge.exchange.archive import Contents, load_arrays
+from fcforge.exchange import archive, model, schema
+from fcforge.exchange.archive import Contents, in_order, load_arrays
 from fcforge.exchange.keys import PrivateKey, Signer, Trust, public_hex
+from fcforge.exchange.names import require_distinct
 from fcforge.exchange.records import (
+    Audit,
     Record,
     Rotation,
     Taken,
@@ -26,7 +28,6 @@ from fcforge.exchange.records import (
     make,
 )
 
-ZIP = b"PK"  # how an exchange file begins, and a private record does not
 SINGLE = ".record"  # suffix of a file with the new records alone
 Kind = TypeVar("Kind", bound=Record)
 
@@ -67,8 +68,8 @@ class Exchange:
 
     def of(self, kind: type[Kind], site: str = "") -> tuple[Kind, ...]:
         """Records of a kind, of one author where that is named, by number."""
-        mine = [r for r in self.records if isinstance(r, kind)]
-        mine = [r for r in mine if site in ("", r.site)]
+        own = [r for r in self.records if site in ("", r.site)]
+        mine = [r for r in own if isinstance(r, kind)]
         return tuple(sorted(mine, key=lambda r: (r.site, r.number)))
 
     def arrays(self, record: Record) -> dict[str, np.ndarray]:
@@ -78,7 +79,7 @@ class Exchange:
     @cached_property
     def key_lines(self) -> dict[str, tuple[str, ...]]:
         """Keys that each author has signed with, first to last; ("",) where it signs nothing."""
-        return rules.key_lines(self.everything)
+        return key_lines(self.everything)
 
     def next_number(self, kind: type[Record], site: str) -> int:
         """Number of the next record of this kind that an author makes."""
@@ -90,7 +91,7 @@ class Exchange:
         """The union with some records; whatever does not fit raises `ExchangeError` by name."""
         every = {record.id: record for record in self.records}
         for record in records:
-            record.check()
+            record.checked()
             if record.is_root and record.id != self.root.id:
                 raise ExchangeError(
                     f"the files have different roots ({self.root.id[:12]} and "
@@ -99,23 +100,15 @@ class Exchange:
                 )
             every[record.id] = record
         every.pop(self.root.id, None)
-        rules.key_lines([self.root, *every.values()])  # of what is withdrawn, too
-        kept = archive.in_order(rules.without_taken(every))
+        key_lines([self.root, *every.values()])  # of what is withdrawn, too
+        kept = in_order(without_taken(every))
         arrays = {**self.payloads, **(payloads or {})}
-        carried = rules.carried((self.root, *kept))
+        travel = _carried((self.root, *kept))
         made = type(self)(
-            self.root, kept, {k: v for k, v in arrays.items() if k in carried}
+            self.root, kept, {k: v for k, v in arrays.items() if k in travel}
         )
         made.check()
         return made
-
-    def merged(self, *others: Self) -> Self:
-        """The union of files; the same record twice is one."""
-        records = [record for other in others for record in other.everything]
-        payloads: dict[str, bytes] = {}
-        for other in others:
-            payloads |= other.payloads
-        return self.joined(records, payloads)
 
     def withdrawn(self, site: str, key: Signer = None) -> Self:
         """The exchange as if `site` had given nothing, with the withdrawal on record."""
@@ -130,7 +123,7 @@ class Exchange:
         takes = tuple(
             Taken(kind=r.kind, number=r.number, commitment=r.committed) for r in mine
         )
-        lost = rules.taken(self.records, {(site, t.kind, t.commitment) for t in takes})
+        lost = _taken(self.records, {(site, t.kind, t.commitment) for t in takes})
         gone = tuple(sorted(lost))
         return self.recorded(Withdrawal, site, key, takes=takes, gone=gone)
 
@@ -191,20 +184,130 @@ class Exchange:
 
     def check(self) -> None:
         """Hold the records against one another, then against what the model says of them."""
-        rules.check_places(self.everything)
-        rules.check_audits(self.everything)
-        rules.check_vouched(self.everything)
-        rules.check_arrays(self.everything, self.payloads)
+        _check_places(self.everything)
+        _check_vouched(self.everything)
+        odd = _carried(self.everything) ^ set(self.payloads)
+        if odd:
+            raise ExchangeError(f"the arrays {min(odd)[:12]} are missing or too many.")
         _ = self.model
 
     def require_trusted(self, trust: Trust) -> None:
-        """Raise `ExchangeError` for a record that is not signed as it must be.
-
-        An unsigned root passes unless signatures are required: the records name it by its id.
-        """
+        """Raise `ExchangeError` for a record that is not signed as it must be."""
         for record in self.everything:
-            rules.require_signer(record, self.key_lines[record.site], trust)
-        rules.require_signed(self.everything, trust)
+            trust.require(record, self.key_lines[record.site])
+        trust.require_signed(self.everything)
+
+
+# -- rules of a set of records, whatever they make: the model has rules of its own ---------------
+def without_taken(every: Mapping[str, Record]) -> list[Record]:
+    """Records but those that their own authors took back, and what builds on those."""
+    named = set[tuple[str, str, int | str]]()
+    for record in every.values():
+        for one in record.taken:
+            named.add((record.site, one.kind, one.number))
+            named.add((record.site, one.kind, one.commitment))
+    gone = _taken(every.values(), named)
+    return [record for record in every.values() if record.id not in gone]
+
+
+def _taken(
+    records: Iterable[Record], named: Set[tuple[str, str, int | str]]
+) -> set[str]:
+    """Ids of the records of these authors, kinds and numbers (or commitments), and what follows."""
+    gone = set[str]()
+    for record in in_order(records):
+        by_number = (record.site, record.kind, record.number)
+        by_content = (record.site, record.kind, record.committed)
+        follows = not gone.isdisjoint(record.builds_on)
+        if follows or by_number in named or by_content in named:
+            gone.add(record.id)
+    return gone
+
+
+def _carried(records: Sequence[Record]) -> set[str]:
+    """Arrays that travel: those of all records but the ones whose arrays were handed on."""
+    handed = {
+        (parent, record.kind) for record in records for parent in record.builds_on
+    }
+    return {
+        record.payload
+        for record in records
+        if record.payload
+        and not (record.passes_on and (record.id, record.kind) in handed)
+    }
+
+
+def _check_places(records: Sequence[Record]) -> None:
+    """Every parent present, nothing twice, an audit by who gave what it attacks."""
+    here = {record.id: record for record in records}
+    numbers: dict[tuple[str, str, int], str] = {}
+    commitments: dict[str, str] = {}
+    for record in records:
+        with at(record.title):
+            lost = [parent for parent in record.builds_on if parent not in here]
+            if lost:
+                raise ExchangeError(
+                    f"builds on record {lost[0][:12]}, which is not here or was withdrawn.",
+                    do="Merge the file that holds it, too.",
+                )
+            place = (record.site, record.kind, record.number)
+            if numbers.setdefault(place, record.id) != record.id:
+                raise ExchangeError(
+                    "there are two different ones with this number.",
+                    do="One of them is not the hospital's; ask it.",
+                )
+            first = commitments.setdefault(record.committed or record.id, record.title)
+            if first != record.title:
+                raise ExchangeError(
+                    f"has the same people and salt as the {first}: one is a copy.",
+                    do="Ask both hospitals; nothing was changed.",
+                )
+            giver = here[record.parents[0]].site if record.parents else record.site
+            if isinstance(record, Audit) and giver != record.site:
+                raise ExchangeError(
+                    f"is of something that '{giver}' gave.",
+                    do="A hospital audits what it has given itself.",
+                )
+
+
+def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
+    """Keys of every author, first to last; `ExchangeError` for two voices or lookalike names."""
+    own: dict[str, list[Record]] = {}
+    for record in records:
+        own.setdefault(record.site, []).append(record)
+    require_distinct(own)
+    return {site: _line(mine) for site, mine in own.items()}
+
+
+def _line(mine: Sequence[Record]) -> tuple[str, ...]:
+    """Keys of one author's records, as its rotations order them."""
+    rotations = [record for record in mine if isinstance(record, Rotation)]
+    new = {rotation.key: rotation.new_key for rotation in rotations}
+    used = {record.key for record in mine}
+    first = (used | set(new)) - set(new.values())
+    line = [*first][:1]
+    while line and line[-1] in new and len(line) <= len(new):
+        line.append(new[line[-1]])
+    if len(first) != 1 or len(new) < len(rotations) or not used <= set(line):
+        raise ExchangeError(
+            f"records of '{mine[0].site}' are signed by different keys.",
+            do="An author has one key, or rotates it (`fcforge keys rotate`); ask it.",
+        )
+    return tuple(line)
+
+
+def _check_vouched(records: Sequence[Record]) -> None:
+    """Refuse what an old key signed and the rotation away from it does not vouch for."""
+    stands = {}
+    for rotation in [record for record in records if isinstance(record, Rotation)]:
+        stands[rotation.site, rotation.key] = {rotation.id, *rotation.vouches}
+    for record in records:
+        if record.id not in stands.get((record.site, record.key), {record.id}):
+            raise ExchangeError(
+                f"the {record.title} is signed by an old key of '{record.site}', and its new "
+                "key does not vouch for it.",
+                do="Ask that hospital whether it is its own; if so, it signs it anew.",
+            )
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -212,21 +315,21 @@ def read_parcel(path: str | Path, trust: Trust = Trust()) -> Contents:  # noqa: 
     """Records of a file by themselves, with or without a root."""
     found = archive.read(path)
     with at(path):
-        lines = rules.key_lines(found.records)
+        lines = key_lines(found.records)
         for record in found.records:
-            rules.require_signer(record, lines[record.site], trust)
+            trust.require(record, lines[record.site])
     return found
 
 
 def open_exchange(path: str | Path, trust: Trust = Trust()) -> Exchange:  # noqa: B008
     """The exchange in a file, after every check of `verify` has passed."""
     with at(path, do=archive.ASK_AGAIN):
-        found = _opened(archive.read(path))
+        found = opened(archive.read(path))
         found.require_trusted(trust)
     return found
 
 
-def _opened(contents: Contents) -> Exchange:
+def opened(contents: Contents) -> Exchange:
     """The exchange of one file, which holds nothing that was withdrawn or handed on."""
     found = _assembled([contents])
     kept = {record.id for record in found.everything}
@@ -271,120 +374,3 @@ def packed(exchange: Exchange, out: str | Path, new: Sequence[Record] = ()) -> b
 def save(exchange: Exchange, out: str | Path, new: Sequence[Record] = ()) -> Path:
     """Write what `packed` makes, whole or not at all."""
     return archive.write(packed(exchange, out, new), out)
-
-
-# -- verify ----------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Check:
-    """One thing that was verified."""
-
-    name: str
-    ok: bool
-    detail: str = ""
-
-
-def verify(
-    path: str | Path, trust: Trust, expect: str | Path | None = None
-) -> list[Check]:
-    """What was checked, record by record; a file that must not be used has a failed check.
-
-    Parameters
-    ----------
-    path : path
-    trust : Trust
-    expect : path, optional
-        What somebody has seen and must be here: a private record, or an earlier file.
-    """
-    try:
-        contents = archive.read(path)
-        checks = [Check("file", True, f"{len(contents.records)} records, unchanged")]
-        if not any(record.is_root for record in contents.records):
-            said = "single records without a root: merge them with the exchange's file"
-            signers = _signers(
-                contents.records, rules.key_lines(contents.records), trust
-            )
-            return [*checks, *signers, Check("parcel", True, said)]
-        found = _opened(contents)
-    except ExchangeError as error:
-        where = error.where.removeprefix(str(path)).removeprefix(": ")
-        return [Check("file", False, f"{where}: {error.what}" if where else error.what)]
-    checks += _signers(found.everything, found.key_lines, trust)
-    checks.append(Check("model", True, found.model.summary()))
-    if expect is not None:
-        checks.append(_expected(found, expect))
-    return checks
-
-
-def _signers(
-    records: Sequence[Record], lines: Mapping[str, tuple[str, ...]], trust: Trust
-) -> list[Check]:
-    """Who signed each record, and whether all are signed that must be."""
-    checks = []
-    for record in records:
-        said = f"signed by key {trust.keyring.said(record.key)}"
-        if not record.key:
-            said = "not signed: anybody can have made it"
-        try:
-            rules.require_signer(record, lines[record.site], trust)
-            checks.append(Check(record.title, True, said))
-        except ExchangeError as error:
-            checks.append(Check(record.title, False, error.what))
-    try:
-        rules.require_signed(records, trust)
-    except ExchangeError as error:
-        checks.append(Check("signatures", False, error.what))
-    return checks
-
-
-def _expected(found: Exchange, expect: str | Path) -> Check:
-    """Whether every record that was seen is here, or was withdrawn by who gave it."""
-    here = {record.id for record in found.everything}
-    try:
-        seen, excused = _seen(expect, found)
-    except ExchangeError as error:
-        if error.where:  # the file that was named, not what is in it
-            raise
-        return Check("expected records", False, error.what)
-    lost = [title for one, title in seen.items() if one not in here | excused]
-    if lost:
-        said = f"{len(lost)} that you have seen are missing: {', '.join(lost[:5])}"
-        return Check("expected records", False, said)
-    said = f"all {len(seen)} are here or withdrawn"
-    if not here >= seen.keys():
-        by = ", ".join(sorted({w.site for w in found.of(Withdrawal)}))
-        said += f" ({len(seen.keys() - here)}, by {by}: ask whether they did)"
-    return Check("expected records", True, said)
-
-
-def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
-    """Records that a file has, or a hospital has seen, by id; and those that may be missing.
-
-    An earlier file has the records, so that only what withdrawals by their own authors take is
-    excused. A private record has ids alone: what a withdrawal says that went with it is excused,
-    but what the hospital itself gave only by the hospital's withdrawal.
-    """
-    withdrawals = found.of(Withdrawal)
-    with at(path, do=archive.ASK_AGAIN):
-        data = archive.read_file(path)
-        earlier = archive.unpack(data).records if data.startswith(ZIP) else ()
-    if earlier:
-        seen = {record.id: record for record in earlier}
-        every = seen | {one.id: one for one in withdrawals}
-        rules.key_lines([*seen.values(), *found.everything])
-        stand = {record.id for record in rules.without_taken(every)}
-        return {one: seen[one].title for one in seen}, every.keys() - stand
-    from fcforge.exchange.home.private_record import PrivateRecord
-
-    receipts = PrivateRecord.read(path).receipts
-    mine = [receipt for receipt in receipts if found.root.id in receipt.seen]
-    if not mine:
-        raise ExchangeError("has seen nothing of this exchange.", where=path)
-    titles = {one: f"record {one[:12]}" for receipt in mine for one in receipt.seen}
-    known = {(record.site, record.committed) for record in found.records}
-    for withdrawal in withdrawals:
-        known |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}
-    for receipt in mine:
-        if (receipt.site, receipt.commitment) not in known:
-            what = f"what '{receipt.site}' gave as {receipt.number}"
-            titles[receipt.commitment] = what
-    return titles, {one for w in withdrawals for one in w.gone}

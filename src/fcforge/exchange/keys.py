@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
+from pydantic import TypeAdapter
 
 from fcforge.errors import ConfigError, ExchangeError, at, unknown_name
 from fcforge.exchange import schema
@@ -28,6 +29,9 @@ from fcforge.exchange.schema import Closed, PublicKey, SiteName, Time, key_fault
 from fcforge.reading import read_plain
 from fcforge.requests import TrustRequest
 from fcforge.writing import write_bytes
+
+if TYPE_CHECKING:
+    from fcforge.exchange.records import Record
 
 PrivateKey = Ed25519PrivateKey
 Signer = PrivateKey | None  # None where a hospital does not sign
@@ -260,7 +264,7 @@ def read_keyring() -> Keyring:
     )
     with at(path, do=do):
         data = read_plain(path, MAX_KEYRING, ExchangeError)
-        return schema.read(Keyring, data, "the keyring")
+        return schema.read(TypeAdapter(Keyring), data, "the keyring")
 
 
 def write_keyring(keyring: Keyring) -> Path:
@@ -294,33 +298,36 @@ class Trust:
         keys = tuple(read_public(path) for path in request.trust)
         return cls(keys, request.require_signature, read_keyring())
 
-    def require(self, key: str, what: str, site: str, line: Sequence[str] = ()) -> None:
+    def require(self, record: "Record", line: Sequence[str] = ()) -> None:
         """Raise `ExchangeError` for a record of a site that is not signed by its key.
 
         Without keys all pass but what a revoked key of the keyring signed, and what is said for a
-        site that the keyring has another key of. `line` as in `Keyring.require_valid`.
+        site that the keyring has another key of. An unsigned root passes: the records name it by
+        its id. `line` as in `Keyring.require_valid`.
         """
-        self.keyring.require_valid(key, what, site, line)
+        key = record.key
+        if record.is_root and not key:
+            return
+        self.keyring.require_valid(key, f"the {record.title}", record.site, line)
         if self.keys and set(self.keys).isdisjoint({key, *_whole(key, line)}):
             by = f"by key {key[:16]}, which is not trusted" if key else "by nobody"
             raise ExchangeError(
-                f"{what} is signed {by}.",
+                f"the {record.title} is signed {by}.",
                 do="Ask the hospital for its public key and name it with --trust.",
             )
 
-    def require_signed(self, said: Sequence[tuple[str, str]]) -> None:
+    def require_signed(self, records: "Sequence[Record]") -> None:
         """Raise `ExchangeError` for a record without a signature where one is needed.
 
-        Parameters
-        ----------
-        said : sequence of (what it is, key that it names)
+        A root needs one only where signatures are required.
         """
-        bare = [what for what, key in said if not key]
-        others = len(bare) < len(said)
+        asked = [record for record in records if self.required or not record.is_root]
+        bare = [record.title for record in asked if not record.key]
+        others = len(bare) < len(asked)
         if bare and (self.required or others):
             lost = ", though others are: its signature may have been taken off"
             raise ExchangeError(
-                f"{bare[0]} is not signed{lost if others else ''}.",
+                f"the {bare[0]} is not signed{lost if others else ''}.",
                 do="Ask that hospital for a signed one (`fcforge keys new KEY`, then "
                 "`fcforge learn --sign KEY`).",
             )

@@ -12,10 +12,10 @@ from fcforge.exchange.keys import fits
 from fcforge.exchange.names import lookalike
 from fcforge.exchange.schema import (
     Closed,
-    EncryptionKey,
     Name,
     Number,
     PublicKey,
+    Sha256,
     Signature,
     SiteName,
     Text,
@@ -47,7 +47,7 @@ class Keeper(Closed):
 
     name: SiteName
     key: PublicKey
-    encryption_key: EncryptionKey
+    encryption_key: Sha256  # as many digits
     proof: Signature
 
     @model_validator(mode="after")
@@ -60,15 +60,6 @@ class Keeper(Closed):
 def owned(name: str, encryption_key: str) -> bytes:
     """What a keeper signs: that this encryption key is its own."""
     return b"fcforge keeper 1\n" + canonical([name, encryption_key])
-
-
-def _same(keepers: Sequence[Keeper]) -> str:
-    """Why two keepers are one and the same; empty where they are not."""
-    for first, other in combinations(keepers, 2):
-        both = {first.key, first.encryption_key} & {other.key, other.encryption_key}
-        if both or lookalike(first.name, other.name):
-            return f"the keepers '{first.name}' and '{other.name}' are one and the same"
-    return ""
 
 
 class Measured(Closed):
@@ -127,16 +118,24 @@ class Policy(Closed):
     keepers: Annotated[tuple[Keeper, ...], Field(max_length=2)] = ()
 
     @model_validator(mode="after")
-    def _two_keepers(self) -> Self:
-        if same := _same(self.keepers):
-            raise ValueError(same)
+    def _two_apart(self) -> Self:
+        if len(self.keepers) == 1:
+            raise ValueError("one keeper is named; two must know nothing of each other")
+        for first, other in combinations(self.keepers, 2):
+            both = {first.key, first.encryption_key} & {other.key, other.encryption_key}
+            if both or lookalike(first.name, other.name):
+                named = f"'{first.name}' and '{other.name}'"
+                raise ValueError(f"the keepers {named} are one and the same")
         return self
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
+    def of(cls, settings: Mapping[str, Any], keepers: Sequence[Keeper] = ()) -> Self:
         """A policy from a config or ``--set policy.max_epsilon=2``; else `ConfigError`."""
+        given = dict(settings)
+        if keepers:
+            given["keepers"] = [keeper.model_dump() for keeper in keepers]
         try:
-            return cls.model_validate_json(canonical(dict(settings)))
+            return cls.model_validate_json(canonical(given))
         except ValidationError as error:
             raise ConfigError(f"the policy {said(error)}.") from error
 
@@ -219,20 +218,6 @@ class Policy(Closed):
                 f"{self.max_epsilon:g} and {self.max_delta:g} per person.",
                 do="Choose less; what a person spends adds up over releases.",
             )
-
-    def with_keepers(self, keepers: Sequence[Keeper]) -> Self:
-        """The policy with two keepers, or none; else `ConfigError`."""
-        if not keepers:
-            return self
-        if same := _same(keepers):
-            raise ConfigError(
-                f"{same}.",
-                do="Two keepers who would not talk to each other are what keeps a sum safe.",
-            )
-        if len(keepers) != 2:
-            what = f"a round has two keepers, {len(keepers)} are named."
-            raise ConfigError(what, do="Name the .keeper files of both.")
-        return self.model_copy(update={"keepers": tuple(keepers)})
 
     def keeper(self, name: str) -> Keeper:
         """The keeper so called; else `ExchangeError`."""

@@ -40,6 +40,7 @@ from fcforge.exchange.schema import (
 
 CONTEXT = b"fcforge exchange 4\n"  # a signature for a record is valid for nothing else
 ASK = "Nothing of it was used; ask its author for the record again."
+LONGEST = 4 << 20  # bytes of a record in canonical JSON, of whatever kind
 
 
 class Record(Closed):
@@ -84,8 +85,7 @@ class Record(Closed):
     @cached_property
     def content(self) -> bytes:
         """What its author signs: all of it but the signature."""
-        fields = self.model_dump(exclude={"signature"})
-        return CONTEXT + schema.canonical(fields)
+        return CONTEXT + schema.canonical(self.model_dump(exclude={"signature"}))
 
     @cached_property
     def id(self) -> str:
@@ -122,37 +122,31 @@ class Record(Closed):
         if key is None:
             return self
         named = self.changed(key=keys.public_hex(key), signature="")
-        signature = key.sign(named.content).hex()
-        return named.changed(signature=signature)
+        return named.changed(signature=key.sign(named.content).hex())
 
-    def check(self) -> None:
-        """Raise `ExchangeError` unless size, shape and signature are what they must be."""
-        if len(self.line) > self.limit:
-            size = f"{len(self.line)} bytes, more than {self.limit}"
-            raise ExchangeError(f"the {self.title} has {size}.", do=ASK)
-        if self.is_root == bool(self.parents) or self.is_root != (self.number == 0):
-            raise ExchangeError(f"the {self.title} has no place among records.", do=ASK)
-        lost = self.has_payload and not self.payload and not self.passes_on
-        if lost or (self.payload and not self.has_payload):
-            raise ExchangeError(f"the {self.title} has lost its arrays.", do=ASK)
-        if len(set(self.parents)) != len(self.parents):
-            raise ExchangeError(f"the {self.title} names a parent twice.", do=ASK)
-        self.check_signature()
+    def checked(self) -> Self:
+        """The record, if size, shape and signature are what they must be; else `ExchangeError`."""
+        if self.fault:
+            raise ExchangeError(f"the {self.title} {self.fault}.", do=ASK)
+        return self
 
     @cached_property
-    def signature_fits(self) -> bool:
-        """Whether its key has signed its content."""
-        return keys.fits(self.key, self.signature, self.content)
-
-    def check_signature(self) -> None:
-        """Raise `ExchangeError` unless the signature fits the content, or there is none."""
+    def fault(self) -> str:
+        """Why this cannot be a record of its kind; empty where it can."""
+        if len(self.line) > self.limit:
+            return f"has {len(self.line)} bytes, more than {self.limit}"
+        if self.is_root == bool(self.parents) or self.is_root != (self.number == 0):
+            return "has no place among records"
+        lost = self.has_payload and not self.payload and not self.passes_on
+        if lost or (self.payload and not self.has_payload):
+            return "has lost its arrays"
+        if len(set(self.parents)) != len(self.parents):
+            return "names a parent twice"
         if bool(self.key) != bool(self.signature):
-            raise ExchangeError(f"the signature of the {self.title} was stripped.")
-        if self.key and not self.signature_fits:
-            raise ExchangeError(
-                f"the signature of the {self.title} does not fit its content: changed, or signed "
-                "by another."
-            )
+            return "was stripped of its signature"
+        if self.key and not keys.fits(self.key, self.signature, self.content):
+            return "has a signature that does not fit: changed, or signed by another"
+        return ""
 
 
 def make(
@@ -185,12 +179,10 @@ def make(
         "fcforge": __version__,
     }
     try:
-        made = kind(**said, **content).signed(key)
+        return kind(**said, **content).signed(key).checked()
     except ValidationError as error:
         what = f"a {said['kind']} of '{site}' {schema.said(error)}."
         raise ExchangeError(what) from error
-    made.check()
-    return made
 
 
 # -- roots ---------------------------------------------------------------------------------------
@@ -299,7 +291,7 @@ class Start(Record):
     policy : Policy
     """
 
-    limit: ClassVar[int] = 4 << 20
+    limit: ClassVar[int] = LONGEST
     is_root: ClassVar[bool] = True
     has_payload: ClassVar[bool] = True
 
@@ -503,7 +495,7 @@ class Half(Promised):
         How often this keeper has published the round; everybody in it spends as often.
     """
 
-    limit: ClassVar[int] = 4 << 20
+    limit: ClassVar[int] = LONGEST
     has_payload: ClassVar[bool] = True
 
     kind: Literal["half"] = "half"
@@ -552,7 +544,7 @@ class Audit(Record):
 class Taken(Closed):
     """What is taken back, by content: no respelling of a record escapes it."""
 
-    kind: Annotated[str, schema.matching("release|notice", "what can be taken back")]
+    kind: Annotated[str, Field(pattern="^(release|notice)$")]
     number: Annotated[int, Field(ge=1, le=100_000)]
     commitment: Sha256
 
@@ -601,12 +593,13 @@ class Rotation(Record):
     vouches: Annotated[tuple[Sha256, ...], Field(max_length=2_000)]
     proof: Signature
 
-    def check(self) -> None:
+    @cached_property
+    def fault(self) -> str:
         """Also: it is signed, and the new key agrees."""
-        super().check()
         agreed = agreement(self.site, self.key, self.vouches)
         if not self.key or not keys.fits(self.new_key, self.proof, agreed):
-            raise ExchangeError(f"the {self.title} is not signed by both keys.", do=ASK)
+            return "is not signed by both keys"
+        return super().fault
 
 
 def agreement(site: str, old_key: str, vouches: Iterable[str]) -> bytes:
@@ -614,20 +607,16 @@ def agreement(site: str, old_key: str, vouches: Iterable[str]) -> bytes:
     return CONTEXT + schema.canonical(["rotation", site, old_key, *vouches])
 
 
-KINDS = (Start, Chain, Release, Step, Notice, Half, Audit, Withdrawal, Rotation)
 ANY: TypeAdapter[Any] = TypeAdapter(
     Annotated[
         Start | Chain | Release | Step | Notice | Half | Audit | Withdrawal | Rotation,
         Field(discriminator="kind"),
     ]
 )
-LONGEST = max(kind.limit for kind in KINDS)
 
 
 def read_record(line: bytes, what: str = "the record") -> Any:
     """A record from its canonical line, everything checked that it says of itself."""
     if len(line) > LONGEST:
         raise ExchangeError(f"{what} has {len(line)} bytes: too many.", do=ASK)
-    record = schema.read(ANY, line, what)
-    record.check()
-    return record
+    return schema.read(ANY, line, what).checked()

@@ -79,8 +79,7 @@ def planned_epsilon(asked: StartRequest) -> float | None:
 
 
 def _policy(asked: StartRequest, settings: Mapping[str, Any]) -> Policy:
-    cards = [read_card(path) for path in asked.keeper]
-    policy = Policy.of(settings).with_keepers(cards)
+    policy = Policy.of(settings, [read_card(path) for path in asked.keeper])
     if asked.exact and not policy.exact_allowed:
         what = "--exact plans exact sums, which policy.exact_allowed=false refuses."
         raise ConfigError(what, do="Leave one of them out.")

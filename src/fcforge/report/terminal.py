@@ -21,9 +21,10 @@ from fcforge.text import (
 
 if TYPE_CHECKING:
     from fcforge.exchange.demo_round import Played
-    from fcforge.exchange.exchange import Check, Exchange
+    from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Learned
     from fcforge.exchange.prediction import Evaluation, Prediction
+    from fcforge.exchange.verification import Check
     from fcforge.requests import LearnRequest
     from fcforge.runner.collect import RunProgress
     from fcforge.runner.plan import Plan

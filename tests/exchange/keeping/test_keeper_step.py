@@ -13,12 +13,13 @@ from small_chains import settings
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import archive, model
 from fcforge.exchange.chains.chain import empty_chain
-from fcforge.exchange.exchange import save, union_of, verify
+from fcforge.exchange.exchange import save, union_of
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keeper_step import keep_files
 from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
 from fcforge.exchange.keeping.shares import is_share
 from fcforge.exchange.keys import Trust
+from fcforge.exchange.verification import verify
 from fcforge.requests import KeepRequest
 
 KEEPERS = ("Ministry", "University")

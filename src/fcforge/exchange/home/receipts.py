@@ -32,7 +32,6 @@ from fcforge.exchange.schema import (
     Share,
     SiteName,
     Text,
-    matching,
 )
 from fcforge.sites.cohort import upper_from_fc
 
@@ -42,7 +41,7 @@ ALIKE_FEW = 0.98  # with fewer edges strangers are alike
 FEW = 1_000
 _UNIT = 32  # steps of a byte per standard deviation
 
-Sketch = Annotated[str, matching(f"[01][A-Za-z0-9+/]{{{SIZE * 4 // 3}}}", "a sketch")]
+Sketch = Annotated[str, Field(pattern=f"^[01][A-Za-z0-9+/]{{{SIZE * 4 // 3}}}$")]
 
 
 class Person(Closed):
@@ -105,8 +104,8 @@ class Receipt(Closed):
     epsilon: Budget | None
     delta: Share
     round: Name | Literal[""] = ""
-    salt: Annotated[str, matching("[0-9a-f]{32}", "a salt")] = Field(
-        default_factory=lambda: secrets.token_hex(16)
+    salt: str = Field(
+        pattern="^[0-9a-f]{32}$", default_factory=lambda: secrets.token_hex(16)
     )
     seen: tuple[Sha256, ...] = ()
 

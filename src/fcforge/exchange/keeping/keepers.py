@@ -72,7 +72,7 @@ def read_card(path: str | Path) -> Keeper:
     """What is public of a keeper, from the file that it gave away."""
     data = read_plain(path, 1 << 12, ExchangeError)
     with at(path, do="Ask the keeper for the file that ends in .keeper."):
-        return schema.read(Keeper, data.removesuffix(b"\n"), "it")
+        return schema.read(TypeAdapter(Keeper), data.removesuffix(b"\n"), "it")
 
 
 # -- what a hospital does --------------------------------------------------------------------------

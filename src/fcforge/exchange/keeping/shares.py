@@ -177,5 +177,5 @@ def read_share(path: str | Path, trust: Trust | None = None) -> Share:
         share = Share(notice, sealed)
         _ = share.keeper
         if trust is not None:
-            trust.require(notice.key, f"the {notice.title}", notice.site)
+            trust.require(notice)
     return share
