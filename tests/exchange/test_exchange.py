@@ -413,9 +413,8 @@ def test_a_private_record_knows_what_was_seen(tmp_path):
     mine, numbers = release("NYU")
     mine = mine.changed(commitment=own.commitment)
     made = joined((mine, numbers), release("UM"))
-    ids = [r.id for r in made.everything]
     with PrivateRecord.open(tmp_path / "fcforge.private") as private:
-        private.publish(own.having_seen(ids), {})
+        private.publish(own.having_seen(made), {})
     path = save(made, tmp_path / "a.fcx")
     assert verify(path, Trust(), private.path)[-1].ok
     dropped = save(joined((mine, numbers)), tmp_path / "b.fcx")
@@ -443,7 +442,7 @@ def test_nobody_excuses_that_a_record_of_another_is_missing(tmp_path):
     whole = joined((mine, numbers), release("UM", signer="UM"))
     seen = save(whole, tmp_path / "seen.fcx")
     with PrivateRecord.open(tmp_path / "fcforge.private") as private:
-        private.publish(own.having_seen(r.id for r in whole.everything), {})
+        private.publish(own.having_seen(whole), {})
     forged = joined().joined([excusing("UM", mine.id)])
     dropped = save(forged, tmp_path / "dropped.fcx")
     for expect, named in ((seen, "release 1 of 'NYU'"), (private.path, "what 'NYU'")):

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -24,7 +23,7 @@ from pydantic import TypeAdapter
 
 from fcforge.errors import ConfigError, ExchangeError, at, unknown_name
 from fcforge.exchange import schema
-from fcforge.exchange.names import looks, site_name
+from fcforge.exchange.names import lookalike, site_name
 from fcforge.exchange.schema import Closed, PublicKey, SiteName, Time, key_fault, now
 from fcforge.reading import read_plain
 from fcforge.requests import TrustRequest
@@ -144,26 +143,10 @@ class Keyring(Closed):
         """Whose every key is."""
         return {k.key: k.name for k in self.keys}
 
-    @cached_property
-    def _looks(self) -> dict[str, str]:
-        """Names by what they look like."""
-        return {look: known.name for known in self.keys for look in looks(known.name)}
-
     def _lookalike(self, name: str) -> str:
         """Another name of the keyring that a reader could take for this one; empty without."""
-        seen = {self._looks.get(look, name) for look in looks(name)} - {name}
-        return min(seen, default="")
-
-    @cached_property
-    def _own(self) -> dict[str, list[KnownKey]]:
-        found: dict[str, list[KnownKey]] = {}
-        for known in self.keys:
-            found.setdefault(known.name, []).append(known)
-        return found
-
-    @cached_property
-    def _revoked(self) -> dict[str, KnownKey]:
-        return {known.key: known for known in self.keys if known.revoked}
+        others = {known.name for known in self.keys} - {name}
+        return min((one for one in others if lookalike(one, name)), default="")
 
     def add(self, name: str, key: str) -> Self:
         """One key more; a name may have several, a key only one name."""
@@ -178,15 +161,13 @@ class Keyring(Closed):
 
     def revoke(self, name: str) -> Self:
         """All keys of a name, or the one that begins so, revoked from now on."""
-        long = len(name) > 7
-        kept = []
-        for k in self.keys:
-            meant = k.name == name or (long and k.key.startswith(name))
-            kept.append(k.changed(revoked=k.revoked or now()) if meant else k)
-        if kept == list(self.keys):
-            raise unknown_name(
-                "key", name, {k.name for k in self.keys if not k.revoked}
-            )
+        valid = [k for k in self.keys if not k.revoked]
+        meant = [k for k in valid if k.name == name]
+        if len(name) > 7:
+            meant += [k for k in valid if k.key.startswith(name)]
+        if not meant:
+            raise unknown_name("key", name, {k.name for k in valid})
+        kept = [k.changed(revoked=now()) if k in meant else k for k in self.keys]
         return self.changed(keys=tuple(kept))
 
     def require_valid(
@@ -209,23 +190,23 @@ class Keyring(Closed):
             The site's keys as its rotations name them, first to last: each vouches for those
             before it, and hands over to those after it.
         """
-        if known := self._lookalike(site):
+        if other := self._lookalike(site):
             raise ExchangeError(
-                f"{what} is of {site!a}, which looks like '{known}' of your keyring.",
+                f"{what} is of {site!a}, which looks like '{other}' of your keyring.",
                 do="Ask that hospital how it writes its name.",
             )
-        own = self._own.get(site, [])
+        line = around(key, line)
+        own = [k for k in self.keys if k.name == site]
         valid = {k.key for k in own if not k.revoked}
-        if key in self._revoked:
-            if valid.isdisjoint(_after(key, line)):
-                then = self._revoked[key]
-                raise ExchangeError(
-                    f"{what} is signed by a key of '{then.name}' that was revoked on "
-                    f"{then.revoked[:10]}.",
-                    do="Ask that hospital to sign what it stands for anew "
-                    "(`fcforge keys rotate`), and for its new key.",
-                )
-        elif own and valid.isdisjoint({key, *_whole(key, line)}):
+        gone = next((k for k in self.keys if k.key == key and k.revoked), None)
+        if gone and valid.isdisjoint(line[line.index(key) + 1 :]):
+            raise ExchangeError(
+                f"{what} is signed by a key of '{gone.name}' that was revoked on "
+                f"{gone.revoked[:10]}.",
+                do="Ask that hospital to sign what it stands for anew "
+                "(`fcforge keys rotate`), and for its new key.",
+            )
+        if own and valid.isdisjoint(line):
             by = f"by key {self.said(key)}" if key else "by nobody"
             raise ExchangeError(
                 f"{what} is signed {by}, not by the key of '{site}' in your keyring.",
@@ -238,14 +219,9 @@ class Keyring(Closed):
         return f"{key[:16]} ({name})" if name else key[:16]
 
 
-def _whole(key: str, line: Sequence[str]) -> Sequence[str]:
-    """The line of keys that a key is in; nothing where it is not."""
-    return line if key in line else ()
-
-
-def _after(key: str, line: Sequence[str]) -> Sequence[str]:
-    """The keys that came after a key."""
-    return line[line.index(key) + 1 :] if key in line else ()
+def around(key: str, line: Sequence[str]) -> Sequence[str]:
+    """The line of keys that a key is in; itself where it is in none."""
+    return line if key in line else (key,)
 
 
 def keyring_file() -> Path:
@@ -309,7 +285,7 @@ class Trust:
         if record.is_root and not key:
             return
         self.keyring.require_valid(key, f"the {record.title}", record.site, line)
-        if self.keys and set(self.keys).isdisjoint({key, *_whole(key, line)}):
+        if self.keys and set(self.keys).isdisjoint(around(key, line)):
             by = f"by key {key[:16]}, which is not trusted" if key else "by nobody"
             raise ExchangeError(
                 f"the {record.title} is signed {by}.",

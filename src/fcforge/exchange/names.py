@@ -9,6 +9,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable
+from string import digits
 
 from fcforge.errors import ConfigError, ExchangeError
 
@@ -71,14 +72,14 @@ def fault(name: str) -> str:
         return f"has {len(name)} characters instead of 1 to {LONGEST}"
     if name != _normal(name):
         return "is not in its plain spelling (NFKC, single spaces)"
-    letters = [c for c in name if c not in PUNCTUATION and not _is_digit(c)]
+    letters = [c for c in name if c not in PUNCTUATION and c not in digits]
     scripts = {_script(c) for c in letters}
     if "" in scripts:
         odd = next(c for c in letters if not _script(c))
         return f"holds {unicodedata.name(odd, f'U+{ord(odd):04X}')}"
     if len(scripts) > 1:
         return f"mixes scripts ({' and '.join(sorted(scripts))})"
-    if not letters and not any(map(_is_digit, name)):
+    if not letters and set(name).isdisjoint(digits):
         return "holds neither a letter nor a digit"
     return ""
 
@@ -109,10 +110,6 @@ def require_distinct(names: Iterable[str]) -> None:
 
 def _normal(said: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", said).split())
-
-
-def _is_digit(character: str) -> bool:
-    return "0" <= character <= "9"
 
 
 def _script(letter: str) -> str:

@@ -12,7 +12,7 @@ from fcforge.errors import DataError, at
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explanation, explain_model
 from fcforge.exchange.home.private_record import PrivateRecord
-from fcforge.exchange.home.receipts import Threshold, people_of, same_people
+from fcforge.exchange.home.receipts import Threshold, people_in
 from fcforge.exchange.scan_checks import answers_of, probability, truth_of
 from fcforge.exchange.site_step import wrong_rois
 from fcforge.imaging.atlas import Atlas
@@ -207,10 +207,8 @@ def explain_scans(
 ) -> Explanation:
     """Explain the rows of `predict` for the same files: of scans that got an answer, no others."""
     model = exchange.model
-    scans = []
-    for scan, row in zip(find_scans(where, kind, model.n_rois), rows, strict=True):
-        if row.status == OK:
-            scans.append(scan)
+    read = zip(find_scans(where, kind, model.n_rois), rows, strict=True)
+    scans = [scan for scan, row in read if row.status == OK]
     if not scans:
         raise DataError("no scan got an answer, so there is nothing to explain.")
     fc = np.stack([scan.fc for scan in scans if scan.fc is not None])
@@ -274,7 +272,8 @@ def evaluate(
     notes = list(model.familiar(cohort))
     learned = 0
     if private is not None:
-        learned = _given_before(cohort, private)
+        before = private.spent(people_in(cohort))
+        learned = sum(spent is not None for spent in before)
         if learned:
             notes.append(
                 f"{learned} of these people were given before: too good to be true."
@@ -284,14 +283,6 @@ def evaluate(
             rows["own threshold"] = private.threshold.odds(rows["exchange"])
             notes += private.threshold.stale(exchange.id)
     return _summed(cohort, rows, learned, notes)
-
-
-def _given_before(cohort: Cohort, private: PrivateRecord) -> int:
-    people = people_of(cohort.fc, cohort.subject_id.tolist(), cohort.y)
-    seen = np.zeros(len(people), dtype=bool)
-    for receipt in private.receipts:
-        seen |= same_people(people, receipt.people)
-    return int(seen.sum())
 
 
 def _summed(

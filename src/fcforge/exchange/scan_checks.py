@@ -26,6 +26,7 @@ import math
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy import ndarray as Array
 
 from fcforge.errors import DataError
 from fcforge.metrics import cell_values
@@ -41,9 +42,9 @@ TEMPERATURES = (0.2, 20.0)
 # the other 19 sites of ABIDE when they are (three standard errors: 4), and one, of 25
 # people, when they are not.
 TURNED = 0.05
-# Pattern distance (1 - r) of a site's median subject from the nearest site's mean. From
-# NYU the other 19 sites of ABIDE are 0.30 to 0.46 away, USM with its ROIs shuffled 0.99.
-UNLIKE = 0.75
+# Correlation of a site's median subject with the nearest site's mean. With NYU the other
+# 19 sites of ABIDE have 0.54 to 0.70, USM with its ROIs shuffled 0.01.
+ALIKE = 0.25
 MIN_ROIS = 20  # fewer make pairs by chance
 PAIRED = 0.9  # of a ROI's edges, how many the one to its partner exceeds (median)
 SWAPPED = -0.1  # correlation of asymmetries below which left and right are swapped
@@ -51,31 +52,31 @@ LIMIT = 0.9999  # of correlations whose Fisher z is taken
 TINY = 1e-12
 
 
-def fisher_z(fc: np.ndarray) -> np.ndarray:
+def fisher_z(fc: Array) -> Array:
     """Fisher-z edges (n, E), float64, of FC (n, R, R)."""
     upper = upper_from_fc(np.asarray(fc, dtype=np.float64))
     return np.arctanh(np.clip(upper, -LIMIT, LIMIT))
 
 
-def probability(odds: np.ndarray) -> np.ndarray:
+def probability(odds: Array) -> Array:
     """P(patient) of log odds; no overflow for any size."""
     return 0.5 * (1.0 + np.tanh(0.5 * odds))
 
 
-def answers_of(target: Target, score: np.ndarray) -> np.ndarray:
+def answers_of(target: Target, score: Array) -> Array:
     """What is said of calibrated scores: P(patient) (n,), P of each class (n, K), or the number."""
     if target.kind == "number":
         return target.restored(score)
     return np.exp(score) if score.ndim == 2 else probability(score)
 
 
-def truth_of(target: Target, y: np.ndarray) -> np.ndarray:
+def truth_of(target: Target, y: Array) -> Array:
     """What answers are held against (n,): classes, or the number in its unit."""
     return y if target.classes else target.restored(y)
 
 
 def quality(
-    score: np.ndarray, y: np.ndarray, target: Target = TWO_CLASSES
+    score: Array, y: Array, target: Target = TWO_CLASSES
 ) -> dict[str, float]:
     """A few metrics of calibrated scores of n people, beside the majority class."""
     said = answers_of(target, score)
@@ -90,7 +91,7 @@ def quality(
     return found
 
 
-def require_labels(odds: np.ndarray, y: np.ndarray, accept: bool) -> bool:
+def require_labels(odds: Array, y: Array, accept: bool) -> bool:
     """Whether diagnoses look swapped: `DataError` unless that is accepted.
 
     They do where a model's patients have lower log odds than its controls and chance would do so
@@ -120,7 +121,7 @@ def require_labels(odds: np.ndarray, y: np.ndarray, accept: bool) -> bool:
     return turned
 
 
-def lower_tail(patients: np.ndarray, controls: np.ndarray) -> tuple[float, float]:
+def lower_tail(patients: Array, controls: Array) -> tuple[float, float]:
     """Mann and Whitney's U of patients above controls, and the probability of so little by chance.
 
     By the normal distribution, corrected for continuity and for people who are level: the same
@@ -136,7 +137,7 @@ def lower_tail(patients: np.ndarray, controls: np.ndarray) -> tuple[float, float
     return wins, 0.5 * math.erfc((n * m / 2 - wins - 0.5) / (sd * math.sqrt(2)))
 
 
-def fit_temperature(odds: np.ndarray, y: np.ndarray) -> float:
+def fit_temperature(odds: Array, y: Array) -> float:
     r"""T that minimises :math:`\sum_i \log(1 + e^{\mp u_i / T}) + (\log T)^2`.
 
     The sign is minus for patients. The last term is a prior around T = 1 (standard deviation 0.7
@@ -162,12 +163,12 @@ def fit_temperature(odds: np.ndarray, y: np.ndarray) -> float:
 class Reference(NamedTuple):
     """One site's synthetic subjects as principal axes of Fisher-z edges."""
 
-    mean: np.ndarray  # (E,)
-    axes: np.ndarray  # (k, E), orthonormal
-    spread: np.ndarray  # (k,)
+    mean: Array  # (E,)
+    axes: Array  # (k, E), orthonormal
+    spread: Array  # (k,)
 
     @classmethod
-    def of(cls, fc: np.ndarray) -> Self:
+    def of(cls, fc: Array) -> Self:
         """Axes of FC (n, R, R), n of 3 or more."""
         z = fisher_z(fc)
         mean = z.mean(0)
@@ -176,7 +177,7 @@ class Reference(NamedTuple):
         spread = values[:k] / max(len(z) - 1, 1) ** 0.5
         return cls(mean, axes[:k], spread.clip(min=1e-9))
 
-    def distances(self, fc: np.ndarray) -> dict[str, np.ndarray]:
+    def distances(self, fc: Array) -> dict[str, Array]:
         """Distances of FC (n, R, R) from the site, (n,) each; see `DISTANCES`."""
         z = fisher_z(fc)
         away = z - self.mean
@@ -190,18 +191,18 @@ class Reference(NamedTuple):
         }
 
 
-def likeness(rows: np.ndarray, mean: np.ndarray) -> np.ndarray:
+def likeness(rows: Array, mean: Array) -> Array:
     """Correlation (n,) of each of some rows (n, E) with a mean (E,)."""
     shape = rows - rows.mean(1, keepdims=True)
     return _cosine(shape, mean - mean.mean())
 
 
-def _cosine(rows: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _cosine(rows: Array, known: Array) -> Array:
     sizes = np.linalg.norm(rows, axis=1) * np.linalg.norm(known)
     return rows @ known / sizes.clip(min=TINY)
 
 
-def limits(reference: Reference, fc: np.ndarray) -> dict[str, float]:
+def limits(reference: Reference, fc: Array) -> dict[str, float]:
     """Largest ordinary distances, from the site's n real training subjects.
 
     The axes were learnt from a model of these very subjects, who are therefore nearer to them
@@ -226,11 +227,16 @@ class Known(NamedTuple):
     reference: Reference
     limits: dict[str, float]
 
+    def ratios(self, fc: Array) -> list[Array]:
+        """Distances (n,) of FC from the site, each by its limit."""
+        found = self.reference.distances(fc)
+        return [found[name] / self.limits.get(name, 1.0) for name in found]
+
 
 _SAID = (*(f"{name} distance" for name in DISTANCES), "left and right look swapped")
 
 
-def strangeness(known: list[Known], fc: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def strangeness(known: list[Known], fc: Array) -> tuple[Array, list[str]]:
     """How far scans are beyond the limits of the site they resemble most; 1 is the limit.
 
     Parameters
@@ -244,11 +250,7 @@ def strangeness(known: list[Known], fc: np.ndarray) -> tuple[np.ndarray, list[st
     list of str
         For each scan beyond the limit the nearest site and the distance that counted.
     """
-    each = []
-    for site in known:
-        distances = site.reference.distances(fc).items()
-        each.append([found / site.limits.get(name, 1.0) for name, found in distances])
-    ratios = np.array(each)  # (sites, distances, n)
+    ratios = np.array([site.ratios(fc) for site in known])  # (sites, distances, n)
     worst = ratios.max(1)
     nearest = worst.argmin(0)
     why = [""] * len(fc)
@@ -259,7 +261,7 @@ def strangeness(known: list[Known], fc: np.ndarray) -> tuple[np.ndarray, list[st
     return worst.min(0), why
 
 
-def require_alike(known: list[Known], fc: np.ndarray, accept: bool) -> bool:
+def require_alike(known: list[Known], fc: Array, accept: bool) -> bool:
     """Whether a site's scans are unlike all known sites': `DataError` unless that is accepted."""
     odd = odd_scans(known, fc)
     if odd and not accept:
@@ -268,22 +270,21 @@ def require_alike(known: list[Known], fc: np.ndarray, accept: bool) -> bool:
     return bool(odd)
 
 
-def odd_scans(known: list[Known], fc: np.ndarray) -> str:
+def odd_scans(known: list[Known], fc: Array) -> str:
     """What is odd about the scans (n, R, R) of a whole site; empty where nothing is."""
-    away = [float(np.median(site.reference.distances(fc)["pattern"])) for site in known]
-    if away and min(away) > UNLIKE:
+    z = fisher_z(fc)
+    means = [site.reference.mean for site in known]
+    alike = max((float(np.median(likeness(z, mean))) for mean in means), default=1.0)
+    if alike < ALIKE:
         names = ", ".join(site.site for site in known)
-        return (
-            f"its FC does not resemble that of {names} (correlation with the nearest mean "
-            f"{1 - min(away):.2f})."
-        )
-    mean = fisher_z(fc).mean(0)[None]
-    if any(side_distance(site.reference.mean, mean)[0] > 1 for site in known):
+        nearest = f"correlation with the nearest mean {alike:.2f}"
+        return f"its FC does not resemble that of {names} ({nearest})."
+    if any(side_distance(mean, z.mean(0)[None])[0] > 1 for mean in means):
         return "its left and right hemispheres look swapped beside the sites before it."
     return ""
 
 
-def partners(mean: np.ndarray) -> np.ndarray | None:
+def partners(mean: Array) -> Array | None:
     """Place of each ROI's partner (R,) in a mean of edges (E,); None where there are no pairs."""
     matrix = fc_from_upper(mean[None])[0]
     n = len(matrix)
@@ -300,7 +301,7 @@ def partners(mean: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def asymmetry(upper: np.ndarray, places: np.ndarray) -> np.ndarray:
+def asymmetry(upper: Array, places: Array) -> Array:
     """Edges (n, E) minus the same with partners swapped."""
     rows, columns = np.triu_indices(len(places), 1)
     number = np.zeros((len(places), len(places)), dtype=np.int64)
@@ -309,7 +310,7 @@ def asymmetry(upper: np.ndarray, places: np.ndarray) -> np.ndarray:
     return upper - upper[:, number[places[rows], places[columns]]]
 
 
-def side_fit(mean: np.ndarray, upper: np.ndarray) -> np.ndarray | None:
+def side_fit(mean: Array, upper: Array) -> Array | None:
     """Correlation (n,) of each scan's asymmetry with that of a mean; None where it has no pairs.
 
     Parameters
@@ -325,7 +326,7 @@ def side_fit(mean: np.ndarray, upper: np.ndarray) -> np.ndarray | None:
     return _cosine(asymmetry(upper, places), asymmetry(mean[None], places)[0])
 
 
-def side_distance(mean: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def side_distance(mean: Array, upper: Array) -> Array:
     """(n,): 0 where a scan's asymmetry is that of the mean, beyond 1 where it is swapped."""
     fit = side_fit(mean, upper)
     return np.zeros(len(upper)) if fit is None else (1 - fit) / (1 - SWAPPED)

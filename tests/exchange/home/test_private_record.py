@@ -92,8 +92,8 @@ def test_the_last_threshold_counts(place):
     said = {"slope": 1.0, "people": 9, "exchange": "a" * 64, "site": "NYU"}
     with PrivateRecord.open(place) as private:
         assert private.threshold is None
-        private.fit(Threshold(intercept=0.5, **said))
-        private.fit(Threshold(intercept=-1.0, **said))
+        private.append(Threshold(intercept=0.5, **said))
+        private.append(Threshold(intercept=-1.0, **said))
     assert PrivateRecord.read(place).threshold.intercept == -1.0
 
 

@@ -17,7 +17,7 @@ from fcforge.exchange.home.receipts import (
 
 def test_a_commitment_says_nothing_without_the_salt():
     one = receipt()
-    assert one.commitment == one.having_seen(["a" * 64]).commitment
+    assert one.commitment == one.changed(seen=("a" * 64,)).commitment
     assert receipt().commitment != one.commitment
     assert receipt(salt=one.salt).commitment == one.commitment
     turned = people_of(FC, IDS, 1 - Y)

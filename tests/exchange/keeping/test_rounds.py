@@ -129,8 +129,8 @@ def test_the_array_of_a_half():
 
 
 def test_what_came_too_late_costs_nothing_once_the_round_is_closed(tmp_path):
-    late = receipt(round="spring", site="CALTECH").having_seen([START_EXCHANGE.root.id])
-    elsewhere = receipt(round="spring", site="CALTECH").having_seen(["ab" * 32])
+    late = receipt(round="spring", site="CALTECH").having_seen(START_EXCHANGE)
+    elsewhere = receipt(round="spring", site="CALTECH")
     one = kept("Ministry", SITES, tmp_path)
     both = joined(one, kept("University", SITES, tmp_path))
     mine = SHARES["NYU"]["Ministry"].notice.commitment
@@ -142,8 +142,7 @@ def test_what_came_too_late_costs_nothing_once_the_round_is_closed(tmp_path):
 def test_a_round_published_again_is_counted_again(tmp_path):
     """Whoever withdrew was in the first sum; who stayed is in both."""
     mine = {site: receipt(site=site, round="spring") for site in ("UM", "NYU")}
-    seen = [START_EXCHANGE.root.id]
-    mine = {site: one.having_seen(seen) for site, one in mine.items()}
+    mine = {site: one.having_seen(START_EXCHANGE) for site, one in mine.items()}
     gave = {**SHARES}
     for site, one in mine.items():
         gave[site] = shares_of(site, salt=one.salt, people=one.people)

@@ -236,7 +236,7 @@ class Chain:
         return Learned(
             exchange=made,
             new=tuple(record for record in made.everything if record not in known),
-            receipt=receipt.having_seen(record.id for record in made.everything),
+            receipt=receipt.having_seen(made),
             threshold=None,
             before=before,
         )
@@ -310,25 +310,18 @@ class Chain:
             epsilon=None,
             delta=0.0,
         )
-        record = self._record(
-            receipt,
+        record = records.make(  # neither signed nor with arrays yet
+            Step,
+            receipt.site,
+            receipt.number,
+            ((self.exchange.root, *self.steps)[-1].id,),
+            None,
+            commitment=receipt.commitment,
             flags=(*flags, *(() if weight is None else (WEIGHTED,))),
             **step.measured(lane, state.held_out),
         )
         grown = Exchange(self.exchange.root, (*self.exchange.records, record))
         return type(self)(grown, state), receipt
-
-    def _record(self, receipt: Receipt, **said: Any) -> Step:
-        """The next step, neither signed nor with arrays yet."""
-        return records.make(
-            Step,
-            receipt.site,
-            receipt.number,
-            (self.steps[-1].id if self.steps else self.exchange.root.id,),
-            None,
-            commitment=receipt.commitment,
-            **said,
-        )
 
     def added(
         self,
@@ -371,16 +364,11 @@ class Chain:
         before.require_same_signing(key is not None)
         data = self.state.to_bytes()
         digest = schema.sha256(data)
-        parent = self.steps[n_kept - 1].id if n_kept else root.id
-        made = []
-        for step in new:
-            said: dict[str, Any] = {"parents": (parent,)}
-            if step is new[-1]:
-                said["payload"] = digest
-                said["flags"] = self._flags(allow_real_subjects)
-            made.append(step.changed(**said).signed(key))
-            parent = made[-1].id
-        return before.joined(made, {digest: data})
+        last = new[-1].changed(payload=digest, flags=self._flags(allow_real_subjects))
+        made = [self.steps[n_kept - 1] if n_kept else root]
+        for step in (*new[:-1], last):
+            made.append(step.changed(parents=(made[-1].id,)).signed(key))
+        return before.joined(made[1:], {digest: data})
 
     def _flags(self, allowed: bool) -> tuple[str, ...]:
         """Flags of the last step, with the one that lets real subjects travel."""

@@ -1,5 +1,6 @@
 """What a chain's step hands on: a lane and synthetic subjects, held against the model they name."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
@@ -13,12 +14,14 @@ from fcforge.errors import ExchangeError
 from fcforge.exchange.archive import load_arrays, save_arrays
 from fcforge.exchange.chains.chain_settings import ChainSettings
 from fcforge.methods import Lane
+from fcforge.replay.memory import Declared, alike
 from fcforge.types import FCBatch
 
-# All that a state of wrong shapes or with missing names was seen to raise.
+# All that a network whose numbers do not fit each other was seen to raise.
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 REMEMBERED = "remembered"
-HELD_OUT = "held_out"
+PARTS = (REMEMBERED, "held_out")  # subjects that travel
+NOBODY = torch.zeros(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,7 @@ class Subjects:
     @classmethod
     def none(cls, n_rois: int) -> Self:
         """Nobody."""
-        nobody = torch.zeros(0, dtype=torch.int64)
-        upper = torch.zeros(0, n_rois * (n_rois - 1) // 2)
-        return cls(upper, nobody, nobody)
+        return cls(torch.zeros(0, n_rois * (n_rois - 1) // 2), NOBODY, NOBODY)
 
     @classmethod
     def of(cls, batch: FCBatch, site: Tensor) -> Self:
@@ -76,22 +77,6 @@ class Subjects:
         theirs = vars(other)
         return type(self)(**{k: torch.cat([mine[k], theirs[k]]) for k in mine})
 
-    def check(self, n_rois: int, n_sites: int, name: str) -> None:
-        """Raise `ExchangeError` unless they are correlations of a known class and site."""
-        for key, like in vars(type(self).none(n_rois)).items():
-            found = getattr(self, key)
-            expected = (len(self), *like.shape[1:])
-            if tuple(found.shape) != expected or found.dtype != like.dtype:
-                raise ExchangeError(
-                    f"array '{name}/{key}' is of shape {tuple(found.shape)}, not {expected}."
-                )
-        least = {"upper": -1.0, "y": 0, "site": 0}
-        most = {"upper": 1.0, "y": 1, "site": n_sites - 1}
-        for key in least if len(self) else ():
-            found = getattr(self, key)
-            if found.min() < least[key] or found.max() > most[key]:
-                raise ExchangeError(f"array '{name}/{key}' holds what cannot be.")
-
 
 class State(NamedTuple):
     """All that a chain's next hospital needs.
@@ -117,7 +102,7 @@ class State(NamedTuple):
     def named(self) -> dict[str, Tensor]:
         """Every array by its name in the payload."""
         found = self.lane.named()
-        for part in (REMEMBERED, HELD_OUT):
+        for part in PARTS:
             subjects = vars(getattr(self, part))
             found |= {f"{part}/{key}": value for key, value in subjects.items()}
         return found
@@ -131,41 +116,53 @@ def empty_state(n_rois: int) -> State:
 
 def read_state(data: bytes, settings: ChainSettings, n_sites: int, what: str) -> State:
     """The state of a payload; anything that is not exactly one raises `ExchangeError`."""
-    names = (*Lane._fields, REMEMBERED, HELD_OUT)
-    parts: dict[str, dict[str, Tensor]] = {name: {} for name in names}
+    found: dict[str, Tensor] = {}
     for name, value in load_arrays(data, what).items():
-        part, _, key = name.partition("/")
-        if part not in parts or not key:
-            raise ExchangeError(f"array {name!r:.80} belongs nowhere.")
-        parts[part][key] = torch.from_numpy(np.array(value))
-    keys = {field.name for field in fields(Subjects)}
-    for part in (REMEMBERED, HELD_OUT):
-        if parts[part].keys() != keys:
-            raise ExchangeError(
-                f"the {what} has no {part} subjects as they are stored."
-            )
-    remembered = Subjects(**parts.pop(REMEMBERED))
-    held_out = Subjects(**parts.pop(HELD_OUT))
-    remembered.check(settings.n_rois, n_sites, REMEMBERED)
-    held_out.check(settings.n_rois, n_sites, HELD_OUT)
-    state = State(Lane(**parts), remembered, held_out)
-    check_lane(state, settings, n_sites)
-    return state
-
-
-def check_lane(state: State, settings: ChainSettings, n_sites: int) -> None:
-    """Raise unless network and state are what the settings declare, and the network answers."""
+        found[name] = torch.from_numpy(np.array(value))
     learner = settings.build()
-    lane = state.lane
+    sizes = {part: found.get(f"{part}/y", NOBODY).numel() for part in PARTS}
+    declared = _declared(learner, n_sites, sizes)
+    for name in sorted(declared.keys() ^ found.keys()):
+        missing = "is missing" if name in declared else "belongs nowhere"
+        raise ExchangeError(f"array '{name:.80}' {missing}.")
+    for name, one in declared.items():
+        if wrong := one.complaint(found[name]):
+            raise ExchangeError(f"array '{name}' {wrong}.")
+    subjects = {}
+    for part in PARTS:
+        arrays = {f.name: found.pop(f"{part}/{f.name}") for f in fields(Subjects)}
+        subjects[part] = Subjects(**arrays)
+    lane = Lane.from_named(found)
+    _require_answers(learner, lane)
+    return State(lane, **subjects)
+
+
+def _declared(
+    learner: Learner, n_sites: int, sizes: Mapping[str, int]
+) -> dict[str, Declared]:
+    """Every array of a state with so many subjects of either kind, after so many sites."""
     model = learner.model
+    method = learner.method
     with torch.device("meta"):  # shapes alone: a forged size costs no memory
-        described = Lane(model.init(randomness.torch_rng(0)), model.init_stats(), {})
-    if _shapes(lane) != _shapes(described):
-        name = settings.learner.model.name
-        raise ExchangeError(f"the network is not a '{name}' as described.")
+        lane = Lane(model.init(randomness.torch_rng(0)), model.init_stats(), {})
+        n_learned = 1 if method.depends_on == "site" else n_sites
+        state = method.declares(model, lane, n_learned)
+    for key in method.row_keys:  # places among those who travel, or -1
+        low = max(state[key].low, -1)
+        state[key] = state[key]._replace(low=low, high=sizes[REMEMBERED] - 1)
+    found = alike(lane.named()) | {f"state/{key}": one for key, one in state.items()}
+    n_edges = model.n_rois * (model.n_rois - 1) // 2
+    for part, n in sizes.items():
+        found[f"{part}/upper"] = Declared((n, n_edges), low=-1, high=1)
+        found[f"{part}/y"] = Declared((n,), torch.int64, low=0, high=1)
+        found[f"{part}/site"] = Declared((n,), torch.int64, low=0, high=n_sites - 1)
+    return found
+
+
+def _require_answers(learner: Learner, lane: Lane) -> None:
+    """Raise unless the network answers."""
+    model = learner.model
     try:
-        _check_declared(learner, lane, n_sites)
-        _check_rows(learner, lane, len(state.remembered))
         with torch.no_grad():
             eye = torch.eye(model.n_rois).expand(2, -1, -1)
             logits = learner.method.logits(model, lane, model.prepare(eye))
@@ -174,28 +171,3 @@ def check_lane(state: State, settings: ChainSettings, n_sites: int) -> None:
         raise ExchangeError(what) from error
     if logits.shape != (2, 2) or not bool(torch.isfinite(logits).all()):
         raise ExchangeError("the network does not give two finite scores per subject.")
-
-
-def _check_declared(learner: Learner, lane: Lane, n_sites: int) -> None:
-    """Raise unless the method's arrays are those it declares."""
-    n_learned = 1 if learner.method.depends_on == "site" else n_sites
-    declared = learner.method.declares(learner.model, lane, n_learned)
-    for key in sorted(declared.keys() ^ lane.state.keys()):
-        missing = "is missing" if key in declared else "is not of this method's state"
-        raise ExchangeError(f"array 'state/{key:.80}' {missing}.")
-    for key, value in lane.state.items():
-        if wrong := declared[key].complaint(value):
-            raise ExchangeError(f"array 'state/{key}' {wrong}.")
-
-
-def _check_rows(learner: Learner, lane: Lane, n_remembered: int) -> None:
-    """Raise unless rows of subjects are places among those who travel, or -1."""
-    for key in learner.method.row_keys:
-        rows = lane.state[key]
-        if rows.numel() and not (rows.min() >= -1 and rows.max() < n_remembered):
-            raise ExchangeError(f"'{key}' points at subjects that are not there.")
-
-
-def _shapes(lane: Lane) -> dict[str, tuple[tuple[int, ...], str]]:
-    both = {**lane.params, **{f"stats/{k}": v for k, v in lane.stats.items()}}
-    return {k: (tuple(v.shape), str(v.dtype)) for k, v in both.items()}

@@ -1,6 +1,7 @@
 """Settings of a chain: what all its hospitals share, fixed by the first one."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -13,13 +14,13 @@ from fcforge.generators import GENERATORS, make_generator
 from fcforge.methods import METHODS
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.learners import build_learner
-from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne, read_json
+from fcforge.settings import Checked, Fraction, ShareBelowOne, read_json, within
 from fcforge.sites import Cohort
 from fcforge.types import Component, LearnerSpec, Protocol, RunSpec, Training
 
 MAX_ROIS = 2_000
 MAX_NUMBER = 100_000
-MAX_NAME = 200
+MOST = {int: MAX_NUMBER, str: 200, list: MAX_ROIS}  # of a setting that travels
 AS_IN_A_RUN = (
     "learner",
     "seed",
@@ -28,10 +29,6 @@ AS_IN_A_RUN = (
     "test_fraction",
     "val_fraction",
 )
-
-
-def _up_to(low: int, high: int) -> Bound:
-    return Bound(lambda n: low <= n <= high, "cannot be used", f"Use {low} to {high}.")
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class ChainSettings(Checked):
 
     kind: ClassVar[str] = "chain"
     learner: LearnerSpec
-    n_rois: Annotated[int, _up_to(2, MAX_ROIS)]
+    n_rois: Annotated[int, within(2, MAX_ROIS)]
     seed: int = 0
     training: Training = field(default_factory=Training)
     protocol: Protocol = "strict"
@@ -63,7 +60,7 @@ class ChainSettings(Checked):
     held_out_generator: Component = field(
         default_factory=lambda: Component("corr_gauss")
     )
-    held_out: Annotated[int, _up_to(0, MAX_NUMBER)] = 64
+    held_out: Annotated[int, within(0, MAX_NUMBER)] = 64
     calibrate: Literal["inner_val", "synthetic", "none"] = "inner_val"
     roi_names: tuple[str, ...] = ()
 
@@ -156,21 +153,14 @@ class ChainSettings(Checked):
 
 def _require_small(value: Any, where: str) -> None:
     """Raise `ExchangeError` for a setting that nobody can have meant."""
-    size = 0
-    most = MAX_NUMBER
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
-    if isinstance(value, (list, tuple)):
+    for item in value if isinstance(value, list) else ():
+        _require_small(item, where)
+    size = abs(value) if isinstance(value, int) else 0
+    if isinstance(value, str | list):
         size = len(value)
-        most = MAX_ROIS
-        for item in value:
-            _require_small(item, where)
-    elif isinstance(value, str):
-        size = len(value)
-        most = MAX_NAME
-    elif isinstance(value, int):
-        size = abs(value)
-    if size > most:
+    if size > MOST.get(type(value), math.inf):
         raise ExchangeError(f"the chain's setting {where!r:.40} is too large ({size}).")
 
 

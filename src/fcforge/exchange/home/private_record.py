@@ -5,7 +5,7 @@ register: people are known by id and by scan, under whatever site they are given
 delta add up over everything they were part of.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
@@ -52,23 +52,18 @@ class PrivateRecord(Journal):
     @property
     def threshold(self) -> Threshold | None:
         """The one that was fitted last."""
-        found = [line for line in self.lines if isinstance(line, Threshold)]
-        return found[-1] if found else None
+        fitted = (line for line in self.lines[::-1] if isinstance(line, Threshold))
+        return next(fitted, None)
 
     def require_threshold(self) -> Threshold:
         """The one that was fitted last; else `ConfigError`."""
-        found = self.threshold
-        if found is None:
-            raise ConfigError(
-                "holds no threshold of the hospital's own.",
-                where=self.path,
-                do="Fit one after a round (`fcforge threshold`), or leave --register out.",
-            )
-        return found
-
-    def fit(self, threshold: Threshold) -> None:
-        """Keep a threshold; the earlier ones no longer count."""
-        self.append(threshold)
+        if self.threshold is not None:
+            return self.threshold
+        raise ConfigError(
+            "holds no threshold of the hospital's own.",
+            where=self.path,
+            do="Fit one after a round (`fcforge threshold`), or leave --register out.",
+        )
 
     # -- the budget register ---------------------------------------------------------------------
     def spent(
@@ -132,8 +127,16 @@ class PrivateRecord(Journal):
                 )
             if epsilon is None:
                 return Spent(exact=True)
-            most = _most(before)
-            total = Spent(epsilon + most.epsilon, delta + most.delta)
+            if exact := sum(spent.exact for spent in before):
+                raise ConfigError(
+                    f"{exact} of these people were given without noise: no noise now can promise "
+                    "them anything.",
+                    do="Give the others, or use --mechanism none.",
+                )
+            total = Spent(
+                epsilon + max((spent.epsilon for spent in before), default=0.0),
+                delta + max((spent.delta for spent in before), default=0.0),
+            )
             policy.require_budget(total.epsilon, total.delta)
         return total
 
@@ -148,21 +151,6 @@ class PrivateRecord(Journal):
             where=self.path,
             do="Name the private record that `fcforge learn` wrote to: --register FILE.",
         )
-
-
-def _most(before: Sequence[Spent]) -> Spent:
-    """The most that one of them has spent; `ConfigError` where that has no end."""
-    exact = sum(spent.exact for spent in before)
-    if exact:
-        raise ConfigError(
-            f"{exact} of these people were given without noise: no noise now can promise them "
-            "anything.",
-            do="Give the others, or use --mechanism none.",
-        )
-    every = [Spent(), *before]
-    return Spent(
-        max(spent.epsilon for spent in every), max(spent.delta for spent in every)
-    )
 
 
 def default_place(data: str | Path) -> Path:

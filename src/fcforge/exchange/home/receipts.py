@@ -16,9 +16,10 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
+from numpy import ndarray as Array
 from pydantic import Field
 
 from fcforge.errors import DataError
@@ -33,7 +34,10 @@ from fcforge.exchange.schema import (
     SiteName,
     Text,
 )
-from fcforge.sites.cohort import upper_from_fc
+from fcforge.sites.cohort import Cohort, upper_from_fc
+
+if TYPE_CHECKING:
+    from fcforge.exchange.exchange import Exchange
 
 SIZE = 480  # projections, one byte each
 ALIKE = 0.87  # correlation from which two scans are of one person
@@ -56,7 +60,7 @@ class Person(Closed):
 People = tuple[Person, ...]
 
 
-def people_of(fc: np.ndarray, ids: Sequence[str], y: np.ndarray) -> People:
+def people_of(fc: Array, ids: Sequence[str], y: Array) -> People:
     """People by id, scan and diagnosis, in order; `fc` is (n, R, R)."""
     scans = np.ascontiguousarray(fc, dtype="<f4")
     found = []
@@ -68,7 +72,12 @@ def people_of(fc: np.ndarray, ids: Sequence[str], y: np.ndarray) -> People:
     return tuple(found)
 
 
-def same_people(people: People, others: People) -> np.ndarray:
+def people_in(cohort: Cohort) -> People:
+    """The people of a cohort, in order."""
+    return people_of(cohort.fc, cohort.subject_id.tolist(), cohort.y)
+
+
+def same_people(people: People, others: People) -> Array:
     """(n,): which of `people` are among `others`, by id or by scan."""
     ids = {person.id for person in others} - {""}
     named = np.array([person.id in ids for person in people], dtype=bool)
@@ -115,11 +124,12 @@ class Receipt(Closed):
         people = [[p.id, p.scan, p.diagnosis] for p in self.people]
         return schema.sha256(schema.canonical([self.salt, people]))
 
-    def having_seen(self, ids: Iterable[str]) -> Self:
+    def having_seen(self, exchange: "Exchange") -> Self:
         """The receipt with the records that the exchange holds now."""
-        return self.model_copy(update={"seen": tuple(sorted(ids))})
+        ids = sorted(record.id for record in exchange.everything)
+        return self.model_copy(update={"seen": tuple(ids)})
 
-    def places(self, people: People) -> np.ndarray:
+    def places(self, people: People) -> Array:
         """Where the people of the receipt are among these; else `DataError` by name."""
         key = "id" if any(person.id for person in self.people) else "scan"
         place = {getattr(person, key): k for k, person in enumerate(people)}
@@ -157,7 +167,7 @@ class Threshold(Closed):
     exchange: Sha256
     site: SiteName
 
-    def odds(self, shared: np.ndarray) -> np.ndarray:
+    def odds(self, shared: Array) -> Array:
         """The hospital's own log odds from those of the exchange."""
         return self.intercept + self.slope * shared
 
@@ -180,7 +190,7 @@ class Threshold(Closed):
 
 
 # -- sketches of scans -----------------------------------------------------------------------------
-def sketches_of(fc: np.ndarray) -> list[str]:
+def sketches_of(fc: Array) -> list[str]:
     """Sketches of scans (n, R, R): whether they have many edges, then base64."""
     x = upper_from_fc(np.asarray(fc)).astype(np.float64)
     x -= x.mean(1, keepdims=True)
@@ -191,7 +201,7 @@ def sketches_of(fc: np.ndarray) -> list[str]:
     return [f"{many}{base64.b64encode(row.tobytes()).decode()}" for row in rows]
 
 
-def same_scans(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
+def same_scans(one: Sequence[str], other: Sequence[str]) -> Array:
     """(n, m): which sketches are of scans of one person."""
     first = _read(one)
     second = _read(other)
@@ -200,14 +210,14 @@ def same_scans(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
     return first @ second.T > limit[:, None]
 
 
-def _signs(edges: int) -> np.ndarray:
+def _signs(edges: int) -> Array:
     """(edges, SIZE) of +1 and -1, alike on every machine."""
     stream = hashlib.shake_256(b"fcforge sketch 1").digest(edges * SIZE // 8)
     bits = np.unpackbits(np.frombuffer(stream, np.uint8)).reshape(edges, SIZE)
     return bits.astype(np.float64) * 2 - 1
 
 
-def _read(sketches: Sequence[str]) -> np.ndarray:
+def _read(sketches: Sequence[str]) -> Array:
     """(n, SIZE), each of length 1."""
     data = b"".join(base64.b64decode(sketch[1:]) for sketch in sketches)
     rows = np.frombuffer(data, np.int8).reshape(-1, SIZE).astype(np.float64)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked, require_given
-from fcforge.exchange.home.receipts import people_of
+from fcforge.exchange.home.receipts import people_in
 from fcforge.exchange.records import Notice, Release
 from fcforge.exchange.starts.release_step import own_features
 from fcforge.privacy import accounting, attacks, release_attacks
@@ -271,7 +271,7 @@ def given_people(
     require_given(tuple({record.site for record in given}), asked.site)
     given.sort(key=lambda record: record.number, reverse=True)
     mine = asked.people.select_sites([asked.site])
-    here = people_of(mine.fc, mine.subject_id.tolist(), mine.y)
+    here = people_in(mine)
     known = {person.id for person in here}
     chosen = given[0]  # says who is missing where no record's people are all here
     for record in given[::-1]:

@@ -9,13 +9,7 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
-from fcforge.exchange.home.receipts import (
-    People,
-    Receipt,
-    Threshold,
-    people_of,
-    same_people,
-)
+from fcforge.exchange.home.receipts import Receipt, Threshold, people_in, same_people
 from fcforge.exchange.keeping import keepers, rounds
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Learned
@@ -28,7 +22,6 @@ from fcforge.sites.check import near_duplicates, require_valid
 from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:
-    from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.home.private_record import PrivateRecord, Spent
     from fcforge.exchange.starts.releases import Releases
     from fcforge.requests import LearnRequest
@@ -84,7 +77,7 @@ def learn(
         gift = (model.exchange, receipt, numbers, spent, key)
         notice, shares = keepers.give(*gift)
         joined = model.exchange.joined([notice])
-        seen = _having_seen(receipt, joined)
+        seen = receipt.having_seen(joined)
         return Learned(joined, (notice,), seen, None, found, shares)
     release, data = _release(model, numbers, budget, receipt, spent, key)
     joined = model.exchange.joined([release], {release.payload: data})
@@ -96,18 +89,10 @@ def learn(
     return Learned(
         exchange=joined,
         new=(release,),
-        receipt=_having_seen(receipt, joined),
+        receipt=receipt.having_seen(joined),
         threshold=threshold,
         before=found,
     )
-
-
-def _having_seen(receipt: Receipt, exchange: "Exchange") -> Receipt:
-    return receipt.having_seen(record.id for record in exchange.everything)
-
-
-def _known(people: Cohort) -> People:
-    return people_of(people.fc, people.subject_id.tolist(), people.y)
 
 
 def _charged(
@@ -122,7 +107,7 @@ def _charged(
     policy.require_people(len(people))
     _require_known(model, asked.site, private)
     _require_once_each(people)
-    who = _known(people)
+    who = people_in(people)
     times = rounds.times_published(model.exchange, private.receipts)
     amount = (budget.epsilon, budget.delta)
     spent = private.require_room(who, *amount, policy, again=asked.again, times=times)
@@ -230,7 +215,7 @@ def left_out_odds(
     here = {release.commitment for release in model.exchange.of(Release)}
     summed = {one for r in model.rounds if r.closed for one in r.notices}
     here |= {n.commitment for n in model.exchange.of(Notice) if n.id in summed}
-    who = _known(people)
+    who = people_in(people)
     times = np.zeros(len(who), dtype=np.int64)
     for receipt in receipts:
         if receipt.commitment in here:
