@@ -16,9 +16,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from fcforge.errors import ExchangeError
-from fcforge.exchange.exchange import open_exchange, verify
+from fcforge.exchange.exchange import open_exchange
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.site_step import learn_site
+from fcforge.exchange.verification import verify
 from fcforge.report.exchange_file import as_text
 from fcforge.requests import LearnRequest
 from fcforge.sites.simulated import simulate

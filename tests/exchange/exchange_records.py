@@ -135,10 +135,3 @@ def record(kind, site="NYU", number=1, parents=(SHA,), signer="", **changes):
         agreed = records.agreement(site, public_hex(key), content["vouches"])
         content["proof"] = key_of("new").sign(agreed).hex()
     return records.make(kind, site, number, parents, key, **content)
-
-
-def merged(first, *others):
-    """The union of exchanges."""
-    for other in others:
-        first = first.joined(other.everything, other.payloads)
-    return first

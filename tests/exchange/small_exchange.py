@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from exchange_records import key_of, merged
+from exchange_records import key_of
 
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord
@@ -70,7 +70,7 @@ def all_given(signed: bool = False) -> Exchange:
     found = start()
     for site in sites()[2:]:
         done = given(site, site) if signed else given(site)
-        found = merged(found, done.exchange)
+        found = found.merged(done.exchange)
     return found
 
 

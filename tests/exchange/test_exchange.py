@@ -3,7 +3,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from exchange_records import ARRAYS, key_of, merged, public_of, record
+from exchange_records import ARRAYS, key_of, public_of, record
 from people_at_home import receipt
 
 from fcforge.errors import ExchangeError
@@ -83,8 +83,8 @@ def test_any_order_and_any_tree_of_merges_is_one_state():
     given = [release(site, n) for site in ("NYU", "UM") for n in (1, 2)]
     every = {joined(*order).id for order in itertools.permutations(given)}
     left, right = joined(*given[:3]), joined(*given[1:])
-    assert every == {merged(left, right).id} == {merged(right, left, left).id}
-    assert len(merged(left, right).payloads) == 5
+    assert every == {left.merged(right).id} == {right.merged(left, left).id}
+    assert len(left.merged(right).payloads) == 5
     assert left.id != right.id
 
 
@@ -102,7 +102,7 @@ def test_of_and_next_number():
 def test_another_root_is_refused():
     other = record(records.Start, site="maker", patients=2)
     with pytest.raises(ExchangeError, match="different roots"):
-        merged(ROOT, Exchange(other, (), {other.payload: ARRAYS}))
+        ROOT.merged(Exchange(other, (), {other.payload: ARRAYS}))
 
 
 def test_two_releases_with_one_number_are_refused():
@@ -179,7 +179,7 @@ def test_what_a_stolen_old_key_signs_later_is_refused():
             order([*found.records, stolen], arrays)
     thief = before.rotated("NYU", key_of("NYU"), key_of("thief"))
     with pytest.raises(ExchangeError, match="different"):
-        merged(found, thief)
+        found.merged(thief)
     ring = Keyring().add("NYU", public_of("NYU")).revoke("NYU")
     with pytest.raises(ExchangeError, match="revoked"):
         found.require_trusted(Trust(keyring=ring))
@@ -213,7 +213,7 @@ def test_a_withdrawal_holds_wherever_it_is_merged():
         "withdrawal 1 of 'NYU'",
     }
     assert len(after.payloads) == 2
-    assert merged(after, audited).id == merged(audited, after).id == after.id
+    assert after.merged(audited).id == audited.merged(after).id == after.id
 
 
 def test_no_respelling_escapes_a_withdrawal():

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exchange_records import merged
 from small_exchange import R, all_given, given, people, sites, start
 
 from fcforge.errors import DataError
@@ -22,7 +21,7 @@ NEW = people().select_sites([HOSPITALS[-1]])
 
 @pytest.fixture(scope="module")
 def exchange():
-    return merged(start(), *(given(site).exchange for site in HOSPITALS[:2]))
+    return start().merged(*(given(site).exchange for site in HOSPITALS[:2]))
 
 
 def own(exchange, intercept=0.0, slope=1.0, site=HOSPITALS[-1]):

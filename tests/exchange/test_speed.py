@@ -4,7 +4,7 @@ import time
 from functools import cache
 
 import numpy as np
-from exchange_records import key_of, merged
+from exchange_records import key_of
 from small_exchange import start
 
 from fcforge.exchange import records, schema
@@ -69,7 +69,7 @@ def test_a_hundred_hospitals_are_merged_withdrawn_and_verified_at_once(tmp_path)
     found, payloads = made_up(100, signed=True)
     one: Exchange = start().joined(found[:60], payloads)
     two = start().joined(found[40:], payloads)
-    both, seconds = timed("merge", lambda: merged(one, two))
+    both, seconds = timed("merge", lambda: one.merged(two))
     assert seconds < 2
     assert len(both.records) == 100
     path = save(both, tmp_path / "x.fcx")

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from exchange_records import merged
 from small_exchange import given, sites, start
 
 from fcforge.exchange import audit as audits
@@ -104,7 +103,7 @@ def audited_chain() -> Exchange:
 def releases() -> Exchange:
     """Two releases around a public start, one of them signed."""
     first, second = sites()[2:4]
-    return merged(start(), given(first).exchange, given(second).exchange)
+    return start().merged(given(first).exchange, given(second).exchange)
 
 
 def make_files(folder: Path) -> None:

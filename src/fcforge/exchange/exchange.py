@@ -110,6 +110,13 @@ class Exchange:
         made.check()
         return made
 
+    def merged(self, *others: Self) -> Self:
+        """The union of exchanges; the same record twice is one."""
+        found = self
+        for other in others:
+            found = found.joined(other.everything, other.payloads)
+        return found
+
     def withdrawn(self, site: str, key: Signer = None) -> Self:
         """The exchange as if `site` had given nothing, with the withdrawal on record."""
         mine = [r for r in self.records if r.site == site and r.withdrawable]
@@ -350,15 +357,15 @@ def union_of(paths: Sequence[str | Path], trust: Trust) -> Exchange:
 
 def _assembled(parcels: Sequence[Contents]) -> Exchange:
     records = [record for parcel in parcels for record in parcel.records]
-    payloads: dict[str, bytes] = {}
-    for parcel in parcels:
-        payloads |= parcel.payloads
     root = next((record for record in records if record.is_root), None)
     if root is None:
         raise ExchangeError(
             f"holds no start and no chain, only {len(records)} single records.",
             do="Merge it with a file of the exchange: `fcforge merge FILE FILE --out FILE`.",
         )
+    payloads: dict[str, bytes] = {}
+    for parcel in parcels:
+        payloads |= parcel.payloads
     return Exchange(root).joined(records, payloads)
 
 

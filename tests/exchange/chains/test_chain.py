@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from exchange_records import merged
 from small_chains import N_ROIS, SITES, chained, cohort, joined, quick, settings
 
 from fcforge.errors import DataError, ExchangeError
@@ -143,8 +142,8 @@ def test_a_fork_is_refused_by_name():
     one = joined(first, SITES[1])[0]
     other = joined(first, SITES[2])[0]
     with pytest.raises(ExchangeError, match=f"forks.*{SITES[1]}.*{SITES[2]}"):
-        merged(one, other)
-    assert merged(first, one).id == one.id
+        one.merged(other)
+    assert first.merged(one).id == one.id
 
 
 def test_a_site_is_learned_once_and_on_one_atlas():

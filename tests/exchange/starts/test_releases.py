@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exchange_records import key_of, merged
+from exchange_records import key_of
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -47,10 +47,10 @@ def test_any_order_and_any_withdrawal_is_one_head(data):
     gone = data.draw(st.sampled_from(HOSPITALS))
     found = start()
     for site in order:
-        found = merged(found, given(site).exchange)
+        found = found.merged(given(site).exchange)
     assert found.id == all_given().id
     np.testing.assert_array_equal(found.model.beta(), all_given().model.beta())
-    without = merged(start(), *(given(s).exchange for s in HOSPITALS if s != gone))
+    without = start().merged(*(given(s).exchange for s in HOSPITALS if s != gone))
     after = found.withdrawn(gone)
     np.testing.assert_array_equal(after.model.beta(), without.model.beta())
     np.testing.assert_array_equal(after.model.beta(), found.model.beta(without=gone))
@@ -236,12 +236,12 @@ def test_a_hospital_of_one_mind_is_flagged():
     assert honest.outliers() == []
     exact = free()
     for site in HOSPITALS:
-        exact = merged(exact, learned(free(), site, mechanism="none").exchange)
+        exact = exact.merged(learned(free(), site, mechanism="none").exchange)
     assert exact.model.outliers() == []  # sites differ by more than chance
     loud = numbers_of(SITE) * 30  # 2,000 people, within the policy, all of one mind
     loud[:-1] = 3 * loud[-1] // len(loud) ** 0.5
     others = [given(s).exchange for s in HOSPITALS[1:]]
-    found = merged(forged(loud), *others).model
+    found = forged(loud).merged(*others).model
     assert found.outliers() == [SITE]
     table = found.describe().tables[0]
     row = next(row for row in table.rows if row[0] == SITE)
