@@ -75,9 +75,7 @@ def truth_of(target: Target, y: Array) -> Array:
     return y if target.classes else target.restored(y)
 
 
-def quality(
-    score: Array, y: Array, target: Target = TWO_CLASSES
-) -> dict[str, float]:
+def quality(score: Array, y: Array, target: Target = TWO_CLASSES) -> dict[str, float]:
     """A few metrics of calibrated scores of n people, beside the majority class."""
     said = answers_of(target, score)
     truth = truth_of(target, y)

@@ -53,7 +53,7 @@ class Person(Closed):
 
     id: Text
     scan: Sha256
-    diagnosis: Annotated[str, matching(r"1?\d|-?[01]\.\d{6}", "a diagnosis")]
+    diagnosis: Annotated[str, Field(pattern=r"^(1?[0-9]|-?[01]\.[0-9]{6})$")]
     sketch: Sketch
 
 
