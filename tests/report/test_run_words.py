@@ -7,7 +7,8 @@ import numpy as np
 from fake_runs import fake_learner
 from fcforge import stats
 from fcforge.report.run_words import findings, leaks_on, methods_paragraphs
-from fcforge.types import Leaks, Training
+from fcforge.runner.own_threshold import OWN
+from fcforge.types import Component, Leaks, Training
 
 
 def texts(results, **kwargs):
@@ -79,3 +80,13 @@ def test_settings_change_the_words():
     assert "1 epoch per site; the epoch with the lowest loss" in run
     assert "leak in on purpose (select_on_test)" in run
     assert "test subjects and trainings" in sure
+
+
+def test_a_file_and_own_thresholds_are_said():
+    runs = []
+    for run in fake_learner("mine") + fake_learner(f"mine{OWN}"):
+        data = Component("folder", {"path": "/data/ours.npz"})
+        runs.append(replace(run, spec=replace(run.spec, dataset=data)))
+    said = methods_paragraphs(runs, 500)[0]
+    assert "Data: ours.npz, 4 sites" in said
+    assert "1 learner (mine, each also with every site's own threshold" in said

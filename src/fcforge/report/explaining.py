@@ -50,8 +50,8 @@ NOT_MEASURED = (
 )
 WEIGHTS = (
     "Weight of an edge in the model at the end of an order, the largest of each training 1; "
-    "positive where a stronger edge speaks for patient. Edges that trainings on other splits and "
-    "orders do not agree about are unstable, however large they are here."
+    "positive where a stronger edge speaks for patient, or for more of a number. Edges that "
+    "trainings on other splits and orders do not agree about are unstable, however large they are."
 )
 
 

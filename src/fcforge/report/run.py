@@ -21,7 +21,7 @@ from fcforge.report.results import (
     name_cell,
     results_table,
 )
-from fcforge.report.run_words import Finding, headline, methods_paragraphs
+from fcforge.report.run_words import Finding, headline, methods_paragraphs, sources
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
@@ -161,9 +161,8 @@ def _facts(results: Sequence[RunResult], about: About) -> list[tuple[str, Any, s
 
 def _tested(results: Sequence[RunResult]) -> str:
     """Datasets, and how many people each site's test part has."""
-    datasets = dict.fromkeys(r.spec.dataset.name for r in results)
     each = [f"{name} ({len(y)} test subjects)" for name, y in results[0].y.items()]
-    return f"{listed([*datasets])}: {', '.join(each)}"
+    return f"{sources(results)}: {', '.join(each)}"
 
 
 def _mix(results: Sequence[RunResult], site: str, kind: Kind) -> str:

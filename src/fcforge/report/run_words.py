@@ -1,6 +1,7 @@
 """What is said of a run in words: the headline, warnings, and methods for a paper."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from fcforge import __version__
 from fcforge.metrics import finite
 from fcforge.metrics.runs import WORDS, constant_predictor
 from fcforge.report.rendering import listed
+from fcforge.runner.own_threshold import OWN
 from fcforge.stats import Comparison, Estimate, group
 from fcforge.stats.resampling import pair_of
 from fcforge.stats.table import is_majority
@@ -124,7 +126,7 @@ def _constant(runs: Sequence[RunResult]) -> str:
     if one >= ONE_CLASS_SHARE * cells:
         return (
             f"calls everybody the same in {one} of {cells} tests at sites it had learned "
-            f"({one / cells:.0%}); low forgetting means little for a learner that never learned."
+            f"({one / cells:.0%}); where nothing was learned, low forgetting means little."
         )
     where = f"in {flat} of {cells} tests at sites it had learned"
     return f"gives everybody the same score {where}." if flat else ""
@@ -159,19 +161,25 @@ def _interval(e: Estimate) -> str:
 
 # -- methods for a paper, written from the settings of the runs -----------------------------------
 KEPT_EPOCH = {
-    "fixed": "the network after the last epoch was kept",
+    "fixed": "the model after the last epoch was kept",
     "inner_val": "the epoch with the lowest loss on the validation part was kept",
 }
 MEASURED = (
-    "After every site the model was tested on all sites. With a(t, i) the accuracy on the i-th "
-    "site of the order after learning the t-th of T, we report AAA, the mean over t of the mean "
-    "accuracy on the sites learned so far; final ACC, the mean of a(T, i); FM (Chaudhry et al. "
-    "2018), the mean over i < T of the best accuracy since learning site i minus the final one; "
-    "FOR as the paper's formula reads, which includes zero-shot values (literal), and on the lower "
-    "triangle alone (triangular); BWT and FWT (Lopez-Paz and Ranzato 2017), FWT against the "
-    "untrained network; balanced accuracy and AUROC averaged like AAA. The baseline names the "
-    "commonest class of each site's own training part; the row 'majority class' that of the sites "
-    "learned so far."
+    "After every site the model was tested on all sites. With a(t, i) the {metric} on the i-th "
+    "site of the order after learning the t-th of T, we report {average}, the mean over t of the "
+    "mean {metric} on the sites learned so far; its final value, the mean of a(T, i); FM (Chaudhry "
+    "et al. 2018), the mean over i < T of the best {metric} since learning site i minus the final "
+    "one; BWT (Lopez-Paz and Ranzato 2017); "
+)
+OF_CLASSES = (
+    "FWT (the same work) against the untrained network; FOR as the paper's formula reads, which "
+    "includes sites not learned yet (literal), and without them (triangular); balanced accuracy "
+    "and AUROC averaged like AAA. The baseline names the commonest class of each site's own "
+    "training part; the row 'majority class' that of the sites learned so far."
+)
+OF_NUMBERS = (
+    "MAE and Spearman's correlation averaged like it. The baseline says the mean of each site's "
+    "own training part; the row 'mean of all sites' that of the sites learned so far."
 )
 
 
@@ -179,14 +187,26 @@ def methods_paragraphs(
     results: Sequence[RunResult], n_draws: int
 ) -> tuple[str, str, str]:
     """What was run, what was measured, and how sure `n_draws` of the bootstrap are."""
-    return (_what_was_run(results), MEASURED, _how_sure(results, n_draws))
+    kind = results[0].kind
+    more = OF_NUMBERS if kind == "number" else OF_CLASSES
+    measured = MEASURED.format(**WORDS[kind]._asdict()) + more
+    return (_what_was_run(results), measured, _how_sure(results, n_draws))
+
+
+def sources(results: Sequence[RunResult]) -> str:
+    """Where the people are from: the file where there is one, else the dataset's name."""
+    datasets = [r.spec.dataset for r in results]
+    paths = [Path(d.params.get("path", d.name)) for d in datasets]
+    return listed([*dict.fromkeys(path.name for path in paths)])
 
 
 def _what_was_run(results: Sequence[RunResult]) -> str:
     specs = [r.spec for r in results]
     first = results[0]
     learners = list(dict.fromkeys(s.learner.title for s in specs))
-    datasets = dict.fromkeys(s.dataset.name for s in specs)
+    common = [title for title in learners if not title.endswith(OWN)]
+    also = ", each also with every site's own threshold, fitted on its training people"
+    shares = "the number" if first.kind == "number" else "diagnosis"
     n_tested = sum(map(len, first.y.values()))
     used = "test subjects were used for nothing but the final scores."
     leaks = {leak for spec in specs for leak in spec.leaks.active()}
@@ -194,13 +214,14 @@ def _what_was_run(results: Sequence[RunResult]) -> str:
         on = listed(sorted(leaks))
         used = f"WARNING: test data were allowed to leak in on purpose ({on})."
     return (
-        f"Results were produced with fcforge {__version__}. Data: {listed([*datasets])}, "
+        f"Results were produced with fcforge {__version__}. Data: {sources(results)}, "
         f"{counted(len(first.sites), 'site')} ({listed(first.sites)}). Within each site "
-        f"{100 * first.spec.test_fraction:.0f}% of subjects, stratified by diagnosis, were held "
+        f"{100 * first.spec.test_fraction:.0f}% of subjects, stratified by {shares}, were held "
         f"out for testing ({n_tested} subjects in the first split); "
         f"{100 * first.spec.val_fraction:.0f}% of the remainder served as validation part where "
-        f"one was needed. {counted(len(learners), 'learner')} ({listed(learners)}) met the sites "
-        f"one after another in {counted(len({s.order for s in specs}), 'order')}, with "
+        f"one was needed. {counted(len(common), 'learner')} ({'; '.join(common)}"
+        f"{also if len(common) < len(learners) else ''}) met the sites one after another in "
+        f"{counted(len({s.order for s in specs}), 'order')}, with "
         f"{counted(len({s.seed for s in specs}), 'random seed')} for split, initialisation and "
         f"minibatches. {_training(first.spec.training)} Protocol: "
         f"{listed(sorted({s.protocol for s in specs}))}; {used}"
@@ -212,8 +233,8 @@ def _training(t: Training) -> str:
     if t.lr is not None:
         rate = f"learning rate {t.lr:g}"
     return (
-        f"Networks were trained with Adam ({rate}, batches of {t.batch_size}, weight decay "
-        f"{t.weight_decay:g}, gradient norm clipped at {t.clip:g}) for "
+        f"What has no closed form was trained with Adam ({rate}, batches of {t.batch_size}, "
+        f"weight decay {t.weight_decay:g}, gradient norm clipped at {t.clip:g}) for "
         f"{counted(t.epochs, 'epoch')} per site; {KEPT_EPOCH[t.selection]}."
     )
 
