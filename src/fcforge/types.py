@@ -466,3 +466,6 @@ class RunResult:
         y = self.y[site]
         scores = self.scores[site]
         return y if scores.ndim == 2 else np.eye(scores.shape[-1])[y]
+
+
+RunResults = Sequence[RunResult]

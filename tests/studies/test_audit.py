@@ -39,9 +39,7 @@ def site() -> FCBatch:
 @pytest.fixture(scope="module")
 def audit(site) -> Audit:
     rows = {"copy": Component("bootstrap"), "edge_gauss": Component("edge_gauss")}
-    return audit_generators(
-        rows, site, other=site.fc, plan=PLAN, untrained=Component("edge_gauss")
-    )
+    return audit_generators(rows, site, other=site.fc, plan=PLAN)
 
 
 def test_copy_leaks_everything_and_untrained_nothing(audit) -> None:
@@ -84,12 +82,7 @@ def test_stratified_keeps_classes() -> None:
 
 
 def test_audit_repeats_and_survives_json(site, audit) -> None:
-    again = audit_generators(
-        {"edge_gauss": Component("edge_gauss")},
-        site,
-        plan=PLAN,
-        untrained=Component("edge_gauss"),
-    )
+    again = audit_generators({"edge_gauss": Component("edge_gauss")}, site, plan=PLAN)
     a, b = (x.row("edge_gauss", "DOMIAS") for x in (audit, again))
     assert a == b
     back = Audit.from_json(json.loads(json.dumps(audit.to_json())))
@@ -225,12 +218,7 @@ def test_real_abide_references(shared_data) -> None:
         nyu = arrays["site"] == "NYU"
         fc = from_edges(torch.from_numpy(arrays["fc_upper"][nyu].astype(np.float32)))
         y = torch.from_numpy(arrays["label"][nyu].astype(np.int64))
-    found = audit_generators(
-        {},
-        FCBatch(fc, y),
-        plan=AuditPlan(worlds=4, n_draws=20),
-        untrained=Component("edge_gauss"),
-    )
+    found = audit_generators({}, FCBatch(fc, y), plan=AuditPlan(worlds=4, n_draws=20))
     assert found.row("bootstrap", "distance ratio").auc.value >= 0.95
     assert abs(found.row("untrained", "distance ratio").auc.value - 0.5) < 0.1
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.report.rendering import Section
-from fcforge.report.table import Cell, Heading, Table
+from fcforge.report.table import Heading, Table, interval_cell, interval_text
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow, highest
-from fcforge.text import bracket, number, printable, with_interval
+from fcforge.text import number, printable
 from fcforge.types import Estimate
 from fcforge.writing import write_text
 
@@ -36,14 +36,9 @@ def audit_table(audit: Audit) -> Table:
     for row in audit.rows:
         release = f"{row.release} (reference)" if row.is_reference else row.release
         measures = (row.auc, row.tpr, row.identified, row.control)
-        rows.append((release, row.attack, *map(_cell, measures)))
+        rows.append((release, row.attack, *map(interval_cell, measures)))
     quiet = frozenset(k for k, row in enumerate(audit.rows) if row.is_reference)
     return Table.of(COLUMNS, rows, quiet=quiet)
-
-
-def _cell(e: Estimate | None) -> Cell:
-    """A dash where the attack links no record to a person."""
-    return Cell(number(e.value), (bracket(e.low, e.high),), e.value) if e else Cell("–")
 
 
 def as_text(audit: Audit) -> str:
@@ -53,12 +48,8 @@ def as_text(audit: Audit) -> str:
 
 def as_markdown(audit: Audit) -> str:
     """The table as Markdown, then the sentences."""
-    return (
-        "\n".join(
-            [audit_table(audit).markdown(), *(f"- {s}" for s in sentences(audit))]
-        )
-        + "\n"
-    )
+    lines = [audit_table(audit).markdown(), *(f"- {s}" for s in sentences(audit))]
+    return "\n".join(lines) + "\n"
 
 
 def as_json(audit: Audit) -> str:
@@ -172,4 +163,4 @@ def _of_release(audit: Audit, release: str, rows: Sequence[AuditRow]) -> str:
 
 
 def _auc(e: Estimate) -> str:
-    return f"(AUC {with_interval(e.value, e.low, e.high)})"
+    return f"(AUC {interval_text(e)})"

@@ -21,7 +21,7 @@ from fcforge.report.figures import span
 from fcforge.report.run_words import Finding, findings, leaks_on
 from fcforge.stats import Comparison, Estimate, Row
 from fcforge.stats.resampling import interval, pair_of, subject_weights
-from fcforge.types import Kind, RunResult
+from fcforge.types import Kind, RunResult, RunResults
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
 MORE = ("aaa", "acc", "fm")
@@ -121,11 +121,7 @@ class Contents:
 
 
 def contents(
-    results: Sequence[RunResult],
-    *,
-    keeps: Mapping[str, str],
-    expected: int | None,
-    n_draws: int,
+    results: RunResults, *, keeps: Mapping[str, str], expected: int | None, n_draws: int
 ) -> Contents:
     """Everything the page shows about `results`."""
     everything = stats.with_majority(results, own=True)
@@ -152,21 +148,19 @@ def contents(
     )
 
 
-def _usable(
-    results: Sequence[RunResult], ranking: Sequence[Row]
-) -> dict[str, list[RunResult]]:
+def _usable(results: RunResults, ranking: Sequence[Row]) -> dict[str, list[RunResult]]:
     """Runs with finite scores by learner, in the order of the ranking."""
     groups = stats.group([r for r in results if finite(r)])
     return {r.learner: groups[r.learner] for r in ranking if r.learner in groups}
 
 
-def _more(runs: Sequence[RunResult]) -> dict[str, dict[str, float]]:
+def _more(runs: RunResults) -> dict[str, dict[str, float]]:
     kind = runs[0].kind
     fitting = [metric for metric in MORE_METRICS if kind in METRICS[metric].kinds]
     return {metric: stats.means(runs, metric, MORE) for metric in fitting}
 
 
-def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:
+def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
     """Primary metric on the sites so far, and forgetting, over the stages."""
     n = len(runs[0].spec.order)
     main = PRIMARY[runs[0].kind]
@@ -181,9 +175,7 @@ def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:
     return Curve(mean[:n], low[:n], high[:n]), Curve(mean[n:], low[n:], high[n:])
 
 
-def since_learned(
-    runs: Sequence[RunResult], n_draws: int = SINCE_DRAWS
-) -> dict[str, Curve]:
+def since_learned(runs: RunResults, n_draws: int = SINCE_DRAWS) -> dict[str, Curve]:
     """Primary metric at every site k sites after it was learned, k = 1 - T .. T - 1.
 
     Negative k: not learned yet. Shape (2 T - 1,), NaN where no run has it. Bands are 95 %
@@ -215,7 +207,7 @@ def _banded(sums: np.ndarray, counts: np.ndarray) -> Curve:
     return Curve(values[0], low, high)
 
 
-def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
+def _matrices(learner: str, runs: RunResults) -> Matrices:
     main = PRIMARY[runs[0].kind]
     found = np.stack([score_matrix(r, main) for r in runs])
     sites = [s for s in runs[0].sites if any(s in r.spec.order for r in runs)]

@@ -35,6 +35,12 @@ ADDS = "adds to the log odds"
 TIMES = "times the average edge"
 SIGNED = "In times the average edge, below 0 where the edge speaks for control."
 
+LOOK: dict[str, Any] = {
+    "edge_cmap": DIVERGING,
+    "edge_kwargs": {"linewidth": 1.6, "alpha": 0.8},
+    "node_kwargs": {"edgecolors": "white", "linewidths": 0.4},
+    "colorbar": True,
+}
 CAUTION = (
     "What is shown is what this model used, for this scan, against the reference. It does not "
     "say that an edge has to do with the illness, and no diagnosis should rest on it."
@@ -81,18 +87,10 @@ def glass_brain(
         display = _outlines()
         figure = display.frame_axes.figure
         outlined = list(figure.axes)
-        display.add_graph(
-            signed,
-            places,
-            node_color=[colours[s] for s in found.atlas.systems],
-            node_size=4 + 46 * (size / size.max()) ** 2,
-            edge_cmap=DIVERGING,
-            edge_vmin=-most,
-            edge_vmax=most,
-            edge_kwargs={"linewidth": 1.6, "alpha": 0.8},
-            node_kwargs={"edgecolors": "white", "linewidths": 0.4},
-            colorbar=True,
-        )
+        dots = [colours[s] for s in found.atlas.systems]
+        sizes = 4 + 46 * (size / size.max()) ** 2
+        ends = {"edge_vmin": -most, "edge_vmax": most}
+        display.add_graph(signed, places, dots, sizes, **ends, **LOOK)
         image = png(figure, "Glass brain with the strongest edges")
     for axes in figure.axes:
         if axes not in outlined:  # the colour bar
@@ -192,13 +190,12 @@ def uses(found: Explanation) -> tuple[Any, ...]:
     )
     names = edge_names(found.atlas.roi_names)
     signed = np.where(way < 0, -times, times)
-    parts = (
+    return (
         _brain(found, signed),
         picture(figure, "strength of every edge in the model's answer"),
         _network_table(found, between_networks(found), TIMES),
         _sum_table("Strongest edges", "edge", names, signed, "weight", SIGNED),
     )
-    return tuple(part for part in parts if part)
 
 
 def edge_names(names: Sequence[str]) -> list[str]:
@@ -258,15 +255,15 @@ def explanation_page(found: Explanation, rows: Sequence[Prediction], model: str)
 
 def _scan_section(found: Explanation, k: int) -> Section:
     rois = found.atlas.roi_names
-    parts = [
+    parts = (
         _sum_words(found, k),
         _brain(found, found.contribution[k]),
         edge_table(found, k),
         _sum_table("ROIs", "ROI", rois, found.rois(k), ADDS, HALVES),
         _network_table(found, found.networks(k).to_numpy(), ADDS),
         _deletion_words(found, k),
-    ]
-    return Section(found.subjects[k], tuple(part for part in parts if part))
+    )
+    return Section(found.subjects[k], parts)
 
 
 def _sum_words(found: Explanation, k: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from fcforge.errors import DataError
 from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
 from fcforge.report.rendering import Section, macro, picture, sections_page
-from fcforge.report.table import Cell, Table, interval_cell
+from fcforge.report.table import Table, interval_cell
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.summary import Portrait, read_portraits
 from fcforge.text import number
@@ -74,7 +73,7 @@ FIDELITY = {
         "tstr_gcn_auc": "its AUC",
     },
 }
-WHOLE = ("active_units",)
+DIGITS = {"active_units": 1}
 ACCURACY = ("acc", "pre", "rec", "f1")
 TITLES = {
     "linear": "ridge on edges",
@@ -167,7 +166,7 @@ def folder_section(folder: Path) -> Section:
     if not (store.exists() and pictures.exists()):
         raise DataError(
             "holds no finished judgement (records.json and portraits.npz).",
-            where=str(folder),
+            where=folder,
             do="Run `fcforge judge CONFIG --out FOLDER` first.",
         )
     stored = json.loads(store.read_text(encoding="utf-8"))["sites"]
@@ -176,26 +175,20 @@ def folder_section(folder: Path) -> Section:
     return figure_section(read_portraits(pictures), READING, first)
 
 
-def cell(value: Estimate | None, digits: int = 3) -> Cell:
-    """A mean above its interval, a dash for nothing."""
-    if value is None or math.isnan(value.value):
-        return Cell("–")
-    return interval_cell(value, digits=digits)
-
-
 def fidelity_tables(summary: Summary) -> list[Table]:
     """One table per group of metrics, one line per generator."""
     out = []
     for title, metrics in FIDELITY.items():
         used = [m for m in metrics if any(m in values for values in summary.values())]
-        rows = [
-            (row, *(cell(values.get(m), 1 if m in WHOLE else 3) for m in used))
-            for row, values in summary.items()
-        ]
+        rows = []
+        for row, values in summary.items():
+            cells = [
+                interval_cell(values.get(m), digits=DIGITS.get(m, 3)) for m in used
+            ]
+            rows.append((row, *cells))
+        heads = ("generator", *(metrics[m] for m in used))
         if used:
-            out.append(
-                Table.of(("generator", *(metrics[m] for m in used)), rows, title=title)
-            )
+            out.append(Table.of(heads, rows, title=title))
     return out
 
 
@@ -210,7 +203,7 @@ def _by_classifier(
         for row, title in rows.items():
             values = summary.get(row, {})
             if f"aug_{model}_acc" in values:
-                four = (cell(values.get(f"aug_{model}_{m}")) for m in ACCURACY)
+                four = (interval_cell(values.get(f"aug_{model}_{m}")) for m in ACCURACY)
                 body.append((title, *four, judged.published(model, row)))
         if body:
             out.append(Table.of(heads, body, title=TITLES.get(model, model)))

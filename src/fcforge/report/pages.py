@@ -18,9 +18,9 @@ from fcforge.report.exchange_file import pictures
 from fcforge.report.judge import folder_section
 from fcforge.report.rendering import Section, render, sections_page
 from fcforge.report.run import numbers_of, page_of, read_folder
-from fcforge.report.table import Cell, Heading, Table
+from fcforge.report.table import Cell, Heading, Table, interval_text
 from fcforge.studies.audit_result import read_audit
-from fcforge.text import counted, with_interval
+from fcforge.text import counted
 from fcforge.writing import write_text
 
 INDEX = "index.html"
@@ -72,7 +72,7 @@ def write_pages(
     root = Path(folder)
     if not root.is_dir():
         raise FCForgeError(
-            "no such folder.", where=str(root), do="Give a folder to look into."
+            "no such folder.", where=root, do="Give a folder to look into."
         )
     to = Path(out) if out is not None else root / "pages"
     items, cut = discovery.find_items(root)
@@ -136,8 +136,7 @@ def _write_run(item: Item, to: Path) -> Listed:
     learners = [row for row in found.rows if not row.is_majority]
     if learners:
         best = learners[0]
-        e = best.estimates["aaa"]
-        shown = with_interval(e.value, e.low, e.high)
+        shown = interval_text(best.estimates["aaa"])
         lines.append(f"highest AAA: {best.learner}, {shown}")
     if found.leaks:
         lines.append("Test data leaked into training, on purpose.")

@@ -48,9 +48,9 @@ class Section:
     alt: str = ""
 
     def html(self) -> Markup:
-        """Body as safe HTML."""
+        """Body as safe HTML; parts that are empty are left out."""
         parts = self.body if isinstance(self.body, tuple) else (self.body,)
-        return Markup("\n").join(self._part(part) for part in parts)
+        return Markup("\n").join(self._part(part) for part in parts if part)
 
     def _part(self, part: Any) -> Markup:
         if isinstance(part, Markup):

@@ -28,7 +28,7 @@ from fcforge.runner.store import Store
 from fcforge.stats import Row
 from fcforge.stats.resampling import N_DRAWS
 from fcforge.text import number
-from fcforge.types import Kind, RunResult
+from fcforge.types import Kind, RunResult, RunResults
 from fcforge.writing import write_text
 
 
@@ -98,7 +98,7 @@ def read_folder(
 
 # -- the page --------------------------------------------------------------------------------------
 def write_report(
-    results: Sequence[RunResult], out_html: str | Path, about: About | None = None
+    results: RunResults, out_html: str | Path, about: About | None = None
 ) -> Path:
     """Write the page of some runs, whole or not at all; returns the file written.
 
@@ -110,14 +110,14 @@ def write_report(
     return out
 
 
-def numbers_of(results: Sequence[RunResult], about: About) -> Contents:
+def numbers_of(results: RunResults, about: About) -> Contents:
     """The numbers of the page."""
     return contents(
         results, keeps=about.keeps, expected=about.expected, n_draws=about.n_draws
     )
 
 
-def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
+def page_of(results: RunResults, about: About, c: Contents) -> str:
     """The page as text."""
     known = any(np.isfinite(row.intransigence) for row in c.rows)
     columns = (*everything(c.rows), *(["intransigence"] if known else []))
@@ -146,7 +146,7 @@ def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
     )
 
 
-def _facts(results: Sequence[RunResult], about: About) -> list[tuple[str, Any, str]]:
+def _facts(results: RunResults, about: About) -> list[tuple[str, Any, str]]:
     specs = [r.spec for r in results]
     asked = max(about.expected or 0, len(results))
     return [
@@ -159,13 +159,13 @@ def _facts(results: Sequence[RunResult], about: About) -> list[tuple[str, Any, s
     ]
 
 
-def _tested(results: Sequence[RunResult]) -> str:
+def _tested(results: RunResults) -> str:
     """Datasets, and how many people each site's test part has."""
     each = [f"{name} ({len(y)} test subjects)" for name, y in results[0].y.items()]
     return f"{sources(results)}: {', '.join(each)}"
 
 
-def _mix(results: Sequence[RunResult], site: str, kind: Kind) -> str:
+def _mix(results: RunResults, site: str, kind: Kind) -> str:
     """Test people of a site; their classes, or mean and spread of a number."""
     y = results[0].y[site]
     tested = {i for r in results for i in r.subject_ids[site]}

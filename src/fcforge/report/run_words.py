@@ -1,6 +1,6 @@
 """What is said of a run in words: the headline, warnings, and methods for a paper."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -10,12 +10,13 @@ from fcforge import __version__
 from fcforge.metrics import finite
 from fcforge.metrics.runs import WORDS, constant_predictor
 from fcforge.report.rendering import listed
+from fcforge.report.table import interval_text
 from fcforge.runner.own_threshold import OWN
-from fcforge.stats import Comparison, Estimate, group
+from fcforge.stats import Comparison, group
 from fcforge.stats.resampling import pair_of
 from fcforge.stats.table import is_majority
-from fcforge.text import bracket, counted, number, with_interval
-from fcforge.types import RunResult, Training
+from fcforge.text import bracket, counted, number
+from fcforge.types import RunResults, Training
 
 if TYPE_CHECKING:
     from fcforge.report.contents import Contents
@@ -34,7 +35,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def leaks_on(results: Sequence[RunResult]) -> dict[str, tuple[str, ...]]:
+def leaks_on(results: RunResults) -> dict[str, tuple[str, ...]]:
     """Leak switches that are on, by learner title; empty when the experiment is clean."""
     found: dict[str, tuple[str, ...]] = {}
     for title, runs in group(results).items():
@@ -47,7 +48,7 @@ def leaks_on(results: Sequence[RunResult]) -> dict[str, tuple[str, ...]]:
 
 
 def findings(
-    results: Sequence[RunResult],
+    results: RunResults,
     *,
     expected: int | None = None,
     against_majority: Mapping[str, Comparison] | None = None,
@@ -84,9 +85,7 @@ def gap_words(c: Comparison) -> str:
     return f"{number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
 
 
-def _serious(
-    results: Sequence[RunResult], expected: int | None
-) -> Iterator[tuple[str, str]]:
+def _serious(results: RunResults, expected: int | None) -> Iterator[tuple[str, str]]:
     for title, active in leaks_on(results).items():
         yield title, f"was run with test data leaking in: {', '.join(active)}."
     if expected is not None and len(results) < expected:
@@ -110,7 +109,7 @@ def _serious(
             yield title, text
 
 
-def _constant(runs: Sequence[RunResult]) -> str:
+def _constant(runs: RunResults) -> str:
     """What is said of a learner that calls many alike; empty where it does not."""
     if is_majority(runs[0]):
         return ""
@@ -140,7 +139,7 @@ def headline(c: "Contents") -> str:
     best = c.honest[0]
     text = (
         f"Highest {c.words.metric} along the way: {best.learner}, {c.words.average} "
-        f"{_interval(best.estimates['aaa'])}"
+        f"{interval_text(best.estimates['aaa'])}"
     )
     if against := c.against_baseline.get(best.learner):
         text += f", which is {gap_words(against)} against {c.words.naive}"
@@ -151,12 +150,8 @@ def headline(c: "Contents") -> str:
     worst = max(c.honest, key=lambda row: np.nan_to_num(row.estimates["fm"].value))
     forgotten = worst.estimates["fm"]
     if forgotten.value > 0:
-        text += f" Most is forgotten by {worst.learner}: FM {_interval(forgotten)}."
+        text += f" Most is forgotten by {worst.learner}: FM {interval_text(forgotten)}."
     return text
-
-
-def _interval(e: Estimate) -> str:
-    return with_interval(e.value, e.low, e.high)
 
 
 # -- methods for a paper, written from the settings of the runs -----------------------------------
@@ -183,9 +178,7 @@ OF_NUMBERS = (
 )
 
 
-def methods_paragraphs(
-    results: Sequence[RunResult], n_draws: int
-) -> tuple[str, str, str]:
+def methods_paragraphs(results: RunResults, n_draws: int) -> tuple[str, str, str]:
     """What was run, what was measured, and how sure `n_draws` of the bootstrap are."""
     kind = results[0].kind
     more = OF_NUMBERS if kind == "number" else OF_CLASSES
@@ -193,14 +186,14 @@ def methods_paragraphs(
     return (_what_was_run(results), measured, _how_sure(results, n_draws))
 
 
-def sources(results: Sequence[RunResult]) -> str:
+def sources(results: RunResults) -> str:
     """Where the people are from: the file where there is one, else the dataset's name."""
     datasets = [r.spec.dataset for r in results]
     paths = [Path(d.params.get("path", d.name)) for d in datasets]
     return listed([*dict.fromkeys(path.name for path in paths)])
 
 
-def _what_was_run(results: Sequence[RunResult]) -> str:
+def _what_was_run(results: RunResults) -> str:
     specs = [r.spec for r in results]
     first = results[0]
     learners = list(dict.fromkeys(s.learner.title for s in specs))
@@ -239,7 +232,7 @@ def _training(t: Training) -> str:
     )
 
 
-def _how_sure(results: Sequence[RunResult], n_draws: int) -> str:
+def _how_sure(results: RunResults, n_draws: int) -> str:
     n_seeds = len({r.spec.seed for r in results})
     over = "test subjects and trainings" if n_seeds > 2 else "test subjects"
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -53,9 +54,14 @@ class Cell:
         return printable("".join([self.text, *tail]))
 
 
+def interval_text(e: Estimate | Bar) -> str:
+    """Value and interval on one line."""
+    return with_interval(e.value, e.low, e.high)
+
+
 def bar_text(bar: Bar) -> str:
     """Name, value and interval of a bar on one line."""
-    shown = with_interval(bar.value, bar.low, bar.high)
+    shown = interval_text(bar)
     small = f", {bar.small}" if bar.small else ""
     return printable(f"{bar.name}: {shown}{small}")
 
@@ -152,12 +158,14 @@ class Table:
         console.print(found)
 
 
-def interval_cell(e: Estimate, *, digits: int = 3, **rest: Any) -> Cell:
-    """A number above its interval; no interval where it has no width to show."""
+def interval_cell(e: Estimate | None, *, digits: int = 3) -> Cell:
+    """A number above its interval, where that has a width to show; a dash for nothing."""
+    if e is None or math.isnan(e.value):
+        return Cell("–")
     below: tuple[str, ...] = ()
     if e.high - e.low >= 10.0**-digits:
         below = (bracket(e.low, e.high, digits=digits),)
-    return Cell(number(e.value, digits), below, e.value, **rest)
+    return Cell(number(e.value, digits), below, e.value)
 
 
 def interval_table(study: Study) -> Table:

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 from fcforge.exchange.keys import read_keyring
 from fcforge.metrics import METRICS
 from fcforge.report.rendering import Section
-from fcforge.report.table import Table
-from fcforge.text import (
-    counted,
-    duration,
-    memory,
-    number,
-    people,
-    printable,
-    with_interval,
-)
+from fcforge.report.table import Table, interval_text
+from fcforge.text import counted, duration, memory, number, people, printable
 
 if TYPE_CHECKING:
     from fcforge.exchange.demo_round import Played
@@ -178,20 +170,12 @@ def evaluation_text(found: Evaluation) -> str:
     names = [METRICS[name].title for name in next(iter(found.rows.values()))]
     rows: list[Sequence[str]] = []
     for title, row in found.rows.items():
-        rows.append(
-            (title, *(with_interval(e.value, e.low, e.high) for e in row.values()))
-        )
+        rows.append((title, *(interval_text(e) for e in row.values())))
     who = people(found.people)
     if found.majority is not None:
         chance = ["0.500", "0.500"] if len(names) > 3 else ["", "0.500"]
-        rows.append(
-            [
-                "majority class",
-                number(found.majority),
-                *chance,
-                *[""] * (len(names) - 3),
-            ]
-        )
+        more = [""] * (len(names) - 3)
+        rows.append(["majority class", number(found.majority), *chance, *more])
         who = f"{who}, {counted(found.patients, 'patient')}"
     first = f"{who}; abstained from {found.abstained}. 95 % intervals over people."
     table = Table.of(("model", *names), rows).text()
@@ -201,10 +185,7 @@ def evaluation_text(found: Evaluation) -> str:
 def round_section(played: Played) -> Section:
     """A round that was played, for somebody who has not heard of one."""
     sizes = sorted(played.left.values())
-    rows = [
-        (title, with_interval(found.value, found.low, found.high))
-        for title, found in played.auroc.items()
-    ]
+    rows = [(title, interval_text(found)) for title, found in played.auroc.items()]
     heads = ("model", f"AUROC of {people(played.tested)} [95 %]")
     said = (
         f"{counted(len(sizes), 'simulated hospital')} gave what {people(played.people)} "

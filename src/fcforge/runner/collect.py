@@ -17,13 +17,13 @@ from fcforge.runner.own_threshold import OWN, with_own_thresholds, without_fold
 from fcforge.runner.plan import Plan, make_plan, read_traits, trainings, traits_of
 from fcforge.runner.store import Store
 from fcforge.settings import read_json
-from fcforge.types import RunResult, RunSpec, Site, Target
+from fcforge.types import RunResult, RunResults, RunSpec, Site, Target
 
 if TYPE_CHECKING:
     from fcforge.sites import Cohort
 
 
-Scores = Mapping[str, Mapping[str, np.ndarray]]  # of a node, by site
+Scores = Mapping[Any, Mapping[str, np.ndarray]]  # of a node, by site
 
 
 def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def collect_some(store: Store) -> tuple[list[RunResult], int]:
     if not results:
         raise StoreError(
             f"none of the {asked} runs is complete yet.",
-            where=str(store.root),
+            where=store.root,
             do="See `fcforge status`; `fcforge run` with the same config continues.",
         )
     return results, asked
@@ -110,7 +110,7 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
 
 
 def _with_own(
-    results: Sequence[RunResult],
+    results: RunResults,
     whole: Sequence[tuple[RunSpec, tuple[str, ...]]],
     scores: Scores,
     data: Any,
@@ -133,11 +133,7 @@ def _with_own(
 
 
 def result_of(
-    spec: RunSpec,
-    keys: Sequence[str],
-    scores: Scores,
-    metas: Mapping[str, Any],
-    data: Any,
+    spec: RunSpec, keys: Sequence[Any], scores: Scores, metas: Mapping, data: Any
 ) -> RunResult:
     """Result of one run from its nodes' scores and facts; `data` is the experiment's."""
     sites = tuple(data["sites"])

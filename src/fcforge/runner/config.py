@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -235,6 +236,18 @@ def _check_named_settings(files: ConfigFiles) -> None:
             _check(Component(name, params), kind, known, where)
 
 
+def _part(
+    where: str, files: ConfigFiles, paper: bool, kind: str, value: Named
+) -> Component:
+    """A method, model or generator with what the config says of its name."""
+    component = read_component(value, kind, where)
+    shared = files.data.get(kind, {}).get(component.name, {})
+    component = replace(component, params=merge(shared, component.params))
+    known = _registries()[kind]
+    _check(component, kind, known, where)
+    return _as_in_paper(component, known[component.name]) if paper else component
+
+
 def _learner(
     table: Mapping[str, Any], where: str, files: ConfigFiles, paper: bool
 ) -> LearnerSpec:
@@ -245,16 +258,7 @@ def _learner(
         raise ConfigError("it names no method.", where=where, do=do)
     row = LearnerTable(**said)
     defaults = files.table(LearnerDefaults, "learner_defaults")
-
-    def part(kind: str, value: Named) -> Component:
-        """A method, model or generator with what the config says of its name."""
-        component = read_component(value, kind, where)
-        shared = files.data.get(kind, {}).get(component.name, {})
-        component = replace(component, params=merge(shared, component.params))
-        known = _registries()[kind]
-        _check(component, kind, known, where)
-        return _as_in_paper(component, known[component.name]) if paper else component
-
+    part = partial(_part, where, files, paper)
     method = part("method", row.method)
     needed = _registries()["method"][method.name].needs_generator
     if row.generator and not needed:

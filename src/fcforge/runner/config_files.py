@@ -75,13 +75,11 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """Parse a TOML file; a syntax error names the file and line."""
     path = Path(path)
     if not path.is_file():
-        raise ConfigError(
-            "no such file.", where=str(path), do="`fcforge init` writes one."
-        )
+        raise ConfigError("no such file.", where=path, do="`fcforge init` writes one.")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"not a TOML file: {error}.", where=str(path)) from error
+        raise ConfigError(f"not a TOML file: {error}.", where=path) from error
 
 
 def read_config(path: str | Path, settings: Sequence[str] = ()) -> ConfigFiles:
@@ -109,9 +107,7 @@ def _with_bases(
     if path.resolve() in above:
         chain = " > ".join(p.name for p in (*above, path))
         raise ConfigError(
-            f"the file is its own base ({chain}).",
-            where=str(path),
-            do="Cut the circle.",
+            f"the file is its own base ({chain}).", where=path, do="Cut the circle."
         )
     data = read_toml(path)
     dataset = data.get("dataset")
@@ -123,7 +119,7 @@ def _with_bases(
     if not isinstance(base, str) or not (path.parent / base).is_file():
         raise ConfigError(
             f"base = {base!r} is not a file.",
-            where=str(path),
+            where=path,
             do=f"Give the name of a config file, relative to {path.resolve().parent}.",
         )
     return [(path, data), *_with_bases(path.parent / base, (*above, path.resolve()))]

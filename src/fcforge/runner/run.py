@@ -76,7 +76,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     elif store.root.exists() and (not store.root.is_dir() or store.foreign()):
         raise StoreError(
             "this is a file, or a folder that holds other things than a run.",
-            where=str(store.root),
+            where=store.root,
             do="Choose another --out.",
         )
     store.sweep()

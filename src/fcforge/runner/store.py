@@ -217,7 +217,7 @@ class Store:
         if not path.is_file():
             raise StoreError(
                 "this is not a run folder (no experiment.json).",
-                where=str(self.root),
+                where=self.root,
                 do="Give the folder that was --out of `fcforge run`.",
             )
         try:

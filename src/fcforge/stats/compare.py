@@ -10,7 +10,7 @@ from fcforge.errors import DataError
 from fcforge.metrics import Runs, metric_named
 from fcforge.metrics.cells import swapped_values
 from fcforge.stats import resampling
-from fcforge.types import RunResult
+from fcforge.types import RunResult, RunResults
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,7 @@ def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
     ]
 
 
-def _pairs(
-    a: Sequence[RunResult], b: Sequence[RunResult]
-) -> tuple[list[RunResult], list[RunResult]]:
+def _pairs(a: RunResults, b: RunResults) -> tuple[list[RunResult], list[RunResult]]:
     at = {resampling.pair_of(r): r for r in b}
     left = [r for r in a if resampling.pair_of(r) in at]
     right = [at[resampling.pair_of(r)] for r in left]
@@ -87,7 +85,7 @@ def _pairs(
 
 
 def compare(
-    results_a: Sequence[RunResult], results_b: Sequence[RunResult], **settings: Any
+    results_a: RunResults, results_b: RunResults, **settings: Any
 ) -> Comparison:
     """Difference A - B over the orders and seeds both have, with interval and p-value.
 
@@ -161,9 +159,7 @@ class Comparer:
     # The runs are kept beside their draws, so that their ids cannot be given to others.
     _known: dict[tuple[int, ...], _Drawn] = field(default_factory=dict)
 
-    def compare(
-        self, results_a: Sequence[RunResult], results_b: Sequence[RunResult]
-    ) -> Comparison:
+    def compare(self, results_a: RunResults, results_b: RunResults) -> Comparison:
         """Difference A - B, see `compare`."""
         left, right = _pairs(results_a, results_b)
         place = {id(x): k for k, x in enumerate(left)}

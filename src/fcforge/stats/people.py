@@ -13,15 +13,13 @@ import numpy as np
 from fcforge.metrics import Runs, metric_named
 from fcforge.metrics.cells import Metric, weighted_sums
 from fcforge.stats.resampling import LEVEL, Weights, estimates, resampled
-from fcforge.types import Estimate, RunResult
+from fcforge.types import Estimate, RunResult, RunResults
 
 THRESHOLDS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
-def among(
-    results: Sequence[RunResult], keep: Callable[[str, str], bool]
-) -> list[RunResult]:
+def among(results: RunResults, keep: Callable[[str, str], bool]) -> list[RunResult]:
     """The same runs, tested on those people alone of whom ``keep(site, subject id)`` is true."""
     return [_among(result, keep) for result in results]
 
@@ -40,7 +38,7 @@ def _among(result: RunResult, keep: Callable[[str, str], bool]) -> RunResult:
     )
 
 
-def pooled(results: Sequence[RunResult], metric: Metric | str) -> Estimate:
+def pooled(results: RunResults, metric: Metric | str) -> Estimate:
     """A metric of all test people together after the last stage; NaN where nobody is left.
 
     The metric must be a sum over people: accuracy, sensitivity, specificity, the Brier score, or
@@ -95,7 +93,7 @@ def net_benefit(threshold: float) -> Metric:
     return Metric("net benefit", features, combine)
 
 
-def calibration_curve(results: Sequence[RunResult]) -> dict[str, Estimate]:
+def calibration_curve(results: RunResults) -> dict[str, Estimate]:
     """Share of patients among people by what they were given: well calibrated, it is in the bin."""
     return {
         f"{low:g} to {high:g}": pooled(results, observed_share(low, high))
@@ -103,12 +101,12 @@ def calibration_curve(results: Sequence[RunResult]) -> dict[str, Estimate]:
     }
 
 
-def decision_curve(results: Sequence[RunResult]) -> dict[str, Estimate]:
+def decision_curve(results: RunResults) -> dict[str, Estimate]:
     """Net benefit at some thresholds."""
     return {f"at {t:g}": pooled(results, net_benefit(t)) for t in THRESHOLDS}
 
 
-def everybody_treated(results: Sequence[RunResult]) -> list[RunResult]:
+def everybody_treated(results: RunResults) -> list[RunResult]:
     """The same runs with everybody called a patient: the curve that a score has to beat."""
     return [
         replace(r, scores={site: np.ones_like(p) for site, p in r.scores.items()})

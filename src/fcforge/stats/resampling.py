@@ -29,7 +29,7 @@ from fcforge.metrics import SUMMARIES, Runs, metric_named
 from fcforge.metrics.cells import combined
 from fcforge.metrics.continual import fm_split, summaries_of
 from fcforge.randomness import numpy_rng
-from fcforge.types import Estimate, RunResult, strata
+from fcforge.types import Estimate, RunResult, RunResults, strata
 
 Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
 N_DRAWS = 1000
@@ -83,9 +83,7 @@ def _weights(
     return raw
 
 
-def training_weights(
-    results: Sequence[RunResult], n_draws: int = N_DRAWS
-) -> np.ndarray:
+def training_weights(results: RunResults, n_draws: int = N_DRAWS) -> np.ndarray:
     """Bootstrap weights of the runs' trainings, (n_runs, n_draws), each draw's mean being 1.
 
     All ones with fewer than three seeds (repeats of a k-fold split).
@@ -102,7 +100,7 @@ def training_weights(
     return weights / weights.mean(0)
 
 
-def split_runs(results: Sequence[RunResult]) -> list[list[RunResult]]:
+def split_runs(results: RunResults) -> list[list[RunResult]]:
     """Group runs that were tested on the same subjects with orders of one length."""
     groups: dict[tuple[object, ...], list[RunResult]] = defaultdict(list)
     for r in results:
@@ -116,7 +114,7 @@ def pair_of(result: RunResult) -> tuple[int, tuple[str, ...]]:
     return result.spec.seed, result.spec.order
 
 
-def split_batches(results: Sequence[RunResult]) -> list[Runs]:
+def split_batches(results: RunResults) -> list[Runs]:
     """The groups of `split_runs` as batches."""
     return [Runs.of(runs) for runs in split_runs(results)]
 
@@ -129,7 +127,7 @@ def weights_of(batch: Runs, n_draws: int) -> Weights:
 
 
 def bootstrap(
-    results: Sequence[RunResult],
+    results: RunResults,
     metric: str,
     statistic: Callable[[np.ndarray], np.ndarray],
     *,
@@ -159,7 +157,7 @@ def bootstrap(
 
 
 def resampled(
-    results: Sequence[RunResult],
+    results: RunResults,
     value: Callable[[Runs, Weights | None], np.ndarray],
     n_draws: int = N_DRAWS,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -192,7 +190,7 @@ def halves(
     return chosen
 
 
-def split_forgetting(results: Sequence[RunResult], metric: str) -> np.ndarray:
+def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
     """FM without the luck of its maximum, see `fcforge.metrics.fm_split`. (n_runs,)."""
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
 
@@ -219,7 +217,7 @@ def interval(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def estimates(
-    results: Sequence[RunResult], points: np.ndarray, draws: np.ndarray
+    results: RunResults, points: np.ndarray, draws: np.ndarray
 ) -> list[Estimate]:
     """Estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m).
 
@@ -237,7 +235,7 @@ def estimates(
 
 
 def estimate(
-    results: Sequence[RunResult],
+    results: RunResults,
     metric: str = "accuracy",
     names: tuple[str, ...] = SUMMARIES,
     *,
@@ -280,7 +278,7 @@ def summarised(
 
 
 def means(
-    results: Sequence[RunResult], metric: str, names: tuple[str, ...] = SUMMARIES
+    results: RunResults, metric: str, names: tuple[str, ...] = SUMMARIES
 ) -> dict[str, float]:
     """Summaries of one learner's runs without intervals: mean over orders and seeds."""
     batches = split_batches(results)
@@ -289,7 +287,7 @@ def means(
 
 
 def at_site(
-    runs: Sequence[RunResult], site: str, metric: str = "accuracy", stage: int = -1
+    runs: RunResults, site: str, metric: str = "accuracy", stage: int = -1
 ) -> Estimate:
     """Value at one site after a stage, mean over orders and seeds, with its interval."""
     m = metric_named(metric)
@@ -302,8 +300,6 @@ def at_site(
     return estimates(runs, *resampled(runs, value))[0]
 
 
-def per_site(
-    results: Sequence[RunResult], metric: str = "accuracy"
-) -> dict[str, Estimate]:
+def per_site(results: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
     """Final value at each site, mean over orders and seeds, with its interval."""
     return {site: at_site(results, site, metric) for site in results[0].sites}

@@ -17,7 +17,7 @@ from fcforge.metrics.cells import METRICS, PRIMARY
 from fcforge.metrics.continual import intransigence
 from fcforge.stats import resampling
 from fcforge.stats.resampling import N_DRAWS, pair_of
-from fcforge.types import Estimate, Kind, RunResult, kind_of
+from fcforge.types import Estimate, Kind, RunResult, RunResults, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ class Row:
     kind: Kind = "two classes"
 
 
-def group(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+def group(results: RunResults) -> dict[str, list[RunResult]]:
     """Results by learner title, learners in order of first appearance."""
     groups: dict[str, list[RunResult]] = {}
     for r in results:
@@ -91,15 +91,13 @@ def group(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     return groups
 
 
-def longest(runs: Sequence[RunResult]) -> list[RunResult]:
+def longest(runs: RunResults) -> list[RunResult]:
     """Runs whose order has the greatest length: curves over stages need one length."""
     most = max(len(r.spec.order) for r in runs)
     return [r for r in runs if len(r.spec.order) == most]
 
 
-def with_majority(
-    results: Sequence[RunResult], *, own: bool = False
-) -> list[RunResult]:
+def with_majority(results: RunResults, *, own: bool = False) -> list[RunResult]:
     """`results` and, unless a majority learner is among them, the majority reference.
 
     It is computed once for every (dataset, seed, order) that was run. With `own` the commonest
@@ -127,7 +125,7 @@ def is_majority(result: RunResult) -> bool:
     return result.spec.learner.method.name == "majority"
 
 
-def _matrices(runs: Sequence[RunResult]) -> dict[tuple, np.ndarray]:
+def _matrices(runs: RunResults) -> dict[tuple, np.ndarray]:
     """Matrix (T, T) of the primary metric of every run, by (seed, order)."""
     found = {}
     for batch in resampling.split_batches(runs):
@@ -185,7 +183,7 @@ def _estimates(runs: list[RunResult], kind: Kind, n_draws: int) -> dict[str, Est
 
 
 def rows(
-    results: Sequence[RunResult],
+    results: RunResults,
     *,
     keeps: Mapping[str, str] | None = None,
     n_draws: int = N_DRAWS,
@@ -218,7 +216,7 @@ def _rank(row: Row) -> tuple[float, str]:
     return -np.nan_to_num(row.estimates["aaa"].value), ""
 
 
-def table(results: Sequence[RunResult], **options: Any) -> pd.DataFrame:
+def table(results: RunResults, **options: Any) -> pd.DataFrame:
     """The table as a DataFrame, one row per learner; options are those of `rows`.
 
     Every column of `columns_of` gives four: the mean over orders and seeds under its own key,

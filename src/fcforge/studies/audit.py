@@ -71,18 +71,16 @@ def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndar
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))
         # halves are rounded up or down at random: always up would favour one side
-        chosen[rows[: int(np.floor(share * len(rows) + rng.uniform(0.25, 0.75)))]] = (
-            True
-        )
+        n = int(share * len(rows) + rng.uniform(0.25, 0.75))
+        chosen[rows[:n]] = True
     return chosen
 
 
 def world_members(y: np.ndarray, plan: AuditPlan) -> np.ndarray:
     """Who is trained on in each world, (K, n) of `MEMBER` and `OUTSIDER`."""
     draws = (numpy_rng(plan.seed, "audit world", k) for k in range(plan.worlds))
-    return np.where(
-        np.stack([stratified(y, 0.5, rng) for rng in draws]), MEMBER, OUTSIDER
-    )
+    inside = np.stack([stratified(y, 0.5, rng) for rng in draws])
+    return np.where(inside, MEMBER, OUTSIDER)
 
 
 def pseudo_members(member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -136,18 +134,17 @@ def summarise(
         features = np.stack([scores[name] for name in shadowed], 2)
         scores["shadow models"] = attacks.shadow(features, member)
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
-    sizes: dict[str, Any] = {"fpr": plan.fpr, "n_draws": plan.n_draws}
     rows = []
     for attack, values in scores.items():
         rng = numpy_rng(plan.seed, "audit interval", release, attack)
-        area, rate = membership(values, member, rng, **sizes)
-        control, _ = membership(values, fake, rng, **sizes)
+        area, rate = membership(values, member, rng, fpr=plan.fpr, n_draws=plan.n_draws)
+        control, _ = membership(values, fake, rng, fpr=plan.fpr, n_draws=plan.n_draws)
         linked = None
         if attack in first.hits:
             hits = np.stack([e.hits[attack] for e in evidence])
             linked = identification(hits, member, rng, n_draws=plan.n_draws)
-        reference = release in REFERENCES
-        rows.append(AuditRow(release, attack, area, rate, linked, control, reference))
+        found = (area, rate, linked, control, release in REFERENCES)
+        rows.append(AuditRow(release, attack, *found))
     return rows
 
 
@@ -192,31 +189,24 @@ def about_people(who: People, member: np.ndarray, plan: AuditPlan) -> dict[str, 
 
 
 def _attacked(
+    name: str,
+    component: Component,
     who: People,
     member: np.ndarray,
     plan: AuditPlan,
-    asked: Mapping[str, Component],
     device: str,
-    say: Say,
 ) -> list[AuditRow]:
-    """Rows of every release.
-
-    There is one release per world, attacked at once so that only scores stay in memory.
-    """
-    rows = []
-    for name, component in asked.items():
-        untrained = name == UNTRAINED
-        evidence = []
-        for k, inside in enumerate(member == MEMBER):
-            train = who.batch.select(torch.from_numpy(inside))
-            fitted_on = who.reference if untrained else train
-            y = train.y.repeat(plan.multiple)
-            named = plan.seed, "reference" * untrained, k
-            released = synthetic(component, fitted_on, y, *named, device=device)
-            evidence.append(attack_records(who, released, plan.components))
-        rows += summarise(name, evidence, member, plan)
-        say(f"{name}: {plan.worlds} trainings attacked")
-    return rows
+    """Rows of one release per world, attacked at once so that only scores stay in memory."""
+    untrained = name == UNTRAINED
+    evidence = []
+    for k, inside in enumerate(member == MEMBER):
+        train = who.batch.select(torch.from_numpy(inside))
+        fitted_on = who.reference if untrained else train
+        y = train.y.repeat(plan.multiple)
+        named = (plan.seed, "reference" * untrained, k)
+        released = synthetic(component, fitted_on, y, *named, device=device)
+        evidence.append(attack_records(who, released, plan.components))
+    return summarise(name, evidence, member, plan)
 
 
 def audit_generators(
@@ -225,7 +215,6 @@ def audit_generators(
     *,
     other: torch.Tensor | None = None,
     plan: AuditPlan | None = None,
-    untrained: Component | None = None,
     device: str = "cpu",
     say: Say = lambda text: None,
 ) -> Audit:
@@ -240,8 +229,6 @@ def audit_generators(
         Another scan of the same people, held by the fingerprinting attacker. It must share no
         time point with `batch`: fit on one half of the run, attack with the other.
     plan : AuditPlan
-    untrained : Component
-        Generator of the row "untrained", fitted on the reference people (corr_gauss).
     device : str
         Where generators are fitted; attacks run on the CPU.
     say : callable
@@ -250,22 +237,24 @@ def audit_generators(
     -------
     Audit
         Rows of the two references first: "bootstrap" copies its subjects (leaks everything),
-        "untrained" never saw anybody who is audited (leaks nothing).
+        "untrained", corr_gauss of the reference people, never saw anybody who is audited
+        (leaks nothing).
     """
     plan = plan or AuditPlan()
     who = split_people(batch, other, plan)
     member = world_members(who.y, plan)
     asked = {
         "bootstrap": Component("bootstrap"),
-        UNTRAINED: untrained or Component("corr_gauss"),
+        UNTRAINED: Component("corr_gauss"),
         **{name: c for name, c in generators.items() if name not in REFERENCES},
     }
-    rows = _attacked(who, member, plan, asked, device, say)
-    made = {
-        "what": "generators",
-        "generators": {name: asdict(c) for name, c in asked.items()},
-    }
-    return Audit(tuple(rows), {**made, **about_people(who, member, plan)})
+    rows = []
+    for name, component in asked.items():
+        rows += _attacked(name, component, who, member, plan, device)
+        say(f"{name}: {plan.worlds} trainings attacked")
+    about = about_people(who, member, plan) | {"what": "generators"}
+    about["generators"] = {name: asdict(c) for name, c in asked.items()}
+    return Audit(tuple(rows), about)
 
 
 # -- what it reads: halves of runs, generators by name, a site -------------------------------------
@@ -282,23 +271,22 @@ def read_halves(
     if missing:
         raise DataError(
             f"holds no halves of runs: no {', '.join(missing)}.",
-            where=str(path),
+            where=path,
             do=f"It must be an .npz with {', '.join(HALVES)}.",
         )
     ids, first, second = (arrays[name] for name in HALVES)
     if first.ndim != 2 or first.shape != second.shape or len(ids) != len(first):
         raise DataError(
             f"has shapes {ids.shape}, {first.shape}, {second.shape}.",
-            where=str(path),
+            where=path,
             do="One row of edges per subject in both halves.",
         )
     names = [str(i) for i in ids.tolist()]
-    fc = (
-        from_edges(torch.from_numpy(half.astype(np.float32)))
-        for half in (first, second)
-    )
-    one, two = (dict(zip(names, half, strict=True)) for half in fc)
-    return one, two
+    found = []
+    for half in (first, second):
+        fc = from_edges(torch.from_numpy(half.astype(np.float32)))
+        found.append(dict(zip(names, fc, strict=True)))
+    return found[0], found[1]
 
 
 def parse_generator(text: str) -> Component:
@@ -360,7 +348,7 @@ def _in_halves(
     first, second = read_halves(halves)
     keep = np.array([s in first for s in cohort.subject_id.tolist()])
     if not keep.any():
-        raise DataError("has none of the site's subjects.", where=str(halves))
+        raise DataError("has none of the site's subjects.", where=halves)
     ids = cohort.subject_id[keep].tolist()
     later = torch.stack([second[s] for s in ids])
     earlier = torch.stack([first[s] for s in ids])

@@ -144,4 +144,4 @@ def read_audit(path: str | Path) -> Audit:
     try:
         return Audit.from_json(json.loads(Path(path).read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"is not an audit ({error}).", where=str(path)) from error
+        raise DataError(f"is not an audit ({error}).", where=path) from error

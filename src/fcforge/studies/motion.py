@@ -35,7 +35,7 @@ def with_phenotypes(
     number above zero there, gets NaN.
     """
     if not file.is_file():
-        raise DataError("no such file.", where=str(file))
+        raise DataError("no such file.", where=file)
     separator = "\t" if file.suffix == ".tsv" else ","
     table = pd.read_csv(
         file, sep=separator, dtype=str, encoding="utf-8-sig", keep_default_na=False
@@ -43,7 +43,7 @@ def with_phenotypes(
     for name in (column, identifier):
         if name not in table:
             error = unknown_name("column", name, list(table))
-            raise DataError(error.what, where=str(file), do=error.do)
+            raise DataError(error.what, where=file, do=error.do)
     fd = pd.to_numeric(table[column], errors="coerce")
     fd = fd.where(fd > 0)  # -9999 stands for missing
     known = dict(zip(table[identifier].str.strip().str.lstrip("0"), fd, strict=True))
@@ -68,17 +68,25 @@ def fit_scores(
     from sklearn.linear_model import LogisticRegression
 
     fd, y = (np.concatenate(part) for part in zip(*train, strict=True))
-    x = np.log(np.where(fd > 0, fd, np.nan))
-    known = np.isfinite(fd) & (fd > 0)
+    x = _log(fd)
+    known = np.isfinite(x)
     if len(np.unique(y[known])) < 2:
         return np.full(len(test), float(y.mean()))
     centre = x[known].mean()
     spread = x[known].std() or 1.0
-    model = LogisticRegression(C=1e3).fit(
-        ((x[known] - centre) / spread)[:, None], y[known]
-    )
-    at = np.log(np.where(test > 0, test, np.nan))
-    return model.predict_proba((np.nan_to_num(at - centre) / spread)[:, None])[:, 1]
+
+    def scaled(values: np.ndarray) -> np.ndarray:
+        return ((values - centre) / spread)[:, None]
+
+    model = LogisticRegression(C=1e3).fit(scaled(x[known]), y[known])
+    at = _log(test)
+    filled = np.where(np.isfinite(at), at, centre)
+    return model.predict_proba(scaled(filled))[:, 1]
+
+
+def _log(fd: np.ndarray) -> np.ndarray:
+    """Logarithm of a displacement, NaN where none is known."""
+    return np.log(np.where(fd > 0, fd, np.nan))
 
 
 def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
@@ -94,37 +102,34 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
         )
     alone = replace(experiment, learners=(LEARNER,), own_threshold=False)
     data = {"sites": cohort.site_names, "site_facts": describe_sites(cohort, alone)}
-    specs = alone.specs(cohort.site_names, cohort.content_sha256())
+    splits = {seed: split_sites(experiment, cohort, seed) for seed in experiment.seeds}
+    scores: dict[Any, dict[str, np.ndarray]] = {}  # by seed and the sites learned
+    costs: dict[Any, dict[str, Any]] = {}
     results = []
-    for seed in experiment.seeds:
-        sites = split_sites(experiment, cohort, seed)
-        scores: dict[str, dict[str, np.ndarray]] = {}  # by the sites learned
-        costs: dict[str, dict[str, Any]] = {}
-        for spec in (s for s in specs if s.seed == seed):
-            learned = [sorted(spec.order[:k]) for k in range(len(spec.order) + 1)]
-            stages = [" ".join(seen) for seen in learned]
-            for stage, seen in zip(stages, learned, strict=True):
-                if stage not in scores:
-                    n = sum(len(sites[s].train) + len(sites[s].val) for s in seen)
-                    # one number and one diagnosis per subject
-                    costs[stage] = {"memory_bytes": 8 * n, **NO_TIME}
-                    scores[stage] = _scores(sites, seen)
-            results.append(result_of(spec, stages, scores, costs, data))
+    for spec in alone.specs(cohort.site_names, cohort.content_sha256()):
+        learned = [sorted(spec.order[:k]) for k in range(len(spec.order) + 1)]
+        stages = [(spec.seed, *seen) for seen in learned]
+        for stage, seen in zip(stages, learned, strict=True):
+            if stage not in scores:
+                sites = splits[spec.seed]
+                scores[stage] = _scores(sites, seen)
+                n = sum(len(sites[s].train) + len(sites[s].val) for s in seen)
+                # one number and one diagnosis per subject
+                costs[stage] = {"memory_bytes": 8 * n, **NO_TIME}
+        results.append(result_of(spec, stages, scores, costs, data))
     return results
 
 
-def _fd(site: Site, *splits: str) -> np.ndarray:
-    return np.concatenate(
-        [np.asarray(site.covariates[s][COVARIATE], float) for s in splits]
-    )
+def _fd(site: Site, split: str) -> np.ndarray:
+    return np.asarray(site.covariates[split][COVARIATE], float)
 
 
 def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray]:
     """P(patient) of all test people after some sites; one half before the first."""
-    train = [
-        (_fd(sites[s], "train", "val"), sites[s].learning(with_val=True).y.numpy())
-        for s in seen
-    ]
+    train = []
+    for name in seen:
+        fd = np.concatenate([_fd(sites[name], "train"), _fd(sites[name], "val")])
+        train.append((fd, sites[name].learning(with_val=True).y.numpy()))
     found = {}
     for name, site in sites.items():
         test = _fd(site, "test")

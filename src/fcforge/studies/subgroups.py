@@ -4,7 +4,7 @@ People of all sites are counted together after the last stage. A covariate with 
 a group of each, an age three.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fcforge.runner.collect import collect_some, stored_plan
 from fcforge.runner.store import Store
 from fcforge.stats.people import among, pooled
 from fcforge.studies.unseen import Study, usable
-from fcforge.types import Estimate, RunResult
+from fcforge.types import Estimate, RunResults
 
 CHILD = 12  # years, at the most
 ADULT = 18  # years, at least
@@ -60,7 +60,7 @@ def groups_of(facts: Mapping[str, Mapping[str, Any]]) -> Groups:
     return found
 
 
-def subgroup_tables(results: Sequence[RunResult], groups: Groups) -> list[Study]:
+def subgroup_tables(results: RunResults, groups: Groups) -> list[Study]:
     """Accuracy, sensitivity and specificity of every learner in every group.
 
     The majority reference is that of everybody: no group chooses a commonest class of its own.
@@ -86,7 +86,7 @@ def subgroups_of(folder: Path) -> list[Study]:
     if not groups:
         raise StoreError(
             "it knows neither age nor sex of the people, nor another covariate with few values.",
-            where=str(folder),
+            where=folder,
             do="Give the covariates with the data (docs/experiments.md) and run it again.",
         )
     return subgroup_tables(collect_some(store)[0], groups)

@@ -30,7 +30,7 @@ from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.stats import group, means
 from fcforge.studies.grids import candidates
-from fcforge.types import Component, Leaks, LearnerSpec, RunResult
+from fcforge.types import Component, Leaks, LearnerSpec, RunResults
 from fcforge.writing import whole_file, write_text
 
 N_ORDERS = 2
@@ -167,7 +167,7 @@ def prepare_tuning(
 
 
 def judge_trials(
-    experiment: Experiment, results: Sequence[RunResult], budget: int = 0
+    experiment: Experiment, results: RunResults, budget: int = 0
 ) -> list[Tuned]:
     """The best setting of every learner from the finished trials."""
     by_title = group(results)
@@ -216,15 +216,14 @@ def tune(
     """
     prepared = prepare_tuning(experiment, folder, repeats, budget)
     inner = prepared.experiment
-    orders = [
-        " > ".join(order) for order in inner.list_orders(prepared.cohort.site_names)
-    ]
+    sites = prepared.cohort.site_names
+    orders = [" > ".join(order) for order in inner.list_orders(sites)]
     trainings = f"{prepared.plan.trainings} site trainings"
     say(f"{len(inner.learners)} settings on {', '.join(orders)}: {trainings}")
     store = open_store(prepared, folder / "runs")
-    alone = place.jobs == 1 and place.device == "cpu"
-    where: dict[str, Any] = {"jobs": place.jobs, "device": place.device}
-    where["group"] = 1 if alone else None  # one worker: this process
+    where: Any = {"jobs": place.jobs, "device": place.device}
+    if place == Place(jobs=1):
+        where["group"] = 1  # one worker: this process
     run_experiment(prepared, store, **where, progress=progress)
     tuned = judge_trials(experiment, collect(store)[0], budget)
     text = as_toml(tuned, orders, repeats)

@@ -8,7 +8,7 @@ it has never seen needs no further training: after k sites,
 and the last column of the matrix before its own stage is leave-one-site-out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from fcforge.stats.people import (
 )
 from fcforge.stats.resampling import estimates
 from fcforge.text import counted
-from fcforge.types import RunResult
+from fcforge.types import RunResult, RunResults
 
 NEW_SITE = "a further site"
 
@@ -62,9 +62,7 @@ def zero_shot(full: np.ndarray) -> np.ndarray:
     return np.stack([full[..., k, k:].mean(-1) for k in range(n)], axis=-1)
 
 
-def leave_one_out(
-    runs: Sequence[RunResult], metric: str = "accuracy"
-) -> dict[str, Estimate]:
+def leave_one_out(runs: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
     """Value at each site just before it was learned last, all others having been learned."""
     found = {}
     for site in runs[0].sites:
@@ -74,9 +72,7 @@ def leave_one_out(
     return found
 
 
-def unseen_tables(
-    results: Sequence[RunResult], metric: str = "accuracy"
-) -> list[Study]:
+def unseen_tables(results: RunResults, metric: str = "accuracy") -> list[Study]:
     """Zero-shot values after k sites, and leave-one-site-out by site.
 
     The last column is what a further site may expect: its interval is over sites, those of the
@@ -97,7 +93,7 @@ def unseen_tables(
     return [Study(zero_title, curve), Study(left_out, out)]
 
 
-def calibration_tables(results: Sequence[RunResult]) -> list[Study]:
+def calibration_tables(results: RunResults) -> list[Study]:
     """Brier score and calibration error by site; calibration and decision curve of everybody.
 
     A site's test part is small, and the ECE of a perfectly calibrated score is above zero there:
@@ -119,7 +115,7 @@ def calibration_tables(results: Sequence[RunResult]) -> list[Study]:
     return [*found, Study(title, rows)]
 
 
-def usable(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+def usable(results: RunResults) -> dict[str, list[RunResult]]:
     """Runs by learner, the majority class among them; diverged ones are left out."""
     found = {
         k: [r for r in v if finite(r)] for k, v in group(with_majority(results)).items()
