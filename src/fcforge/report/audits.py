@@ -28,17 +28,25 @@ COLUMNS = (
         "the same attack on people nobody trained on; 0.5 unless the split leaks",
     ),
 )
+MEANING = "; ".join(f"{c.title}: {c.help}" for c in COLUMNS if c.help) + "."
 
 
 def audit_table(audit: Audit) -> Table:
     """One row per attack on every release."""
     rows = []
-    for row in audit.rows:
+    shown = in_order(audit)
+    for row in shown:
         release = f"{row.release} (reference)" if row.is_reference else row.release
         measures = (row.auc, row.tpr, row.identified, row.control)
         rows.append((release, row.attack, *map(interval_cell, measures)))
-    quiet = frozenset(k for k, row in enumerate(audit.rows) if row.is_reference)
-    return Table.of(COLUMNS, rows, quiet=quiet)
+    quiet = frozenset(k for k, row in enumerate(shown) if row.is_reference)
+    return Table.of(COLUMNS, rows, quiet=quiet, note=MEANING)
+
+
+def in_order(audit: Audit) -> list[AuditRow]:
+    """What was given away first, what it is to be read against last."""
+    given = audit.about.get("released")
+    return sorted(audit.rows, key=lambda row: (row.is_reference, row.release != given))
 
 
 def as_text(audit: Audit) -> str:
@@ -81,7 +89,7 @@ def sentences(audit: Audit) -> list[str]:
     about = audit.about
     lines = _for_a_board(audit) if "released" in about else []
     releases: dict[str, list[AuditRow]] = {}
-    for row in sorted(audit.rows, key=lambda row: row.is_reference):
+    for row in in_order(audit):
         releases.setdefault(row.release, []).append(row)
     for release, rows in releases.items():
         lines.append(_of_release(audit, release, rows))

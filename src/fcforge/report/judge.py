@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from fcforge.studies.judge.experiment import Judgement
     from fcforge.studies.judge.panel import Panel
 
-READING = "Mean over sites, then over seeds; brackets: 95 % t interval over five or more seeds."
+READING = (
+    "Mean over sites, then over seeds; brackets: 95 % t interval over five or more seeds. What "
+    "each measure is stands in docs/generators.md."
+)
 PICTURED = (
     "The most typical control and patient of every generator (nearest to its class mean), ROIs "
-    "ordered by brain system with lines between the systems; blue -1, red +1. Below, the mean of "
+    "ordered by brain system with lines between the systems; blue −1, red +1. Below, the mean of "
     "every edge against the real one. Real and bootstrap show single real subjects: share the "
     "page only where those may be seen. Last, the mean eigenvalues: a correlation matrix has "
     "none below zero."
@@ -240,7 +243,7 @@ def lowest_edge(portraits: Mapping[str, Portrait]) -> float:
 @drawn
 def spectra_figure(portraits: Mapping[str, Portrait]) -> Figure:
     """Mean eigenvalue by rank on a symmetric log axis; below zero is invalid."""
-    figure = canvas(7.2, 3.6, left=0.12, right=0.72, top=0.91, bottom=0.11)
+    figure = canvas(5.4, 3.2, left=0.14, right=0.68, top=0.91, bottom=0.11)
     axes = figure.subplots()
     styles = ("-", "--", ":")
     for i, (name, p) in enumerate(portraits.items()):

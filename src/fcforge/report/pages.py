@@ -137,7 +137,7 @@ def _write_run(item: Item, to: Path) -> Listed:
     if learners:
         best = learners[0]
         shown = interval_text(best.estimates["aaa"])
-        lines.append(f"highest AAA: {best.learner}, {shown}")
+        lines.append(f"highest {found.words.average}: {best.learner}, {shown}")
     if found.leaks:
         lines.append("Test data leaked into training, on purpose.")
     return Listed(item, about.title, lines, share=len(results) / asked)

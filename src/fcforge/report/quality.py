@@ -143,8 +143,9 @@ def group_page(
 
 
 def _subjects(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The table of participants.tsv, each subject linked to its page."""
-    columns = [column for column in rows[0] if column != "file"]
+    """What is known of somebody in participants.tsv, each subject linked to its page."""
+    known = {column for row in rows for column, value in row.items() if value != "n/a"}
+    columns = [column for column in rows[0] if column in known - {"file"}]
     link = {"participant_id": "{}.html"}
     body = [
         [Cell(x := str(row[c]), link=link.get(c, "").format(x)) for c in columns]

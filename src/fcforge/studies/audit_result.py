@@ -127,6 +127,10 @@ class Audit:
     def words(self) -> list[str]:
         """Whether the strongest attack tells who took part, and how often it is right."""
         rows = [row for row in self.rows if not row.is_reference]
+        if given := self.about.get(
+            "released"
+        ):  # other releases are there to compare with
+            rows = [row for row in rows if row.release == given]
         if not rows:
             return []
         surest = self.surest(rows)
