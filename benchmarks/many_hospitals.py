@@ -41,8 +41,8 @@ from fcforge.exchange import exchange as exchanges
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, Spent
 from fcforge.exchange.home.receipts import Receipt
-from fcforge.exchange.keeping.keepers import Kept, Noise, RoundList, card_of, give, keep
-from fcforge.exchange.keeping.shares import read_share
+from fcforge.exchange.keeping.keepers import Kept, Noise, RoundList, card_of, keep
+from fcforge.exchange.keeping.shares import give, read_share
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public

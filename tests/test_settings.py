@@ -20,7 +20,6 @@ from fcforge.settings import (
     Share,
     ShareBelowOne,
     Size,
-    above,
     at_least,
     bounds_of,
     checked,
@@ -119,10 +118,7 @@ def test_what_does_not_fit_is_refused_in_words(hint, value, wrong):
 
 def test_what_to_do_names_the_bound_and_the_nearest_choice():
     assert validation_error(Annotated[int, at_least(2)], 1)[1] == "Use 2 or more."
-    assert (
-        validation_error(Annotated[float, above(0.5)], 0.5)[1]
-        == "Use a number above 0.5."
-    )
+    assert validation_error(Positive, 0.0)[1] == "Use a number above 0."
     assert validation_error(Literal["batch", "none"], "bacth")[1].startswith(
         "Did you mean 'batch'?"
     )

@@ -98,11 +98,6 @@ def optional(module: str, extra: str, error: type[FCForgeError] = FCForgeError) 
         raise needs(module.split(".")[0], extra, error) from missing
 
 
-def require_torch() -> None:
-    """Say in one line that torch is missing, before anything else is done."""
-    optional("torch", "train")
-
-
 def unknown_name(
     kind: str, name: str, known: Iterable[str], *, where: str = ""
 ) -> ConfigError:

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from fcforge.text import duration, printable
+from fcforge.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 Report = Callable[[int, int, str], None]
 T = TypeVar("T")
+EVERY = 10.0  # seconds between lines
+PATIENCE = 2.0  # seconds that something may take in silence
 
 
 def say(text: str = "", style: str = "") -> None:
@@ -28,65 +30,17 @@ def say(text: str = "", style: str = "") -> None:
 
 
 @contextmanager
-def progress_on_stderr(
-    what: str, every: float = 10.0, on: bool = True
-) -> Iterator[Report]:
+def progress_on_stderr(what: str, on: bool = True) -> Iterator[Report]:
     """Yield a function (done, total, last) that shows how far it is.
 
     No time left is told: pieces of work differ in length, so that any guess would swing.
     """
     if not on:
         yield lambda done, total, last: None
-    elif sys.stderr.isatty():
-        with _bar(what) as report:
-            yield report
-    else:
-        yield _Lines(what, every)
-
-
-@contextmanager
-def at_work(what: str, patience: float = 2.0, every: float = 10.0) -> Iterator[None]:
-    """Show that something is at work, and for how long, once it has taken two seconds."""
-    ended = threading.Event()
-    thread = threading.Thread(
-        target=_wait, args=(what, ended, patience, every), daemon=True
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _wait(what: str, ended: threading.Event, patience: float, every: float) -> None:
-    if ended.wait(patience):
         return
-    if sys.stderr.isatty():
-        with _drawn("{task.description}") as bar:
-            bar.add_task(what, total=None)
-            ended.wait()
+    if not sys.stderr.isatty():
+        yield _lines(what)
         return
-    started = time.monotonic() - patience
-    while True:
-        told = f"{printable(what)}: at work for {duration(time.monotonic() - started)}"
-        print(told, file=sys.stderr, flush=True)
-        if ended.wait(every):
-            return
-
-
-def progress_of(items: Iterable[T], total: int) -> Iterator[T]:
-    """Yield items while a bar on stderr shows how many are done."""
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(
-        items, total=total, description="subjects", console=Console(stderr=True)
-    )
-
-
-@contextmanager
-def _bar(what: str) -> Iterator[Report]:
     counts = "{task.completed:.0f}/{task.total:.0f}"
     bar = _drawn("{task.description}", counts, "[dim]{task.fields[last]}")
     task = bar.add_task(what, total=None, last="")
@@ -99,6 +53,52 @@ def _bar(what: str) -> Iterator[Report]:
         yield report
     finally:
         bar.stop()
+
+
+def _lines(what: str) -> Report:
+    """Progress as plain lines, at most one every few seconds."""
+    shown = -math.inf
+
+    def report(done: int, total: int, last: str) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if done == total or now - shown >= EVERY:
+            shown = now
+            say(f"{what}: {done}/{total} {last}".rstrip())
+
+    return report
+
+
+@contextmanager
+def at_work(what: str) -> Iterator[None]:
+    """Show that something is at work once it has taken two seconds."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        if ended.wait(PATIENCE):
+            return
+        if not sys.stderr.isatty():
+            say(f"{what} ...")
+            return
+        with _drawn("{task.description}") as bar:
+            bar.add_task(what, total=None)
+            ended.wait()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def progress_of(items: Iterable[T], total: int) -> Iterator[T]:
+    """Yield items while stderr shows how many are done."""
+    with progress_on_stderr("subjects") as report:
+        for done, item in enumerate(items, start=1):
+            yield item
+            report(done, total, "")
 
 
 def _drawn(first: str, *more: str) -> "Progress":
@@ -116,20 +116,3 @@ def _drawn(first: str, *more: str) -> "Progress":
     return rich.Progress(
         *columns, console=console, transient=True, redirect_stdout=False
     )
-
-
-class _Lines:
-    """Progress as plain lines, at most one every few seconds."""
-
-    def __init__(self, what: str, every: float) -> None:
-        self.what = what
-        self.every = every
-        self.shown = -math.inf
-
-    def __call__(self, done: int, total: int, last: str) -> None:
-        now = time.monotonic()
-        if done < total and now - self.shown < self.every:
-            return
-        self.shown = now
-        line = f"{self.what}: {done}/{total} {last}".rstrip()
-        print(printable(line), file=sys.stderr, flush=True)

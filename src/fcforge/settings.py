@@ -54,24 +54,17 @@ def within(low: float, high: float) -> Bound:
     )
 
 
-def above(low: float) -> Bound:
-    """Numbers greater than `low`."""
-    return Bound(
-        lambda value: value > low, "is too small", f"Use a number above {low:g}."
-    )
-
-
 Size = Annotated[int, at_least(1)]
 Count = Annotated[int, at_least(0)]
-Positive = Annotated[float, above(0)]
+Positive = Annotated[
+    float, Bound(lambda v: v > 0, "is too small", "Use a number above 0.")
+]
 NotNegative = Annotated[float, at_least(0)]
 Fraction = Annotated[
     float,
     Bound(lambda v: 0 < v < 1, "is not a fraction", "Use a number between 0 and 1."),
 ]
-Share = Annotated[
-    float, Bound(lambda v: 0 <= v <= 1, "is not a share", "Use a number from 0 to 1.")
-]
+Share = Annotated[float, within(0, 1)]
 ShareBelowOne = Annotated[
     float,
     Bound(
@@ -81,20 +74,22 @@ ShareBelowOne = Annotated[
     ),
 ]
 
-_PLAIN: dict[Any, tuple[Callable[[Any], bool], str, str]] = {
-    bool: (lambda v: isinstance(v, bool), "is not true or false", "Use true or false."),
-    int: (
+_PLAIN: dict[Any, Bound] = {
+    bool: Bound(
+        lambda v: isinstance(v, bool), "is not true or false", "Use true or false."
+    ),
+    int: Bound(
         lambda v: isinstance(v, Integral) and not isinstance(v, bool),
         "is not a whole number",
         "Use a whole number.",
     ),
-    float: (
+    float: Bound(
         lambda v: isinstance(v, Real) and not isinstance(v, bool) and v == v,
         "is not a number",
         "Use a number.",
     ),
-    str: (lambda v: isinstance(v, str), "is not text", "Put it in quotes."),
-    NoneType: (lambda v: v is None, "is set", "Leave it out."),
+    str: Bound(lambda v: isinstance(v, str), "is not text", "Put it in quotes."),
+    NoneType: Bound(lambda v: v is None, "is set", "Leave it out."),
 }
 
 
@@ -152,8 +147,7 @@ def _of_items(args: tuple[Any, ...], fixed: bool, value: Any) -> Invalid | None:
 
 def _of_type(kind: Any, value: Any) -> Invalid | None:
     if kind in _PLAIN:
-        holds, wrong, use = _PLAIN[kind]
-        return None if holds(value) else Invalid(wrong, use)
+        return _of_bounds((_PLAIN[kind],), value)
     if kind is Any or not isinstance(kind, type) or isinstance(value, kind):
         return None
     if is_dataclass(kind) or kind is dict or issubclass(kind, Mapping):
@@ -189,8 +183,7 @@ class Validated:
         own: Any = type(self)
         for name, hint in field_types(own).items():
             value = getattr(self, name)
-            if found := validation_error(hint, value):
-                _require(name, found, value, self.where())
+            _require(name, validation_error(hint, value), value, self.where())
 
     @classmethod
     def where(cls) -> str:
@@ -253,10 +246,6 @@ def checked(
     hints = {k: h for k, h in field_types(target).items() if k not in hidden}
     values = {}
     for name, value in params.items():
-        if not hints:
-            raise ConfigError(
-                f"unknown setting '{name}'.", where=where, do="It has no settings."
-            )
         if name not in hints:
             extra = ["preset"] if getattr(target, "presets", None) else []
             raise unknown_name("setting", name, [*hints, *extra], where=where)
@@ -268,15 +257,13 @@ def checked(
 
 
 def _read(hint: Any, value: Any, where: str, base: Any) -> Any:
-    nested = [
-        h
-        for h in (hint, *get_args(hint))
-        if isinstance(h, type) and issubclass(h, Checked)
-    ]
-    if nested and isinstance(value, Mapping):
-        return make(nested[0], value, where, base=base)
-    tuples = any(get_origin(h) is tuple for h in (hint, *get_args(hint)))
-    return _as_tuple(value) if tuples else value
+    for kind in (hint, *get_args(hint)):
+        table = isinstance(kind, type) and issubclass(kind, Checked)
+        if table and isinstance(value, Mapping):
+            return make(kind, value, where, base=base)
+        if get_origin(kind) is tuple:
+            return _as_tuple(value)
+    return value
 
 
 def read_json(hint: Any, value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fcforge.cli import exchange, experiments, imaging, keepers, keys
+from fcforge.cli import exchange, experiments, imaging, keys
 from fcforge.errors import FCForgeError, needs
 from fcforge.progress import say
 
@@ -20,12 +20,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Continual learning for fMRI diagnosis across hospitals. Start with `fcforge init`.",
 )
-for room in (experiments, exchange, keepers, keys, imaging):
+for room in (experiments, exchange, imaging):
     for command in room.COMMANDS:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own
         app.command(name, rich_help_panel=room.PANEL)(command)
-app.add_typer(keepers.keepers, name="keepers", rich_help_panel=keepers.PANEL)
-app.add_typer(keys.keys, name="keys", rich_help_panel=keys.PANEL)
+for name, group in (("keepers", keys.keepers), ("keys", keys.keys)):
+    app.add_typer(group, name=name, rich_help_panel=exchange.PANEL)
 
 
 @app.callback(invoke_without_command=True)

@@ -16,7 +16,7 @@ from fcforge.cli import _options as given
 from fcforge.cli._options import takes
 from fcforge.errors import ConfigError
 from fcforge.progress import at_work, progress_on_stderr, say
-from fcforge.text import listed
+from fcforge.text import counted, listed
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
@@ -260,6 +260,23 @@ def verify(asked: requests.VerifyRequest) -> int:
 
 
 @takes
+def keep(asked: requests.KeepRequest) -> None:
+    """Add the shares of a round and a dose of noise, sign, and write this keeper's half."""
+    from fcforge.exchange.site_step import keep_files
+
+    kept = keep_files(asked)
+    names = [one.site for one in kept.half.hospitals]
+    size = counted(len(names), "hospital")
+    print(f"wrote {asked.out}: half of round {kept.half.round}, {size}")
+    print(f"added: {', '.join(names)}")
+    if kept.withdrawn:
+        print(f"withdrawn and not added: {', '.join(kept.withdrawn)}")
+    print(
+        "It says nothing by itself; `fcforge merge` joins it with the other keeper's."
+    )
+
+
+@takes
 def audit(request: requests.AuditRequest) -> None:
     """Attack what would be given away: who was trained on, who can be identified."""
     from fcforge.exchange.audit import audit_as_asked
@@ -286,5 +303,6 @@ COMMANDS = (
     inspect,
     verify,
     audit,
+    keep,
 )
 PANEL = given.EXCHANGE

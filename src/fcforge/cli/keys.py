@@ -1,4 +1,4 @@
-"""Keys of hospitals: make, name, list, rotate, revoke them."""
+"""Keys of hospitals and keepers: make, name, list, rotate, revoke them."""
 
 import json
 from pathlib import Path
@@ -15,14 +15,34 @@ from fcforge.text import counted
 keys = typer.Typer(
     no_args_is_help=True, help="Keys: make, name, list, rotate, revoke them."
 )
+keepers = typer.Typer(no_args_is_help=True, help="Keepers of rounds: make their keys.")
+Protect = Annotated[bool, Option("--passphrase", help="Ask for a passphrase.")]
+
+
+def _passphrase(asked: bool) -> str:
+    if not asked:
+        return ""
+    return typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)
+
+
+@keepers.command("new")
+def new_keeper(
+    name: Annotated[str, Argument(help="Who the keeper is, e.g. University.")],
+    out: Annotated[Path, Option(help="Private key to write.")],
+    passphrase: Protect = False,
+) -> None:
+    """Make a keeper's key: OUT, which the keeper keeps, and OUT.keeper for `fcforge start`."""
+    from fcforge.exchange.keeping.keepers import CARD, write_keeper
+
+    card = write_keeper(out, name, _passphrase(passphrase))
+    print(f"wrote {out} (private: keep it) and {out}{CARD}, key {card.key[:16]}")
+    print(f"whoever makes the start names it: fcforge start --keeper {out}{CARD}")
 
 
 @keys.command("new")
 def new_key(
     out: Annotated[Path, Argument(help="Private key to write.")],
-    passphrase: Annotated[
-        bool, Option("--passphrase", help="Ask for a passphrase.")
-    ] = False,
+    passphrase: Protect = False,
 ) -> None:
     """Make an Ed25519 key pair: OUT, which you keep, and OUT.pub, which you give away.
 
@@ -30,10 +50,7 @@ def new_key(
     """
     from fcforge.exchange.keys import write_keys
 
-    said = ""
-    if passphrase:
-        said = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)
-    public = write_keys(out, said)
+    public = write_keys(out, _passphrase(passphrase))
     print(f"wrote {out} (private: keep it) and {out}.pub, key {public[:16]}")
 
 
@@ -90,7 +107,3 @@ def revoke_key(
 
     path = write_keyring(read_keyring().revoke(name))
     print(f"{path}: what the keys of {name} signed is refused from now on")
-
-
-COMMANDS = ()
-PANEL = given.EXCHANGE

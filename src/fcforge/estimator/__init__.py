@@ -6,7 +6,7 @@ Transformers need no torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fcforge.errors import require_torch
+from fcforge.errors import optional
 
 if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier
@@ -45,5 +45,5 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fcforge.estimator' has no attribute '{name}'")
     if name in _NEED_TORCH:
-        require_torch()
+        optional("torch", "train")  # said before anything else is done
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

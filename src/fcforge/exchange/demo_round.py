@@ -8,10 +8,9 @@ import numpy as np
 
 from fcforge.exchange import prediction
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.keeping.keeper_step import keep_files
 from fcforge.exchange.keeping.keepers import CARD, write_keeper
 from fcforge.exchange.keys import write_keys
-from fcforge.exchange.site_step import learn_site, merge_files, start_file
+from fcforge.exchange.site_step import keep_files, learn_site, merge_files, start_file
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.requests import KeepRequest, LearnRequest, MergeRequest, StartRequest
 from fcforge.sites.cohort import Cohort

@@ -14,15 +14,26 @@ from fcforge.exchange import archive, exchange, model, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.home.receipts import Threshold
-from fcforge.exchange.keeping.keepers import read_card
+from fcforge.exchange.keeping.keepers import (
+    Kept,
+    Noise,
+    RoundList,
+    keep,
+    own_card,
+    read_card,
+)
+from fcforge.exchange.keeping.shares import Share, read_share
 from fcforge.exchange.keys import Signer, Trust, read_private
 from fcforge.exchange.model import Learned, Tick
 from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_cache import public_people
 from fcforge.exchange.starts.public_start import make_public
+from fcforge.exchange.starts.releases import Releases
 from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
+from fcforge.releases.vector import noise_units
 from fcforge.requests import (
+    KeepRequest,
     LearnRequest,
     MergeRequest,
     RotateRequest,
@@ -261,3 +272,30 @@ def refit_threshold(request: ThresholdRequest) -> Threshold:
         threshold = found.model.own_threshold(people, name, private)
         private.append(threshold)
     return threshold
+
+
+# -- a keeper's part ---------------------------------------------------------------------------
+def keep_files(asked: KeepRequest) -> Kept:
+    """Add the shares of a round; the half is written and on the keeper's list, or neither."""
+    archive.require_place(asked.out)
+    key = read_private(asked.key)
+    trust = Trust.asked(asked)
+    opened = exchange.open_exchange(asked.state, trust)
+    own_card(opened, key)  # a chain has no keepers
+    shares = [read_share(path, trust) for path in asked.shares]
+    model = Releases(opened)
+    noise = _noise(model, shares)
+    with RoundList.open(asked.rounds or f"{asked.key}.rounds") as listed:
+        place = (opened, shares, key, noise, model.size, listed)
+        kept = keep(*place, again=asked.again)
+        kept.exchange.require_trusted(trust)
+        listed.publish(kept.line, {asked.out: archive.pack(kept.contents)})
+    return kept
+
+
+def _noise(model: Releases, shares: Sequence[Share]) -> Noise:
+    """A keeper's dose for the budget that the notices name; `keep` sees that it is one."""
+    epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
+    if epsilon is not None:
+        model.exchange.root.policy.require_budget(epsilon, delta)
+    return Noise(noise_units(epsilon, delta), model.grid)

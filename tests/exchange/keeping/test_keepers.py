@@ -22,8 +22,9 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import Spent
 from fcforge.exchange.home.receipts import Receipt
 from fcforge.exchange.keeping import keepers
-from fcforge.exchange.keeping.keepers import Noise, RoundList, give, read_card
+from fcforge.exchange.keeping.keepers import Noise, RoundList, read_card
 from fcforge.exchange.keeping.rounds import rounds_of, total
+from fcforge.exchange.keeping.shares import give
 from fcforge.exchange.records import Half, Notice
 from fcforge.privacy.noise import discrete_gaussian
 

@@ -21,17 +21,15 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import Field, TypeAdapter
 
-from fcforge.errors import ConfigError, ExchangeError, at
+from fcforge.errors import ExchangeError, at
 from fcforge.exchange import keys, schema
 from fcforge.exchange.archive import Contents, save_arrays
 from fcforge.exchange.home.journal import Header, Intent, Journal
-from fcforge.exchange.home.private_record import Spent
-from fcforge.exchange.home.receipts import Receipt
 from fcforge.exchange.keeping import rounds
-from fcforge.exchange.keeping.shares import Share, added, opened, seal
+from fcforge.exchange.keeping.shares import Share, added, opened
 from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Keeper, owned
-from fcforge.exchange.records import Added, GivenShare, Half, Notice, make
+from fcforge.exchange.records import Added, Half, make
 from fcforge.exchange.schema import Closed, Sha256, SiteName
 from fcforge.privacy.noise import discrete_gaussian
 from fcforge.reading import read_plain
@@ -73,80 +71,6 @@ def read_card(path: str | Path) -> Keeper:
     data = read_plain(path, 1 << 12, ExchangeError)
     with at(path, do="Ask the keeper for the file that ends in .keeper."):
         return schema.read(TypeAdapter(Keeper), data.removesuffix(b"\n"), "it")
-
-
-# -- what a hospital does --------------------------------------------------------------------------
-def give(
-    exchange: "Exchange",
-    receipt: Receipt,
-    numbers: np.ndarray,
-    spent: Spent,
-    key: Ed25519PrivateKey | None,
-) -> tuple[Notice, dict[str, bytes]]:
-    """The signed notice of what a hospital gives to a round, and its share files by keeper.
-
-    Parameters
-    ----------
-    exchange : Exchange
-    receipt : Receipt
-        Of the people, the round and the budget of its sum.
-    numbers : ndarray of shape (d,)
-        Whole numbers, exact: the keepers add the noise.
-    spent : Spent
-        Most that one of its people has spent with this.
-    key : private key
-    """
-    keepers = _two_keepers(exchange, key)
-    title = site_name(receipt.round)
-    _require_open(exchange, title, receipt.site)
-    start = exchange.root.id
-    sealed = seal(numbers, keepers, start, (title, receipt.site))
-    shares = []
-    for name, data in sorted(sealed.items()):
-        shares.append(GivenShare(keeper=name, sha256=schema.sha256(data)))
-    exact = receipt.epsilon is None
-    notice = make(
-        Notice,
-        receipt.site,
-        receipt.number,
-        [start],
-        key,
-        round=title,
-        shares=tuple(shares),
-        mechanism="none" if exact else "gaussian",
-        epsilon=receipt.epsilon or 0.0,
-        delta=0.0 if exact else receipt.delta,
-        spent_epsilon=spent.epsilon,
-        spent_delta=spent.delta,
-        commitment=receipt.commitment,
-    )
-    return notice, {name: Share(notice, data).data for name, data in sealed.items()}
-
-
-def _two_keepers(exchange: "Exchange", key: Ed25519PrivateKey | None) -> list[Keeper]:
-    """The keepers of a start by name; refused where they or the hospital cannot be known."""
-    keepers = sorted(exchange.root.policy.keepers, key=lambda keeper: keeper.name)
-    if len(keepers) != 2:
-        do = "Leave out --round, or ask whoever made the start to name two keepers."
-        raise ConfigError("the policy of this start names no keepers.", do=do)
-    if not exchange.root.key:
-        raise ExchangeError(
-            "the start is not signed: whoever handed it on could have named other keepers.",
-            do="Ask its maker for a signed one (`fcforge start --sign KEY`).",
-        )
-    if key is None:
-        do = "Sign with --sign KEY; `fcforge keys new KEY` makes one."
-        raise ConfigError("what is given to keepers must be signed.", do=do)
-    return keepers
-
-
-def _require_open(exchange: "Exchange", title: str, site: str) -> None:
-    """Raise `ConfigError` where a round is published already, or has what a site gave."""
-    do = "Give to the next round: --round NEXT."
-    if any(half.round == title for half in exchange.of(Half)):
-        raise ConfigError(f"round '{title}' is published already.", do=do)
-    if any(notice.round == title for notice in exchange.of(Notice, site)):
-        raise ConfigError(f"'{site}' has given to round '{title}' already.", do=do)
 
 
 # -- what a keeper does ----------------------------------------------------------------------------

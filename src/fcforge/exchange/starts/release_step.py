@@ -10,7 +10,7 @@ from fcforge.errors import ConfigError, DataError, at
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.home.receipts import Receipt, Threshold, people_in, same_people
-from fcforge.exchange.keeping import keepers, rounds
+from fcforge.exchange.keeping import rounds, shares
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Learned
 from fcforge.exchange.names import site_name
@@ -75,10 +75,10 @@ def learn(
     found = quality(before, people.y, model.target)
     if asked.round:
         gift = (model.exchange, receipt, numbers, spent, key)
-        notice, shares = keepers.give(*gift)
+        notice, sealed = shares.give(*gift)
         joined = model.exchange.joined([notice])
         seen = receipt.having_seen(joined)
-        return Learned(joined, (notice,), seen, None, found, shares)
+        return Learned(joined, (notice,), seen, None, found, sealed)
     release, data = _release(model, numbers, budget, receipt, spent, key)
     joined = model.exchange.joined([release], {release.payload: data})
     threshold = None
