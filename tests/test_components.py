@@ -62,7 +62,7 @@ def test_build_takes_settings_and_what_the_caller_gives():
         ),
         (
             Component("empty", {"x": 1}),
-            "thing 'empty': unknown setting 'x'. It has no settings.",
+            "thing 'empty': unknown setting 'x'. Known: none.",
         ),
     ],
 )

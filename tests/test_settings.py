@@ -105,7 +105,7 @@ REFUSED = [
     (NotNegative, math.nan, "is not a number"),
     (Fraction, 1.0, "is not a fraction"),
     (Fraction, 0, "is not a fraction"),
-    (Share, 1.1, "is not a share"),
+    (Share, 1.1, "is out of bounds"),
     (ShareBelowOne, 1.0, "is not a share below 1"),
     (Annotated[float, within(1, 8)], 8.5, "is out of bounds"),
 ]

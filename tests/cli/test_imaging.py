@@ -54,7 +54,7 @@ def test_fc_makes_files_talks_on_stderr_and_says_by_its_code(
         (["fc", "--denoise", "simpel"], "Did you mean 'simple'?"),
         (["fc", "partcipant"], "is not one of"),
         (["fc", "--layout", "fmriperp"], "is not one of"),
-        (["fc", "--max-empty", "1.5"], "max_empty = 1.5 is not a share"),
+        (["fc", "--max-empty", "1.5"], "max_empty = 1.5 is out of bounds"),
     ],
 )
 def test_nothing_can_be_done_is_one_error_and_code_2(

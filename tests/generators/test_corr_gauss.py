@@ -85,7 +85,7 @@ def test_rank_and_class_keep_do_what_they_say(small_site) -> None:
     ("setting", "words"),
     [
         ({"shrink": 1.0}, "shrink = 1.0 is not a share below 1"),
-        ({"covariance_shrink": 1.5}, "covariance_shrink = 1.5 is not a share"),
+        ({"covariance_shrink": 1.5}, "covariance_shrink = 1.5 is out of bounds"),
         ({"rank": 0}, "rank = 0 is too small"),
         ({"variance_match": "yes"}, "variance_match = 'yes' is not true or false"),
     ],

@@ -17,7 +17,7 @@ A = Path("in"), Path("out")
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"max_empty": 1.5}, "max_empty = 1.5 is not a share"),
+        ({"max_empty": 1.5}, "max_empty = 1.5 is out of bounds"),
         ({"drop": -1}, "drop = -1 is too small"),
         ({"min_dof": 0}, "min_dof = 0 is too small"),
         ({"level": "goup"}, "Did you mean 'group'"),

@@ -22,7 +22,7 @@ from fcforge.exchange.keeping.keepers import (
     own_card,
     read_card,
 )
-from fcforge.exchange.keeping.shares import Share, read_share
+from fcforge.exchange.keeping.shares import read_share
 from fcforge.exchange.keys import Signer, Trust, read_private
 from fcforge.exchange.model import Learned, Tick
 from fcforge.exchange.names import site_name
@@ -284,18 +284,13 @@ def keep_files(asked: KeepRequest) -> Kept:
     own_card(opened, key)  # a chain has no keepers
     shares = [read_share(path, trust) for path in asked.shares]
     model = Releases(opened)
-    noise = _noise(model, shares)
+    epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
+    if epsilon is not None:
+        opened.root.policy.require_budget(epsilon, delta)
+    noise = Noise(noise_units(epsilon, delta), model.grid)
     with RoundList.open(asked.rounds or f"{asked.key}.rounds") as listed:
         place = (opened, shares, key, noise, model.size, listed)
         kept = keep(*place, again=asked.again)
         kept.exchange.require_trusted(trust)
         listed.publish(kept.line, {asked.out: archive.pack(kept.contents)})
     return kept
-
-
-def _noise(model: Releases, shares: Sequence[Share]) -> Noise:
-    """A keeper's dose for the budget that the notices name; `keep` sees that it is one."""
-    epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
-    if epsilon is not None:
-        model.exchange.root.policy.require_budget(epsilon, delta)
-    return Noise(noise_units(epsilon, delta), model.grid)

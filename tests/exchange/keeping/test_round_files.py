@@ -11,14 +11,14 @@ from exchange_records import key_of
 from small_chains import settings
 
 from fcforge.errors import ConfigError, ExchangeError
-from fcforge.exchange import model
+from fcforge.exchange import archive, model
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import save, union_of
 from fcforge.exchange.home.private_record import PrivateRecord
-from fcforge.exchange.keeping import keepers
-from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep, keep_files
+from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
 from fcforge.exchange.keeping.shares import is_share
 from fcforge.exchange.keys import Trust
+from fcforge.exchange.site_step import keep_files
 from fcforge.exchange.verification import verify
 from fcforge.requests import KeepRequest
 
@@ -107,7 +107,7 @@ def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monke
     listed = tmp_path / "list"
     place = (world, shares, "Ministry", tmp_path / "h.record")
     with monkeypatch.context() as patch:
-        patch.setattr(keepers, "pack", lambda contents: 1 / 0)
+        patch.setattr(archive, "pack", lambda contents: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             keep_files(asked(*place, rounds=listed))
     keep_files(asked(*place, rounds=listed))
