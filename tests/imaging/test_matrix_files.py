@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.io import savemat
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging.matrix_files import (
     SUFFIXES,
     MemoryBudget,
@@ -86,7 +86,12 @@ def test_truncation_is_a_data_error_or_harmless(suffix, data, tmp_path):
     cut = data.draw(st.integers(0, len(whole) - 1))
     path = tmp_path / f"cut{suffix}"
     path.write_bytes(whole[:cut])
-    fc = attempt(path, lambda: to_fc(read_matrix_file(path)[0], where=str(path)))
+
+    def read() -> np.ndarray:
+        with at(path):
+            return to_fc(read_matrix_file(path)[0])
+
+    fc = attempt(path, read)
     # A cell cut empty is NaN, which `check_cohort` reports.
     if fc is not None and np.isfinite(fc).all():
         np.testing.assert_allclose(fc, fc_of(), atol=1e-6)

@@ -55,7 +55,7 @@ def test_a_transposed_series_is_told(level, why):
     with pytest.raises(
         DataError, match=f"20 x 150 looks like a transposed time series.*{why}"
     ):
-        to_fc(series.T, where="s.csv")
+        to_fc(series.T)
     assert to_fc(series.T, "timeseries").shape == (150, 150)  # the user insists
 
 

@@ -41,7 +41,7 @@ def test_names_of_edges_say_which_is_which():
 def test_what_cannot_be_told_is_asked():
     weak = np.linspace(0, 0.1, 15)[None]  # sound in every order
     with pytest.raises(DataError, match="15 edges can be read in 2") as caught:
-        triangle_of(weak, where="a.csv")
+        triangle_of(weak)
     assert "kind='rows'" in caught.value.do
     assert triangle_of(weak, kind="columns").rows.tolist()[:3] == [1, 2, 2]
     with pytest.raises(DataError, match="14 edges are not"):

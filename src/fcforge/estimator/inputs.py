@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from fcforge.errors import DataError, FCForgeError
+from fcforge.errors import DataError, FCForgeError, at
 from fcforge.sites.check import TOLERANCE, not_correlations
 from fcforge.sites.reading import Kind, looks_like_fc, refuse_transposed, to_fc
 
@@ -178,8 +178,13 @@ def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
     if kind == "auto":
         kind = "fc" if all(looks_like_fc(m) for m in matrices) else "timeseries"
         for i, matrix in enumerate(matrices if kind == "timeseries" else ()):
-            refuse_transposed(matrix, f"X[{i}]")
-    return [to_fc(matrix, kind, f"X[{i}]") for i, matrix in enumerate(matrices)]
+            with at(f"X[{i}]"):
+                refuse_transposed(matrix)
+    made = []
+    for i, matrix in enumerate(matrices):
+        with at(f"X[{i}]"):
+            made.append(to_fc(matrix, kind))
+    return made
 
 
 def _plain_fc(X: np.ndarray) -> np.ndarray | None:

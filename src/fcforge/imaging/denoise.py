@@ -128,7 +128,7 @@ def fmriprep_confounds(bold: Path, denoise: Denoise) -> Confounds:
             reason = "no *_desc-confounds_timeseries.tsv beside the scan."
         what = f"missing confounds: {reason[:160]}"
         do = f"Method '{denoise.name}' needs them; or choose --denoise none."
-        raise DataError(what, where=bold, do=do) from None
+        raise DataError(what, do=do) from None
     return confounds, sample_mask
 
 
@@ -154,11 +154,7 @@ def framewise_displacement(table: Path) -> np.ndarray | None:
 
 
 def clean_series(
-    series: np.ndarray,
-    denoise: Denoise,
-    tr: float | None,
-    found: Confounds = NONE,
-    where: str = "",
+    series: np.ndarray, denoise: Denoise, tr: float | None, found: Confounds = NONE
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Detrended, regressed and filtered series; columns without signal stay NaN.
 
@@ -170,8 +166,6 @@ def clean_series(
         Seconds; needed for a band-pass.
     found
         Confounds and volumes kept, as `fmriprep_confounds` returns them.
-    where : str
-        Named in an error.
 
     Returns
     -------
@@ -184,11 +178,11 @@ def clean_series(
     cosines = any(name.startswith("cosine") for name in names)  # fMRIPrep's high-pass
     band = (None if cosines else denoise.high_pass, denoise.low_pass)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
-    _require_band(band, tr, where)
+    _require_band(band, tr)
     dof = degrees_of_freedom(n_kept, len(names), tr, band)
     if n_kept < (MIN_TO_FILTER if any(band) else MIN_VOLUMES) or dof < 1:
         few = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds"
-        raise DataError(f"{few} and this band-pass.", where=where, do=TOO_FEW)
+        raise DataError(f"{few} and this band-pass.", do=TOO_FEW)
     kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
     report = {
         "Denoising": "by fcforge",
@@ -260,14 +254,11 @@ def degrees_of_freedom(
     return n_volumes * share - n_confounds - 2
 
 
-def _require_band(band: Band, tr: float | None, where: str) -> None:
+def _require_band(band: Band, tr: float | None) -> None:
     if any(band) and tr is None:
         do = "Give it: --tr SECONDS."
-        raise DataError(
-            "the band-pass needs the TR, which is unknown.", where=where, do=do
-        )
+        raise DataError("the band-pass needs the TR, which is unknown.", do=do)
     low_pass = band[1]
     if low_pass and tr and low_pass >= 0.5 / tr:
         what = f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s."
-        do = "Lower --low-pass, or 0 for none."
-        raise DataError(what, where=where, do=do)
+        raise DataError(what, do="Lower --low-pass, or 0 for none.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.errors import DataError, at
 from fcforge.imaging import denoise
 from fcforge.imaging import series as of_rois
 from fcforge.imaging.atlas import Atlas, share_in_view, weights_on
@@ -120,24 +120,31 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
         ROIs than `FCRequest.max_empty`.
     """
     runs = tuple(extract_run(source, atlas, request) for source in sources)
-    where = sources[0].path
     trs = sorted({run.tr for run in runs if run.tr is not None})
     if len(trs) > 1:
         what = f"mixed TRs: its runs have {', '.join(f'{t:g} s' for t in trs)}."
         do = "Choose one run: --select TEXT, --task or --session."
         raise DataError(what, where=f"sub-{sources[0].subject}", do=do)
     series = of_rois.join_runs([run.series for run in runs])
+    with at(sources[0].path):
+        return _joined(runs, series, atlas, request)
+
+
+def _joined(
+    runs: tuple[Run, ...], series: np.ndarray, atlas: Atlas, request: FCRequest
+) -> SubjectFC:
     empty = tuple(np.flatnonzero(of_rois.empty_rois(series)).tolist())
+    sources = [run.source for run in runs]
     used = request.settings_of(sources)
     found = SubjectFC(sources[0].subject, runs, np.empty(0), empty, used)
     if found.dof is not None and found.dof < request.min_dof:
         left = f"{max(found.dof, 0):.0f} degrees of freedom"
         volumes = sum(run.carpet.shape[1] for run in runs)
         what = f"denoising leaves {left} of {volumes} volumes, {request.min_dof} are needed."
-        raise DataError(what, where=where, do=MORE_DOF)
+        raise DataError(what, do=MORE_DOF)
     if len(empty) > request.max_empty * atlas.n_rois:
         raise _too_empty(runs, atlas, empty)
-    return found._replace(fc=of_rois.pearson_fc(series, atlas.roi_names, str(where)))
+    return found._replace(fc=of_rois.pearson_fc(series, atlas.roi_names))
 
 
 def _too_empty(runs: Sequence[Run], atlas: Atlas, empty: Sequence[int]) -> DataError:
@@ -145,15 +152,15 @@ def _too_empty(runs: Sequence[Run], atlas: Atlas, empty: Sequence[int]) -> DataE
     nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
     more = f"; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else "."
     what = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}){more}"
-    do = "Look at its coverage; or allow more: --max-empty."
-    return DataError(what, where=runs[0].source.path, do=do)
+    return DataError(what, do="Look at its coverage; or allow more: --max-empty.")
 
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """ROI series of one run, denoised where its tool has not done so."""
     make = _from_series if source.kind == "series" else _from_scan
-    run = make(source, atlas, request)
-    fd = denoise.framewise_displacement(source.motion) if source.motion else None
+    with at(source.path):
+        run = make(source, atlas, request)
+        fd = denoise.framewise_displacement(source.motion) if source.motion else None
     return run if fd is None else run._replace(fd=fd[request.drop :])
 
 
@@ -178,8 +185,8 @@ def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
             f"columns without names were taken for the ROIs of {atlas.name}, in order",
         )
     chosen = (raw[:, columns], names[columns])
-    values = of_rois.match_atlas(chosen, atlas, source.path)[request.drop :]
-    of_rois.refuse_gaps(values, atlas.roi_names, str(source.path))
+    values = of_rois.match_atlas(chosen, atlas)[request.drop :]
+    of_rois.refuse_gaps(values, atlas.roi_names)
     report = {**_left_by(source), "VolumesKept": len(values)}
     tr = request.tr or source.said_tr
     return Run(source, values, tr, None, None, values.T, report, warnings)
@@ -195,9 +202,7 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     report = _left_by(source)
     if not source.denoised:
         found = _confounds(source, request, len(series))
-        series, report = denoise.clean_series(
-            series, request.denoising, tr, found, str(source.path)
-        )
+        series, report = denoise.clean_series(series, request.denoising, tr, found)
     warnings = _warnings(source, scan, request, notes["NaNVoxels"])
     carpet = carpet[:, request.drop :]
     report = {**notes, **report}
@@ -231,8 +236,10 @@ def _confounds(source: Source, request: FCRequest, n_volumes: int) -> denoise.Co
         confounds = confounds.iloc[request.drop :].reset_index(drop=True)
         kept = None if kept is None else kept[kept >= request.drop] - request.drop
         if len(confounds) != n_volumes:
-            what = f"the scan has {n_volumes} volumes, its confounds have {len(confounds)} rows."
-            raise DataError(what, where=source.path)
+            rows = len(confounds)
+            raise DataError(
+                f"the scan has {n_volumes} volumes, its confounds have {rows} rows."
+            )
     return confounds, kept
 
 
@@ -303,4 +310,4 @@ def _in_mni(scan: ScanHeader, atlas: Atlas, n_inside: int) -> None:
     few = f"only {n_inside} of {atlas.n_rois} ROIs lie; it is not in MNI space"
     what = f"wrong affine: it places the scan at x, y, z = {box} mm, where {few}."
     do = "Use the MNI-space output, or `fcforge preprocess` for a raw scan."
-    raise DataError(what, where=scan.path, do=do)
+    raise DataError(what, do=do)

@@ -129,8 +129,7 @@ def read_matrix_file(
     suffix = path.suffix.lower()
     names: tuple[str, ...] = ()
     if suffix in TEXT:
-        text = _read(path, lambda file, budget: decoded(_bytes(file, budget)))
-        values, names = parse_text(text, str(path))
+        values, names = _read(path, lambda *file: parse_text(decoded(_bytes(*file))))
     elif suffix == ".npy":
         values = _read(path, _parse_npy)
     elif suffix in (".npz", ".mat"):

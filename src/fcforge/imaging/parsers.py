@@ -77,15 +77,13 @@ def delimiter_of(line: str) -> str | None:
     return None if found == "," and decimal_commas else found
 
 
-def parse_text(text: str, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def parse_text(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """Matrix of a text: comment lines (``#``, ``%``), header row and row names are left out.
 
     Parameters
     ----------
     text : str
         Cells are separated by tab, semicolon, comma or white space; decimal commas are read.
-    where : str
-        File named in an error.
 
     Returns
     -------
@@ -98,7 +96,7 @@ def parse_text(text: str, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
     lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
     numbers = [(i, line) for i, line in lines if line.lstrip()[0] not in "#%"]
     if not numbers:
-        raise DataError("is empty.", where=where, do="Make the file again.")
+        raise DataError("is empty.", do="Make the file again.")
     delimiter = delimiter_of(numbers[0][1])
     rows = [(i, _cells(line, delimiter)) for i, line in numbers]
     if all(len(cells) > 1 and not cells[-1] for _, cells in rows):
@@ -106,15 +104,14 @@ def parse_text(text: str, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
         rows = [(i, cells[:-1]) for i, cells in rows]
     header, rows = _without_header(rows)
     if not all(cells for _, cells in rows):  # a line of row names alone
-        do = "Make the file again."
-        raise DataError("has a row without numbers.", where=where, do=do)
+        raise DataError("has a row without numbers.", do="Make the file again.")
     comments = [line for i, line in lines if i < numbers[0][0]]
     if comments and not header:
         header = _cells(comments[-1].strip().lstrip("#% "), delimiter)
     if rows and all(as_number(cells[0]) is None for _, cells in rows):
         rows = [(i, cells[1:]) for i, cells in rows]
         header = header[1:]  # row names
-    values = _numbers(rows, where)
+    values = _numbers(rows)
     names = tuple(cell.lstrip("#").strip() for cell in header)
     return values, names if len(names) == values.shape[1] else ()
 
@@ -162,19 +159,17 @@ def as_number(cell: str) -> float | None:
         return math.nan if cell.lower() in MISSING else None
 
 
-def _numbers(rows: Rows, where: str) -> np.ndarray:
+def _numbers(rows: Rows) -> np.ndarray:
     width = len(rows[0][1]) if rows else 0
     out = np.empty((len(rows), width))
     for k, (line, cells) in enumerate(rows):
         if len(cells) != width:
             what = f"line {line} has {len(cells)} values, the lines before it {width}."
-            do = "The file is cut off or mixed; make it again."
-            raise DataError(what, where=where, do=do)
+            raise DataError(what, do="The file is cut off or mixed; make it again.")
         values = [as_number(cell) for cell in cells]
         if None in values:
             what = f"line {line} holds '{cells[values.index(None)]}', which is not a number."
-            do = "Remove the text, or put # before comment lines."
-            raise DataError(what, where=where, do=do)
+            raise DataError(what, do="Remove the text, or put # before comment lines.")
         out[k] = values
     return out
 

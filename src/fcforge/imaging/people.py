@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from fcforge.errors import DataError, FCForgeError
+from fcforge.errors import DataError, FCForgeError, at
 from fcforge.imaging.parsers import as_number, decoded, delimiter_of
 from fcforge.imaging.sources import read_json, sidecar_of
 from fcforge.text import some
@@ -126,14 +126,15 @@ def read_people(path: Path) -> ParticipantTable:
     table = read_table(path)
     header = list(table[0])
     key = column_of(header, ID_COLUMNS)
-    if not key:
-        raise no_column("subject id", header, ID_COLUMNS, path)
     rows: dict[str, Row] = {}
-    for row in table:
-        subject = row[key].removeprefix("sub-")
-        if subject in rows:
-            raise DataError(f"lists '{subject}' twice.", where=path)
-        rows[subject] = {name: cell or "n/a" for name, cell in row.items()}
+    with at(path):
+        if not key:
+            raise no_column("subject id", header, ID_COLUMNS)
+        for row in table:
+            subject = row[key].removeprefix("sub-")
+            if subject in rows:
+                raise DataError(f"lists '{subject}' twice.")
+            rows[subject] = {name: cell or "n/a" for name, cell in row.items()}
     site = column_of(header, SITE_COLUMNS)
     diagnosis = column_of(header, DIAGNOSIS_COLUMNS)
     return ParticipantTable(rows, site, diagnosis, path)
@@ -172,12 +173,10 @@ def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
     return next((lower[name] for name in accepted if name in lower), "")
 
 
-def no_column(
-    role: str, header: Sequence[str], accepted: Sequence[str], path: Path | str = ""
-) -> DataError:
+def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> DataError:
     """Error for a table without a column that is needed."""
     what = f"has no column for the {role} (columns: {', '.join(header[:8])})."
-    return DataError(what, where=path, do=f"Name it one of: {', '.join(accepted)}.")
+    return DataError(what, do=f"Name it one of: {', '.join(accepted)}.")
 
 
 class Pages(Protocol):

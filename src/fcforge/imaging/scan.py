@@ -58,17 +58,17 @@ def open_scan(path: Path) -> ScanHeader:
     """
     image = load_image(path)
     if len(image.shape) != 4 or image.shape[3] < 2:
-        what = f"shape {tuple(image.shape)} is not a 4D scan with two or more volumes."
-        raise DataError(what, where=path)
+        shape = tuple(image.shape)
+        raise DataError(f"shape {shape} is not a 4D scan with two or more volumes.")
     header = image.header
     code = int(header["sform_code"]) or int(header["qform_code"])
     if code == 0:
         what = "wrong affine: the header places the voxels nowhere (sform and qform codes are 0)."
         do = "Write the scan with its affine (e.g. fslcpgeom, or nibabel with sform code 4)."
-        raise DataError(what, where=path, do=do)
+        raise DataError(what, do=do)
     affine = np.asarray(image.affine, dtype=float)
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
-        raise DataError("wrong affine: it is singular or not finite.", where=path)
+        raise DataError("wrong affine: it is singular or not finite.")
     zoom = float(header["pixdim"][4])
     unit = header.get_xyzt_units()[1]
     tr = zoom * {"msec": 1e-3, "usec": 1e-6}.get(unit, 1.0)
@@ -93,8 +93,9 @@ def repetition_time(
         return override
     if said and scan.tr and abs(said - scan.tr) > TR_TOLERANCE_S:
         what = f"mixed TRs: the header says {scan.tr:g} s, the sidecar {said:g} s."
-        do = "Correct the file, or pass the true one: --tr SECONDS."
-        raise DataError(what, where=scan.path, do=do)
+        raise DataError(
+            what, do="Correct the file, or pass the true one: --tr SECONDS."
+        )
     return said or scan.tr
 
 
@@ -183,10 +184,8 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
         affine, scan.affine, atol=1e-3
     ):
         grids = f"({labels.shape} and {scan.shape[:3]})"
-        what = (
-            f"wrong affine: mask {path.name} and scan are on different grids {grids}."
-        )
-        raise DataError(what, where=scan.path)
+        what = f"mask {path.name} and scan are on different grids {grids}."
+        raise DataError(f"wrong affine: {what}")
     return labels > 0
 
 

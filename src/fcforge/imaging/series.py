@@ -52,7 +52,7 @@ def read_series(path: Path, *, variable: str | None = None) -> Series:
     return values, names
 
 
-def match_atlas(series: Series, atlas: Atlas, path: Path) -> np.ndarray:
+def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
     """Columns in the atlas' order, (n_volumes, n_rois); NaN for a ROI that the file lacks.
 
     Columns are matched by the atlas' names or codes where the header has them, else by position,
@@ -77,8 +77,9 @@ def match_atlas(series: Series, atlas: Atlas, path: Path) -> np.ndarray:
         aal = atlas.name == "AAL116" and n in AAL_VERSIONS
         known = f" ({n} is {AAL_VERSIONS[n]})" if aal else ""
         what = f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{known}."
-        do = "Name the right --atlas, or choose columns: --columns 1-116."
-        raise DataError(what, where=path, do=do)
+        raise DataError(
+            what, do="Name the right --atlas, or choose columns: --columns 1-116."
+        )
     return values
 
 
@@ -106,7 +107,7 @@ def empty_rois(series: np.ndarray) -> np.ndarray:
     return ~finite | (spread <= 1e-10 * np.maximum(scale, 1e-300))
 
 
-def refuse_gaps(series: np.ndarray, names: Sequence[str] = (), where: str = "") -> None:
+def refuse_gaps(series: np.ndarray, names: Sequence[str] = ()) -> None:
     """Raise `DataError` for ROIs that are NaN or infinite in some volumes but not in all.
 
     Parameters
@@ -114,8 +115,6 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = (), where: str = "") 
     series : ndarray of shape (n_volumes, n_rois)
     names : sequence of str, optional
         ROI names for the error; their numbers, counted from 1, without.
-    where : str
-        File or subject named in the error.
     """
     bad = ~np.isfinite(series)
     holes = np.flatnonzero(bad.any(axis=0) & ~bad.all(axis=0))
@@ -125,12 +124,10 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = (), where: str = "") 
         volumes = int(bad[:, holes].any(axis=1).sum())
         what = f"ROI {shown}: NaN or infinite in {volumes} of {len(series)} volumes."
         do = "Leave out censored volumes; an ROI without signal is missing in all of them."
-        raise DataError(what, where=where, do=do)
+        raise DataError(what, do=do)
 
 
-def pearson_fc(
-    series: np.ndarray, names: Sequence[str] = (), where: str = ""
-) -> np.ndarray:
+def pearson_fc(series: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
     r"""FC of one subject.
 
     .. math:: r_{ij} = \frac{\sum_t (x_{ti}-\bar x_i)(x_{tj}-\bar x_j)}{(T-1) s_i s_j}
@@ -140,8 +137,6 @@ def pearson_fc(
     series : ndarray of shape (n_volumes, n_rois)
     names : sequence of str, optional
         ROI names for errors.
-    where : str
-        File or subject named in errors.
 
     Returns
     -------
@@ -156,15 +151,11 @@ def pearson_fc(
     """
     series = np.asarray(series, dtype=float)
     if series.ndim != 2 or series.shape[0] < 3:
-        raise DataError(
-            f"a time series of shape {series.shape} gives no FC.", where=where
-        )
-    refuse_gaps(series, names, where)
+        raise DataError(f"a time series of shape {series.shape} gives no FC.")
+    refuse_gaps(series, names)
     good = np.flatnonzero(~empty_rois(series))
     if len(good) < 2:
-        raise DataError(
-            f"{len(good)} of {series.shape[1]} ROIs have a signal.", where=where
-        )
+        raise DataError(f"{len(good)} of {series.shape[1]} ROIs have a signal.")
     # Scaling by powers of two keeps the squares of very large or small signals in range.
     x = series[:, good]
     x = np.ldexp(x, -np.frexp(np.abs(x).max(axis=0))[1])

@@ -48,11 +48,11 @@ def load_authors(
         The stored diagonal is replaced by 1; what it was is in the provenance.
     """
     file = Path(path).expanduser()
-    if not file.is_file():
-        raise DataError("no such file.", where=file)
-    if file.suffix not in (".mat", ".pt", ".pth"):
-        raise DataError(f"'{file.suffix}' is neither .pt nor .mat.", where=file)
     with at(file):
+        if not file.is_file():
+            raise DataError("no such file.")
+        if file.suffix not in (".mat", ".pt", ".pth"):
+            raise DataError(f"'{file.suffix}' is neither .pt nor .mat.")
         mat = file.suffix == ".mat"
         parts = _brainib(file) if mat else _forge_sites(read_pt(file), names)
         fc = np.concatenate([_fc(matrices) for _, matrices, _ in parts])
@@ -95,11 +95,10 @@ def read_pt(path: Path) -> Any:
         asked = f"it asks for {name[1]}" if name else "it is not data alone"
         what = f"refused: {asked}, which could run code."
         do = "Have its owner save tensors, arrays, lists and dicts only, or an .npz."
-        raise DataError(what, where=path, do=do) from None
+        raise DataError(what, do=do) from None
     except DAMAGED as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        what = f"not a readable .pt file ({reason[:80]})."
-        raise DataError(what, where=path) from None
+        raise DataError(f"not a readable .pt file ({reason[:80]}).") from None
 
 
 def _numpy_parts() -> list[Any]:

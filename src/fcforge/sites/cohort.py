@@ -222,15 +222,13 @@ def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     return np.array([str(v) for v in np.asarray(values).tolist()], dtype=np.str_)
 
 
-def fc_from_upper(upper: np.ndarray, where: str = "") -> np.ndarray:
+def fc_from_upper(upper: np.ndarray) -> np.ndarray:
     """Full FC from its upper triangle.
 
     Parameters
     ----------
     upper : ndarray of shape (n, R (R - 1) / 2)
         Edges in ``np.triu_indices(R, 1)`` order, any float type.
-    where : str
-        File named in an error.
 
     Returns
     -------
@@ -242,9 +240,7 @@ def fc_from_upper(upper: np.ndarray, where: str = "") -> np.ndarray:
     if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
         what = f"{n_edges} edges per subject are not the upper triangle of a square matrix."
         near = ", ".join(f"{n * (n - 1) // 2} ({n} ROIs)" for n in (n_rois, n_rois + 1))
-        raise DataError(
-            what, where=where, do=f"Nearest counts: {near}; leave the diagonal out."
-        )
+        raise DataError(what, do=f"Nearest counts: {near}; leave the diagonal out.")
     return Triangle(*np.triu_indices(n_rois, 1), n_rois).matrices(upper)
 
 

@@ -104,17 +104,18 @@ def load_folder(
     Cohort
     """
     path = Path(path).expanduser()
-    listed, read = _open(path, columns or {}, pattern, kind, variable)
-    if target == "diagnosis":
-        groups = (positive, negative, classes, partial, drop_unlabelled)
-        with at(path):
+    groups = (positive, negative, classes, partial, drop_unlabelled)
+    with at(participants.table_in(path) or path):
+        listed, read = _open(path, columns or {}, pattern, kind, variable)
+        if target == "diagnosis":
             listed = participants.labelled(listed, *groups)
     cohort = participants.assemble("folder", listed.people, read, listed.faults)
     if classes:
         names = tuple("/".join(map(str.strip, group.split(","))) for group in classes)
         cohort = replace(cohort, target=Target(classes=names))
     if covariates is not None:
-        cohort = with_covariates(cohort, Path(covariates).expanduser())
+        with at(covariates):
+            cohort = with_covariates(cohort, Path(covariates).expanduser())
     cohort = cohort.merge_sites(merge or {})
     cohort = cohort if sites is None else cohort.select_sites(sites)
     return cohort.stamped(path=str(path))
@@ -162,7 +163,7 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     """The cohort with the covariates of another file, joined by subject id."""
     arrays = read_npz(path)
     if "subject_id" not in arrays:
-        raise DataError("array 'subject_id' is missing.", where=path, do="Add it.")
+        raise DataError("array 'subject_id' is missing.", do="Add it.")
     place = {who: k for k, who in enumerate(as_text(arrays["subject_id"]).tolist())}
     rows = np.array([place.get(who, -1) for who in cohort.subject_id.tolist()])
     added = {
@@ -173,7 +174,7 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
         and name not in ARRAYS
     }
     if not added or not (rows >= 0).any():
-        raise DataError("holds no covariate of these subjects.", where=path)
+        raise DataError("holds no covariate of these subjects.")
     return replace(cohort, covariates={**added, **cohort.covariates})
 
 
@@ -182,18 +183,18 @@ def _open(
 ) -> tuple[Listed, Read]:
     """People of a folder with a table, of a table of edges, or of an .npz; and how to read one."""
     if not path.exists():
-        raise DataError("no such file or folder.", where=path, do="Check the path.")
+        raise DataError("no such file or folder.", do="Check the path.")
     if table := participants.table_in(path):
         files = _Files(path, pattern)
-        listed = participants.people_of(tables.read_table(table), named, table)
+        listed = participants.people_of(tables.read_table(table), named)
         return listed._replace(
             faults=[*listed.faults, *files.of_nobody(listed.people, table.name)]
         ), lambda person: read_fc(files.of(person), kind, variable)
     if path.suffix.lower() in TEXT:
         return _from_table(path, named, kind)
     path = _archive(path)
-    rows, read = npz_rows(read_npz(path), path, kind)
-    return participants.people_of(rows, named, path), read
+    rows, read = npz_rows(read_npz(path), kind)
+    return participants.people_of(rows, named), read
 
 
 def _archive(path: Path) -> Path:
@@ -201,11 +202,11 @@ def _archive(path: Path) -> Path:
     archives = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if len(archives) != 1:
         do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
-        raise DataError("has no participants.tsv.", where=path, do=do)
+        raise DataError("has no participants.tsv.", do=do)
     if archives[0].suffix.lower() != ".npz":
         what = f"a dataset in one file is an .npz or a table, not '{path.suffix}'."
         do = "Give the folder instead when it holds one file per subject."
-        raise DataError(what, where=path, do=do)
+        raise DataError(what, do=do)
     return archives[0]
 
 
@@ -215,8 +216,8 @@ def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
     names = edge_columns(list(rows[0]))
     if not names:
         do = "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
-        raise DataError("has no columns of edges.", where=path, do=do)
-    fc, roi_names = fc_of_edges(_edges(rows, names, path), names, kind, str(path))
+        raise DataError("has no columns of edges.", do=do)
+    fc, roi_names = fc_of_edges(_edges(rows, names), names, kind)
     rows = [{k: v for k, v in row.items() if k not in names} for row in rows]
     key, listed = _beside(path, rows, named)
     place = {row[key]: k for k, row in enumerate(rows)}
@@ -233,17 +234,15 @@ def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
 def _beside(path: Path, rows: list[dict[str, str]], named: Named) -> tuple[str, Listed]:
     """Column of the ids in a table of edges, and its people: its own, or of the table beside it."""
     own = {role: column for role, column in named.items() if column in rows[0]}
-    roles = participants.find_columns(list(rows[0]), own, path)
+    roles = participants.find_columns(list(rows[0]), own)
     beside = participants.table_in(path.parent)
     if beside is None or (roles["site"] and roles["label"]):
-        return roles["id"], participants.people_of(rows, named, path)
-    listed = tables.read_table(beside)
-    return roles["id"], participants.people_of(listed, named, beside)
+        return roles["id"], participants.people_of(rows, named)
+    with at(beside):
+        return roles["id"], participants.people_of(tables.read_table(beside), named)
 
 
-def _edges(
-    rows: Sequence[Mapping[str, str]], names: Sequence[str], path: Path
-) -> np.ndarray:
+def _edges(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> np.ndarray:
     """Numbers (n, E) in some columns of a table."""
     edges = np.empty((len(rows), len(names)))
     for k, row in enumerate(rows):
@@ -251,7 +250,7 @@ def _edges(
             value = as_number(row[name])
             if value is None:
                 what = f"row {k + 2}, column '{name}': '{row[name]}' is not a number."
-                raise DataError(what, where=path, do="Edges are correlations.")
+                raise DataError(what, do="Edges are correlations.")
             edges[k, e] = value
     return edges
 

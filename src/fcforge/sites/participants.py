@@ -278,9 +278,7 @@ def columns_of(text: str) -> dict[str, str]:
     return {role.strip(): column.strip() for role, _, column in pairs}
 
 
-def find_columns(
-    header: Sequence[str], named: Mapping[str, str], where: Path
-) -> dict[str, str]:
+def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, str]:
     """Column of each role: the one that was named, else one with a usual name, else "".
 
     Raises
@@ -295,23 +293,22 @@ def find_columns(
             do = f"Known: {', '.join(ROLES)}; for example site=scanner_site."
             raise ConfigError(f"columns: '{role}' is nothing to look for.", do=do)
         if column not in header:
-            raise tables.no_column(role, header, [column], where)
+            raise tables.no_column(role, header, [column])
     return {
         role: named.get(role) or tables.column_of(header, usual)
         for role, usual in ROLES.items()
     }
 
 
-def no_column(role: str, header: Sequence[str], where: Path | str = "") -> DataError:
+def no_column(role: str, header: Sequence[str]) -> DataError:
     """Error for a table without a column of a role."""
     usual = (*ROLES[role], f"or say which it is: columns {role}=NAME")
-    return tables.no_column(role, header, usual, where)
+    return tables.no_column(role, header, usual)
 
 
 def people_of(
     rows: Sequence[Mapping[str, str]],
     named: Mapping[str, str],
-    where: Path,
     needed: Sequence[str] = ("id", "site"),
 ) -> Listed:
     """Rows of a table as people, a fault for each that cannot be used, the diagnosis' column.
@@ -321,16 +318,16 @@ def people_of(
     DataError
         When there is no column for what is `needed`.
     """
-    columns = find_columns(list(rows[0]), named, where)
+    columns = find_columns(list(rows[0]), named)
     for role in (role for role in needed if not columns[role]):
-        raise no_column(role, list(rows[0]), where)
+        raise no_column(role, list(rows[0]))
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
         own = {role: row.get(column, "") for role, column in columns.items()}
         lost = [r for r in needed if own[r] in ("", "n/a")]
         if lost:
-            what = f"{where.name}, row {number}: no {lost[0]}."
+            what = f"row {number} of the table: no {lost[0]}."
             faults.append(Fault("error", what, "Fill it in.", own["id"], own["site"]))
             continue
         used = columns.values()

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.errors import DataError, at
 from fcforge.imaging.matrix_files import SUFFIXES, read_matrix_file, read_npz
 from fcforge.imaging.people import read_people
 from fcforge.imaging.series import pearson_fc
@@ -32,24 +32,25 @@ def read_fc(
 ) -> participants.Reading:
     """FC of the one scan in a file (matrix, time series, or a row of edges) and its ROI names."""
     matrix, names = read_matrix_file(path, variable)
-    if 1 in matrix.shape and matrix.size > 2:
-        fc, names = fc_of_edges(matrix.reshape(1, -1), names, kind, str(path))
-        return participants.Reading(fc[0], roi_names=names)
-    fc = to_fc(matrix, kind, str(path))
-    return participants.Reading(fc, roi_names=names[: len(fc)])
+    with at(path):
+        if 1 in matrix.shape and matrix.size > 2:
+            fc, names = fc_of_edges(matrix.reshape(1, -1), names, kind)
+            return participants.Reading(fc[0], roi_names=names)
+        fc = to_fc(matrix, kind)
+        return participants.Reading(fc, roi_names=names[: len(fc)])
 
 
 def fc_of_edges(
-    edges: np.ndarray, names: Sequence[str], kind: Kind, where: str
+    edges: np.ndarray, names: Sequence[str], kind: Kind
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """FC (n, R, R) of rows of edges (n, E), and the ROI names that the edges' names say."""
     r = np.tanh(edges) if kind == "fisher_z" else edges
     said = kind if kind in ("rows", "columns") else "auto"
-    way = triangle_of(r, names, said, where)
+    way = triangle_of(r, names, said)
     return way.matrices(r), way.roi_names
 
 
-def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarray:
+def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
     """FC (R, R) of a matrix that is FC already or a time series (T, R).
 
     With ``kind="auto"`` a square matrix that is symmetric or has a unit diagonal is FC (with
@@ -59,13 +60,11 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
     square is taken, and r = tanh z with a diagonal of 1.
     """
     rows, columns = matrix.shape
-    if kind == "auto" and (kind := _kind_of(matrix, where)) == "timeseries":
-        refuse_transposed(matrix, where)
+    if kind == "auto" and (kind := _kind_of(matrix)) == "timeseries":
+        refuse_transposed(matrix)
     if kind == "fisher_z":
         if not 2 <= rows <= columns:
-            raise DataError(
-                f"Fisher z of shape {rows} x {columns} is not square.", where=where
-            )
+            raise DataError(f"Fisher z of shape {rows} x {columns} is not square.")
         fc = np.tanh(matrix[:, :rows]).astype(np.float32)
         np.fill_diagonal(fc, 1.0)
         return fc
@@ -73,18 +72,18 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
         if rows != columns or rows < 2:
             what = f"FC is {rows} x {columns}, not square with two ROIs or more."
             do = "Is the file cut off, or a time series (kind='timeseries')?"
-            raise DataError(what, where=where, do=do)
+            raise DataError(what, do=do)
         return matrix.astype(np.float32)
     if 1 < rows < columns and all(_unit_and_symmetric(matrix[:, :rows])):
         what = f"looks like the first {rows} rows of an FC matrix of {columns} ROIs."
-        raise DataError(what, where=where, do="The file is cut off; make it again.")
+        raise DataError(what, do="The file is cut off; make it again.")
     if rows < 5 or columns < 2:
         what = f"a time series of {rows} volumes x {columns} ROIs is too short."
-        raise DataError(what, where=where, do="Rows are volumes, columns are ROIs.")
-    return pearson_fc(matrix, where=where).astype(np.float32)
+        raise DataError(what, do="Rows are volumes, columns are ROIs.")
+    return pearson_fc(matrix).astype(np.float32)
 
 
-def _kind_of(matrix: np.ndarray, where: str) -> Kind:
+def _kind_of(matrix: np.ndarray) -> Kind:
     square = matrix[:, : len(matrix)]
     if len(square) > 1 and square.shape == (len(square),) * 2:
         off = square[~np.eye(len(square), dtype=bool)]
@@ -94,7 +93,7 @@ def _kind_of(matrix: np.ndarray, where: str) -> Kind:
                 return "fisher_z"
             what = "has no diagonal and no value beyond 1: correlations or Fisher z?"
             do = "kind='fisher_z' for Fisher z, as CONN writes; for correlations set it to 1."
-            raise DataError(what, where=where, do=do)
+            raise DataError(what, do=do)
     return "fc" if looks_like_fc(matrix) else "timeseries"
 
 
@@ -108,13 +107,14 @@ def _unit_and_symmetric(square: np.ndarray) -> tuple[bool, bool]:
     return unit, np.allclose(square, square.T, atol=1e-3, equal_nan=True)
 
 
-def refuse_transposed(series: np.ndarray, where: str) -> None:
+def refuse_transposed(series: np.ndarray) -> None:
     """Raise `DataError` for a time series (T, R) that seems to have its volumes in columns."""
     if reason := looks_transposed(series):
         shape = f"{len(series)} x {series.shape[1]}"
         do = "Rows are volumes, columns are ROIs: transpose it. If it is right: kind='timeseries'."
-        what = f"{shape} looks like a transposed time series: {reason}."
-        raise DataError(what, where=where, do=do)
+        raise DataError(
+            f"{shape} looks like a transposed time series: {reason}.", do=do
+        )
 
 
 def looks_transposed(series: np.ndarray) -> str:
@@ -278,9 +278,7 @@ def _numbers(person: Person) -> dict[str, float]:
     return found
 
 
-def npz_fc(
-    arrays: Mapping[str, np.ndarray], path: Path, kind: Kind = "auto"
-) -> np.ndarray:
+def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
     """FC (n, R, R) in an .npz: ``fc``, or its upper triangles ``fc_upper``.
 
     Raises
@@ -290,37 +288,36 @@ def npz_fc(
     """
     if kind not in ("auto", "fc"):
         what = f"holds FC of many people, not '{kind}' (--kind)."
-        raise DataError(what, where=path, do="Leave --kind out.")
+        raise DataError(what, do="Leave --kind out.")
     name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
     if name not in arrays:
         has = ", ".join(sorted(arrays)) or "nothing"
         do = f"It has: {has}. Call it fc or fc_upper."
-        raise DataError(f"array '{name}' is missing.", where=path, do=do)
+        raise DataError(f"array '{name}' is missing.", do=do)
     values = arrays[name]
     square = name == "fc_upper" or values.shape[1:2] == values.shape[2:]
     n_axes = 3 if name == "fc" else 2
     if values.ndim != n_axes or values.dtype.kind not in "fiu" or not square:
         what = f"'{name}' has shape {values.shape} and type {values.dtype}."
         do = "fc is (subjects, ROIs, ROIs), fc_upper (subjects, edges); both numbers."
-        raise DataError(what, where=path, do=do)
+        raise DataError(what, do=do)
     if name == "fc":
         return values.astype(np.float32)
-    return fc_from_upper(values, str(path))
+    return fc_from_upper(values)
 
 
 def npz_rows(
-    arrays: Mapping[str, np.ndarray], path: Path, kind: Kind = "auto"
+    arrays: Mapping[str, np.ndarray], kind: Kind = "auto"
 ) -> tuple[list[dict[str, str]], participants.Read]:
     """People of an .npz as rows of a table, numbered in its column ``file``, and their FC.
 
     Arrays with one value per subject are the columns.
     """
-    fc = npz_fc(arrays, path, kind)
+    fc = npz_fc(arrays, kind)
     for name in ARRAYS:
         if name in arrays and arrays[name].shape != (len(fc),):
             what = f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects."
-            do = "Every array needs one row per subject."
-            raise DataError(what, where=path, do=do)
+            raise DataError(what, do="Every array needs one row per subject.")
     columns = {k: v for k, v in arrays.items() if v.shape == (len(fc),)}
     columns["file"] = np.arange(len(fc))
     rows = [{k: str(v[i]) for k, v in columns.items()} for i in range(len(fc))]
@@ -338,9 +335,9 @@ def _dataset(path: Path, kind: Kind) -> list[Scan] | None:
     several = "fc" in arrays and arrays["fc"].ndim == 3
     if not several and "fc_upper" not in arrays:
         return None
-    rows, read = npz_rows(arrays, path, kind)
+    rows, read = npz_rows(arrays, kind)
     scans = []
-    for one in participants.people_of(rows, {}, path, needed=()).people:
+    for one in participants.people_of(rows, {}, needed=()).people:
         fc, _, names = read(one)
         who = one.subject_id or one.file
         scans.append(Scan(who, fc, "", _numbers(one.extra), names, one.site))

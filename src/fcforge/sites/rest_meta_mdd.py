@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from fcforge.components import check_names
-from fcforge.errors import DataError
+from fcforge.errors import DataError, at
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_mat, read_matrix_file
 from fcforge.imaging.series import pearson_fc
@@ -88,13 +88,12 @@ def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading
         raise DataError("is listed, but has no file.")
     first, last = COLUMNS[atlas]
     values, _ = read_matrix_file(file, "ROISignals")
-    if (n := values.shape[1]) not in (1568, 1569, 1833) or n < last:
-        known = (
-            f"the shared files have 1568 or 1833, and {atlas} is columns {first}-{last}"
-        )
-        raise DataError(f"{n} columns; {known}.", where=file.name)
     names = aal116().roi_names if atlas == "aal" else ()
-    fc = pearson_fc(values[:, first - 1 : last], where=file.name)
+    with at(file.name):
+        if (n := values.shape[1]) not in (1568, 1569, 1833) or n < last:
+            wanted = f"{atlas} is columns {first}-{last}"
+            raise DataError(f"{n} columns; shared files have 1568 or 1833, {wanted}.")
+        fc = pearson_fc(values[:, first - 1 : last])
     return Reading(fc, {"n_volumes": len(values)}, names)
 
 
@@ -109,19 +108,19 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
         Not such a file, or its Dx contradicts the ids.
     """
     data = read_mat(path)
-    if not {"SubID", "Dx"} <= data.keys():
-        do = "It has SubID, Dx, Age, Sex, Edu, Site and Motion."
-        raise DataError("not the consortium's subject list.", where=path, do=do)
-    ids = data["SubID"].tolist()
-    dx = data["Dx"].ravel()
-    columns = {
-        name: data[key].ravel() for key, name in _LIST_COLUMNS.items() if key in data
-    }
-    if any(len(values) != len(ids) for values in (dx, *columns.values())):
-        raise DataError("its columns differ in length.", where=path)
-    wrong = [s for s, d in zip(ids, dx, strict=True) if _label(s) != int(d > 0)]
-    if wrong:
-        raise DataError(f"Dx contradicts the id of {len(wrong)} subjects.", where=path)
+    with at(path):
+        if not {"SubID", "Dx"} <= data.keys():
+            do = "It has SubID, Dx, Age, Sex, Edu, Site and Motion."
+            raise DataError("not the consortium's subject list.", do=do)
+        ids = data["SubID"].tolist()
+        dx = data["Dx"].ravel()
+        known = {key: name for key, name in _LIST_COLUMNS.items() if key in data}
+        columns = {name: data[key].ravel() for key, name in known.items()}
+        if any(len(values) != len(ids) for values in (dx, *columns.values())):
+            raise DataError("its columns differ in length.")
+        wrong = [s for s, d in zip(ids, dx, strict=True) if _label(s) != int(d > 0)]
+        if wrong:
+            raise DataError(f"Dx contradicts the id of {len(wrong)} subjects.")
     return {s: {k: v[i] for k, v in columns.items()} for i, s in enumerate(ids)}
 
 

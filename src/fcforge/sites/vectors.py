@@ -46,7 +46,7 @@ class Triangle(NamedTuple):
 
 
 def triangle_of(
-    edges: np.ndarray, names: Sequence[str] = (), kind: str = "auto", where: str = ""
+    edges: np.ndarray, names: Sequence[str] = (), kind: str = "auto"
 ) -> Triangle:
     """How rows of edges (n, E) are to be read.
 
@@ -58,8 +58,6 @@ def triangle_of(
         Of the edges; may be empty or say nothing.
     kind : str
         "rows" or "columns" where somebody has said it.
-    where : str
-        File named in an error.
 
     Raises
     ------
@@ -72,7 +70,7 @@ def triangle_of(
     ways = [way for way in _ways(edges.shape[1]) if kind in ("auto", way[0])]
     if not ways:
         what = f"{edges.shape[1]} edges are not the triangle of a square matrix."
-        raise DataError(what, where=where, do="Is a column missing, or one too many?")
+        raise DataError(what, do="Is a column missing, or one too many?")
     plain = [way for _, way in ways if not way.has_diagonal]
     if kind != "auto":
         return plain[0]
@@ -84,7 +82,7 @@ def triangle_of(
     if len(sound) == 1 or (sound and _are_one(sound, some)):
         return sound[0]
     what = f"{edges.shape[1]} edges can be read in {len(sound) or 'no'} sound ways."
-    raise DataError(what, where=where, do=DO)
+    raise DataError(what, do=DO)
 
 
 def edge_columns(header: Sequence[str]) -> list[str]:

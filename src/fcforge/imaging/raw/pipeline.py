@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.errors import DataError, at
 from fcforge.imaging import outputs, people
 from fcforge.imaging.options import PreprocessRequest as Request
 from fcforge.imaging.people import Outcome, Pages, Progress, Say, no_progress
@@ -101,19 +101,18 @@ def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed
     DataError
         A damaged scan, an unknown TR, a step whose program fails.
     """
-    scan = open_scan(run.source.path)
-    tr = repetition_time(scan, run.tr, request.tr)
-    if tr is None:
-        raise DataError("the TR is unknown.", where=scan.path, do="Pass --tr SECONDS.")
-    drop = request.drop
-    if scan.n_volumes - drop < 10:
-        raise DataError(
-            f"{scan.n_volumes} volumes, {drop} dropped: too few.", where=scan.path
-        )
-    data = read_volume(scan.path)[..., drop:]
-    if not np.isfinite(data).all():
-        bad = int((~np.isfinite(data)).any(axis=-1).sum())
-        raise DataError(f"{bad} NaN voxels in a raw scan.", where=scan.path)
+    with at(run.source.path):
+        scan = open_scan(run.source.path)
+        tr = repetition_time(scan, run.tr, request.tr)
+        if tr is None:
+            raise DataError("the TR is unknown.", do="Pass --tr SECONDS.")
+        drop = request.drop
+        if scan.n_volumes - drop < 10:
+            raise DataError(f"{scan.n_volumes} volumes, {drop} dropped: too few.")
+        data = read_volume(scan.path)[..., drop:]
+        if not np.isfinite(data).all():
+            bad = int((~np.isfinite(data)).any(axis=-1).sum())
+            raise DataError(f"{bad} NaN voxels in a raw scan.")
     plan = corrections.plan_route(request.route)
     with tempfile.TemporaryDirectory() as work:
         way = _Way(run, request, plan, Path(work), data, scan.affine, tr)
