@@ -25,7 +25,7 @@ from setting import FILES, machine, options, save, tested_people
 from fcforge.estimator import ForgeClassifier, edge_stability
 from fcforge.graphs import centre_edges
 from fcforge.sites.recipes import atlas_of, recipe_of
-from fcforge.sites.simulated import _population, simulate
+from fcforge.sites.simulated import World, simulate
 
 GCV = {"method_params": {"penalty": "gcv"}}
 MODELS: dict[str, dict[str, Any]] = {
@@ -42,7 +42,7 @@ def centred(edges: np.ndarray) -> np.ndarray:
 
 def truth_of(preset: str) -> np.ndarray:
     """The simulated disease of each edge, seed 0."""
-    return _population(atlas_of(116), recipe_of(preset, None, None), 0)[1][
+    return World(atlas_of(116), recipe_of(preset, None, None), 0).population.disorder[
         np.triu_indices(116, 1)
     ]
 

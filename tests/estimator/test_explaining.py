@@ -10,7 +10,7 @@ from fcforge.estimator import ForgeClassifier, InputError, edge_stability
 from fcforge.exchange.explanation import Stability
 from fcforge.imaging.atlas import Atlas
 from fcforge.sites.recipes import atlas_of, recipe_of
-from fcforge.sites.simulated import _population, simulate
+from fcforge.sites.simulated import World, simulate
 
 R = 24
 PLAIN = {"model_params": {"features": "centred"}, "method_params": {"penalty": "gcv"}}
@@ -108,7 +108,7 @@ def test_releases_from_edges_of_nilearn_need_their_covariates():
 @pytest.mark.parametrize("params", [{}, PLAIN])
 def test_the_disease_is_found_better_than_by_chance(params, cohort):
     """The simulator's own pattern against the trained weights: no rank correlation by chance."""
-    truth = _population(atlas_of(R), recipe_of("easy", None, None), 3)[1][
+    truth = World(atlas_of(R), recipe_of("easy", None, None), 3).population.disorder[
         np.triu_indices(R, 1)
     ]
     model = ForgeClassifier(**params).fit(cohort.fc, cohort.y)

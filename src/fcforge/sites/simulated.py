@@ -16,7 +16,8 @@ recognised .99-1.0 (.97), diagnosis by ridge pooled .68-.73 (.72), one site to a
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -83,14 +84,13 @@ def simulate(
     """
     recipe = recipe_of(preset, d_scale, rho)
     places = places_of(layout, n_sites, scale)
-    atlas = atlas_of(n_rois)
-    population = _population(atlas, recipe, seed)
+    world = World(atlas_of(n_rois), recipe, seed, disorders)
     with one_blas_thread():
-        world = (atlas, recipe, population, seed, disorders)
-        made = [_site(place, *world) for place in places]
+        made = [world.people_of(place) for place in places]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
     site, ids = _people_of(places)
-    cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
+    names = world.atlas.roi_names
+    cohort = Cohort("simulated", fc, y, site, ids, names, {"mean_fd": motion})
     cohort = replace(cohort, target=_target(disorders))
     cohort = cohort if sites is None else cohort.select_sites(sites)
     about = {"preset": preset, "layout": layout, "scale": scale, "seed": seed}
@@ -122,14 +122,9 @@ def _symmetric(rng: np.random.Generator, n: int) -> np.ndarray:
     return upper + np.triu(upper, 1).T
 
 
-def _system_index(atlas: Atlas) -> np.ndarray:
-    """System of each ROI as an integer, by first appearance."""
-    order = list(dict.fromkeys(atlas.systems))
-    return np.array([order.index(s) for s in atlas.systems])
-
-
-def _distance(atlas: Atlas) -> np.ndarray:
-    return np.linalg.norm(atlas.xyz[:, None] - atlas.xyz[None], axis=-1)
+def _by_system(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
+    """The same number for all edges between two systems, (R, R)."""
+    return _symmetric(rng, int(system.max()) + 1)[np.ix_(system, system)]
 
 
 def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
@@ -138,12 +133,8 @@ def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
     Expected SD over edges .9, mean -.5. A pattern of blocks alone would drown in the low-rank
     differences between subjects.
     """
-    n_systems = int(system.max()) + 1
-    pair = np.ix_(system, system)
-    share = np.where(_symmetric(rng, n_systems) > 0.524, 1.0, 0.25)[
-        pair
-    ]  # 30 % of pairs full
-    block = _symmetric(rng, n_systems)[pair]
+    share = np.where(_by_system(rng, system) > 0.524, 1.0, 0.25)  # 30 % of pairs full
+    block = _by_system(rng, system)
     pattern = share * (0.5 * block + 0.8 * _symmetric(rng, len(system)))
     typical = np.sqrt((share[np.triu_indices(len(system), 1)] ** 2).mean())
     return pattern / (1.08 * typical) - 0.5
@@ -157,99 +148,112 @@ class Population(NamedTuple):
     traits: np.ndarray
 
 
-def _population(atlas: Atlas, recipe: Recipe, seed: int) -> Population:
-    rng = numpy_rng(seed, "simulated", "population", atlas.n_rois)
-    system = _system_index(atlas)
-    distance = _distance(atlas)
-    n = atlas.n_rois
-    hub = recipe.hub * rng.standard_normal(n)
-    mean = (
-        0.55 * recipe.base
-        + recipe.same_system * (system[:, None] == system[None])
-        + recipe.near * np.exp(-distance / 18.0)
-        - recipe.far * np.exp(-(((distance - 90.0) / 30.0) ** 2))
-        + recipe.edge * _symmetric(rng, n)
-        + hub[:, None]
-        + hub[None]
-    )
-    mean[np.arange(n), twins(atlas.roi_names)] += recipe.homotopic
-    pattern = _disorder(rng, system)
-    by_system = rng.standard_normal((recipe.n_traits, int(system.max()) + 1))[:, system]
-    by_roi = rng.standard_normal((recipe.n_traits, n))
-    return Population(mean, pattern, (by_system + by_roi) / np.sqrt(2))
+@dataclass(frozen=True)
+class World:
+    """What all simulated sites share."""
 
+    atlas: Atlas
+    recipe: Recipe
+    seed: int
+    disorders: int = 1
 
-def _site(
-    place: SiteLayout,
-    atlas: Atlas,
-    recipe: Recipe,
-    population: Population,
-    seed: int,
-    disorders: int = 1,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """FC (n, R, R), label (n,) and mean FD (n,) of one site's subjects."""
-    rng = numpy_rng(seed, "simulated", "site", place.name, atlas.n_rois)
-    disorder, shift, reliability = _site_effects(rng, atlas, recipe, population)
-    rng = numpy_rng(seed, "simulated", "subjects", place.name, atlas.n_rois)
-    label, fd, amounts = _amounts(rng, place, recipe, disorders)
-    by_motion = recipe.motion * (-0.15 + 0.5 * np.exp(-_distance(atlas) / 30.0))
+    @cached_property
+    def system(self) -> np.ndarray:
+        """System of each ROI as an integer, by first appearance."""
+        order = list(dict.fromkeys(self.atlas.systems))
+        return np.array([order.index(s) for s in self.atlas.systems])
 
-    # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
-    mean = population.mean
-    traits = population.traits[:, :, None] * population.traits[:, None, :]
-    parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
-    others = [_other(k, disorder, atlas, recipe, seed) for k in range(2, disorders + 1)]
-    parts = np.concatenate([parts, traits, *others]).astype(np.float32)
-    z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1)
-    attenuated = np.tanh(z).reshape(-1, *mean.shape) * reliability
-    samples = max(round(0.45 * place.volumes), atlas.n_rois // 4)
-    return _observe(attenuated, samples, rng), label.astype(np.int64), fd
+    @cached_property
+    def distance(self) -> np.ndarray:
+        """Between ROIs (R, R), mm."""
+        xyz = self.atlas.xyz
+        return np.linalg.norm(xyz[:, None] - xyz[None], axis=-1)
 
+    def _rng(self, *names: str | int) -> np.random.Generator:
+        return numpy_rng(self.seed, "simulated", *names, self.atlas.n_rois)
 
-def _amounts(
-    rng: np.random.Generator, place: SiteLayout, recipe: Recipe, disorders: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Label (n,), mean FD (n,) and how much of each pattern (n, k) a site's subjects have."""
-    label = rng.permutation(np.repeat([1, 0], [place.patients, place.controls]))
-    n = len(label)
-    # mean framewise displacement in mm: lognormal around the class mean, log SD .6
-    fd = np.where(label == 1, place.fd_patients, place.fd_controls)
-    fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
-    gain = recipe.base * np.expm1(recipe.gain * rng.standard_normal(n))
-    trait = recipe.trait / np.sqrt(recipe.n_traits)
-    weight = trait * rng.standard_normal((n, recipe.n_traits))
-    spread = recipe.severity
-    severity = np.exp(spread * rng.standard_normal(n) - spread**2 / 2) * label
-    label = label * (1 + np.cumsum(label) % disorders)  # patients in turn
-    of = [severity * (label == k) for k in range(1, disorders + 1)]
-    amounts = np.column_stack([np.ones(n), gain, of[0], fd - 0.08, weight, *of[1:]])
-    return label, fd, amounts
+    @cached_property
+    def population(self) -> Population:
+        """What everybody has, before sites."""
+        rng = self._rng("population")
+        recipe = self.recipe
+        system = self.system
+        n = self.atlas.n_rois
+        hub = recipe.hub * rng.standard_normal(n)
+        mean = (
+            0.55 * recipe.base
+            + recipe.same_system * (system[:, None] == system[None])
+            + recipe.near * np.exp(-self.distance / 18.0)
+            - recipe.far * np.exp(-(((self.distance - 90.0) / 30.0) ** 2))
+            + recipe.edge * _symmetric(rng, n)
+            + hub[:, None]
+            + hub[None]
+        )
+        mean[np.arange(n), twins(self.atlas.roi_names)] += recipe.homotopic
+        pattern = _disorder(rng, system)
+        n_systems = int(system.max()) + 1
+        by_system = rng.standard_normal((recipe.n_traits, n_systems))[:, system]
+        by_roi = rng.standard_normal((recipe.n_traits, n))
+        return Population(mean, pattern, (by_system + by_roi) / np.sqrt(2))
 
+    def people_of(self, place: SiteLayout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """FC (n, R, R), label (n,) and mean FD (n,) of one site's subjects."""
+        disorder, shift, reliability = self._site_effects(place)
+        rng = self._rng("subjects", place.name)
+        label, fd, amounts = self._amounts(rng, place)
+        by_motion = self.recipe.motion * (-0.15 + 0.5 * np.exp(-self.distance / 30.0))
 
-def _other(
-    number: int, first: np.ndarray, atlas: Atlas, recipe: Recipe, seed: int
-) -> np.ndarray:
-    """Pattern (1, R, R) of a further disorder: some of the first one's, the rest its own."""
-    rng = numpy_rng(seed, "simulated", "disorder", number, atlas.n_rois)
-    own = STRENGTH * recipe.d_scale * _disorder(rng, _system_index(atlas))
-    return (SHARED * first + np.sqrt(1 - SHARED**2) * own)[None]
+        # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
+        mean, _, traits = self.population
+        by_trait = traits[:, :, None] * traits[:, None, :]
+        parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
+        others = [self._other(k, disorder) for k in range(2, self.disorders + 1)]
+        parts = np.concatenate([parts, by_trait, *others]).astype(np.float32)
+        z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1)
+        attenuated = np.tanh(z).reshape(-1, *mean.shape) * reliability
+        samples = max(round(0.45 * place.volumes), self.atlas.n_rois // 4)
+        return _observe(attenuated, samples, rng), label.astype(np.int64), fd
 
+    def _amounts(
+        self, rng: np.random.Generator, place: SiteLayout
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Label (n,), mean FD (n,) and how much of each pattern (n, k) a site's subjects have."""
+        recipe = self.recipe
+        label = rng.permutation(np.repeat([1, 0], [place.patients, place.controls]))
+        n = len(label)
+        # mean framewise displacement in mm: lognormal around the class mean, log SD .6
+        fd = np.where(label == 1, place.fd_patients, place.fd_controls)
+        fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
+        gain = recipe.base * np.expm1(recipe.gain * rng.standard_normal(n))
+        trait = recipe.trait / np.sqrt(recipe.n_traits)
+        weight = trait * rng.standard_normal((n, recipe.n_traits))
+        spread = recipe.severity
+        severity = np.exp(spread * rng.standard_normal(n) - spread**2 / 2) * label
+        label = label * (1 + np.cumsum(label) % self.disorders)  # patients in turn
+        of = [severity * (label == k) for k in range(1, self.disorders + 1)]
+        amounts = np.column_stack([np.ones(n), gain, of[0], fd - 0.08, weight, *of[1:]])
+        return label, fd, amounts
 
-def _site_effects(
-    rng: np.random.Generator, atlas: Atlas, recipe: Recipe, population: Population
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Disorder, additive shift and attenuation of a site, each (R, R)."""
-    system = _system_index(atlas)
-    own = _disorder(rng, system)
-    mixed = recipe.rho * population.disorder + np.sqrt(1 - recipe.rho**2) * own
-    shift = (
-        recipe.site_block
-        * _symmetric(rng, int(system.max()) + 1)[np.ix_(system, system)]
-    )
-    shift += recipe.site_edge * _symmetric(rng, atlas.n_rois)
-    reliability = 1 - recipe.unreliability * np.abs(rng.standard_normal(atlas.n_rois))
-    attenuation = (reliability[:, None] * reliability).astype(np.float32)
-    return STRENGTH * recipe.d_scale * mixed, shift, attenuation
+    def _other(self, number: int, first: np.ndarray) -> np.ndarray:
+        """Pattern (1, R, R) of a further disorder: some of the first one's, the rest its own."""
+        rng = self._rng("disorder", number)
+        own = STRENGTH * self.recipe.d_scale * _disorder(rng, self.system)
+        return (SHARED * first + np.sqrt(1 - SHARED**2) * own)[None]
+
+    def _site_effects(
+        self, place: SiteLayout
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Disorder, additive shift and attenuation of a site, each (R, R)."""
+        rng = self._rng("site", place.name)
+        recipe = self.recipe
+        n = self.atlas.n_rois
+        own = _disorder(rng, self.system)
+        mixed = recipe.rho * self.population.disorder + np.sqrt(1 - recipe.rho**2) * own
+        shift = recipe.site_block * _by_system(rng, self.system)
+        shift += recipe.site_edge * _symmetric(rng, n)
+        reliability = 1 - recipe.unreliability * np.abs(rng.standard_normal(n))
+        attenuation = (reliability[:, None] * reliability).astype(np.float32)
+        return STRENGTH * recipe.d_scale * mixed, shift, attenuation
 
 
 def _observe(matrix: np.ndarray, samples: int, rng: np.random.Generator) -> np.ndarray:
