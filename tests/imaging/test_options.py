@@ -47,8 +47,8 @@ def test_what_is_asked_of_a_scan_is_what_changes_its_numbers():
     scan = [Source(Path("sub-1_bold.nii"), "scan", "fmriprep", {"sub": "1"})]
     one = FCRequest(*A, denoise="scrubbing", fd_threshold=0.3, low_pass=0)
     asked = one.asked_of(scan)
-    assert asked["denoise"]["LoadConfounds"]["fd_threshold"] == 0.3
-    assert asked["denoise"]["LowPassHz"] is None
+    assert asked["denoise"].parameters["fd_threshold"] == 0.3
+    assert asked["denoise"].low_pass is None
     same = replace(one, source=Path("x"), report=False, participant_label=["1"])
     assert same.asked_of(scan) == asked
     assert replace(one, fd_threshold=0.4).asked_of(scan) != asked

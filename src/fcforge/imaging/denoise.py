@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fcforge.errors import ConfigError, DataError, unknown_name
+from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import empty_rois
 
 # Values spelled out: nilearn's defaults changed between versions (fd_threshold 0.2 -> 0.5,
@@ -42,6 +43,8 @@ Confounds = tuple[
 NONE: Confounds = (None, None)
 Band = tuple[float | None, float | None]  # lower and upper end in Hz
 BAND: Band = (0.01, 0.1)
+# of fMRIPrep and HALFpipe, of XCP-D
+FD_COLUMNS = ("framewise_displacement", "filtered_framewise_displacement", "fd_power")
 MIN_VOLUMES = 10
 MIN_TO_FILTER = 34  # the filter needs its ends
 TOO_FEW = "The scan moved too much or is too short for this method."
@@ -64,11 +67,6 @@ class Denoise(NamedTuple):
     parameters: Mapping[str, Any] = {}
     high_pass: float | None = 0.01
     low_pass: float | None = 0.1
-
-    def describe(self) -> dict[str, Any]:
-        """Every value, as a sidecar can hold it."""
-        band = {"HighPassHz": self.high_pass, "LowPassHz": self.low_pass}
-        return {"Method": self.name, "LoadConfounds": dict(self.parameters), **band}
 
 
 def make_denoise(
@@ -134,22 +132,12 @@ def fmriprep_confounds(bold: Path, denoise: Denoise) -> Confounds:
 
 def framewise_displacement(table: Path) -> np.ndarray | None:
     """FD in mm per volume from a confounds or motion table; None where it has none."""
-    try:
-        if table.suffix != ".tsv":  # DPABI and C-PAC: one number per line
-            return np.loadtxt(table, ndmin=2)[:, 0]
-        columns = pd.read_csv(table, sep="\t", na_values=["n/a"])
-        for name in (
-            "framewise_displacement",
-            "filtered_framewise_displacement",
-            "fd_power",
-        ):
-            if name in columns:
-                return columns[name].to_numpy(dtype=float)
-    except (ValueError, OSError, pd.errors.ParserError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(
-            f"motion table cannot be read ({reason}).", where=table
-        ) from None
+    values, names = read_matrix_file(table)
+    if table.suffix != ".tsv":  # DPABI and C-PAC: one number per line
+        return values[:, 0]
+    for name in FD_COLUMNS:
+        if name in names:
+            return values[:, names.index(name)]
     return None
 
 

@@ -206,16 +206,12 @@ def _pick(
     customary: Sequence[str],
 ) -> np.ndarray:
     """The array named `variable`, or the only matrix, or the first with a customary name."""
-    if variable is not None and variable in arrays:
-        return np.asarray(arrays[variable])
     matrices = {name: array for name, array in arrays.items() if _is_matrix(array)}
-    usual = list(matrices) if len(matrices) == 1 else customary
-    for name in usual:
-        if variable is None and name in matrices:
+    if variable:
+        matrices = {k: np.asarray(v) for k, v in arrays.items() if k == variable}
+    for name in matrices if len(matrices) == 1 else customary:
+        if name in matrices:
             return matrices[name]
-    if not arrays:
-        do = "The file is cut off; make it again."
-        raise DataError("holds nothing.", where=path, do=do)
     wanted = f"{len(matrices) or 'no'} matrices, not one"
     if variable:
         wanted = f"no array '{variable}'"

@@ -116,7 +116,7 @@ class FCRequest(Request):
     def asked_of(self, runs: Sequence[Source]) -> dict[str, Any]:
         """All that changes the numbers of these runs, for the fingerprint."""
         cleaned = not all(run.denoised for run in runs)
-        denoise = self.denoising.describe() if cleaned else None
+        denoise = self.denoising if cleaned else None
         return {"tr": self.tr, "denoise": denoise, **self.settings_of(runs)}
 
     def takes(self, source: Source) -> bool:

@@ -128,15 +128,17 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
     Column numbers are not names: the header is empty then.
     """
     header = rows[0][1]
+    if len(rows) == 1:
+        return [], rows
     first = [as_number(cell) for cell in header]
     words = all(value is None for value in first)
     inner = first[1:] if first[0] is None or np.isnan(first[0]) else first
     n = len(inner)
     counted = n > 2 and inner in (list(range(n)), list(range(1, n + 1)))
-    counted = counted and len(rows) > 1 and len(rows[1][1]) == len(first)
+    counted = counted and len(rows[1][1]) == len(first)
     whole = all(v is None or math.isnan(v) or v.is_integer() for v in inner)
     blank = header[0] in ("", "Unnamed: 0") and whole  # pandas' column of row names
-    if not (words or counted or blank) or len(rows) == 1:
+    if not (words or counted or blank):
         return [], rows
     start = int(blank)
     rest = [(i, cells[start:]) for i, cells in rows[1:]]

@@ -6,25 +6,24 @@ by all raters. Of the other 77 rows (FILE_ID ``no_filename``) the PCP's bucket h
 fetched here, by name, into the folders where nilearn looks for them.
 """
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from fcforge.components import check_names
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
+from fcforge.imaging.people import Row, read_table
 from fcforge.imaging.series import pearson_fc, read_series
 from fcforge.sites.cohort import Cohort, Fault, paper_site
 from fcforge.sites.participants import Participant, Reading, assemble
 from fcforge.writing import write_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # The paper numbers the 17 merged sites in alphabetical order.
 _SITES = "CALTECH CMU KKI LEUVEN MAX_MUN NYU OHSU OLIN PITT SBL SDSU STANFORD TRINITY UCLA UM"
@@ -150,10 +149,8 @@ def _not_fetched(url: str, reason: str) -> DownloadError:
     return DownloadError(what, do=do)
 
 
-def _phenotypes(folder: Path, get: Get | None) -> "pd.DataFrame":
-    """The phenotypic file, with ids as text."""
-    import pandas as pd
-
+def _phenotypes(folder: Path, get: Get | None) -> Sequence[Row]:
+    """Rows of the phenotypic file."""
     file = folder / PHENOTYPES
     if get is None and not folder.is_dir():
         do = "Give the folder nilearn downloaded into, or set download = true."
@@ -166,46 +163,50 @@ def _phenotypes(folder: Path, get: Get | None) -> "pd.DataFrame":
         write_bytes(file, data)
     if not file.exists():
         raise DataError("no phenotypic file.", where=file, do="Set download = true.")
-    return pd.read_csv(file).astype({"SUB_ID": str})
+    return read_table(file)
 
 
 def _people(
-    table: "pd.DataFrame", quality: str, merge: bool, sites: Sequence[str] = ()
+    table: Sequence[Row], quality: str, merge: bool, sites: Sequence[str] = ()
 ) -> list[Participant]:
     """Rows of the phenotypic file that are wanted, each with the names of its series."""
     names = _names(table)
-    if quality != "every":
-        table = table[table["FILE_ID"] != UNLISTED]
-    for column, marks in PASSED.items() if quality == "checked" else ():
-        table = table[table[column].isin(marks)]
-    at = table["SITE_ID"]
-    if merge:
-        at = at.str.replace(r"_\d$", "", regex=True)
-    check_names("ABIDE site", sites, set(at))
     people = []
-    for row, site in zip(table.to_dict("records"), at, strict=True):
-        if not sites or site in sites:
+    for row in table:
+        site = row["SITE_ID"]
+        if merge:
+            site = re.sub(r"_\d$", "", site)
+        if _wanted(row, quality):
             who = row["SUB_ID"]
-            y = int(row["DX_GROUP"] == 1)
+            y = int(row["DX_GROUP"] == "1")
             extra = {name: row[column] for name, column in COVARIATES.items()}
             people.append(Participant(who, site, y, names[who], extra=extra))
-    return people
+    check_names("ABIDE site", sites, {person.site for person in people})
+    return [person for person in people if not sites or person.site in sites]
 
 
-def _names(table: "pd.DataFrame") -> dict[str, str]:
+def _wanted(row: Row, quality: str) -> bool:
+    listed = quality == "every" or row["FILE_ID"] != UNLISTED
+    passed = all(row[rater] in marks for rater, marks in PASSED.items())
+    return listed and (passed or quality != "checked")
+
+
+def _names(table: Sequence[Row]) -> dict[str, str]:
     """Names that the series of each subject may have, joined by blanks.
 
     A row without a file name has one of those of its site: ``USM_0050432``, and of MAX_MUN, which
     has four scanners, ``MaxMun_a_0051320`` to ``MaxMun_d_0051320``.
     """
-    prefixes: dict[str, set[str]] = {}
-    for site, name in zip(table["SITE_ID"], table["FILE_ID"], strict=True):
-        if name != UNLISTED:
-            prefixes.setdefault(site, set()).add(name.rpartition("_")[0])
+    prefixes: dict[str, set[str]] = {row["SITE_ID"]: set() for row in table}
+    for row in table:
+        if row["FILE_ID"] != UNLISTED:
+            prefixes[row["SITE_ID"]].add(row["FILE_ID"].rpartition("_")[0])
     found = {}
-    for subject, site, name in table[["SUB_ID", "SITE_ID", "FILE_ID"]].to_numpy():
-        usual = [f"{p}_{subject:0>7}" for p in sorted(prefixes.get(site, ()))]
-        found[subject] = " ".join(usual) if name == UNLISTED else name
+    for row in table:
+        who = row["SUB_ID"]
+        usual = [f"{prefix}_{who:0>7}" for prefix in sorted(prefixes[row["SITE_ID"]])]
+        unlisted = row["FILE_ID"] == UNLISTED
+        found[who] = " ".join(usual) if unlisted else row["FILE_ID"]
     return found
 
 
