@@ -82,9 +82,11 @@ def _people_of(
     without = sorted(found.keys() - table.rows.keys())
     if table.rows and len(without) == len(found):
         seen = f"it has '{min(table.rows)}', the files '{min(found)}'"
-        what = f"lists none of the {len(found)} subjects found ({seen})."
-        do = "Ids must be those in the file names; dataset 'abide' reads the PCP's as they are."
-        raise DataError(what, where=path, do=do)
+        raise DataError(
+            f"lists none of the {len(found)} subjects found ({seen}).",
+            where=path,
+            do="Ids must be those in the file names; dataset 'abide' reads the PCP's as they are.",
+        )
     if without:
         who = counted(len(without), "subject")
         say(f"{who} without a row in {path.name}: {some(without)}")
@@ -179,29 +181,35 @@ def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
         values = sorted({source.entities.get(key, "") for source in own}, reverse=True)
         if len(values) > 1:
             found = [f"{key}-{value}" if value else f"no {key}" for value in values]
-            what = f"several scans of one run: {', '.join(found)}."
-            raise DataError(what, do=f"Choose one: --select {found[0]}.")
+            raise DataError(
+                f"several scans of one run: {', '.join(found)}.",
+                do=f"Choose one: --select {found[0]}.",
+            )
     seen: dict[tuple[str, ...], Path] = {}
     for source in own:
         run = source.said("ses", "task", "dir", "run")
         twin = seen.setdefault(run, source.path)
         if twin != source.path:
-            what = f"two files for one run: {twin.name} and {source.path.name}."
-            do = "Choose with --space, or --select TEXT for a part of the file name."
-            raise DataError(what, do=do)
+            raise DataError(
+                f"two files for one run: {twin.name} and {source.path.name}.",
+                do="Choose with --space, or --select TEXT for a part of the file name.",
+            )
     sessions = sorted({source.entities.get("ses", "") for source in own})
     if len(sessions) > 1 and session != "all":
-        what = f"several sessions: {', '.join(sessions)}."
-        do = f"Choose one: --session {sessions[0]}; or join them: --session all."
-        raise DataError(what, do=do)
+        raise DataError(
+            f"several sessions: {', '.join(sessions)}.",
+            do=f"Choose one: --session {sessions[0]}; or join them: --session all.",
+        )
 
 
 def _refuse_one_name(subjects: Sequence[str]) -> None:
     """BIDS names keep letters and digits alone; two subjects must not end in one file."""
     for one, other in pairwise(sorted(subjects, key=outputs.bids_label)):
         if (label := outputs.bids_label(one)) == outputs.bids_label(other):
-            what = f"subjects '{one}' and '{other}' would both be sub-{label}."
-            raise DataError(what, do="Rename one of them.")
+            raise DataError(
+                f"subjects '{one}' and '{other}' would both be sub-{label}.",
+                do="Rename one of them.",
+            )
 
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:

@@ -77,9 +77,10 @@ class Atlas:
         affine : ndarray of shape (4, 4)
         """
         if self.image is None:
-            what = f"atlas '{self.name}' has names but no volume."
-            do = "Pass the volume: --atlas FILE.nii.gz --atlas-lut FILE.tsv."
-            raise DataError(what, do=do)
+            raise DataError(
+                f"atlas '{self.name}' has names but no volume.",
+                do="Pass the volume: --atlas FILE.nii.gz --atlas-lut FILE.tsv.",
+            )
         labels, affine = read_labels(self.image)
         column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
         column[self.values] = np.arange(self.n_rois)

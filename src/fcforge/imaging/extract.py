@@ -122,9 +122,11 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
     runs = tuple(extract_run(source, atlas, request) for source in sources)
     trs = sorted({run.tr for run in runs if run.tr is not None})
     if len(trs) > 1:
-        what = f"mixed TRs: its runs have {', '.join(f'{t:g} s' for t in trs)}."
-        do = "Choose one run: --select TEXT, --task or --session."
-        raise DataError(what, where=f"sub-{sources[0].subject}", do=do)
+        raise DataError(
+            f"mixed TRs: its runs have {', '.join(f'{t:g} s' for t in trs)}.",
+            where=f"sub-{sources[0].subject}",
+            do="Choose one run: --select TEXT, --task or --session.",
+        )
     series = of_rois.join_runs([run.series for run in runs])
     with at(sources[0].path):
         return _joined(runs, series, atlas, request)
@@ -140,8 +142,10 @@ def _joined(
     if found.dof is not None and found.dof < request.min_dof:
         left = f"{max(found.dof, 0):.0f} degrees of freedom"
         volumes = sum(run.carpet.shape[1] for run in runs)
-        what = f"denoising leaves {left} of {volumes} volumes, {request.min_dof} are needed."
-        raise DataError(what, do=MORE_DOF)
+        raise DataError(
+            f"denoising leaves {left} of {volumes} volumes, {request.min_dof} are needed.",
+            do=MORE_DOF,
+        )
     if len(empty) > request.max_empty * atlas.n_rois:
         raise _too_empty(runs, atlas, empty)
     return found._replace(fc=of_rois.pearson_fc(series, atlas.roi_names))
@@ -151,8 +155,10 @@ def _too_empty(runs: Sequence[Run], atlas: Atlas, empty: Sequence[int]) -> DataE
     names = some((atlas.roi_names[i] for i in empty), 3)
     nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
     more = f"; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else "."
-    what = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}){more}"
-    return DataError(what, do="Look at its coverage; or allow more: --max-empty.")
+    return DataError(
+        f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}){more}",
+        do="Look at its coverage; or allow more: --max-empty.",
+    )
 
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
@@ -308,6 +314,7 @@ def _in_mni(scan: ScanHeader, atlas: Atlas, n_inside: int) -> None:
     other = scan.affine[:3, :3] @ (np.array(scan.shape[:3]) - 1) + corner
     box = ", ".join(f"{a:.0f}..{b:.0f}" for a, b in zip(corner, other, strict=True))
     few = f"only {n_inside} of {atlas.n_rois} ROIs lie; it is not in MNI space"
-    what = f"wrong affine: it places the scan at x, y, z = {box} mm, where {few}."
-    do = "Use the MNI-space output, or `fcforge preprocess` for a raw scan."
-    raise DataError(what, do=do)
+    raise DataError(
+        f"wrong affine: it places the scan at x, y, z = {box} mm, where {few}.",
+        do="Use the MNI-space output, or `fcforge preprocess` for a raw scan.",
+    )

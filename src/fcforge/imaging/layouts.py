@@ -238,8 +238,11 @@ def _require_mni(found: list[Source], root: Path) -> None:
         said = sources.entities(scan.path.name)
         space = said.get("space", "")
         if "sub" in said and not space.startswith("MNI"):
-            what = f"{scan.path.name} is in {space or 'scanner'} space, FC needs MNI space."
-            raise DataError(what, where=root, do=TO_MNI)
+            raise DataError(
+                f"{scan.path.name} is in {space or 'scanner'} space, FC needs MNI space.",
+                where=root,
+                do=TO_MNI,
+            )
 
 
 def _found(layout: str, request: FCRequest) -> list[Source]:
@@ -276,9 +279,11 @@ def _one_task(
     if request.task or len(tasks) == 1:
         return found
     if "rest" not in tasks:
-        what = f"several tasks: {', '.join(tasks)}."
-        do = f"Name the one to use: --task {tasks[0]}."
-        raise DataError(what, where=request.source, do=do)
+        raise DataError(
+            f"several tasks: {', '.join(tasks)}.",
+            where=request.source,
+            do=f"Name the one to use: --task {tasks[0]}.",
+        )
     others = ", ".join(task or "without a task" for task in tasks if task != "rest")
     say(f"took task rest and left out: {others}; choose another with --task")
     return [source for source in found if source.said("task") == ("rest",)]

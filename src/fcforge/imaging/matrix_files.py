@@ -215,8 +215,11 @@ def _pick(
     wanted = f"{len(matrices) or 'no'} matrices, not one"
     if variable:
         wanted = f"no array '{variable}'"
-    do = f"It has: {', '.join(sorted(arrays))}; name one as variable."
-    raise DataError(f"holds {wanted}.", where=path, do=do)
+    raise DataError(
+        f"holds {wanted}.",
+        where=path,
+        do=f"It has: {', '.join(sorted(arrays))}; name one as variable.",
+    )
 
 
 def _is_matrix(array: Any) -> bool:

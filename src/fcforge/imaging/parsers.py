@@ -166,12 +166,16 @@ def _numbers(rows: Rows) -> np.ndarray:
     out = np.empty((len(rows), width))
     for k, (line, cells) in enumerate(rows):
         if len(cells) != width:
-            what = f"line {line} has {len(cells)} values, the lines before it {width}."
-            raise DataError(what, do="The file is cut off or mixed; make it again.")
+            raise DataError(
+                f"line {line} has {len(cells)} values, the lines before it {width}.",
+                do="The file is cut off or mixed; make it again.",
+            )
         values = [as_number(cell) for cell in cells]
         if None in values:
-            what = f"line {line} holds '{cells[values.index(None)]}', which is not a number."
-            raise DataError(what, do="Remove the text, or put # before comment lines.")
+            raise DataError(
+                f"line {line} holds '{cells[values.index(None)]}', which is not a number.",
+                do="Remove the text, or put # before comment lines.",
+            )
         out[k] = values
     return out
 
@@ -209,8 +213,10 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
         For anything damaged.
     """
     if content.startswith(b"MATLAB 7.3"):
-        do = "Save it again with `save(..., '-v7')`."
-        raise DataError("is a MATLAB 7.3 file, which is not read.", do=do)
+        raise DataError(
+            "is a MATLAB 7.3 file, which is not read.",
+            do="Save it again with `save(..., '-v7')`.",
+        )
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
         raise ValueError("no header of a .mat file")

@@ -162,8 +162,11 @@ def read_table(path: Path) -> list[dict[str, str]]:
     names = [name.strip() for name in header]
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
         if len(row) != len(names):
-            what = f"row {number} has {len(row)} values for {len(names)} columns."
-            raise DataError(what, where=path, do="The table is cut off or mixed.")
+            raise DataError(
+                f"row {number} has {len(row)} values for {len(names)} columns.",
+                where=path,
+                do="The table is cut off or mixed.",
+            )
     return [dict(zip(names, map(str.strip, row), strict=True)) for row in rows]
 
 
@@ -175,8 +178,10 @@ def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
 
 def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> DataError:
     """Error for a table without a column that is needed."""
-    what = f"has no column for the {role} (columns: {', '.join(header[:8])})."
-    return DataError(what, do=f"Name it one of: {', '.join(accepted)}.")
+    return DataError(
+        f"has no column for the {role} (columns: {', '.join(header[:8])}).",
+        do=f"Name it one of: {', '.join(accepted)}.",
+    )
 
 
 class Pages(Protocol):

@@ -63,9 +63,10 @@ def open_scan(path: Path) -> ScanHeader:
     header = image.header
     code = int(header["sform_code"]) or int(header["qform_code"])
     if code == 0:
-        what = "wrong affine: the header places the voxels nowhere (sform and qform codes are 0)."
-        do = "Write the scan with its affine (e.g. fslcpgeom, or nibabel with sform code 4)."
-        raise DataError(what, do=do)
+        raise DataError(
+            "wrong affine: the header places the voxels nowhere (sform and qform codes are 0).",
+            do="Write the scan with its affine (e.g. fslcpgeom, or nibabel with sform code 4).",
+        )
     affine = np.asarray(image.affine, dtype=float)
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
         raise DataError("wrong affine: it is singular or not finite.")
@@ -92,9 +93,9 @@ def repetition_time(
     if override is not None:
         return override
     if said and scan.tr and abs(said - scan.tr) > TR_TOLERANCE_S:
-        what = f"mixed TRs: the header says {scan.tr:g} s, the sidecar {said:g} s."
         raise DataError(
-            what, do="Correct the file, or pass the true one: --tr SECONDS."
+            f"mixed TRs: the header says {scan.tr:g} s, the sidecar {said:g} s.",
+            do="Correct the file, or pass the true one: --tr SECONDS.",
         )
     return said or scan.tr
 
@@ -165,9 +166,12 @@ def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
         or np.abs(labels - data).max() > 1e-3
         or labels.min() < 0
     ):
-        what = "labels must be whole numbers, 0 = outside; these are not."
         do = "Weighted maps: one per ROI in a 4D file. A probabilistic volume: make labels of it."
-        raise DataError(what, where=path, do=do)
+        raise DataError(
+            "labels must be whole numbers, 0 = outside; these are not.",
+            where=path,
+            do=do,
+        )
     return labels.astype(np.int32), np.asarray(image.affine, dtype=float)
 
 
@@ -200,8 +204,11 @@ def read_volume(path: Any) -> np.ndarray:
 
 
 def _damaged(path: Path, what: str, error: Exception) -> DataError:
-    what = f"{what} ({type(error).__name__})."
-    return DataError(what, where=path, do="Copy or compress the file again.")
+    return DataError(
+        f"{what} ({type(error).__name__}).",
+        where=path,
+        do="Copy or compress the file again.",
+    )
 
 
 def load_image(path: Any) -> Any:

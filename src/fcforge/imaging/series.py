@@ -47,8 +47,10 @@ def read_series(path: Path, *, variable: str | None = None) -> Series:
     values, names = read_matrix_file(path, variable, customary=("ROISignals",))
     n_volumes, n_columns = values.shape
     if n_volumes < 3 or n_columns < 2:
-        what = f"{n_volumes} volumes x {n_columns} columns is too little for FC."
-        raise DataError(what, where=path)
+        raise DataError(
+            f"{n_volumes} volumes x {n_columns} columns is too little for FC.",
+            where=path,
+        )
     return values, names
 
 
@@ -76,9 +78,9 @@ def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
     if n != atlas.n_rois:
         aal = atlas.name == "AAL116" and n in AAL_VERSIONS
         known = f" ({n} is {AAL_VERSIONS[n]})" if aal else ""
-        what = f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{known}."
         raise DataError(
-            what, do="Name the right --atlas, or choose columns: --columns 1-116."
+            f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{known}.",
+            do="Name the right --atlas, or choose columns: --columns 1-116.",
         )
     return values
 
@@ -122,9 +124,10 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = ()) -> None:
         known = names if len(names) == len(bad.T) else range(1, len(bad.T) + 1)
         shown = some((known[i] for i in holes), 3)
         volumes = int(bad[:, holes].any(axis=1).sum())
-        what = f"ROI {shown}: NaN or infinite in {volumes} of {len(series)} volumes."
-        do = "Leave out censored volumes; an ROI without signal is missing in all of them."
-        raise DataError(what, do=do)
+        raise DataError(
+            f"ROI {shown}: NaN or infinite in {volumes} of {len(series)} volumes.",
+            do="Leave out censored volumes; an ROI without signal is missing in all of them.",
+        )
 
 
 def pearson_fc(series: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:

@@ -83,8 +83,11 @@ def _common(
     if target != "diagnosis":
         cohort = cohort.of_number(target, limits).stamped(target=target)
     elif any(limits):
-        do = 'Name the covariate: target = "age".'
-        raise ConfigError("limits are of a number.", where="[dataset]", do=do)
+        raise ConfigError(
+            "limits are of a number.",
+            where="[dataset]",
+            do='Name the covariate: target = "age".',
+        )
     if leave_twins_out:
         cohort, twins = without_twins(cohort)
         cohort = cohort.stamped(twins_left_out=",".join(twins))
@@ -104,8 +107,7 @@ def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
             what = (
                 f"target = '{target}' is a number, and {groups[0]} is of a diagnosis."
             )
-            do = "Leave out one or the other."
-            raise ConfigError(what, where="[dataset]", do=do)
+            raise ConfigError(what, where="[dataset]", do="Leave out one or the other.")
         if "target" in load.__annotations__:
             params["target"] = target
         return _common(load(*args, **params), **also)

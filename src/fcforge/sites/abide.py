@@ -153,8 +153,11 @@ def _phenotypes(folder: Path, get: Get | None) -> Sequence[Row]:
     """Rows of the phenotypic file."""
     file = folder / PHENOTYPES
     if get is None and not folder.is_dir():
-        do = "Give the folder nilearn downloaded into, or set download = true."
-        raise DataError("no folder ABIDE_pcp here.", where=folder.parent, do=do)
+        raise DataError(
+            "no folder ABIDE_pcp here.",
+            where=folder.parent,
+            do="Give the folder nilearn downloaded into, or set download = true.",
+        )
     if get and not file.exists():
         url = f"{BUCKET}/{PHENOTYPES}"
         data = _download(url, get)

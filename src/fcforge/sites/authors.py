@@ -93,9 +93,10 @@ def read_pt(path: Path) -> Any:
     except UnpicklingError as error:
         name = re.search(r"GLOBAL ([\w.]+)", str(error))
         asked = f"it asks for {name[1]}" if name else "it is not data alone"
-        what = f"refused: {asked}, which could run code."
-        do = "Have its owner save tensors, arrays, lists and dicts only, or an .npz."
-        raise DataError(what, do=do) from None
+        raise DataError(
+            f"refused: {asked}, which could run code.",
+            do="Have its owner save tensors, arrays, lists and dicts only, or an .npz.",
+        ) from None
     except DAMAGED as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"not a readable .pt file ({reason[:80]}).") from None
@@ -128,9 +129,10 @@ def _forge_sites(content: Any, names: Sequence[str] | None) -> list[Part]:
         isinstance(part, Mapping) and all(part.get(f) is not None for f in fields)
         for part in parts
     ):
-        what = "no roi_list and labels of every site in it."
-        do = "Expected a list of {roi_list, adj_list, labels} or roi_list_1, labels_1, ..."
-        raise DataError(what, do=do)
+        raise DataError(
+            "no roi_list and labels of every site in it.",
+            do="Expected a list of {roi_list, adj_list, labels} or roi_list_1, labels_1, ...",
+        )
     known = names or [f"site{i}" for i in range(1, len(parts) + 1)]
     if len(known) != len(parts):
         raise DataError(f"{len(parts)} sites, but {len(known)} names.")
@@ -141,8 +143,10 @@ def _forge_sites(content: Any, names: Sequence[str] | None) -> list[Part]:
 def _brainib(path: Path) -> list[Part]:
     data = read_mat(path)
     if not {"label", "graph_struct.ROI"} <= data.keys():
-        what = f"not a BrainIB file (it has: {', '.join(sorted(data)) or 'nothing'})."
-        raise DataError(what, do="It has `label` and `graph_struct` with field ROI.")
+        raise DataError(
+            f"not a BrainIB file (it has: {', '.join(sorted(data)) or 'nothing'}).",
+            do="It has `label` and `graph_struct` with field ROI.",
+        )
     return [("all", data["graph_struct.ROI"], data["label"].ravel())]
 
 

@@ -69,9 +69,11 @@ def require_valid(
     if errors:
         lines = "".join(f"\n  - {f}" for f in errors[:SHOWN])
         more = f"\n  ... and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
-        what = f"dataset '{cohort.name}' has {counted(len(errors), 'error')}:{lines}{more}\n"
-        do = "See all with `fcforge check`; nothing was trained."
-        raise DataError(what, where=cohort.provenance.get("path", ""), do=do)
+        raise DataError(
+            f"dataset '{cohort.name}' has {counted(len(errors), 'error')}:{lines}{more}\n",
+            where=cohort.provenance.get("path", ""),
+            do="See all with `fcforge check`; nothing was trained.",
+        )
 
 
 def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:

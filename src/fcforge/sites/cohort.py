@@ -210,9 +210,11 @@ def _numbers(name: str, values: np.ndarray, subjects: np.ndarray) -> np.ndarray:
     for subject, value in zip(subjects.tolist(), values.tolist(), strict=True):
         number = np.nan if is_missing(str(value)) else as_number(str(value))
         if number is None:
-            do = "Write a number such as 12.4, or n/a where it is not known."
-            what = f"{name} '{value}' is not a number."
-            raise DataError(what, where=f"subject '{subject}'", do=do)
+            raise DataError(
+                f"{name} '{value}' is not a number.",
+                where=f"subject '{subject}'",
+                do="Write a number such as 12.4, or n/a where it is not known.",
+            )
         found.append(number)
     return np.array(found, dtype=np.float64)
 

@@ -162,9 +162,11 @@ def _coefficients(design: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Least squares of z (n, E) on a design (n, k) whose columns can be told apart."""
     beta, _, rank, _ = np.linalg.lstsq(design, z, rcond=None)
     if rank < design.shape[1]:
-        what = "effects of sites cannot be told from those of the covariates or the diagnosis."
-        do = "Keep fewer of them, or leave out sites where one of them is always the same."
-        raise DataError(what, where="harmonisation", do=do)
+        raise DataError(
+            "effects of sites cannot be told from those of the covariates or the diagnosis.",
+            where="harmonisation",
+            do="Keep fewer of them, or leave out sites where one of them is always the same.",
+        )
     return beta
 
 
@@ -209,6 +211,7 @@ def by_site(
                 )
             yield rows, None
         else:
-            what = f"site '{like}' was not among those learned ({', '.join(sites)})."
-            do = "Name the learned site that it resembles, or set unseen to 'estimate'."
-            raise DataError(what, do=do)
+            raise DataError(
+                f"site '{like}' was not among those learned ({', '.join(sites)}).",
+                do="Name the learned site that it resembles, or set unseen to 'estimate'.",
+            )

@@ -59,9 +59,11 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
     """A covariate as float64, or `DataError` where it is text."""
     values = np.asarray(values)
     if values.dtype.kind not in "fiub":
-        what = f"covariate '{name}' holds text ('{values.flat[0]}'), not numbers."
-        do = "Code it in numbers, the same way at every site, or do not remove it."
-        raise DataError(what, where="confounds to remove", do=do)
+        raise DataError(
+            f"covariate '{name}' holds text ('{values.flat[0]}'), not numbers.",
+            where="confounds to remove",
+            do="Code it in numbers, the same way at every site, or do not remove it.",
+        )
     return values.astype(float)
 
 
@@ -85,9 +87,11 @@ def require_covariates(
     gone = missing(covariates, names, len(ids))
     if gone.any():
         lost = some(who for who, lacks in zip(ids, gone, strict=True) if lacks)
-        what = f"{lost} have no {' or '.join(names)}."
-        do = "Give the missing values, or leave these subjects out."
-        raise DataError(what, where=where, do=do)
+        raise DataError(
+            f"{lost} have no {' or '.join(names)}.",
+            where=where,
+            do="Give the missing values, or leave these subjects out.",
+        )
 
 
 @dataclass(frozen=True)
@@ -137,9 +141,11 @@ class Confounds:
         """The same from features (n, p) that are there already."""
         d = design(covariates, names)
         if len(d) <= d.shape[1] + 1:
-            what = f"{len(d)} subjects are too few to estimate {d.shape[1]} confound effects."
-            do = "Remove fewer confounds, or fit them on more people (a public start)."
-            raise ConfigError(what, where="confounds", do=do)
+            raise ConfigError(
+                f"{len(d)} subjects are too few to estimate {d.shape[1]} confound effects.",
+                where="confounds",
+                do="Remove fewer confounds, or fit them on more people (a public start).",
+            )
         centre = d.mean(0)
         x = features - features.mean(0)
         coefficients = np.linalg.lstsq(d - centre, x, rcond=1e-8)[0]

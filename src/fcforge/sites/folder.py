@@ -201,12 +201,15 @@ def _archive(path: Path) -> Path:
     """The dataset in one file: an .npz, or the only one of a folder without a table."""
     archives = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if len(archives) != 1:
-        do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
-        raise DataError("has no participants.tsv.", do=do)
+        raise DataError(
+            "has no participants.tsv.",
+            do="Write one with columns participant_id, site, diagnosis (tab-separated).",
+        )
     if archives[0].suffix.lower() != ".npz":
-        what = f"a dataset in one file is an .npz or a table, not '{path.suffix}'."
-        do = "Give the folder instead when it holds one file per subject."
-        raise DataError(what, do=do)
+        raise DataError(
+            f"a dataset in one file is an .npz or a table, not '{path.suffix}'.",
+            do="Give the folder instead when it holds one file per subject.",
+        )
     return archives[0]
 
 
@@ -215,8 +218,10 @@ def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
     rows = tables.read_table(path)
     names = edge_columns(list(rows[0]))
     if not names:
-        do = "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
-        raise DataError("has no columns of edges.", do=do)
+        raise DataError(
+            "has no columns of edges.",
+            do="Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..).",
+        )
     fc, roi_names = fc_of_edges(_edges(rows, names), names, kind)
     rows = [{k: v for k, v in row.items() if k not in names} for row in rows]
     key, listed = _beside(path, rows, named)
@@ -249,8 +254,10 @@ def _edges(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> np.ndarra
         for e, name in enumerate(names):
             value = as_number(row[name])
             if value is None:
-                what = f"row {k + 2}, column '{name}': '{row[name]}' is not a number."
-                raise DataError(what, do="Edges are correlations.")
+                raise DataError(
+                    f"row {k + 2}, column '{name}': '{row[name]}' is not a number.",
+                    do="Edges are correlations.",
+                )
             edges[k, e] = value
     return edges
 
@@ -261,8 +268,9 @@ class _Files:
 
     def __init__(self, root: Path, pattern: str) -> None:
         if pattern and "{id}" not in pattern:
-            do = "E.g. '{id}_*.1D'."
-            raise ConfigError(f"pattern '{pattern}' has no {{id}}.", do=do)
+            raise ConfigError(
+                f"pattern '{pattern}' has no {{id}}.", do="E.g. '{id}_*.1D'."
+            )
         self.root = root
         self.pattern = pattern
         self.there = [] if pattern else scan_files(root.rglob("*"))
@@ -275,11 +283,15 @@ class _Files:
         if len(found) == 1:
             return found[0]
         if not found:
-            do = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
-            raise DataError("is listed, but has no file.", do=do)
+            raise DataError(
+                "is listed, but has no file.",
+                do=f"A file name starts with the id and ends in {', '.join(SUFFIXES)}.",
+            )
         shown = some([p.relative_to(self.root) for p in found], 3)
-        what = f"has {len(found)} files ({shown})."
-        raise DataError(what, do="Say which with pattern='{id}_...'.")
+        raise DataError(
+            f"has {len(found)} files ({shown}).",
+            do="Say which with pattern='{id}_...'.",
+        )
 
     def owned(self, subject: str) -> list[Path]:
         """All files of a subject; 50952 owns sub-0050952.tsv where it has no other."""

@@ -290,8 +290,10 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
     """
     for role, column in named.items():
         if role not in ROLES:
-            do = f"Known: {', '.join(ROLES)}; for example site=scanner_site."
-            raise ConfigError(f"columns: '{role}' is nothing to look for.", do=do)
+            raise ConfigError(
+                f"columns: '{role}' is nothing to look for.",
+                do=f"Known: {', '.join(ROLES)}; for example site=scanner_site.",
+            )
         if column not in header:
             raise tables.no_column(role, header, [column])
     return {

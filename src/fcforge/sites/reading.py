@@ -91,9 +91,10 @@ def _kind_of(matrix: np.ndarray) -> Kind:
         if not np.isfinite(diagonal).any() and np.isfinite(off).all():
             if np.isinf(diagonal).all() or np.abs(off).max() > 1:
                 return "fisher_z"
-            what = "has no diagonal and no value beyond 1: correlations or Fisher z?"
-            do = "kind='fisher_z' for Fisher z, as CONN writes; for correlations set it to 1."
-            raise DataError(what, do=do)
+            raise DataError(
+                "has no diagonal and no value beyond 1: correlations or Fisher z?",
+                do="kind='fisher_z' for Fisher z, as CONN writes; for correlations set it to 1.",
+            )
     return "fc" if looks_like_fc(matrix) else "timeseries"
 
 
@@ -227,8 +228,9 @@ def _files(where: Where) -> list[tuple[str, Path, Person]]:
         else:
             raise DataError("no such file or folder.", where=path, do="Check the path.")
     if not found:
-        do = f"Known types: {', '.join(SUFFIXES)}."
-        raise DataError("holds no scan.", where=paths[0], do=do)
+        raise DataError(
+            "holds no scan.", where=paths[0], do=f"Known types: {', '.join(SUFFIXES)}."
+        )
     return found
 
 
@@ -287,20 +289,23 @@ def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
         Neither is there, it has another shape or type, or something else was asked for.
     """
     if kind not in ("auto", "fc"):
-        what = f"holds FC of many people, not '{kind}' (--kind)."
-        raise DataError(what, do="Leave --kind out.")
+        raise DataError(
+            f"holds FC of many people, not '{kind}' (--kind).", do="Leave --kind out."
+        )
     name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
     if name not in arrays:
         has = ", ".join(sorted(arrays)) or "nothing"
-        do = f"It has: {has}. Call it fc or fc_upper."
-        raise DataError(f"array '{name}' is missing.", do=do)
+        raise DataError(
+            f"array '{name}' is missing.", do=f"It has: {has}. Call it fc or fc_upper."
+        )
     values = arrays[name]
     square = name == "fc_upper" or values.shape[1:2] == values.shape[2:]
     n_axes = 3 if name == "fc" else 2
     if values.ndim != n_axes or values.dtype.kind not in "fiu" or not square:
-        what = f"'{name}' has shape {values.shape} and type {values.dtype}."
-        do = "fc is (subjects, ROIs, ROIs), fc_upper (subjects, edges); both numbers."
-        raise DataError(what, do=do)
+        raise DataError(
+            f"'{name}' has shape {values.shape} and type {values.dtype}.",
+            do="fc is (subjects, ROIs, ROIs), fc_upper (subjects, edges); both numbers.",
+        )
     if name == "fc":
         return values.astype(np.float32)
     return fc_from_upper(values)
@@ -316,8 +321,10 @@ def npz_rows(
     fc = npz_fc(arrays, kind)
     for name in ARRAYS:
         if name in arrays and arrays[name].shape != (len(fc),):
-            what = f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects."
-            raise DataError(what, do="Every array needs one row per subject.")
+            raise DataError(
+                f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects.",
+                do="Every array needs one row per subject.",
+            )
     columns = {k: v for k, v in arrays.items() if v.shape == (len(fc),)}
     columns["file"] = np.arange(len(fc))
     rows = [{k: str(v[i]) for k, v in columns.items()} for i in range(len(fc))]

@@ -74,8 +74,11 @@ def load_rest_meta_mdd(
     listed = read_subject_list(Path(subjects)) if subjects else {}
     files = {m[1]: p for p in sorted(folder.iterdir()) if (m := _FILE.match(p.name))}
     if not files:
-        do = "Unpack the shared archive."
-        raise DataError("no ROISignals_S*-*-*.mat here.", where=folder, do=do)
+        raise DataError(
+            "no ROISignals_S*-*-*.mat here.",
+            where=folder,
+            do="Unpack the shared archive.",
+        )
     ids, faults = _choose(list(listed or files), sites, duplicates)
     people = [Participant(i, _site(i), _label(i), extra=listed.get(i, {})) for i in ids]
     cohort = assemble("rest_meta_mdd", people, partial(_read, files, atlas), faults)
@@ -110,8 +113,10 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     data = read_mat(path)
     with at(path):
         if not {"SubID", "Dx"} <= data.keys():
-            do = "It has SubID, Dx, Age, Sex, Edu, Site and Motion."
-            raise DataError("not the consortium's subject list.", do=do)
+            raise DataError(
+                "not the consortium's subject list.",
+                do="It has SubID, Dx, Age, Sex, Edu, Site and Motion.",
+            )
         ids = data["SubID"].tolist()
         dx = data["Dx"].ravel()
         known = {key: name for key, name in _LIST_COLUMNS.items() if key in data}

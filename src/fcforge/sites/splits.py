@@ -174,9 +174,10 @@ def split_sha256(subject_ids: dict[str, tuple[str, ...]]) -> str:
 
 def _require_fractions(test_fraction: float, val_fraction: float) -> None:
     if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
-        what = f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used."
-        do = "test_fraction is above 0 and below 1, val_fraction is 0 or more and below 1."
-        raise ConfigError(what, do=do)
+        raise ConfigError(
+            f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used.",
+            do="test_fraction is above 0 and below 1, val_fraction is 0 or more and below 1.",
+        )
 
 
 def _require_splittable(

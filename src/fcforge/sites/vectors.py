@@ -69,8 +69,10 @@ def triangle_of(
         return named
     ways = [way for way in _ways(edges.shape[1]) if kind in ("auto", way[0])]
     if not ways:
-        what = f"{edges.shape[1]} edges are not the triangle of a square matrix."
-        raise DataError(what, do="Is a column missing, or one too many?")
+        raise DataError(
+            f"{edges.shape[1]} edges are not the triangle of a square matrix.",
+            do="Is a column missing, or one too many?",
+        )
     plain = [way for _, way in ways if not way.has_diagonal]
     if kind != "auto":
         return plain[0]
@@ -81,8 +83,9 @@ def triangle_of(
     sound = [way for way in plain if _is_sound(way.matrices(some))]
     if len(sound) == 1 or (sound and _are_one(sound, some)):
         return sound[0]
-    what = f"{edges.shape[1]} edges can be read in {len(sound) or 'no'} sound ways."
-    raise DataError(what, do=DO)
+    raise DataError(
+        f"{edges.shape[1]} edges can be read in {len(sound) or 'no'} sound ways.", do=DO
+    )
 
 
 def edge_columns(header: Sequence[str]) -> list[str]:

@@ -76,9 +76,9 @@ def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.n
     times = np.asarray(times, dtype=float)
     if times.shape != (data.shape[2],) or times.min() < 0 or times.max() >= tr:
         known = f"{len(times)} slice times from {times.min():g} to {times.max():g} s"
-        what = f"{known} do not fit {data.shape[2]} slices and a TR of {tr:g} s."
         raise DataError(
-            what, do="Check SliceTiming in the sidecar (seconds, not milliseconds)."
+            f"{known} do not fit {data.shape[2]} slices and a TR of {tr:g} s.",
+            do="Check SliceTiming in the sidecar (seconds, not milliseconds).",
         )
     from scipy.interpolate import CubicSpline
 
@@ -165,8 +165,10 @@ def plan_route(route: str = "auto") -> dict[str, str]:
     missing = [name for name in paper.values() if not shutil.which(name)]
     fsl = ", ".join(name for name in missing if name != "spm12")
     if route == "fsl" and fsl:
-        what = f"FSL is not installed ({fsl} not found)."
-        raise DataError(what, do="Source FSL's set-up, or use --route pip.")
+        raise DataError(
+            f"FSL is not installed ({fsl} not found).",
+            do="Source FSL's set-up, or use --route pip.",
+        )
     return plan | {step: name for step, name in paper.items() if name not in missing}
 
 
@@ -197,12 +199,16 @@ def run(program: str, written: Path, **values: Any) -> np.ndarray:
             words, capture_output=True, text=True, check=False, cwd=written.parent
         )
     except OSError as error:
-        do = "Distortion: pip install '.[sdc]' in the folder of fcforge, or no --sdc."
-        raise DataError(f"cannot start {program} ({error.strerror}).", do=do) from None
+        raise DataError(
+            f"cannot start {program} ({error.strerror}).",
+            do="Distortion: pip install '.[sdc]' in the folder of fcforge, or no --sdc.",
+        ) from None
     if done.returncode:
         text = (done.stderr or done.stdout).strip().splitlines()
-        what = f"{program} failed (exit {done.returncode}): {(text or [''])[-1]}"
-        raise DataError(what, do=f"Command: {' '.join(words)}")
+        raise DataError(
+            f"{program} failed (exit {done.returncode}): {(text or [''])[-1]}",
+            do=f"Command: {' '.join(words)}",
+        )
     return read_volume(written)
 
 

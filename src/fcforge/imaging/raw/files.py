@@ -80,9 +80,11 @@ def find_raw(root: Path) -> list[RawRun]:
         *sources.nifti_files(root, "*")
     ]
     if not paths:
-        what = "no *_bold.nii[.gz] and no NIfTI file found."
-        do = "Give a BIDS folder, or a folder with one 4D file per subject."
-        raise DataError(what, where=root, do=do)
+        raise DataError(
+            "no *_bold.nii[.gz] and no NIfTI file found.",
+            where=root,
+            do="Give a BIDS folder, or a folder with one 4D file per subject.",
+        )
     runs = [_describe(path, root) for path in paths]
     return sorted(
         runs, key=lambda run: (*run.source.said("sub", "ses"), run.source.path.name)

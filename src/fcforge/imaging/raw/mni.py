@@ -63,9 +63,10 @@ def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
     matrix = affine_of_transform(found["fwdtransforms"][0])
     stretch = np.linalg.svd(matrix[:3, :3])[1]
     if stretch.min() < 0.5 or stretch.max() > 2.0:
-        what = f"registration to MNI failed: it would stretch the brain {stretch.max():.1f}-fold."
-        do = "Check the scan's orientation (its affine) and that it covers the brain."
-        raise DataError(what, do=do)
+        raise DataError(
+            f"registration to MNI failed: it would stretch the brain {stretch.max():.1f}-fold.",
+            do="Check the scan's orientation (its affine) and that it covers the brain.",
+        )
     return matrix
 
 
