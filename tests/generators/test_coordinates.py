@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fcforge.generators.coordinates import (
+    GAUSS,
+    LOBATTO,
     _slope,
     clip_to_correlation,
     fixed_point,
@@ -57,6 +59,22 @@ def test_slope_matches_finite_differences() -> None:
         up = torch.linalg.matrix_exp(0.5 * a + bump).diagonal(dim1=-2, dim2=-1)
         down = torch.linalg.matrix_exp(0.5 * a - bump).diagonal(dim1=-2, dim2=-1)
         assert torch.allclose(slope[0, :, j], ((up - down) / (2 * h))[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize(("near", "error"), [(0.05, 1e-4), (0.3, 2e-3), (1.0, 2e-2)])
+def test_a_last_step_without_eigendecomposition_is_near_enough(
+    small_site, near, error
+) -> None:
+    x = off_log(small_site.fc)
+    exact, _ = from_off_log(x)
+    found, _ = from_off_log(x, near=near)
+    torch.testing.assert_close(found, exact, atol=error, rtol=0)
+    assert torch.linalg.eigvalsh(found.double()).min() > 0
+
+
+@pytest.mark.parametrize("rule", [GAUSS, LOBATTO])
+def test_rules_weigh_one(rule) -> None:
+    assert sum(2 * weight for _, weight in rule) == pytest.approx(1.0)
 
 
 def test_clip_leaves_valid_and_repairs_invalid() -> None:

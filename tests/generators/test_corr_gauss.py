@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError
+from fcforge.generators import corr_gauss
 from fcforge.generators.corr_gauss import (
     FEW,
     CorrGauss,
@@ -222,3 +223,20 @@ def test_only_a_class_of_enough_subjects_is_moved(small_site) -> None:
     assert torch.allclose(moved[y == 1], plain[y == 1], atol=1e-3)
     gap = (moved[y == 0].mean(0) - state["class_fc"][0]).abs().mean()
     assert gap < 0.1 * (plain[y == 0].mean(0) - state["class_fc"][0]).abs().mean()
+
+
+def test_many_rois_are_decoded_nearly_alike(small_site, monkeypatch) -> None:
+    """Above `LARGE` ROIs the last steps are taken to first order: the same subjects, nearly."""
+    generator = CorrGauss()
+    state = generator.fit(small_site, torch.Generator().manual_seed(0))
+    y = (torch.arange(40) >= 20).long()
+
+    def sample():
+        return generator.sample(state, y, torch.Generator().manual_seed(1)).fc
+
+    exact = sample()
+    monkeypatch.setattr(corr_gauss, "LARGE", 2)
+    found = sample()
+    assert not torch.equal(found, exact)
+    assert (found - exact).square().mean().sqrt() < 3e-3
+    assert torch.linalg.eigvalsh(found.double()).min() > 0

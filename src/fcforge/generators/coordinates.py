@@ -15,9 +15,14 @@ from torch import Tensor
 from fcforge.graphs import from_edges, n_rois_of, symmetric_eigen
 from fcforge.speed import one_thread
 
-# Nodes and weights of the 4-point Gauss-Legendre rule on [0, 1], the half with s <= 1/2.
-_NODES = (0.06943184420297371, 0.33000947820757187)
-_WEIGHTS = (0.17392742256872693, 0.32607257743127307)
+# (node, weight) of 4-point rules on [0, 1], the half with s <= 1/2: Gauss-Legendre's, and the
+# coarser Gauss-Lobatto's, whose first node needs no matrix product.
+Rule = tuple[tuple[float, float], ...]
+GAUSS: Rule = (
+    (0.06943184420297371, 0.17392742256872693),
+    (0.33000947820757187, 0.32607257743127307),
+)
+LOBATTO: Rule = ((0.0, 1 / 12), (0.5 - 0.5 / 5**0.5, 5 / 12))
 AT_ONCE = 64 * 116**2  # cells of matrices that a CPU works on
 
 
@@ -43,14 +48,18 @@ def clip_to_correlation(matrix: Tensor, floor: float = 1e-3) -> Tensor:
     return unit_diagonal(clipped)
 
 
-def _slope(values: Tensor, vectors: Tensor) -> Tensor:
+def _slope(values: Tensor, vectors: Tensor, rule: Rule = GAUSS) -> Tensor:
     """H_ij = d exp(L)_ii / d L_jj of L with that eigendecomposition, (n, R, R).
 
     H = int_0^1 exp(s L) * exp((1 - s) L) ds elementwise (Duhamel), by Gauss-Legendre: a few
     matrix products instead of the R^4 of the Daleckii-Krein sum.
     """
     total = torch.zeros_like(vectors)
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+    for node, weight in rule:
+        if node == 0.0:  # exp(0 L) is the identity
+            diag = (vectors.square() @ values.exp()[..., None])[..., 0]
+            total.diagonal(dim1=-2, dim2=-1).add_(2.0 * weight * diag)
+            continue
         near = _matrix_exp(values, vectors, node)
         far = _matrix_exp(values, vectors, 1.0 - node)
         total += 2.0 * weight * near * far
@@ -62,6 +71,7 @@ def from_off_log(
     *,
     start: Tensor | None = None,
     tol: float = 1e-5,
+    near: float = 0.0,
     chunk: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The correlation matrices with given off-log coordinates.
@@ -79,6 +89,9 @@ def from_off_log(
         First guess of x, e.g. the training subjects' mean diagonal of log C.
     tol : float
         Largest allowed deviation of log diag from 0 before the exact rescaling to unit diagonal.
+    near : float
+        Deviation from which a CPU's last step is taken to first order, without another
+        eigendecomposition; it leaves an error of about 0.008 near^2 in a correlation.
     chunk : int, optional
         Most matrices worked on at once (memory); on a CPU as many as 64 of 116 ROIs take,
         else 1024.
@@ -113,7 +126,7 @@ def from_off_log(
     pieces = [x.split(size) for x in (coordinates, diagonal, fc)]
 
     def fill(part: Tensor, x: Tensor, into: Tensor) -> None:
-        into.copy_(newton(part, x, tol))
+        into.copy_(newton(part, x, tol, near))
 
     with one_thread(), ThreadPoolExecutor(min(workers, len(pieces[0]))) as pool:
         list(pool.map(fill, *pieces))
@@ -138,11 +151,13 @@ def fixed_point(
     return just_valid(root @ root.mT)
 
 
-def newton(coordinates: Tensor, x: Tensor, tol: float, max_iter: int = 30) -> Tensor:
+def newton(
+    coordinates: Tensor, x: Tensor, tol: float, near: float = 0.0, max_iter: int = 30
+) -> Tensor:
     """Newton iterations of `from_off_log` on one chunk; `x` (n, R) is improved in place.
 
     Every matrix keeps the Jacobian of its first and third step: the steps between are cheap and
-    nearly as good.
+    nearly as good. With `near` there are few steps, each with a coarser Jacobian of its own.
     """
     log_matrix = from_edges(coordinates, diagonal=0.0)
     out = torch.empty_like(log_matrix)
@@ -154,24 +169,49 @@ def newton(coordinates: Tensor, x: Tensor, tol: float, max_iter: int = 30) -> Te
         values, vectors = torch.linalg.eigh(lm)
         diag = (vectors.square() @ values.exp()[..., None])[..., 0]
         gap = diag.log()
-        left = (gap.abs().amax(-1) > tol) & (step < max_iter - 1)
+        largest = gap.abs().amax(-1)
+        left = (largest > tol) & (step < max_iter - 1)
         out[todo[~left]] = _matrix_exp(values[~left], vectors[~left])
         todo = todo[left]
         if not len(todo):
             break
-        if factors is None or step % 2 == 0:
-            factors = torch.linalg.lu_factor(_slope(values[left], vectors[left]))
+        if factors is None or near or step % 2 == 0:
+            slope = _slope(values[left], vectors[left], LOBATTO if near else GAUSS)
+            factors = torch.linalg.lu_factor(slope)
         else:
             factors = factors[0][left], factors[1][left]
         move = torch.linalg.lu_solve(*factors, (diag * gap)[left][..., None])[..., 0]
         # A cap of 2 in log units keeps a step taken far from the solution inside exp's range.
-        x[todo] -= move.clamp(-2.0, 2.0)
+        move = move.clamp(-2.0, 2.0)
+        x[todo] -= move
+        close = largest[left] <= near
+        eigen = values[left][close], vectors[left][close]
+        out[todo[close]] = _nearby_exp(*eigen, -move[close])
+        todo = todo[~close]
+        factors = factors[0][~close], factors[1][~close]
     return just_valid(out)
 
 
 def _matrix_exp(values: Tensor, vectors: Tensor, s: float = 1.0) -> Tensor:
     """Exp(s L) of L with that eigendecomposition."""
     return (vectors * (s * values).exp()[..., None, :]) @ vectors.mT
+
+
+def _nearby_exp(values: Tensor, vectors: Tensor, move: Tensor) -> Tensor:
+    """Exp(L + diag move) of L with that eigendecomposition, for a small move.
+
+    Its eighth root to first order, exp(L/8) + int_0^1 exp(s L/8) (move / 8) exp((1 - s) L/8) ds
+    (Simpson's rule), squared three times. The last product is B B': positive definite always.
+    """
+    root = (values / 8.0).exp()
+    middle = (values / 16.0).exp()
+    slope = root[..., :, None] + root[..., None, :]
+    slope += 4.0 * middle[..., :, None] * middle[..., None, :]
+    eighth = slope * ((vectors.mT * move[..., None, :] / 48.0) @ vectors)
+    eighth.diagonal(dim1=-2, dim2=-1).add_(root)
+    quarter = eighth @ eighth
+    half = vectors @ (quarter @ quarter)
+    return half @ half.mT
 
 
 def just_valid(matrix: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, classes_of
 from fcforge.generators.coordinates import from_off_log, shrink_to_identity
 from fcforge.generators.layers import RNG, normal
-from fcforge.graphs import edges, log_edges, log_matrix
+from fcforge.graphs import edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
 from fcforge.types import Kind
 
@@ -22,6 +22,11 @@ from fcforge.types import Kind
 FEW = 8
 # Newton stops here: the rescaling to unit diagonal takes care of the rest.
 TOLERANCE = 1e-3
+# Of more ROIs than this an eigendecomposition is dear: the last step is taken without one, from as
+# far away as this, and from further where only the mean of what is decoded counts.
+LARGE = 200
+NEAR = 0.3
+ROUGH = 1.0
 
 
 def class_means(x: Tensor, y: Tensor, keep: float = 1.0) -> Tensor:
@@ -114,16 +119,21 @@ def decode(
     correlates 0.65 with that of the model). So every class is shifted once by
     off_log(target mean) - off_log(sample mean), and decoded again.
     """
-    fc, diagonal = from_off_log(coordinates, start=start, tol=TOLERANCE)
     enough = [c for c in y.unique().tolist() if int((y == c).sum()) >= FEW]
+    large = len(start) > LARGE
+    near = NEAR if large else 0.0
+    rough = ROUGH if large else 0.0
     if means is None or not enough:
-        return fc
+        return from_off_log(coordinates, start=start, tol=TOLERANCE, near=near)[0]
+    fc, diagonal = from_off_log(coordinates, start=start, tol=TOLERANCE, near=rough)
     shifted = coordinates.clone()
     for c in enough:
-        target, found = log_edges(torch.stack([means[c], fc[y == c].mean(0)]), 0.0)
-        shifted[y == c] += target - found
+        target, found = log_matrix(torch.stack([means[c], fc[y == c].mean(0)]), 0.0)
+        shifted[y == c] += edges(target - found)
+        if large:
+            diagonal[y == c] += (target - found).diagonal()
     del fc  # as large as what follows
-    return from_off_log(shifted, start=diagonal, tol=TOLERANCE)[0]
+    return from_off_log(shifted, start=diagonal, tol=TOLERANCE, near=near)[0]
 
 
 def matched_scale(
