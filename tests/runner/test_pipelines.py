@@ -265,13 +265,13 @@ def test_a_worker_process_finds_the_function_and_the_rows_say_what_is_kept(tmp_p
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"estimator": "no_such_module_x:f"}, "'no_such_module_x' cannot be imported"),
-        ({"estimator": "sklearn.svm:Nothing"}, "has no function 'Nothing'"),
+        ({"estimator": "no_such_module_x:f"}, "No module named 'no_such_module_x'"),
+        ({"estimator": "sklearn.svm:Nothing"}, "has no attribute 'Nothing'"),
         ({"estimator": "sklearn.svm"}, "handed over|no function"),
         ({"estimator": "builtins:list"}, "is a list without fit"),
         ({"estimator": "gc:collect"}, "is a int without fit"),
         ({"estimator": "gc:enable"}, "is a NoneType without fit"),
-        ({"estimator": "sklearn.pipeline:Pipeline"}, "the function fails"),
+        ({"estimator": "sklearn.pipeline:Pipeline"}, "it cannot be made .TypeError"),
         (
             {"estimator": "sklearn.cluster:KMeans"},
             "without predict_proba or decision_function",

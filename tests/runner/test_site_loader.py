@@ -36,7 +36,6 @@ def test_validation_subjects_are_trained_on_where_nothing_is_chosen_on_them():
 def test_position_is_the_length_of_the_order_unless_given():
     first = site(order()[0])
     assert SiteLoader().view(first, spec_of(sites=3)).position == 2
-    assert SiteLoader().view(first, spec_of(sites=3), position=1).position == 1
 
 
 def test_no_test_subject_is_on_the_bench_unless_the_leak_is_measured():

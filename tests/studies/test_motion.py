@@ -91,8 +91,10 @@ def test_phenotype_table(tmp_path):
     fd = motion.with_phenotypes(cohort(), table).covariates["mean_fd"]
     assert fd[0] == 0.25
     assert np.isnan(fd[1:]).all()
-    with pytest.raises(DataError, match="unknown column 'fd'"):
-        motion.with_phenotypes(cohort(), table, column="fd")
+    other = tmp_path / "other.csv"
+    other.write_text("SUB_ID,mean_fd\n1,0.25\n")
+    with pytest.raises(DataError, match="unknown column 'func_mean_fd'"):
+        motion.with_phenotypes(cohort(), other)
     with pytest.raises(DataError, match="no such file"):
         motion.with_phenotypes(cohort(), tmp_path / "q.csv")
 

@@ -65,10 +65,10 @@ def as_json(audit: Audit) -> str:
     return json.dumps({**audit.to_json(), "words": sentences(audit)}, indent=1)
 
 
-def section(audit: Audit, title: str = "") -> Section:
+def section(audit: Audit) -> Section:
     """The audit as a section of a page."""
-    shown = title or f"Privacy audit: {audit.about['what']}"
-    return Section(shown, (*sentences(audit), audit_table(audit)))
+    title = f"Privacy audit: {audit.about['what']}"
+    return Section(title, (*sentences(audit), audit_table(audit)))
 
 
 def write_files(audit: Audit, folder: Path) -> None:
@@ -98,6 +98,10 @@ def sentences(audit: Audit) -> list[str]:
     return [printable(line) for line in (*lines, LAST)]
 
 
+NO_NOISE = (
+    "There is no noise in this release and so no limit to what an attack can find: whoever knows "
+    "all others in the release can work out the last."
+)
 LAST = (
     "These are the attacks that were tried, not all there are: a low number does not prove "
     "privacy, and 'no raw scan is stored' does not mean 'private'."
@@ -125,18 +129,14 @@ def _for_a_board(audit: Audit) -> list[str]:
         "with noise as in the release. The release itself has more people, who hide each other "
         "better.",
     ]
-    if limit < 1:
-        lines.append(
-            "Whatever an attacker knows, even who all the others in the release are: no attack "
-            f"is right more than {_in_100(limit)} times in 100. That is what epsilon "
-            f"{about['epsilon']:g} (delta {about['delta']:g}) promises."
-        )
-    else:
-        lines.append(
-            "There is no noise in this release and so no limit to what an attack can find: "
-            "whoever knows all others in the release can work out the last."
-        )
-    return lines
+    if limit >= 1:
+        return [*lines, NO_NOISE]
+    promise = (
+        "Whatever an attacker knows, even who all the others in the release are: no attack is "
+        f"right more than {_in_100(limit)} times in 100. That is what epsilon "
+        f"{about['epsilon']:g} (delta {about['delta']:g}) promises."
+    )
+    return [*lines, promise]
 
 
 def _of_release(audit: Audit, release: str, rows: Sequence[AuditRow]) -> str:
@@ -150,22 +150,20 @@ def _of_release(audit: Audit, release: str, rows: Sequence[AuditRow]) -> str:
             f"{_in_100(least)} to {_in_100(most)} times in 100, which is chance "
             f"(AUC {number(least)} to {number(most)})."
         )
-    name = release
-    if best.is_reference:
-        name = f"For comparison, {release} (hides nobody)"
+    name = f"For comparison, {release} (hides nobody)" if best.is_reference else release
     surest = audit.surest(rows)
+    found = surest or best
+    right = f"{_in_100(found.auc.value)} times in 100"
     if surest is None:
         return (
             f"{name}: no attack that was tried told members from others beyond chance; the "
-            f"highest, '{best.attack}', names the right one of two {_in_100(best.auc.value)} "
-            f"times in 100 {_auc(best.auc)}."
+            f"highest, '{best.attack}', names the right one of two {right} {_auc(best.auc)}."
         )
     return (
         f"{name}: an attacker can tell better than chance who was trained on. Shown somebody "
         f"who was and somebody who was not, the strongest attack, '{surest.attack}', names the "
-        f"right one {_in_100(surest.auc.value)} times in 100, where guessing gets 50 "
-        f"{_auc(surest.auc)}; accusing at most 1 outsider in 100, it finds "
-        f"{_in_100(surest.tpr.value)} of 100 who were (TPR at 1 % FPR "
+        f"right one {right}, where guessing gets 50 {_auc(surest.auc)}; accusing at most 1 "
+        f"outsider in 100, it finds {_in_100(surest.tpr.value)} of 100 who were (TPR at 1 % FPR "
         f"{number(surest.tpr.value)})."
     )
 

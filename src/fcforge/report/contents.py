@@ -21,6 +21,7 @@ from fcforge.report.figures import span
 from fcforge.report.run_words import Finding, findings, leaks_on
 from fcforge.stats import Comparison, Estimate, Row
 from fcforge.stats.resampling import interval, pair_of, subject_weights
+from fcforge.stats.table import is_majority
 from fcforge.types import Kind, RunResult, RunResults
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
@@ -128,8 +129,7 @@ def contents(
     ranking = stats.rows(everything, keeps=keeps, n_draws=n_draws)
     ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].value, nan=-1.0))
     groups = _usable(everything, ranking)
-    references = {row.learner for row in ranking if row.is_majority}
-    learners = [title for title in groups if title not in references]
+    learners = [k for k, runs in groups.items() if not is_majority(runs[0])]
     kind = results[0].kind
     forests = _forests(groups, learners, kind, n_draws)
     against = {d.learner: d.found for d in forests.get("baseline", ())}

@@ -176,16 +176,10 @@ def page_of(
         body = macro("passages", found.passages)
         sections.append(Section("In full", body, "Every number and every sentence."))
     sections.append(Section("Settings that all hospitals share", found.settings))
-    return sections_page(
-        name,
-        found.kind,
-        sections,
-        home=home,
-        answers=found.answers,
-        sites=found.sites,
-        facts=[(key, value, "") for key, value in found.facts.items()],
-        real_subjects=found.real_subjects,
-    )
+    facts = [(key, value, "") for key, value in found.facts.items()]
+    said: Any = {"answers": found.answers, "sites": found.sites, "facts": facts}
+    said["real_subjects"] = found.real_subjects
+    return sections_page(name, found.kind, sections, home=home, **said)
 
 
 def write_page(exchange: Exchange, name: str, path: Path, *first: Section) -> None:

@@ -304,7 +304,7 @@ def _deletion_words(found: Explanation, k: int) -> str:
     )
 
 
-def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
+def edge_table(found: Explanation, k: int) -> Table:
     """The edges that moved one scan's score most."""
     heads = [Heading("edge", words=True), *map(Heading, (ADDS, "FC", "reference"))]
     note = NOT_MEASURED
@@ -313,7 +313,7 @@ def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
         heads.append(Heading("stable", words=True))
         note = stable_words(found.stability)
     rows = []
-    for row in found.edges(k, n).itertuples():
+    for row in found.edges(k, LISTED).itertuples():
         cells = [
             Cell(f"{row.roi_a} – {row.roi_b}"),
             Cell(number(row.contribution, 3, sign=True), value=row.contribution),

@@ -60,39 +60,53 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     """Carpet plot, FC, motion, ROI coverage and what was done to one subject, as one HTML page."""
     several = len(result.runs) > 1
     sections = []
+    done = []
     for run in result.runs:
-        known = {"signal": run.carpet, "motion": run.fd, "coverage": run.coverage}
-        shown = listed([name for name, values in known.items() if values is not None])
-        title = run.source.path.name if several else shown.capitalize()
-        sections.append(Section(title, _run_figure(run, atlas)))
+        name = run.source.path.name
+        title = name if several else _known(run)
+        sections.append(Section(title, _run_figure(run)))
+        title = f"What was done: {name}" if several else "What was done"
+        done.append(Section(title, _words(_done(run, result.settings))))
     order = "grouped by system" if any(atlas.systems) else "in the order of the atlas"
     title = f"Functional connectivity, ROIs {order}"
     fc = fc_figure(result.fc, atlas.systems, "correlation", WIDE, vmin=-1, vmax=1)
     sections.append(Section(title, fc))
     low = _low_coverage(result, atlas)
     sections += [Section("ROIs with low coverage", low)] if low.rows else []
-    for run in result.runs:
-        done = {"source": str(run.source.path), **run.report}
-        for name, value in result.settings.items():
-            if value is not None:  # an option that was used
-                done[f"--{name.replace('_', '-')}"] = value
-        title = f"What was done: {run.source.path.name}" if several else "What was done"
-        sections.append(Section(title, _words(done)))
-    tr = result.runs[0].tr
-    moved = "unknown" if result.mean_fd is None else f"{result.mean_fd:.3f} mm"
-    facts = [
-        ("volumes used", result.n_volumes, ""),
-        ("mean FD", moved, ""),
-        ("TR", "unknown" if tr is None else f"{tr:g} s", ""),
-        ("atlas", atlas.name, f"{atlas.n_rois} ROIs"),
-    ]
     warnings = [("caution", w) for run in result.runs for w in run.warnings]
     if result.empty:
         names = ", ".join(atlas.roi_names[i] for i in result.empty)
         many = counted(len(result.empty), "ROI")
         warnings.append(("caution", f"{many} without signal, FC set to 0: {names}."))
-    title = f"sub-{result.subject}"
-    return _page(title, sections=sections, home=GROUP, warnings=warnings, facts=facts)
+    more: Any = {"warnings": warnings, "facts": _facts(result, atlas), "home": GROUP}
+    return _page(f"sub-{result.subject}", sections=[*sections, *done], **more)
+
+
+def _known(run: Run) -> str:
+    """What is shown of a run."""
+    known = {"signal": run.carpet, "motion": run.fd, "coverage": run.coverage}
+    shown = listed([name for name, values in known.items() if values is not None])
+    return shown.capitalize()
+
+
+def _done(run: Run, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What was done to a run, and the options that were used."""
+    done = {"source": str(run.source.path), **run.report}
+    for name, value in settings.items():
+        if value is not None:
+            done[f"--{name.replace('_', '-')}"] = value
+    return done
+
+
+def _facts(result: SubjectFC, atlas: Atlas) -> list[tuple[str, Any, str]]:
+    tr = result.runs[0].tr
+    moved = "unknown" if result.mean_fd is None else f"{result.mean_fd:.3f} mm"
+    return [
+        ("volumes used", result.n_volumes, ""),
+        ("mean FD", moved, ""),
+        ("TR", "unknown" if tr is None else f"{tr:g} s", ""),
+        ("atlas", atlas.name, f"{atlas.n_rois} ROIs"),
+    ]
 
 
 def preprocess_page(
@@ -180,7 +194,7 @@ def _spaced(key: str) -> str:
 
 
 @drawn
-def _run_figure(run: Run, atlas: Atlas) -> Figure:
+def _run_figure(run: Run) -> Figure:
     """Motion, carpet and coverage below each other; what is unknown has no panel."""
     heights = {"carpet": 3}
     if run.fd is not None:
@@ -195,25 +209,27 @@ def _run_figure(run: Run, atlas: Atlas) -> Figure:
     panels = figure.subplots(
         len(ratios), 2, height_ratios=ratios, width_ratios=[40, 1], squeeze=False
     )
-    axes = dict(zip(heights, panels[:, 0], strict=True))
-    for name, beside in zip(heights, panels[:, 1], strict=True):
+    for name, (axes, beside) in zip(heights, panels, strict=True):
         if name == "carpet":
-            image = _carpet(axes[name], run)
+            image = _carpet(axes, run)
             colour_bar(figure, image, "SD", cax=beside, ticks=[-2, 0, 2])
-        else:  # as wide as the carpet: volumes stand below each other
-            beside.set_axis_off()
-    if run.fd is not None:
-        _motion(axes["motion"], run.fd, run.carpet.shape[1])
-    if run.coverage is not None:
-        rois = np.arange(atlas.n_rois)
-        axes["coverage"].fill_between(rois, run.coverage, step="mid", color=SERIES[0])
-        axes["coverage"].set(ylim=(0, 1), yticks=[0, 1])
-        axes["coverage"].set_xlim(-0.5, atlas.n_rois - 0.5)
-        axes["coverage"].set_title("coverage of each ROI")
+            continue
+        beside.set_axis_off()  # as wide as the carpet: volumes stand below each other
+        if name == "motion":
+            _motion(axes, run.fd, run.carpet.shape[1])
+        else:
+            _coverage(axes, run.coverage)
     return figure
 
 
-def _motion(axes: Any, fd: np.ndarray, n_volumes: int) -> None:
+def _coverage(axes: Any, coverage: Any) -> None:
+    rois = np.arange(len(coverage))
+    axes.fill_between(rois, coverage, step="mid", color=SERIES[0])
+    axes.set(ylim=(0, 1), yticks=[0, 1], xlim=(-0.5, len(coverage) - 0.5))
+    axes.set_title("coverage of each ROI")
+
+
+def _motion(axes: Any, fd: Any, n_volumes: int) -> None:
     """Framewise displacement with the line that scrubbing usually goes by."""
     axes.plot(np.arange(len(fd)), fd, lw=0.8, color=SERIES[1])
     axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)

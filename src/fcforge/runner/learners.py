@@ -72,26 +72,19 @@ def require_kind(
         )
 
 
-def scorer_of(
-    learner: Learner, lane: Lane, temperature: float = 1.0, output: int = 1
-) -> Scorer:
-    """Log odds of a lane in float64 on the CPU, to be explained; of a number the number.
+def _exact(value: Tensor) -> Tensor:
+    return value.cpu().double() if value.is_floating_point() else value.cpu()
 
-    Of more classes those of class `output` against the first.
-    """
-    parts = ({k: v.cpu() for k, v in part.items()} for part in lane)
-    exact = Lane(
-        *(
-            {k: v.double() if v.is_floating_point() else v for k, v in p.items()}
-            for p in parts
-        )
-    )
+
+def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
+    """Log odds of a lane in float64 on the CPU, to be explained; of a number the number."""
+    exact = Lane(*({k: _exact(v) for k, v in part.items()} for part in lane))
 
     def score(fc: Tensor) -> Tensor:
         u = learner.method.logits(learner.model, exact, learner.model.prepare(fc))
         if u.shape[1] == 1:
             return u[:, 0]
-        return (u[:, output] - u[:, 0]) / temperature
+        return (u[:, 1] - u[:, 0]) / temperature
 
     plain = type(learner.method).logits is Method.logits
     return Scorer.of(learner.model, score, plain=plain)

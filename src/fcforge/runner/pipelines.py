@@ -11,7 +11,7 @@ With ``site = true`` it is told the subjects' sites, by scikit-learn's routing o
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module, util
@@ -82,16 +82,16 @@ class Pipeline(Checked):
         """A fresh, unfitted estimator."""
         from sklearn.base import clone
 
-        if self.sha256 in _HANDED:
-            return clone(_HANDED[self.sha256], safe=False)
-        where = f"estimator '{self.estimator}'"
-        if ":" not in self.estimator:
+        made = _HANDED.get(self.sha256)
+        if made is None and ":" not in self.estimator:
             raise ConfigError(
                 "it was handed over as an object and is not known in this process.",
-                where=where,
+                where=f"estimator '{self.estimator}'",
                 do="Train with jobs=1, or give the name of a function that makes it.",
             )
-        return clone(_call(_function(self.estimator, self.folder), where), safe=False)
+        if made is None:
+            made = _made_by(self.estimator, self.folder)
+        return clone(made, safe=False)
 
     def require(self, target: Target) -> None:
         """Raise `ConfigError` unless it can be made, and fits the target."""
@@ -169,11 +169,9 @@ def _module(name: str, folder: str) -> ModuleType:
     beside = Path(folder, f"{name}.py")
     if folder and folder not in sys.path:
         sys.path.append(folder)  # for what the module itself imports
-    spec = (
-        util.spec_from_file_location(f"_fcforge_{name}", beside)
-        if beside.is_file()
-        else None
-    )
+    spec = None
+    if beside.is_file():
+        spec = util.spec_from_file_location(f"_fcforge_{name}", beside)
     if spec is None or spec.loader is None:
         return import_module(name)
     module = sys.modules[spec.name] = util.module_from_spec(spec)
@@ -181,34 +179,17 @@ def _module(name: str, folder: str) -> ModuleType:
     return module
 
 
-def _function(name: str, folder: str) -> Callable[[], Any]:
-    where = f"estimator '{name}'"
+def _made_by(name: str, folder: str) -> Any:
+    """The estimator that ``module:function`` returns."""
     module, _, function = name.partition(":")
     try:
-        found = getattr(_module(module, folder), function, None)
+        return getattr(_module(module, folder), function)()
     except Exception as error:
         raise ConfigError(
-            f"module '{module}' cannot be imported ({type(error).__name__}: {error}).",
-            where=where,
-            do=f"Install it, or put {module}.py into {folder}.",
-        ) from error
-    if not callable(found):
-        raise ConfigError(
-            f"module '{module}' has no function '{function}'.",
-            where=where,
-            do="Write module:function; the function returns an unfitted estimator.",
-        )
-    return found
-
-
-def _call(function: Callable[[], Any], where: str) -> Any:
-    try:
-        return function()
-    except Exception as error:
-        raise ConfigError(
-            f"the function fails ({type(error).__name__}: {error}).",
-            where=where,
-            do="It takes no arguments and returns an unfitted estimator.",
+            f"it cannot be made ({type(error).__name__}: {error}).",
+            where=f"estimator '{name}'",
+            do=f"Install {module}, or put {module}.py into {folder}; its function '{function}' "
+            "takes no arguments and returns an unfitted estimator.",
         ) from error
 
 
@@ -220,20 +201,17 @@ def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
     missing = [name for name in (learns, "predict") if not hasattr(estimator, name)]
     scores = ("predict_proba", "decision_function")
     says = any(hasattr(estimator, name) for name in scores)
-    if not says and (missing or not is_regressor(estimator)):
-        missing.append("predict_proba or decision_function")
-    if missing or isinstance(estimator, type):
-        what = (
-            "a class"
-            if isinstance(estimator, type)
-            else f"a {type(estimator).__name__}"
-        )
-        without = f" without {missing[0]}" if missing else ""
-        raise ConfigError(
-            f"estimator '{pipeline.estimator}' is {what}{without}.",
-            where=where,
-            do="Give an unfitted classifier or regressor of scikit-learn's kind.",
-        )
+    what = ""
+    if isinstance(estimator, type):
+        what = "a class"
+    elif missing:
+        what = f"a {type(estimator).__name__} without {missing[0]}"
+    elif not says and not is_regressor(estimator):
+        what = f"a {type(estimator).__name__} without {' or '.join(scores)}"
+    if what:
+        do = "Give an unfitted classifier or regressor of scikit-learn's kind."
+        what = f"estimator '{pipeline.estimator}' is {what}."
+        raise ConfigError(what, where=where, do=do)
 
 
 def train(

@@ -73,7 +73,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     store = Store(out)
     if (store.root / "experiment.json").is_file():
         _refuse_another(store, prepared)
-    elif store.root.exists() and (not store.root.is_dir() or store.foreign()):
+    elif store.is_foreign():
         raise StoreError(
             "this is a file, or a folder that holds other things than a run.",
             where=store.root,

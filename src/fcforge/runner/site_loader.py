@@ -57,7 +57,6 @@ class SiteLoader:
         site: Site,
         spec: RunSpec,
         *,
-        position: int | None = None,
         with_val: bool | None = None,
         public: PublicView | None = None,
     ) -> SiteView:
@@ -68,8 +67,6 @@ class SiteLoader:
         site : Site
         spec : RunSpec
             The run up to and including this site.
-        position : int, optional
-            Sites learned before this one; as many as the order says, unless given.
         with_val : bool, optional
             Whether the validation part is trained on; where nothing is chosen on it, unless given.
         public : PublicView, optional
@@ -77,8 +74,6 @@ class SiteLoader:
         """
         if with_val is None:
             with_val = spec.training.selection == "fixed"
-        if position is None:
-            position = len(spec.order) - 1
         train, val = self.learning_rows(site, spec, with_val)
         leaked = None
         if spec.leaks.context_on_test:
@@ -89,7 +84,7 @@ class SiteLoader:
             start = public.start if public else None
             make = partial(self.synthetic, site, spec, start=start)
         shown = (self.bank, train, val, make, leaked, public, spec.seed)
-        return SiteView(site.name, position, *shown)
+        return SiteView(site.name, len(spec.order) - 1, *shown)
 
     def public_view(self, spec: RunSpec, public: Public) -> PublicView:
         """The public people, put into the bank once."""

@@ -73,14 +73,14 @@ class Store:
         """Whether a node is complete."""
         return self.folder(key).is_dir()
 
-    def foreign(self) -> list[str]:
-        """Names in the folder that no run writes (temporary files of a killed one are ours)."""
+    def is_foreign(self) -> bool:
+        """Whether it is a file, or holds what no run writes (temporary files are ours)."""
         if not self.root.is_dir():
-            return []
-        names = sorted(p.name for p in self.root.iterdir())
-        return [
-            n for n in names if n not in _OURS and not n.startswith(".experiment.json.")
-        ]
+            return self.root.exists()
+        names = [p.name for p in self.root.iterdir()]
+        return any(
+            n not in _OURS and not n.startswith(".experiment.json.") for n in names
+        )
 
     def done(self) -> set[str]:
         """Keys of all complete nodes (one directory listing, cheap on a network drive)."""
@@ -109,27 +109,23 @@ class Store:
                 return False
         return True
 
-    def sweep(self, older_than: float = 3600.0) -> int:
-        """Delete what a killed run was writing when it died; returns how many there were.
+    def sweep(self, older_than: float = 3600.0) -> None:
+        """Delete what a killed run was writing when it died.
 
         Younger ones stay: another process may be writing them now. Nodes that were cut short
         after they were written go, too.
         """
-        broken = [key for key in self.done() if not self._ends(self.folder(key))]
-        for key in broken:
+        for key in self.done() - self.whole():
             shutil.rmtree(self.folder(key), ignore_errors=True)
         before = time.time() - older_than
-        swept = len(broken)
         for folder in (self.root, self.root / "nodes", self.generators):
-            for path in folder.glob(".*") if folder.is_dir() else ():
+            for path in folder.glob(".*"):
                 if path.stat().st_mtime >= before:
                     continue
-                swept += 1
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink(missing_ok=True)
-        return swept
 
     def write_node(
         self,

@@ -23,12 +23,12 @@ from fcforge.types import Component, LearnerSpec, RunResult, Site
 LEARNER = LearnerSpec(Component("motion"), Component("mean_fd"), title="motion only")
 KEEPS = "real subjects"
 COVARIATE = "mean_fd"
+FD = "func_mean_fd"  # columns of ABIDE's table
+IDENTIFIER = "SUB_ID"
 NO_TIME: dict[str, Any] = {"seconds": 0.0, "environment": {}}
 
 
-def with_phenotypes(
-    cohort: Cohort, file: Path, column: str = "func_mean_fd", identifier: str = "SUB_ID"
-) -> Cohort:
+def with_phenotypes(cohort: Cohort, file: Path) -> Cohort:
     """Add mean FD from a table such as ABIDE's ``Phenotypic_V1_0b_preprocessed1.csv``.
 
     Subjects are matched by id as text, leading zeros aside; who is not in the table, or has no
@@ -40,13 +40,13 @@ def with_phenotypes(
     table = pd.read_csv(
         file, sep=separator, dtype=str, encoding="utf-8-sig", keep_default_na=False
     )
-    for name in (column, identifier):
+    for name in (FD, IDENTIFIER):
         if name not in table:
             error = unknown_name("column", name, list(table))
             raise DataError(error.what, where=file, do=error.do)
-    fd = pd.to_numeric(table[column], errors="coerce")
+    fd = pd.to_numeric(table[FD], errors="coerce")
     fd = fd.where(fd > 0)  # -9999 stands for missing
-    known = dict(zip(table[identifier].str.strip().str.lstrip("0"), fd, strict=True))
+    known = dict(zip(table[IDENTIFIER].str.strip().str.lstrip("0"), fd, strict=True))
     values = np.array(
         [known.get(s.lstrip("0"), np.nan) for s in cohort.subject_id.tolist()]
     )

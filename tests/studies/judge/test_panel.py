@@ -103,8 +103,8 @@ def sampled(generator, train: FCBatch, times: int = 4) -> FCBatch:
 
 def test_a_good_and_a_bad_generator_are_told_apart(real) -> None:
     train, test = real
-    good = judge(train, test, sampled(CorrGauss(), train), classifiers=("linear",))
-    bad = judge(train, test, sampled(EdgeGauss(), train), classifiers=("linear",))
+    good = judge(train, test, sampled(CorrGauss(), train), panel=Panel({}, ("linear",)))
+    bad = judge(train, test, sampled(EdgeGauss(), train), panel=Panel({}, ("linear",)))
     assert good["psd_share"] == 1.0
     assert bad["psd_share"] < 0.5
     assert good["c2st_auc"] < bad["c2st_auc"]
@@ -116,13 +116,15 @@ def test_collapse_is_said(real) -> None:
     train, test = real
     means = torch.stack([train.fc[train.y == c].mean(0) for c in (0, 1)])
     copies = FCBatch(means[train.y] + 0.01 * (train.fc - train.fc.mean(0)), train.y)
-    out = judge(train, test, copies, classifiers=(), diagnostics={"active_units": 0})
+    out = judge(
+        train, test, copies, panel=Panel({}, ()), diagnostics={"active_units": 0}
+    )
     assert [w.split()[0] for w in out["warnings"]] == ["no", "within-class"]
 
 
 def test_augmentation_uses_real_and_as_many_synthetic(real) -> None:
     train, test = real
-    out = judge(train, test, train, classifiers=(), augment=("linear",))
+    out = judge(train, test, train, panel=Panel({}, (), ("linear",)))
     # Real subjects twice are the real subjects to a ridge with a penalty per subject.
     (alone,) = classify([Task(train, test, 0)], "linear", Training())
     assert out["aug_linear_acc"] == pytest.approx(alone["acc"], abs=0.06)
@@ -143,9 +145,9 @@ def test_other_rois_are_refused(real) -> None:
     train, test = real
     small = FCBatch(train.fc[:, :8, :8], train.y)
     with pytest.raises(DataError, match="synthetic FC has 8 ROIs, not 12"):
-        judge(train, test, small, classifiers=())
+        judge(train, test, small, panel=Panel({}, ()))
     with pytest.raises(DataError, match="held-out FC has 8 ROIs"):
-        judge(train, FCBatch(test.fc[:, :8, :8], test.y), train, classifiers=())
+        judge(train, FCBatch(test.fc[:, :8, :8], test.y), train, panel=Panel({}, ()))
 
 
 def test_fidelity_is_repeatable_and_follows_its_seed(real) -> None:

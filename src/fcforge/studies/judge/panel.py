@@ -157,13 +157,10 @@ def judge(
     real_train: FCBatch,
     real_test: FCBatch,
     synthetic: FCBatch,
+    panel: Panel | None = None,
     *,
     seed: int = 0,
-    classifiers: Sequence[str] = Panel.classifiers,
-    augment: Sequence[str] = (),
-    training: Training | None = None,
     diagnostics: Mapping[str, Any] | None = None,
-    device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
     """Judge a synthetic set.
 
@@ -175,14 +172,10 @@ def judge(
         Held-out subjects of the same site.
     synthetic : FCBatch
         Judge ``real_train`` itself for the real/real reference.
+    panel : Panel, optional
+        Its classifiers, augmentation and training are used; its generators are not.
     seed : int
         Of subsampling and of classifiers.
-    classifiers : sequence of str
-        Models for train-on-synthetic-test-on-real (``linear`` is ridge in closed form).
-    augment : sequence of str
-        Models for the paper's 1:1 augmentation: real subjects plus as many synthetic ones.
-    training : Training, optional
-        Of the network classifiers.
     diagnostics : mapping, optional
         The generator's own; ``active_units`` of 0 is a collapse.
 
@@ -192,11 +185,8 @@ def judge(
         Numbers by name; ``tstr_<model>_<acc|pre|rec|f1|auc>``, ``aug_<model>_...``; and
         ``warnings``, in what way it collapsed, if it did.
     """
-    asked = Panel(
-        {}, tuple(classifiers), tuple(augment), training=training or Training()
-    )
-    one = JudgedSet(real_train, real_test, synthetic, seed, dict(diagnostics or {}))
-    return judge_all([one], asked, device)[0]
+    one = JudgedSet(real_train, real_test, synthetic, seed, diagnostics or {})
+    return judge_all([one], panel or Panel({}))[0]
 
 
 def judge_fidelity(
