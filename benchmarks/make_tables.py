@@ -65,6 +65,17 @@ def as_run_and_shown() -> Iterator[tuple[str, Finished, Finished]]:
             yield name, shown(as_run), table
 
 
+def moved() -> str:
+    """How scoring two scans as one moves tables, and which were trained without the second."""
+    changed = text_tables.moved(as_run_and_shown())
+    whole = [
+        f"`{name}`"
+        for name in sorted(tables())
+        if read(name)[1]["experiment"]["dataset"]["params"].get("leave_out")
+    ]
+    return f"{changed}\n\nTrained without the second scan: {', '.join(whole)}."
+
+
 def _about(name: str) -> str:
     table, told = read(name)
     file = name.partition("+")[0].removesuffix("_again").removesuffix("_first")
@@ -105,7 +116,7 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     ),
     "leaks": lambda name, _: text_tables.leaks(name, tables()),
     "leaks_minus": lambda name, rest: text_tables.leaks_minus(name, rest, tables()),
-    "moved": lambda *_: text_tables.moved(as_run_and_shown()),
+    "moved": lambda *_: moved(),
     "own": lambda name, _: text_tables.own_threshold(RESULTS / f"{name}.json"),
     "own_order": lambda name, rest: text_tables.own_order(name, rest, tables()),
     "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
@@ -114,6 +125,7 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "short": lambda name, _: paper_tables.short(name, tables()),
     "sites": lambda name, _: paper_tables.sites(name, tables()),
     "spearman": lambda name, _: paper_tables.spearman(name, tables()),
+    "twice": lambda name, rest: text_tables.twice(name, split(rest, ";"), tables()),
     "studies": lambda name, rest: text_tables.studies(RESULTS / f"{name}.json", rest),
     "stages": lambda name, _: paper_tables.stages(name, tables()),
 }

@@ -66,11 +66,6 @@ def split(text: str, by: str = ",") -> list[str]:
     return [part.strip() for part in text.split(by) if part.strip()]
 
 
-# The main table of everybody: side tables were split before one of each pair of twins was left
-# out, and are compared on the same splits.
-WITH_TWINS = "main_529_twins"
-
-
 @cache
 def printed_tables() -> dict[str, Printed]:
     """The paper's tables by the name of the experiment; those of ASD on the 529 subjects too."""
@@ -85,8 +80,6 @@ def printed_tables() -> dict[str, Printed]:
         if not name.endswith(("_mdd", "_bsnip", "_tuned", "_529")):
             rows = {k: on_529(v) for k, v in one.of_row.items()}
             there = {k: on_529(getattr(one, k)) for k in ("of", "leaks", "rest")}
-            if there["of"] == "main_529":
-                there["of"] = WITH_TWINS
             title, second = f"{one.title}, 529 subjects", name if one.ranked else ""
             found[on_529(name)] = replace(
                 one, title=title, second=second, of_row=rows, **there

@@ -187,6 +187,35 @@ def moved(tables: Iterable[tuple[str, Finished, Finished]]) -> str:
     return markdown(["table", "seeds changed", "least change of AAA", "largest"], lines)
 
 
+def twice(name: str, pairs: Iterable[str], found: Found) -> str:
+    """Change of AAA where a learner was trained again among other lanes, on the seeds of both.
+
+    A pair is ``learner = table: learner there``.
+    """
+    lines = []
+    for pair in pairs:
+        learner, there = pair.split(" = ")
+        other, title = there.split(": ")
+        first, again = (
+            _by_seed(runs)
+            for runs in (found[name].groups[learner], found[other].groups[title])
+        )
+        moved = [fmean(again[k]) - fmean(first[k]) for k in first.keys() & again.keys()]
+        spread = fmean(x * x for x in moved) ** 0.5
+        change = number(fmean(moved), sign=True)
+        lines.append([learner, f"{other}: {title}", change, number(spread)])
+    heads = ["learner", "trained again as", "change of AAA", "RMS over seeds"]
+    return markdown(heads, lines)
+
+
+def _by_seed(runs: Runs) -> dict[int, list[float]]:
+    """AAA of every order by seed."""
+    values: dict[int, list[float]] = {}
+    for r in runs:
+        values.setdefault(r.spec.seed, []).append(summary(r)["aaa"])
+    return values
+
+
 def _aaa(runs: Runs) -> float:
     return fmean(summary(r)["aaa"] for r in runs if finite(r))
 

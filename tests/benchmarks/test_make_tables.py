@@ -38,7 +38,7 @@ def numbers_in(text: str) -> list[float]:
 def test_results_are_small():
     sizes = {name: (RESULTS / f"{name}.npz").stat().st_size for name in NAMES}
     assert max(sizes.values()) < 2e6
-    assert sum(sizes.values()) < 14.5e6
+    assert sum(sizes.values()) < 14e6
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -106,3 +106,26 @@ def test_a_marker_is_filled_and_only_that(tmp_path, monkeypatch):
     )
     page.write_text(text)
     assert make_tables.filled(page, made) == text
+
+
+QUOTED = re.compile(r"([-+]?\d*\.\d+) \[([-+]?\d*\.\d+), ([-+]?\d*\.\d+)\]")
+# Some numbers of these are records of runs whose scores were not kept.
+UNKEPT = {"history.md", "generators.md", "abide.md", "privacy.md"}
+
+
+def intervals(text: str) -> set[tuple[str, ...]]:
+    plain = text.replace("\N{MINUS SIGN}", "-")
+    return {
+        tuple(f"{float(x):.3f}" for x in m.groups()) for m in QUOTED.finditer(plain)
+    }
+
+
+KEPT = [page for page in make_tables.pages() if page.name not in UNKEPT]
+
+
+@pytest.mark.parametrize("page", KEPT, ids=lambda page: page.name)
+def test_an_interval_in_a_sentence_stands_in_a_table(page):
+    texts = [other.read_text() for other in make_tables.pages()]
+    made = "".join(match[4] for text in texts for match in MARKED.finditer(text))
+    quoted = intervals(MARKED.sub("", page.read_text()))
+    assert quoted <= intervals(made), "typed, and no table says so any more"

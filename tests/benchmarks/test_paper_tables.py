@@ -52,7 +52,7 @@ def test_the_papers_subjects_have_tables_of_their_own():
     assert on_529("main_abide") == "main_529"
     assert on_529("buffer+leaks") == "buffer_529+leaks"
     table = printed_tables()["ladder_529"]
-    assert (table.of, table.leaks) == ("main_529_twins", "ladder_529+leaks")
+    assert (table.of, table.leaks) == ("main_529", "ladder_529+leaks")
     assert printed_tables()["leaks_529"].of_row["FORGE"] == "paper_protocol_529"
 
 
@@ -75,7 +75,6 @@ def found() -> dict[str, Finished]:
     }
     return {
         "main_529": finished(**main),
-        "main_529_twins": finished(**main),
         "leaks_529": finished(Base=(0.9, "finetune"), ER=(1.4, "er")),
         "buffer_529": finished(**{"ER 128": (0.8, "er"), "ER 256": (1.2, "er")}),
     }

@@ -160,3 +160,18 @@ def test_own_thresholds_stand_beside_the_common_one(tmp_path):
     found = [c.strip() for c in text.splitlines()[-1].strip("|").split("|")]
     assert found == ["unequal", "ridge", common, own, common, own, "0.600"]
     assert text.count("own threshold") == 2  # headings: no row of its own
+
+
+def test_a_learner_trained_twice_is_compared_on_the_seeds_of_both():
+    first = fake_runs.fake_learner("Base", seeds=(0, 1), skill=0.6)
+    again = fake_runs.fake_learner("Base again", seeds=(1,), skill=1.4)
+    tables = {
+        "main": Finished({"Base": first}, {}),
+        "other": Finished({"Base again": again}, {}),
+    }
+    text = text_tables.twice("main", ["Base = other: Base again"], tables)
+    shared = [summary(r)["aaa"] for r in first if r.spec.seed == 1]
+    moved = fmean(summary(r)["aaa"] for r in again) - fmean(shared)
+    found = cells(text, "Base")
+    assert found[1] == "other: Base again"
+    assert found[2:] == [number(moved, sign=True), number(abs(moved))]
