@@ -109,7 +109,8 @@ def displacement(
     found: np.ndarray, true: np.ndarray, pose: np.ndarray, atlas: Atlas
 ) -> np.ndarray:
     """Mean distance (mm) over brain points between found and true transforms, per volume."""
-    _, xyz = atlas.voxels
+    columns, affine = atlas.volume
+    xyz = np.argwhere(columns >= 0) @ affine[:3, :3].T + affine[:3, 3]
     points = xyz[::5000] @ pose[:3, :3].T + pose[:3, 3]
     # A fixed offset of the whole series (the choice of reference) is no residual motion.
     gap = np.linalg.inv(found) @ true

@@ -1,5 +1,6 @@
 """AAL has exactly 116 ROIs here, its look-alikes are named, user atlases match their table."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import nibabel as nib
@@ -21,9 +22,9 @@ def test_aal_has_116_rois_in_code_order(aal: Atlas):
 
 
 def test_the_table_places_every_roi_where_the_volume_has_it(aal: Atlas):
-    column, xyz = aal.voxels
+    places = replace(aal, xyz=np.empty((0, 3))).places
     for roi in range(0, 116, 7):
-        centre = xyz[column == roi].mean(axis=0)
+        centre = places[roi]
         # The table's centroids come from the PCP's mask, which is aligned a little differently.
         assert np.linalg.norm(centre - aal.xyz[roi]) < 8
         if aal.roi_names[roi].endswith("_L"):

@@ -6,20 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
+from types import ModuleType
 
 from fcforge.errors import DataError
 from fcforge.imaging import atlases, layouts, methods_text, outputs, people, series
 from fcforge.imaging.atlas import Atlas, aal116, names_only
 from fcforge.imaging.extract import SubjectFC, subject_fc
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.people import (
-    Outcome,
-    Pages,
-    ParticipantTable,
-    Progress,
-    Say,
-    no_progress,
-)
+from fcforge.imaging.people import Outcome, ParticipantTable, Progress, Say, no_progress
 from fcforge.imaging.sources import Source, sidecar_of
 from fcforge.text import counted, some
 from fcforge.writing import write_text
@@ -30,7 +24,7 @@ def fc_folder(
     *,
     say: Say,
     progress: Progress = no_progress,
-    pages: Pages | None = None,
+    pages: ModuleType | None = None,
 ) -> Outcome:
     """FC of every subject below ``request.source`` into ``request.out``, in BIDS names.
 
@@ -41,8 +35,8 @@ def fc_folder(
         Gets one line of text at a time.
     progress : callable
         ``progress(items, total)`` yields the items while it draws.
-    pages : Pages, optional
-        Draws the quality pages that ``request.report`` asks for; None draws none.
+    pages : module, optional
+        `fcforge.report.quality`, which draws the pages that ``request.report`` asks for.
 
     Raises
     ------
@@ -99,7 +93,7 @@ class _Maker:
     atlas: Atlas
     sources: Mapping[str, list[Source]]
     say: Say
-    pages: Pages | None
+    pages: ModuleType | None
     remarks: Counter[str] = field(default_factory=Counter)
 
     def path(self, subject: str) -> Path:

@@ -98,18 +98,12 @@ class Atlas:
             from nilearn.plotting import find_probabilistic_atlas_cut_coords
 
             return np.asarray(find_probabilistic_atlas_cut_coords(self.image))
-        column, xyz = self.voxels
-        total = np.bincount(column, minlength=self.n_rois)
-        sums = [np.bincount(column, xyz[:, k], minlength=self.n_rois) for k in range(3)]
-        return np.stack(sums, axis=1) / np.maximum(total, 1)[:, None]
+        from nibabel.affines import apply_affine
+        from scipy.ndimage import center_of_mass
 
-    @cached_property
-    def voxels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Column of each labelled voxel (n_voxels,) and its MNI position in mm (n_voxels, 3)."""
         columns, affine = self.volume
-        where = np.nonzero(columns >= 0)
-        xyz = np.stack(where, axis=1) @ affine[:3, :3].T + affine[:3, 3]
-        return columns[where], xyz.astype(np.float32)
+        found = center_of_mass(columns >= 0, columns, range(self.n_rois))
+        return apply_affine(affine, found)
 
     def on_grid(self, shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
         """Nearest-neighbour label columns on another grid, -1 outside every ROI.
@@ -136,13 +130,9 @@ class Atlas:
 
     def describe(self) -> dict[str, Any]:
         """What a sidecar needs to know about the atlas."""
-        path = (
-            self.image if self.image is None or isinstance(self.image, Path) else None
-        )
-        image = path.name if path else None
         return {
             "Name": self.name,
-            "Image": image,
+            "Image": self.image.name if isinstance(self.image, Path) else None,
             "SHA256": self.sha256,
             "ROIs": self.n_rois,
         }

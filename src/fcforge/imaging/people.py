@@ -8,7 +8,7 @@ import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -182,14 +182,6 @@ def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> Data
         f"has no column for the {role} (columns: {', '.join(header[:8])}).",
         do=f"Name it one of: {', '.join(accepted)}.",
     )
-
-
-class Pages(Protocol):
-    """Draws the quality pages, as the functions of `fcforge.report.quality`; each returns HTML."""
-
-    subject_page: Callable[..., str]
-    group_page: Callable[..., str]
-    preprocess_page: Callable[..., str]
 
 
 class Outcome(NamedTuple):

@@ -10,7 +10,6 @@ from fcforge.imaging.raw.mni import (
     affine_of_transform,
     confounds_table,
     cosines,
-    mni_grid,
     mni_tissues,
     to_ants,
 )
@@ -37,7 +36,7 @@ def test_ants_frame_is_our_world_frame(tmp_path: Path):
 
 
 def test_tissues_and_confounds_have_fmripreps_columns():
-    tissues = mni_tissues(mni_grid(4.0)[0], 4.0)
+    tissues = mni_tissues(4.0)
     brain, white, csf = (int(mask.sum()) for mask in tissues)
     assert brain > 5 * white > 50 * csf > 500
     assert not (tissues.csf & ~tissues.brain).any()

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.components import look_up
 from fcforge.errors import DataError
 from fcforge.imaging.scan import read_volume
 
@@ -48,7 +47,7 @@ def slice_times(order: str, n_slices: int, tr: float) -> np.ndarray:
         "interleaved_even": np.r_[index[1::2], index[::2]],
     }
     times = np.empty(n_slices)
-    times[look_up("slice order", order, known)] = index * tr / n_slices
+    times[known[order]] = index * tr / n_slices
     return times
 
 

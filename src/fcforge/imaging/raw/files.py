@@ -50,7 +50,6 @@ class Preprocessed(NamedTuple):
     parameters : ndarray of shape (n_volumes, 6)
     mean : ndarray of shape (x, y, z)
         Mean in MNI space.
-    affine : ndarray of shape (4, 4)
     done : mapping
         Tool and settings of every step, "not done" for those left out.
     """
@@ -58,18 +57,17 @@ class Preprocessed(NamedTuple):
     path: Path
     parameters: np.ndarray
     mean: np.ndarray
-    affine: np.ndarray
     done: dict[str, Any]
 
-    @property
-    def outlines(self) -> np.ndarray:
-        """Borders between ROIs on the output grid; nothing where no atlas is installed."""
-        edges = np.zeros(self.mean.shape, dtype=bool)
-        with contextlib.suppress(DataError):
-            grid = load_atlas("AAL116").on_grid(self.mean.shape, self.affine)
-            edges[1:] |= grid[1:] != grid[:-1]
-            edges[:, 1:] |= grid[:, 1:] != grid[:, :-1]
-        return edges
+
+def outlines(shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
+    """Borders between ROIs on a grid; nothing where no atlas is installed."""
+    edges = np.zeros(shape, dtype=bool)
+    with contextlib.suppress(DataError):
+        grid = load_atlas("AAL116").on_grid(shape, affine)
+        edges[1:] |= grid[1:] != grid[:-1]
+        edges[:, 1:] |= grid[:, 1:] != grid[:, :-1]
+    return edges
 
 
 def find_raw(root: Path) -> list[RawRun]:

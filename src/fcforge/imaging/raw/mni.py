@@ -112,7 +112,7 @@ class Tissues(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def mni_tissues(shape: tuple[int, int, int], mm: float) -> Tissues:
+def mni_tissues(mm: float) -> Tissues:
     """Tissues on the output grid from the MNI152 masks that nilearn ships.
 
     White matter is what is almost surely so (p > 0.95), eroded by one 2 mm voxel. CSF is what
@@ -133,9 +133,10 @@ def mni_tissues(shape: tuple[int, int, int], mm: float) -> Tissues:
     brain = template.get_fdata() > 0
     inner = binary_erosion(brain, iterations=6)
     found = []
+    shape, affine = mni_grid(mm)
     for mask in (brain, binary_erosion(pure_white), inner & ~grey & ~white):
         image = nib.Nifti1Image(mask.astype(np.uint8), template.affine)
-        moved = resample_img(image, mni_grid(mm)[1], shape, interpolation="nearest")
+        moved = resample_img(image, affine, shape, interpolation="nearest")
         found.append(moved.get_fdata() > 0)
     return Tissues(*found)
 

@@ -10,14 +10,16 @@ import shutil
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fcforge.errors import DataError, at
 from fcforge.imaging import outputs, people
 from fcforge.imaging.options import PreprocessRequest as Request
-from fcforge.imaging.people import Outcome, Pages, Progress, Say, no_progress
+from fcforge.imaging.people import Outcome, Progress, Say, no_progress
 from fcforge.imaging.raw import corrections, files, mni
 from fcforge.imaging.raw.files import Preprocessed, RawRun, output_path
 from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
@@ -33,7 +35,7 @@ def preprocess_folder(
     *,
     say: Say,
     progress: Progress = no_progress,
-    pages: Pages | None = None,
+    pages: ModuleType | None = None,
 ) -> Outcome:
     """Every raw run below ``request.source`` to MNI space, with confounds for ``fcforge fc``.
 
@@ -63,7 +65,7 @@ def preprocess_folder(
 
 
 def _subject(
-    runs: list[RawRun], request: Request, pages: Pages | None, say: Say
+    runs: list[RawRun], request: Request, pages: ModuleType | None, say: Say
 ) -> bool:
     """Make the runs of one subject that are not there yet, and its page."""
     if not runs:
@@ -78,7 +80,8 @@ def _subject(
             if results[-1].done["slice_timing"] == "not done":
                 say(f"{subject}: no slice times known, slice timing skipped")
     if results and pages:
-        shown = [(r.path.name, r.parameters, r.mean, r.outlines) for r in results]
+        edges = files.outlines(*mni.mni_grid(request.resolution))
+        shown = [(r.path.name, r.parameters, r.mean, edges) for r in results]
         page = pages.preprocess_page(subject, shown, _steps(results))
         write_text(request.out / f"{subject}.html", page)
     return bool(results)
@@ -254,26 +257,34 @@ class _Way:
     def finish(self, key: str) -> Preprocessed:
         """Scan, mask, confounds and the sidecar, which comes last and marks the run as done."""
         scan = self.to_mni()
-        x, y, z = scan.shape[:3]
-        mm = self.request.resolution
-        affine = mni.mni_grid(mm)[1]
-        tissues = mni.mni_tissues((x, y, z), mm)
         path = output_path(self.request.out, self.run)
+        table = self.write(scan, path)
+        steps: dict[str, Any] = dict.fromkeys(corrections.STEPS, "not done")
+        steps |= {s: {"Tool": self.plan[s], **how} for s, how in self.done.items()}
+        side = {
+            "RepetitionTime": self.tr,
+            "SpatialReference": mni.SPACE,
+            "Sources": [self.run.source.path],
+            "Steps": steps,
+            "Recipe": self.request.recorded,
+            "Software": outputs.software(),
+            "MeanFD": float(np.nanmean(table["framewise_displacement"])),
+            "Fingerprint": key,
+        }
+        outputs.write_json(sidecar_of(path), side)
+        return Preprocessed(path, self.parameters, scan.mean(axis=-1), steps)
+
+    def write(self, scan: np.ndarray, path: Path) -> pd.DataFrame:
+        """The scan in MNI space, the brain mask and the confounds; returns these."""
+        mm = self.request.resolution
+        tissues = mni.mni_tissues(mm)
         mask = path.with_name(path.name.replace("preproc_bold", "brain_mask"))
         stored = ((scan, path, "i2"), (tissues.brain.astype(np.uint8), mask, "u1"))
         for data, file, kind in stored:
             with whole_file(file) as part:
-                files.save_nifti(data, affine, self.tr, part, kind)
+                files.save_nifti(data, mni.mni_grid(mm)[1], self.tr, part, kind)
         table = mni.confounds_table(self.parameters, scan, tissues, self.tr)
         name = f"{outputs.base_name(self.run.source)}_desc-confounds_timeseries.tsv"
         with whole_file(path.with_name(name)) as part:
             table.to_csv(part, sep="\t", index=False, na_rep="n/a", float_format="%.8g")
-        steps: dict[str, Any] = dict.fromkeys(corrections.STEPS, "not done")
-        steps |= {s: {"Tool": self.plan[s], **how} for s, how in self.done.items()}
-        side = {"RepetitionTime": self.tr, "SpatialReference": mni.SPACE}
-        side |= {"Sources": [self.run.source.path], "Steps": steps}
-        side |= {"Recipe": self.request.recorded, "Software": outputs.software()}
-        side["MeanFD"] = float(np.nanmean(table["framewise_displacement"]))
-        outputs.write_json(sidecar_of(path), {**side, "Fingerprint": key})
-        mean = scan.mean(axis=-1)
-        return Preprocessed(path, self.parameters, mean, affine, steps)
+        return table
