@@ -268,9 +268,7 @@ def test_networks_of_all_seeds_are_pretrained_together_and_once(
     assert seen == [[0, 1]]
     lane = {n.spec.seed: trainer.first_lane(n.spec) for n in firsts}
     for seed in (0, 1):
-        view = trainer.loader.public_view(
-            firsts[0].spec, trainer.public(firsts[0].spec)
-        )
+        view = trainer.loader.public_view(firsts[0].spec)
         model = trainer.learner(firsts[0].spec).model
         (alone,) = real(model, view, [seed], firsts[0].spec.training, "cpu")
         for k, v in alone.params.items():

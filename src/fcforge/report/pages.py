@@ -5,6 +5,7 @@ loads nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,9 +72,8 @@ def write_pages(
     """
     root = Path(folder)
     if not root.is_dir():
-        raise FCForgeError(
-            "no such folder.", where=root, do="Give a folder to look into."
-        )
+        do = "Give a folder to look into."
+        raise FCForgeError("no such folder.", where=root, do=do)
     to = Path(out) if out is not None else root / "pages"
     items, cut = discovery.find_items(root)
     opened = _opened(items)
@@ -94,42 +94,40 @@ def _remove_old(to: Path, pages: set[str]) -> None:
                 path.unlink()
 
 
-def _opened(items: Sequence[Item]) -> dict[str, Exchange | BaseException]:
-    """Exchange files by page, or why they cannot be used."""
-    found: dict[str, Exchange | BaseException] = {}
+def _opened(items: Sequence[Item]) -> dict[str, Exchange]:
+    """Exchange files by page, those that cannot be used left out."""
+    found = {}
     for item in items:
         if item.kind == "exchange":
-            try:
+            with suppress(*BROKEN):
                 found[item.page] = open_exchange(item.path)
-            except BROKEN as error:
-                found[item.page] = error
     return found
 
 
-def _write(
-    item: Item, to: Path, opened: Mapping[str, Exchange | BaseException]
-) -> Listed:
+def _write(item: Item, to: Path, opened: Mapping[str, Exchange]) -> Listed:
     """Write the page of an item; whatever is wrong with it is said there."""
     try:
         if item.kind == "exchange":
-            return _write_exchange(item, to, opened)
-        writers = {"run": _write_run, "audit": _write_audit, "judged": _write_judged}
-        return writers[item.kind](item, to)
+            page, shown = _exchange(item, opened)
+        else:
+            page, shown = {"run": _run, "audit": _audit, "judged": _judged}[item.kind](
+                item
+            )
     except BROKEN as error:
         label = "Damaged, must not be used."
         if isinstance(error, ModuleNotFoundError):
             label = "Cannot be shown here."
         damage = f"{label} Why: {reason(error)}"
         page = render("damaged.html.j2", item=item, damage=damage, home=INDEX)
-        write_text(to / item.page, page)
-        return Listed(item, damage=damage)
+        shown = Listed(item, damage=damage)
+    write_text(to / item.page, page)
+    return shown
 
 
-def _write_run(item: Item, to: Path) -> Listed:
+def _run(item: Item) -> tuple[str, Listed]:
     discovery.require_plain_run(item.path)
     results, about = read_folder(item.path, home=INDEX)
     found = numbers_of(results, about)
-    write_text(to / item.page, page_of(results, about, found))
     asked = max(about.expected or 0, len(results))
     sites = counted(len(results[0].sites), "site")
     lines = [f"{len(results)} of {asked} runs, {sites}"]
@@ -140,50 +138,45 @@ def _write_run(item: Item, to: Path) -> Listed:
         lines.append(f"highest {found.words.average}: {best.learner}, {shown}")
     if found.leaks:
         lines.append("Test data leaked into training, on purpose.")
-    return Listed(item, about.title, lines, share=len(results) / asked)
+    listed = Listed(item, about.title, lines, share=len(results) / asked)
+    return page_of(results, about, found), listed
 
 
-def _write_audit(item: Item, to: Path) -> Listed:
+def _audit(item: Item) -> tuple[str, Listed]:
     audit = read_audit(item.path)
     shown = section(audit)
     lines = audit.words()
     page = sections_page(shown.title, "privacy audit", [shown], " ".join(lines), INDEX)
-    write_text(to / item.page, page)
-    return Listed(item, shown.title, lines)
+    return page, Listed(item, shown.title, lines)
 
 
-def _write_judged(item: Item, to: Path) -> Listed:
+def _judged(item: Item) -> tuple[str, Listed]:
     shown = folder_section(item.path)
     page = sections_page(item.name, "judged generators", [shown], home=INDEX)
-    write_text(to / item.page, page)
-    return Listed(item, "Judged generators", ["All tables: tables.md in its folder."])
+    lines = ["All tables: tables.md in its folder."]
+    return page, Listed(item, "Judged generators", lines)
 
 
-def _write_exchange(
-    item: Item, to: Path, opened: Mapping[str, Exchange | BaseException]
-) -> Listed:
-    exchange = opened[item.page]
-    if isinstance(exchange, BaseException):
-        raise exchange
+def _exchange(item: Item, opened: Mapping[str, Exchange]) -> tuple[str, Listed]:
+    exchange = opened.get(item.page)
+    if exchange is None:
+        exchange = open_exchange(item.path)  # says why it cannot be used
     model = exchange.model
     found = model.describe()
-    beside = _files_beside(item, exchange, opened)
-    more = [*pictures(model), *beside]
-    write_text(to / item.page, exchange_page(found, item.name, INDEX, more))
+    more = [*pictures(model), *_files_beside(item, exchange, opened)]
     lines = [found.kind, *(answer.say for answer in found.answers)]
     badge = "carries real subjects" if found.real_subjects else ""
     title = ", ".join(found.sites) or "no hospital yet"
-    return Listed(item, title, lines, badge=badge)
+    page = exchange_page(found, item.name, INDEX, more)
+    return page, Listed(item, title, lines, badge=badge)
 
 
 def _files_beside(
-    own: Item, exchange: Exchange, opened: Mapping[str, Exchange | BaseException]
+    own: Item, exchange: Exchange, opened: Mapping[str, Exchange]
 ) -> list[Section]:
     """Files of the same exchange below this folder, and how many of all records each holds."""
-    same: dict[str, Exchange] = {}
-    for page, other in opened.items():
-        if isinstance(other, Exchange) and other.root.id == exchange.root.id:
-            same[page] = other
+    root = exchange.root.id
+    same = {page: other for page, other in opened.items() if other.root.id == root}
     if len(same) < 2:
         return []
     every = {record.id for other in same.values() for record in other.everything}

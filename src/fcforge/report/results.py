@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fcforge.report.run_words import Finding
 from fcforge.report.table import PIPE_WIDTH, Cell, Heading, Table
@@ -189,34 +189,34 @@ def as_csv(rows: Sequence[Row]) -> str:
     """CSV with a mean, SD, low and high column per number; empty where undefined."""
     import pandas as pd
 
-    table = pd.DataFrame(
-        [{k: plain(v) for k, v in r.items()} for r in records(rows)], dtype=object
-    )
+    table = pd.DataFrame(_plain(rows), dtype=object)
     safe = table.map(lambda v: no_formula(v) if isinstance(v, str) else v)
     return safe.to_csv(index=False, lineterminator="\n")
 
 
 def as_json(rows: Sequence[Row]) -> str:
     """JSON list of records; null where undefined."""
-    found = [{k: plain(v) for k, v in r.items()} for r in records(rows)]
-    return json.dumps(found, indent=2, allow_nan=False) + "\n"
+    return json.dumps(_plain(rows), indent=2, allow_nan=False) + "\n"
 
 
-def plain(value: str | float | int) -> str | float | int | None:
+def _plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [{k: plain(v) for k, v in record.items()} for record in records(rows)]
+
+
+def plain(value: Any) -> Any:
     """A value every reader of CSV and JSON understands."""
     if isinstance(value, float):
         return rounded(value, 6) if math.isfinite(value) else None
     return value
 
 
-def study_json(
-    rows: Mapping[str, Mapping[str, Estimate]],
-) -> dict[str, dict[str, dict]]:
+def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict]:
     """Plain numbers of a study of runs; null where undefined."""
-    found: dict[str, dict[str, dict]] = {}
-    for name, cells in rows.items():
-        found[name] = {}
-        for column, e in cells.items():
-            shown = {"mean": e.value, "low": e.low, "high": e.high}
-            found[name][column] = {key: plain(v) for key, v in shown.items()}
-    return found
+    return {
+        name: {column: _ends(e) for column, e in cells.items()}
+        for name, cells in rows.items()
+    }
+
+
+def _ends(e: Estimate) -> dict[str, float | None]:
+    return {"mean": plain(e.value), "low": plain(e.low), "high": plain(e.high)}

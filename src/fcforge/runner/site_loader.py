@@ -7,7 +7,7 @@ place in it), a chain as places among the subjects that travel.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from fcforge.generators.cache import fit_cached, fit_together, read_state, write
 from fcforge.graphs import edges, from_edges
 from fcforge.methods.base import State
 from fcforge.randomness import torch_rng
-from fcforge.releases.start import Start
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.runner.public import Public
 from fcforge.runner.store import SUBJECTS
@@ -42,23 +41,25 @@ class SiteLoader:
     device : str
     generators : Path or None
         Folder that keeps fitted generators.
+    public : callable, optional
+        Public people and start of a run that has one.
     """
 
-    def __init__(self, device: str = "cpu", generators: Path | None = None) -> None:
+    def __init__(
+        self,
+        device: str = "cpu",
+        generators: Path | None = None,
+        public: Callable[[RunSpec], Public] | None = None,
+    ) -> None:
         self.bank = Bank(device)
         self.generators = generators
-        self.state_bytes: dict[
-            PoolName, int
-        ] = {}  # of the generators of synthetic pools
+        self.public = public
+        # of the generators of synthetic pools
+        self.state_bytes: dict[PoolName, int] = {}
 
     # -- a site --------------------------------------------------------------------------------
     def view(
-        self,
-        site: Site,
-        spec: RunSpec,
-        *,
-        with_val: bool | None = None,
-        public: PublicView | None = None,
+        self, site: Site, spec: RunSpec, *, with_val: bool | None = None
     ) -> SiteView:
         """What the method is shown of a site.
 
@@ -69,8 +70,6 @@ class SiteLoader:
             The run up to and including this site.
         with_val : bool, optional
             Whether the validation part is trained on; where nothing is chosen on it, unless given.
-        public : PublicView, optional
-            The public people, in a run with a start.
         """
         if with_val is None:
             with_val = spec.training.selection == "fixed"
@@ -81,15 +80,17 @@ class SiteLoader:
             leaked = self.bank.add(name, site.test)
         make = None
         if spec.learner.generator:
-            start = public.start if public else None
-            make = partial(self.synthetic, site, spec, start=start)
-        shown = (self.bank, train, val, make, leaked, public, spec.seed)
-        return SiteView(site.name, len(spec.order) - 1, *shown)
+            make = partial(self.synthetic, site, spec)
+        shown = (train, val, make, leaked, self.public_view(spec), spec.seed)
+        return SiteView(site.name, len(spec.order) - 1, self.bank, *shown)
 
-    def public_view(self, spec: RunSpec, public: Public) -> PublicView:
-        """The public people, put into the bank once."""
+    def public_view(self, spec: RunSpec) -> PublicView | None:
+        """The public people, put into the bank once; None in a run without a start."""
+        if spec.start is None or self.public is None:
+            return None
+        found = self.public(spec)
         name = PoolName("public", PUBLIC, 0, f"{spec.start}:{spec.confounds}")
-        return PublicView(public.start, self.bank, self.bank.add(name, public.people))
+        return PublicView(found.start, self.bank, self.bank.add(name, found.people))
 
     def learning_rows(
         self, site: Site, spec: RunSpec, with_val: bool
@@ -109,32 +110,31 @@ class SiteLoader:
         return SiteView(name, 0, self.bank, rows, rows[:0])
 
     # -- its synthetic subjects: a generator is fitted once per (site, seed) ---------------------
-    def synthetic(
-        self, site: Site, spec: RunSpec, n: int, start: Start | None = None
-    ) -> Tensor:
+    def synthetic(self, site: Site, spec: RunSpec, n: int) -> Tensor:
         """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
         name = synthetic_name(spec, site.name, n)
         if name in self.bank:
             return self.bank.rows(name)
-        made, self.state_bytes[name] = self._subjects(name, site, spec, n, start)
+        made, self.state_bytes[name] = self._subjects(name, site, spec, n)
         return self.bank.add(name, made)
 
     def _subjects(
-        self, name: PoolName, site: Site, spec: RunSpec, n: int, start: Start | None
+        self, name: PoolName, site: Site, spec: RunSpec, n: int
     ) -> tuple[FCBatch, int]:
         """Subjects with the class shares of those the generator saw, and the bytes of its state.
 
         They are drawn on the bank's device; on a CPU that takes seconds, so that in a run they
         lie beside the generators until it has ended.
         """
-        digest = hashlib.sha256(repr((name, spec.data_sha256)).encode()).hexdigest()
-        path = (
-            self.generators and self.generators / f"{SUBJECTS}{digest[:32]}.safetensors"
-        )
+        path = None
+        if self.generators:
+            decides = repr((name, spec.data_sha256)).encode()
+            digest = hashlib.sha256(decides).hexdigest()[:32]
+            path = self.generators / f"{SUBJECTS}{digest}.safetensors"
         if path and path.exists():
             found = read_state(path)
             return FCBatch(from_edges(found["edges"]), found["y"]), int(found["bytes"])
-        generator, state, source = self.fit_generator(site, spec, start)
+        generator, state, source = self.fit_generator(site, spec)
         rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
         y = generator.diagnoses(state, source.y, n)
         made = generator.sample(state, y, rng, self.bank.device)
@@ -146,32 +146,45 @@ class SiteLoader:
         return FCBatch(from_edges(flat), made.y), size
 
     def fit_generator(
-        self, site: Site, spec: RunSpec, start: Start | None = None
+        self, site: Site, spec: RunSpec
     ) -> tuple[Generator, GeneratorState, FCBatch]:
         """The learner's generator, its state fitted on a site's training part, and that part."""
-        generator, source, names = _asked(site, spec, start)
+        generator, source, names = self._asked(site, spec)
         return generator, fit_cached(generator, source, names, self.generators), source
 
     def fit_generators(
-        self, asked: Sequence[tuple[Site, RunSpec, Start | None]]
+        self, asked: Sequence[tuple[Site, RunSpec]], folder: Path
     ) -> int:
-        """Fit the generators of several (site, seed) on the bank's device, into the cache."""
-        if self.generators is None:
-            raise ConfigError(
-                "generators are fitted together into a folder, and there is none."
-            )
-        alike: dict[str, list[tuple[Generator, FCBatch, tuple[int, str, str]]]] = {}
-        for site, spec, start in asked:
-            alike.setdefault(repr(spec.learner.generator), []).append(
-                _asked(site, spec, start)
-            )
-        found = 0
-        for group in alike.values():
-            wanted = [(batch, names) for _, batch, names in group]
-            found += fit_together(
-                group[0][0], wanted, self.generators, self.bank.device
-            )
-        return found
+        """Fit the generators of several (site, seed) on the bank's device, into the folder."""
+        alike: dict[str, list[tuple[FCBatch, tuple[int, str, str]]]] = {}
+        made = {}
+        for site, spec in asked:
+            kind = repr(spec.learner.generator)
+            made[kind], source, names = self._asked(site, spec)
+            alike.setdefault(kind, []).append((source, names))
+        device = self.bank.device
+        return sum(fit_together(made[k], alike[k], folder, device) for k in made)
+
+    def _asked(
+        self, site: Site, spec: RunSpec
+    ) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
+        """Generator of a learner, the subjects it is fitted on, and the names of its seed.
+
+        Under the `generator_sees_test` leak they are a random 80 % of the whole site, test
+        subjects and all, as in the authors' code.
+        """
+        if spec.learner.generator is None:
+            raise ConfigError(f"learner '{spec.learner.title}' names no generator.")
+        names = (spec.seed, "generator", site.name)
+        source = site.learning(with_val=spec.training.selection == "fixed")
+        if spec.leaks.generator_sees_test:
+            everybody = FCBatch.concat([site.learning(with_val=True), site.test])
+            rng = torch_rng(*names, "people")
+            order = torch.randperm(len(everybody), generator=rng)
+            source = everybody.select(order[: int(LEAKED_SHARE * len(order))])
+        public = self.public_view(spec)
+        start = public.start if public else None
+        return make_generator(spec.learner.generator, start), source, names
 
     def subject_bytes(self, rows: Sequence[Tensor], each: int) -> int:
         """What remembered rows take: so many bytes `each`, or their generator's state if less."""
@@ -194,9 +207,8 @@ class SiteLoader:
             pools, pool, item = self.bank.address(found.pop(key))
             # by name: a bank's own order depends on what this process trained before
             by_name = sorted(pools)
-            number = [len(names) + by_name.index(p) for p in pools] + [
-                -1
-            ]  # -1: an empty slot
+            number = [len(names) + by_name.index(p) for p in pools]
+            number.append(-1)  # an empty slot
             found[f"{key}@pool"] = torch.tensor(number, device=pool.device)[pool]
             found[f"{key}@item"] = item
             names += by_name
@@ -272,26 +284,6 @@ def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
         *[f"{spec.folds} folds"] * bool(spec.folds),
         *[f"without {spec.left_out}"] * (spec.left_out is not None),
     ]
-    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[
-        :12
-    ]
+    text = json.dumps(decides, sort_keys=True).encode()
+    digest = hashlib.sha256(text).hexdigest()[:12]
     return PoolName("synthetic", site, spec.seed, f"{digest}:{n}{so_far(spec)}")
-
-
-def _asked(
-    site: Site, spec: RunSpec, start: Start | None
-) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
-    """Generator of a learner, the subjects it is fitted on, and the names of its seed.
-
-    Under the `generator_sees_test` leak they are a random 80 % of the whole site, test subjects
-    and all, as in the authors' code.
-    """
-    if spec.learner.generator is None:
-        raise ConfigError(f"learner '{spec.learner.title}' names no generator.")
-    names = (spec.seed, "generator", site.name)
-    source = site.learning(with_val=spec.training.selection == "fixed")
-    if spec.leaks.generator_sees_test:
-        everybody = FCBatch.concat([site.learning(with_val=True), site.test])
-        order = torch.randperm(len(everybody), generator=torch_rng(*names, "people"))
-        source = everybody.select(order[: int(LEAKED_SHARE * len(order))])
-    return make_generator(spec.learner.generator, start), source, names

@@ -78,8 +78,8 @@ def _learner(node: Node) -> str:
 class _Borrowing(SiteLoader):
     """A loader whose sites share what was drawn of the first: drawing is timed once."""
 
-    def _subjects(self, name: Any, site: Any, spec: RunSpec, n: int, start: Any) -> Any:
-        draw = partial(super()._subjects, name, site, spec, n, start)
+    def _subjects(self, name: Any, site: Any, spec: RunSpec, n: int) -> Any:
+        draw = partial(super()._subjects, name, site, spec, n)
         return self.bank.once((repr(spec.learner.generator), n), draw)
 
 
@@ -94,7 +94,8 @@ class _Trials:
 
     def __init__(self, cohort: Cohort, store: Store) -> None:
         self.trainer = Trainer(cohort, store)
-        self.trainer.loader = _Borrowing(generators=store.generators)
+        public = self.trainer.public
+        self.trainer.loader = _Borrowing(generators=store.generators, public=public)
         self.generators: dict[str, Trial] = {}
 
     def of(self, nodes: Sequence[Node]) -> Trial:

@@ -18,7 +18,6 @@ from fcforge.generators.cache import read_state, write_state
 from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Lane
 from fcforge.models.edge import Linear
-from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
 from fcforge.runner.execute import describe
 from fcforge.runner.experiment import split_sites
@@ -53,7 +52,7 @@ class Trainer:
         self.store = store
         self.device = device
         self.group = group
-        self.loader = SiteLoader(device, store.generators)
+        self.loader = SiteLoader(device, store.generators, self.public)
         self._sites: dict[str, dict[str, Site]] = {}
         self._learners: dict[str, Learner] = {}
         self._evaluators: dict[str, Evaluator] = {}
@@ -109,13 +108,12 @@ class Trainer:
     def first_lane(self, spec: RunSpec) -> Lane:
         """Lane before the first site: untrained, or begun on the public people."""
         learner = self.learner(spec)
-        if spec.start is None:
-            return start_lane(learner, spec.seed, self.device)
-        view = self.loader.public_view(spec, self.public(spec))
-        if not learner.method.fits:
-            return start_lane(learner, spec.seed, self.device, view)
-        self.pretrain([spec])
-        trained = Lane.from_named(read_state(self._pretrained_path(spec), self.device))
+        view = self.loader.public_view(spec)
+        trained = None
+        if view is not None and learner.method.fits:
+            self.pretrain([spec])
+            stored = read_state(self._pretrained_path(spec), self.device)
+            trained = Lane.from_named(stored)
         return start_lane(learner, spec.seed, self.device, view, trained)
 
     def _pretrained_path(self, spec: RunSpec) -> Path:
@@ -136,7 +134,8 @@ class Trainer:
                     alike.setdefault(shared, {})[path] = spec
         for group in alike.values():
             spec = next(iter(group.values()))
-            view = self.loader.public_view(spec, self.public(spec))
+            view = self.loader.public_view(spec)
+            assert view is not None  # its runs have a start
             seeds = [own.seed for own in group.values()]
             model = self.learner(spec).model
             lanes = engine.pretrain(model, view, seeds, spec.training, self.device)
@@ -168,18 +167,15 @@ class Trainer:
         """
         asked = (self.sites(spec)[site], spec)
         if draw and (n := self.learner(spec).method.asks_for):
-            self.loader.synthetic(*asked, n, self._start(spec))
+            self.loader.synthetic(*asked, n)
         else:
-            self.loader.fit_generator(*asked, self._start(spec))
-
-    def _start(self, spec: RunSpec) -> Start | None:
-        return self.public(spec).start if spec.start else None
+            self.loader.fit_generator(*asked)
 
     def fit_generators(self, nodes: Sequence[Node]) -> int:
         """Fit the generators of the nodes' last sites side by side on this trainer's device."""
         specs = [node.spec for node in nodes]
-        asked = [(self.sites(s)[s.order[-1]], s, self._start(s)) for s in specs]
-        return self.loader.fit_generators(asked)
+        asked = [(self.sites(s)[s.order[-1]], s) for s in specs]
+        return self.loader.fit_generators(asked, self.store.generators)
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
@@ -334,10 +330,7 @@ class Trainer:
         """A lane about to learn the last site of a spec's order."""
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
-        public = None
-        if spec.start:
-            public = self.loader.public_view(spec, self.public(spec))
-        view = self.loader.view(self.sites(spec)[site], spec, public=public)
+        view = self.loader.view(self.sites(spec)[site], spec)
         _, own = self.learner(spec).method.apart()
         moved = {k: v.to(self.device) for k, v in own.items()}
         lane = lane._replace(state=lane.state | moved)
