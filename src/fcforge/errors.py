@@ -57,8 +57,12 @@ class ExchangeError(FCForgeError):
 
 
 @contextlib.contextmanager
-def at(where: object, do: str = "") -> Iterator[None]:
+def at(
+    where: object = "", do: str = "", kind: type[FCForgeError] | None = None
+) -> Iterator[None]:
     """Name a place in every error of the block, and give advice to those that have none.
+
+    With `kind` all of them are of one kind.
 
     Examples
     --------
@@ -70,9 +74,9 @@ def at(where: object, do: str = "") -> Iterator[None]:
     try:
         yield
     except FCForgeError as error:
-        inner = f": {error.where}" if error.where not in ("", str(where)) else ""
-        raise type(error)(
-            error.what, where=f"{where}{inner}", do=error.do or do
+        places = [place for place in (str(where), error.where) if place]
+        raise (kind or type(error))(
+            error.what, where=": ".join(dict.fromkeys(places)), do=error.do or do
         ) from error
 
 

@@ -16,7 +16,7 @@ from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import open_exchange
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
-from fcforge.exchange.starts.release_step import Budget
+from fcforge.releases.vector import noise_units
 
 KEEPERS = ("Ministry", "University")
 TRIED = 300  # of each kind, spread over all of them
@@ -38,7 +38,7 @@ def released():
             shares += [done.files] if done.files else []
     for keeper in KEEPERS:
         mine = [keeper_rounds.parsed(one[keeper]) for one in shares]
-        noise = Noise(found.model.noise_units(Budget()), found.model.grid)
+        noise = Noise(noise_units(1.0), found.model.grid)
         given = (found, mine, key_of(keeper), noise, found.model.size)
         found = keep(*given, RoundList("nowhere")).exchange
     release = found.of(records.Release, audited)[0]

@@ -11,16 +11,16 @@ from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import Exchange, open_exchange, save
 from fcforge.exchange.keys import Trust
-from fcforge.exchange.starts.release_step import Budget
 from fcforge.exchange.verification import verify
 from fcforge.releases import vector
+from fcforge.releases.vector import noise_units
 
 
 @cache
 def made_up(n, signed=False):
     """Releases of n hospitals of 100 people, as the mechanism would give them."""
     model = start().model
-    sigma = model.noise_units(Budget())
+    sigma = noise_units(1.0)
     rng = np.random.default_rng(0)
     mean = np.append(np.zeros(model.size - 1), 100 * vector.COUNT)
     found, payloads = [], {}
@@ -40,7 +40,9 @@ def made_up(n, signed=False):
             grid=model.grid,
             variance=str(sigma**2),
             commitment=f"{i:064x}",
-            **Budget().fields,
+            mechanism="gaussian",
+            epsilon=1.0,
+            delta=1e-6,
         )
         found.append(release)
         payloads[release.payload] = data

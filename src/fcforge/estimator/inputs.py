@@ -1,8 +1,7 @@
 """FC matrices from whatever scikit-learn users hold: matrices, vectorised edges, time series."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from fcforge.errors import DataError, FCForgeError, at
+from fcforge.errors import DataError, at
 from fcforge.sites.check import TOLERANCE, not_correlations
 from fcforge.sites.reading import Kind, looks_like_fc, refuse_transposed, to_fc
 
@@ -24,6 +23,9 @@ ROUNDING = 0.05  # how far below 0 the eigenvalues of rounded correlations are l
 
 class InputError(DataError, ValueError):
     """An X or y that cannot be used; a ValueError, as scikit-learn promises."""
+
+
+as_input_error = partial(at, kind=InputError)
 
 
 class Layout(NamedTuple):
@@ -219,17 +221,6 @@ def _symmetric(fc: np.ndarray) -> np.ndarray:
     both = fc + fc.transpose(0, 2, 1)
     both *= 0.5
     return np.clip(both, -1, 1, out=both)
-
-
-@contextmanager
-def as_input_error() -> Iterator[None]:
-    """Errors of fcforge as `InputError`, which is a ValueError as scikit-learn promises."""
-    try:
-        yield
-    except InputError:
-        raise
-    except FCForgeError as error:
-        raise InputError(error.what, where=error.where, do=error.do) from error
 
 
 class ReadsFC(BaseEstimator):

@@ -30,6 +30,8 @@ POLICY = {
     "disorder": "disorder",
     "control": "controls are called",
     "patient": "patients are called",
+    "others": "other classes",
+    "number": "number that is learned",
     "max_epsilon": "most epsilon that one person may spend in all",
     "max_delta": "most delta that one person may spend in all",
     "fewest_people": "fewest people of a release",

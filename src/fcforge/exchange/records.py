@@ -373,8 +373,8 @@ class Spending(Promised):
     commitment: Sha256
 
 
-class Release(Spending):
-    """What one hospital gives around a start: a vector of whole numbers, and how it was made.
+class Noisy(Promised):
+    """What holds a vector of whole numbers.
 
     Attributes
     ----------
@@ -386,9 +386,14 @@ class Release(Spending):
 
     has_payload: ClassVar[bool] = True
 
-    kind: Literal["release"] = "release"
     grid: Positive
     variance: Rational
+
+
+class Release(Spending, Noisy):
+    """What one hospital gives around a start: a vector of whole numbers, and how it was made."""
+
+    kind: Literal["release"] = "release"
 
 
 class SplitCounts(Closed):
@@ -479,7 +484,7 @@ class Added(Closed):
     share: Sha256
 
 
-class Half(Promised):
+class Half(Noisy):
     """What one keeper publishes of a round: the sum of its shares with its own noise.
 
     Attributes
@@ -487,22 +492,15 @@ class Half(Promised):
     round : str
     hospitals : tuple of Added
         Sorted by name.
-    grid
-        As in a release.
-    variance : str
-        Of this keeper's noise, in squared units of the grid.
     times : int
         How often this keeper has published the round; everybody in it spends as often.
     """
 
     limit: ClassVar[int] = LONGEST
-    has_payload: ClassVar[bool] = True
 
     kind: Literal["half"] = "half"
     round: SiteName
     hospitals: Annotated[tuple[Added, ...], Field(min_length=2, max_length=10_000)]
-    grid: Positive
-    variance: Rational
     times: Annotated[int, Field(ge=1, le=100)]
 
     @property

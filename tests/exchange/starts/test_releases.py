@@ -19,7 +19,7 @@ from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.records import Release
 from fcforge.exchange.starts import release_description
-from fcforge.exchange.starts.release_step import Budget, fit_threshold
+from fcforge.exchange.starts.release_step import fit_threshold
 from fcforge.releases import vector
 
 HOSPITALS = sites()[2:]
@@ -80,7 +80,7 @@ def test_a_step_adds_one_release_and_keeps_the_rest_at_home():
     data = release.line + done.exchange.payloads[release.payload]
     assert done.receipt.salt.encode() not in data
     assert not any(p.scan.encode() in data for p in done.receipt.people)
-    assert Fraction(release.variance) == start().model.noise_units(Budget()) ** 2
+    assert Fraction(release.variance) == vector.noise_units(1.0) ** 2
 
 
 def test_exact_releases_are_the_sums_in_whole_units():
@@ -96,7 +96,9 @@ def test_exact_releases_are_the_sums_in_whole_units():
 def test_a_person_adds_no_more_than_the_noise_is_for():
     model = start().model
     x = model.start.features(people().fc, {}) * 50
-    units = np.linalg.norm(model.contributions(x, people().y).astype(float), axis=1)
+    units = np.linalg.norm(
+        vector.contributions(model.start.arrays, x, people().y).astype(float), axis=1
+    )
     assert units.max() <= vector.SENSITIVITY
 
 

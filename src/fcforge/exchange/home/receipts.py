@@ -16,7 +16,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy import ndarray as Array
@@ -117,6 +117,16 @@ class Receipt(Closed):
         pattern="^[0-9a-f]{32}$", default_factory=lambda: secrets.token_hex(16)
     )
     seen: tuple[Sha256, ...] = ()
+
+    @property
+    def promised(self) -> dict[str, Any]:
+        """The budget as a record says it."""
+        exact = self.epsilon is None
+        return {
+            "mechanism": "none" if exact else "gaussian",
+            "epsilon": self.epsilon or 0.0,
+            "delta": 0.0 if exact else self.delta,
+        }
 
     @cached_property
     def commitment(self) -> str:

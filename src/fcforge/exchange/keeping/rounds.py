@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ConfigError, ExchangeError, at
+from fcforge.errors import ExchangeError, at
 from fcforge.exchange.keeping.shares import WORD, added, signed_numbers
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Half, Notice
@@ -93,10 +93,8 @@ def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> No
             raise ExchangeError(f"adds a share that '{one.site}' did not give.")
         if notice.budget != half.budget:
             raise ExchangeError(f"has another budget than '{one.site}' gave its for.")
-        try:
+        with at(f"'{one.site}'", kind=ExchangeError):
             policy.require_budget(*spent_with(notice, half.times))
-        except ConfigError as error:
-            raise ExchangeError(f"'{one.site}': {error.what}") from error
 
 
 def _check_pair(name: str, halves: list[Half]) -> None:

@@ -216,7 +216,6 @@ def give(
     shares = []
     for name, data in sorted(sealed.items()):
         shares.append(GivenShare(keeper=name, sha256=schema.sha256(data)))
-    exact = receipt.epsilon is None
     notice = make(
         Notice,
         receipt.site,
@@ -225,9 +224,7 @@ def give(
         key,
         round=title,
         shares=tuple(shares),
-        mechanism="none" if exact else "gaussian",
-        epsilon=receipt.epsilon or 0.0,
-        delta=0.0 if exact else receipt.delta,
+        **receipt.promised,
         spent_epsilon=spent.epsilon,
         spent_delta=spent.delta,
         commitment=receipt.commitment,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, ExchangeError, at
+from fcforge.errors import DataError, ExchangeError, at
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import Exchange
@@ -416,10 +416,8 @@ def _check_claims(record: records.Start) -> None:
 
 def _check_settings(record: records.Start) -> None:
     """All settings of a start are there, and no other."""
-    try:
-        settings = make(StartSettings, record.settings, "start")
-    except ConfigError as error:
-        raise ExchangeError(f"its settings cannot be used: {error.what}") from error
+    with at(kind=ExchangeError):
+        settings = make(StartSettings, record.settings, "settings")
     if asdict(settings) != record.settings:
         raise ExchangeError("its settings are not all there, or of another type.")
 

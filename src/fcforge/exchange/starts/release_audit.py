@@ -16,7 +16,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked, require_given
 from fcforge.exchange.home.receipts import people_in
-from fcforge.exchange.records import Notice, Release
+from fcforge.exchange.records import Release, Spending
 from fcforge.exchange.starts.release_step import own_features
 from fcforge.privacy import accounting, attacks, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
@@ -242,7 +242,7 @@ def audit_release(model: "Releases", asked: Attacked) -> Audit:
     everybody = Contributors.of(start, features, y)
     if isinstance(record, Release):
         require_numbers(model, record, everybody.rows)
-    epsilon = None if record.mechanism == "none" else record.epsilon
+    epsilon, _ = record.budget
     budgets = (None,) if epsilon is None else (None, epsilon)
     plan = replace(PLAN, seed=asked.plan.seed)
     found = audit_people(
@@ -262,14 +262,10 @@ def audit_release(model: "Releases", asked: Attacked) -> Audit:
 
 def given_people(
     model: "Releases", asked: Attacked
-) -> tuple[Release | Notice, np.ndarray, np.ndarray]:
+) -> tuple[Spending, np.ndarray, np.ndarray]:
     """The last record whose people are all here; they in its order: features (n, p), diagnoses."""
-    given: list[Release | Notice] = [
-        *model.exchange.of(Release, asked.site),
-        *model.exchange.of(Notice, asked.site),
-    ]
+    given = model.exchange.of(Spending, asked.site)[::-1]
     require_given(tuple({record.site for record in given}), asked.site)
-    given.sort(key=lambda record: record.number, reverse=True)
     mine = asked.people.select_sites([asked.site])
     here = people_in(mine)
     known = {person.id for person in here}

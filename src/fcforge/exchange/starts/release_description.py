@@ -15,9 +15,8 @@ from fcforge.exchange.description import (
 from fcforge.exchange.records import (
     Audit,
     Expected,
-    Notice,
     Record,
-    Release,
+    Spending,
     Start,
     Withdrawal,
 )
@@ -90,7 +89,9 @@ def _learned(root: Start) -> dict[str, str]:
 
 
 def _answers(model: "Releases") -> tuple[Answer, ...]:
-    exact = sorted({r.site for r in model.spending if r.mechanism == "none"})
+    exact = sorted(
+        {r.site for r in model.exchange.of(Spending) if r.mechanism == "none"}
+    )
     return (
         description.who_signed(model.exchange.records),
         _travels(model, exact),
@@ -165,7 +166,7 @@ def attacked(model: "Releases", exact: list[str]) -> Answer:
 
 
 def _promised(model: "Releases", audits: list[str]) -> Answer:
-    worst = max(model.spending, key=model.spent)
+    worst = max(model.exchange.of(Spending), key=model.spent)
     epsilon, delta = model.spent(worst)
     bound = ceiling_of(epsilon, delta)
     noise = vector.noise_units(epsilon, delta)
@@ -256,7 +257,7 @@ def _ordered(model: "Releases") -> str:
 
 
 def _budget(model: "Releases", record: Record) -> str:
-    if not isinstance(record, Release | Notice):
+    if not isinstance(record, Spending):
         return ""
     if record.mechanism == "none":
         return "none: exact"

@@ -1,7 +1,6 @@
 """One hospital's step around a start: a release, or shares for a round of keepers."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from fcforge.exchange.records import Notice, Release
 from fcforge.exchange.scan_checks import probability, quality, require_labels
 from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.privacy.noise import discrete_gaussian
+from fcforge.releases import vector
 from fcforge.sites.check import near_duplicates, require_valid
 from fcforge.sites.cohort import Cohort
 
@@ -27,32 +27,17 @@ if TYPE_CHECKING:
     from fcforge.requests import LearnRequest
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What a hospital is ready to spend on each of its people; epsilon None: exact sums."""
-
-    epsilon: float | None = EPSILON
-    delta: float = DELTA
-
-    @classmethod
-    def asked(cls, request: "LearnRequest") -> "Budget":
-        """As a request says; `ConfigError` where it contradicts itself."""
-        if request.mechanism == "none":
-            if request.epsilon is not None or request.delta is not None:
-                raise ConfigError(
-                    "--mechanism none (exact sums) has no epsilon or delta.",
-                    do="Leave --epsilon and --delta out, or use the gaussian mechanism.",
-                )
-            return cls(None, 0.0)
+def asked_budget(request: "LearnRequest") -> tuple[float | None, float]:
+    """Epsilon, None for exact sums, and delta; `ConfigError` where a request contradicts itself."""
+    if request.mechanism != "none":
         epsilon = EPSILON if request.epsilon is None else request.epsilon
-        return cls(epsilon, DELTA if request.delta is None else request.delta)
-
-    @property
-    def fields(self) -> dict[str, str | float]:
-        """As a record says them."""
-        if self.epsilon is None:
-            return {"mechanism": "none", "epsilon": 0.0, "delta": 0.0}
-        return {"mechanism": "gaussian", "epsilon": self.epsilon, "delta": self.delta}
+        return epsilon, DELTA if request.delta is None else request.delta
+    if request.epsilon is not None or request.delta is not None:
+        raise ConfigError(
+            "--mechanism none (exact sums) has no epsilon or delta.",
+            do="Leave --epsilon and --delta out, or use the gaussian mechanism.",
+        )
+    return None, 0.0
 
 
 def learn(
@@ -63,7 +48,7 @@ def learn(
     key: Signer,
 ) -> Learned:
     """What the people of one site give; nothing is written."""
-    budget = Budget.asked(asked)
+    budget = asked_budget(asked)
     x = own_features(model, people)
     before = model.odds(x)
     two = model.target.kind == "two classes"
@@ -71,7 +56,7 @@ def learn(
         with at(f"site '{asked.site}'"):
             require_labels(before, people.y, asked.accept_labels)
     receipt, spent = _charged(model, people, private, asked, budget)
-    numbers = model.contributions(x, people.y).sum(0)
+    numbers = vector.contributions(model.start.arrays, x, people.y).sum(0)
     found = quality(before, people.y, model.target)
     if asked.round:
         gift = (model.exchange, receipt, numbers, spent, key)
@@ -79,7 +64,7 @@ def learn(
         joined = model.exchange.joined([notice])
         seen = receipt.having_seen(joined)
         return Learned(joined, (notice,), seen, None, found, sealed)
-    release, data = _release(model, numbers, budget, receipt, spent, key)
+    release, data = _release(model, numbers, receipt, spent, key)
     joined = model.exchange.joined([release], {release.payload: data})
     threshold = None
     if two:
@@ -100,7 +85,7 @@ def _charged(
     people: Cohort,
     private: "PrivateRecord",
     asked: "LearnRequest",
-    budget: Budget,
+    budget: tuple[float | None, float],
 ) -> "tuple[Receipt, Spent]":
     """The receipt of these people, and what one of them will have spent at most."""
     policy = model.exchange.root.policy
@@ -109,15 +94,14 @@ def _charged(
     _require_once_each(people)
     who = people_in(people)
     times = rounds.times_published(model.exchange, private.receipts)
-    amount = (budget.epsilon, budget.delta)
-    spent = private.require_room(who, *amount, policy, again=asked.again, times=times)
+    spent = private.require_room(who, *budget, policy, again=asked.again, times=times)
     earlier = [r.number for r in private.receipts if r.site == asked.site]
     receipt = Receipt(
         site=asked.site,
         number=1 + max(earlier, default=0),
         people=who,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
+        epsilon=budget[0],
+        delta=budget[1],
         round=site_name(asked.round) if asked.round else "",
     )
     return receipt, spent
@@ -126,13 +110,12 @@ def _charged(
 def _release(
     model: "Releases",
     numbers: np.ndarray,
-    budget: Budget,
     receipt: Receipt,
     spent: "Spent",
     key: Signer,
 ) -> tuple[Release, bytes]:
     """The record of a release with secret noise, and its arrays."""
-    sigma = model.noise_units(budget)
+    sigma = vector.noise_units(receipt.epsilon, receipt.delta)
     if sigma:
         numbers = numbers + discrete_gaussian(sigma, len(numbers))
     data = save_arrays({rounds.NUMBERS: numbers})
@@ -148,7 +131,7 @@ def _release(
         grid=model.grid,
         variance=str(sigma**2),
         commitment=receipt.commitment,
-        **budget.fields,
+        **receipt.promised,
     )
     return release, data
 
@@ -220,7 +203,8 @@ def left_out_odds(
     for receipt in receipts:
         if receipt.commitment in here:
             times += same_people(who, receipt.people)
-    return model.odds_without(x, model.contributions(x, people.y) * times[:, None])
+    each = vector.contributions(model.start.arrays, x, people.y)
+    return model.odds_without(x, each * times[:, None])
 
 
 def own_threshold(

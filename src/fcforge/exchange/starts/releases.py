@@ -21,10 +21,9 @@ from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import NUMBERS
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Learned, Scores, Tick
-from fcforge.exchange.records import Half, Notice, Release
+from fcforge.exchange.records import Half, Noisy, Promised, Release, Spending
 from fcforge.exchange.starts import public_start, release_description, release_step
 from fcforge.exchange.starts.public_start import PublicStart
-from fcforge.exchange.starts.release_step import Budget
 from fcforge.releases import vector
 from fcforge.releases.features import from_log_features
 from fcforge.releases.start import coordinates
@@ -144,7 +143,6 @@ class Releases:
                 if set(arrays) != {NUMBERS}:
                     raise ExchangeError(f"holds other arrays than '{NUMBERS}'.")
                 rounds.check_words(arrays[NUMBERS], self.size)
-                self.check_budget(half)
         return found
 
     @property
@@ -157,20 +155,7 @@ class Releases:
         """What one unit is worth: a millionth of the clip."""
         return self.start.arrays.grid
 
-    def noise_units(self, budget: Budget) -> int:
-        """Standard deviation of the noise in units of the grid; 0 for exact sums."""
-        return vector.noise_units(budget.epsilon, budget.delta)
-
-    def contributions(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """What each person adds, (n, m), in whole units."""
-        return vector.contributions(self.start.arrays, x, y)
-
-    @property
-    def spending(self) -> tuple[Release | Notice, ...]:
-        """Records that cost people something."""
-        return (*self.exchange.of(Release), *self.exchange.of(Notice))
-
-    def spent(self, record: Release | Notice) -> tuple[float, float]:
+    def spent(self, record: Spending) -> tuple[float, float]:
         """Epsilon and delta of one of its people at most, every publication of a round counted."""
         budget = np.array([record.epsilon, record.delta])
         total = np.array([record.spent_epsilon, record.spent_delta])
@@ -241,27 +226,30 @@ class Releases:
     def check(self) -> None:
         """Start, budgets, noise and counts are what they claim to be."""
         _ = self.start
-        for release in self.exchange.of(Release):
-            with at(f"the {release.title}"):
-                self.check_budget(release)
-        for record in self.spending:
-            with at(f"the {record.title}"):
-                self.check_spent(record)
+        for record in self.exchange.of(Promised):
+            with at(f"the {record.title}", kind=ExchangeError):
+                self.check_budget(record)
+        for made in self.exchange.of(Noisy):
+            with at(f"the {made.title}"):
+                self.check_noise(made)
+        for paid in self.exchange.of(Spending):
+            with at(f"the {paid.title}", kind=ExchangeError):
+                self.check_spent(paid)
         for given in self.given:
             with at(f"what '{given.name}' gave"):
                 self.check_possible(given)
 
-    def check_budget(self, record: Release | Half) -> None:
-        """Raise `ExchangeError` unless noise, grid and budget fit each other and the policy."""
-        exact = record.mechanism == "none"
-        budget = Budget(None if exact else record.epsilon, record.delta)
-        if any(getattr(record, k) != v for k, v in budget.fields.items()):
+    def check_budget(self, record: Promised) -> None:
+        """Raise for a budget without noise, or one that the policy does not let people spend."""
+        epsilon, delta = record.budget
+        if epsilon is None and (record.epsilon or delta):
             raise ExchangeError("exact sums cannot have a budget.")
-        try:
-            self.exchange.root.policy.require_budget(budget.epsilon, budget.delta)
-            wanted = self.noise_units(budget)
-        except ConfigError as error:
-            raise ExchangeError(error.what) from error
+        self.exchange.root.policy.require_budget(epsilon, delta)
+        vector.noise_units(epsilon, delta)  # raises where there can be no such noise
+
+    def check_noise(self, record: Noisy) -> None:
+        """Raise `ExchangeError` unless noise, grid and budget fit each other."""
+        wanted = vector.noise_units(*record.budget)
         stated = math.sqrt(Fraction(record.variance))
         if record.grid != self.grid or abs(stated - wanted) > 1:
             raise ExchangeError(
@@ -270,21 +258,17 @@ class Releases:
                 do="Its budget is not what it says; ask the hospital for a new release.",
             )
 
-    def check_spent(self, record: Release | Notice) -> None:
-        """Raise `ExchangeError` for people who spent less than this costs, or beyond the policy."""
-        spent = (record.spent_epsilon, record.spent_delta)
-        said = f"says that its people spent epsilon {spent[0]:g} and delta {spent[1]:g}"
-        if record.mechanism == "none":
-            if any((record.epsilon, record.delta, *spent)):
-                raise ExchangeError("exact sums cannot have a budget.")
-            return
-        try:
-            self.exchange.root.policy.require_budget(*spent)
-            self.noise_units(Budget(record.epsilon, record.delta))
-        except ConfigError as error:
-            raise ExchangeError(f"{said}: {error.what}") from error
-        if record.epsilon > spent[0] or record.delta > spent[1]:
-            raise ExchangeError(f"{said}, less than it costs them.")
+    def check_spent(self, record: Spending) -> None:
+        """Raise for people who spent less than this costs, or beyond the policy."""
+        epsilon = record.spent_epsilon
+        delta = record.spent_delta
+        if record.mechanism != "none":
+            self.exchange.root.policy.require_budget(epsilon, delta)
+        elif epsilon or delta:
+            raise ExchangeError("exact sums cannot have a budget.")
+        if record.epsilon > epsilon or record.delta > delta:
+            said = f"its people spent epsilon {epsilon:g} and delta {delta:g}"
+            raise ExchangeError(f"says that {said}, less than it costs them.")
 
     def check_possible(self, given: Given) -> None:
         """Refuse sums that no group of people within the policy can give."""
@@ -470,11 +454,11 @@ class Releases:
 
     def promise(self, asked: "LearnRequest") -> str:
         """What each person of a site would spend, in words."""
-        budget = Budget.asked(asked)
-        if budget.epsilon is None:
+        epsilon, delta = release_step.asked_budget(asked)
+        if epsilon is None:
             return "everything: exact sums promise nothing"
-        spent = f"epsilon {budget.epsilon:g} (delta {budget.delta:g})"
-        warning = self.exchange.root.hopeless(budget.epsilon, bool(asked.round))
+        spent = f"epsilon {epsilon:g} (delta {delta:g})"
+        warning = self.exchange.root.hopeless(epsilon, bool(asked.round))
         return f"{spent}; {warning}" if warning else spent
 
     def describe(self) -> Description:
