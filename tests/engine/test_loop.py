@@ -418,21 +418,6 @@ def test_scores_are_the_networks_probabilities_of_all_sites():
         assert found[name].dtype == np.float32
 
 
-def test_only_the_oracle_is_told_the_site():
-    world = World.of("packnet", {"route": "oracle"}).teach(order()[:2])
-    sites = make_sites(cohort(), 0)
-    oracle = Evaluator(sites, world.learner).scores(world.lane)
-    method, model = world.learner.method, world.learner.model
-    first = order()[0]
-    inputs = model.prepare(sites[first].test.fc)
-    blind = (
-        torch.softmax(method.logits(model, world.lane, inputs), -1)[:, 1]
-        .detach()
-        .numpy()
-    )
-    assert not np.allclose(oracle[first], blind)
-
-
 def test_peek_hands_out_one_sites_test_split():
     world = World.of("finetune")
     sites = make_sites(cohort(), 0)

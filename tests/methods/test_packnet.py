@@ -43,22 +43,19 @@ def test_shares_of_the_weights_are_exact():
 
 
 @pytest.mark.parametrize("model", ["gcn", "mlp"])
-def test_with_the_true_site_the_network_is_bitwise_stable(model):
+def test_the_network_of_a_site_is_bitwise_stable(model):
     """Under Adam with strong weight decay, which moves weights without a gradient."""
-    world = World.of("packnet", {"route": "oracle"}, model, training=TRAINING)
+    world = World.of("packnet", {}, model, training=TRAINING)
     method, net = world.learner.method, world.learner.model
-    inputs, seen = None, {}
+    inputs, seen = None, []
     for name in order():
         world.teach([name])
         inputs = inputs or net.prepare(world.bank.fc(torch.arange(8)))
-        for past, logits in seen.items():
-            assert torch.equal(
-                method.site_logits(net, world.lane, inputs, past), logits
-            )
-        seen[name] = method.site_logits(net, world.lane, inputs, name)
-    assert not torch.equal(seen[order()[0]], seen[order()[2]])
-    last = method.site_logits(net, world.lane, inputs, "a site nobody learned")
-    assert torch.equal(last, seen[order()[2]])
+        networks = [method.network(world.lane, k + 1) for k in range(len(seen) + 1)]
+        now = [net.apply(p, world.lane.stats, inputs).logits for p in networks]
+        assert all(torch.equal(a, b) for a, b in zip(now, seen, strict=False))
+        seen = now
+    assert not torch.equal(seen[0], seen[2])
 
 
 def test_frozen_weights_really_would_have_moved():
@@ -152,27 +149,20 @@ def three_networks():
         "owner/head.0.weight": owner,
     }
     params = {"head.0.weight": weight, "head.0.bias": torch.zeros(2)}
-    # margins of the three networks: x0, x0 + 3 x1, x0 + 3 x1 - 6 x2
+    # margins of the three networks: x0, x0 + 3 x1, x0 + 3 x1 - 6 x2, that is
+    # (1, 1, -5), (1, 4, 0.4) and (-2, -0.5, -1.1)
     inputs = {
         "edges": torch.tensor([[1.0, 0.0, 1.0], [1.0, 1.0, 0.6], [-2.0, 0.5, 0.1]])
     }
-    margins = [[1.0, 1.0, -5.0], [1.0, 4.0, 0.4], [-2.0, -0.5, -1.1]]
-    return model, Lane(params, {}, state), inputs, torch.tensor(margins)
+    return model, Lane(params, {}, state), inputs
 
 
-def test_routes_by_hand():
-    model, lane, inputs, margins = three_networks()
-
-    def patient(route):
-        method = make_method(Component("packnet", {"route": route}))
-        return torch.softmax(method.logits(model, lane, inputs), -1)[:, 1]
-
-    # without a site the oracle takes the last network
-    torch.testing.assert_close(patient("oracle"), torch.sigmoid(margins[:, 2]))
+def test_the_least_uncertain_network_by_hand():
+    model, lane, inputs = three_networks()
+    logits = make_method(Component("packnet")).logits(model, lane, inputs)
+    patient = torch.softmax(logits, -1)[:, 1]
     # lowest entropy is the largest absolute margin
-    torch.testing.assert_close(
-        patient("entropy"), torch.sigmoid(torch.tensor([-5.0, 4.0, -2.0]))
-    )
+    torch.testing.assert_close(patient, torch.sigmoid(torch.tensor([-5.0, 4.0, -2.0])))
 
 
 def test_no_weight_left_is_said_clearly():

@@ -48,9 +48,7 @@ def test_neighbours_are_the_edges_of_the_graph(model):
 
 
 def test_ugcl_loss_is_the_sum_of_its_terms():
-    world = World.of("ugcl", {}, "gcn", {"dropout": 0.0, "norm": "none"}).teach(
-        order()[:1]
-    )
+    world = World.of("ugcl", {}, "gcn", {"dropout": 0.0}).teach(order()[:1])
     net, bank = world.learner.model, world.bank
     inputs = bank.inputs(net)
     now, then = torch.arange(6), torch.arange(6, 11)
@@ -67,12 +65,13 @@ def test_ugcl_loss_is_the_sum_of_its_terms():
         k: v + 0.05 * torch.randn(v.shape, generator=torch_rng(1, k))
         for k, v in lane.params.items()
     }
-    nodes, _ = net.encode(params, {}, replay.inputs, False, None)
-    old_nodes, _ = net.encode(lane.params, {}, replay.inputs, False, None)
-    z, u = (
-        net.apply(params, {}, replay.inputs).logits,
-        net.apply(lane.params, {}, replay.inputs).logits,
-    )
+    # both batches as one: batch norm sees them together
+    both = {k: torch.cat([batch.inputs[k], v]) for k, v in replay.inputs.items()}
+    joint, _ = net.encode(params, lane.stats, both, True, None)
+    logits = net.apply(params, lane.stats, both, train=True).logits
+    nodes, z = joint[6:], logits[6:]
+    old_nodes, _ = net.encode(lane.params, lane.stats, replay.inputs, False, None)
+    u = net.apply(lane.params, lane.stats, replay.inputs).logits
     terms = {
         "rehearsal": F.cross_entropy(z, replay.y),
         "logits_weight": F.mse_loss(z, u),
@@ -83,7 +82,7 @@ def test_ugcl_loss_is_the_sum_of_its_terms():
             old_nodes, nodes, neighbours(replay.inputs), 1.0
         ),
     }
-    base = F.cross_entropy(net.apply(params, {}, batch.inputs).logits, batch.y)
+    base = F.cross_entropy(logits[:6], batch.y)
     for name, term in terms.items():
         assert float(term) > 0, name
         only = dict.fromkeys(terms, 0.0) | {name: 0.7}

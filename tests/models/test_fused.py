@@ -114,7 +114,7 @@ def test_norm_relu_dropout_is_the_three_layers(device):
     def f(h, weight, bias, offset, key):
         params = {"n.weight": weight, "n.bias": bias}
         out, new = layers.norm_relu_dropout(
-            "batch", 2 * h + 1, offset, params, stats, "n", True, P, key
+            2 * h + 1, offset, params, stats, "n", True, P, key
         )
         return torch.cat([out, new["n.mean"][None], new["n.var"][None]])
 

@@ -57,20 +57,6 @@ def test_batch_norm_moves_a_tenth_of_the_way_by_hand():
     assert var.item() == pytest.approx(0.9 + 0.2)
 
 
-@pytest.mark.parametrize("kind", ["batch", "layer", "none"])
-def test_normalise_returns_statistics_of_batch_norm_alone(kind):
-    h, offset = torch.randn(3, 4, 6, generator=torch_rng(2)), torch.full((6,), 0.5)
-    params = layers.init_norm(kind, "n", 6)
-    stats = layers.init_norm_stats(kind, "n", 6)
-    out, new = layers.normalise(kind, h, offset, params, stats, "n", True)
-    assert set(new) == set(stats) == ({"n.mean", "n.var"} if kind == "batch" else set())
-    assert out.shape == h.shape
-    if kind == "none":
-        assert torch.equal(out, h + offset)
-    if kind == "layer":
-        assert torch.allclose(out.mean(-1), torch.zeros(3, 4), atol=1e-6)
-
-
 def test_dropout_drops_the_right_share_and_keeps_the_mean():
     x = torch.ones(200, 200)
     out = layers.dropout(x, 0.3, key(1))

@@ -276,7 +276,7 @@ class Evaluator:
         found = {}
         with torch.no_grad():
             for name, (inputs, _) in self._tests.items():
-                logits = method.site_logits(model, lane, inputs, name)
+                logits = method.logits(model, lane, inputs)
                 found[name] = answer(logits).float().cpu().numpy()
         return found
 

@@ -269,9 +269,3 @@ class Method(Checked):
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
         """Scores (n, n_outputs): a logit of each class, or a number."""
         return model.apply(lane.params, lane.stats, inputs).logits
-
-    def site_logits(
-        self, model: Model, lane: Lane, inputs: Inputs, site: str
-    ) -> Tensor:
-        """Scores of subjects known to come from `site`; only an oracle uses the name."""
-        return self.logits(model, lane, inputs)

@@ -6,16 +6,15 @@ the weights of sites 1..t. A subject comes without its site, so all t networks l
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Batch, Declared, Lane, Loss, Method, SiteView, misfit
 from fcforge.methods.shared.penalty import named, part
 from fcforge.models.base import Inputs, Model, Params
-from fcforge.randomness import derive
 from fcforge.settings import Fraction, Positive
 
 
@@ -29,11 +28,6 @@ def smallest(weight: Tensor, free: Tensor, share: Tensor) -> Tensor:
     rank = torch.argsort(order)  # inverse permutation
     # the counts are whole numbers: the nudge undoes a product that fell just below one
     return (rank < (share * free.sum() + 1e-6).long()).reshape(weight.shape)
-
-
-def site_code(name: str) -> int:
-    """Site as an integer, for the oracle."""
-    return derive(0, "packnet", name)
 
 
 @dataclass(frozen=True)
@@ -55,10 +49,6 @@ class PackNet(Method):
         Share of the epochs before pruning; the rest re-trains the survivors. Total cost is
         that of the other methods. Meant for a fixed number of epochs: where the best epoch is
         chosen and lies before pruning, the survivors are not re-trained.
-    route : {"entropy", "oracle"}
-        Per subject the network with the lowest predictive entropy, or the network of the
-        subject's site (needs the site id: another, easier problem, to be reported apart). A site
-        never learned gets the last network.
     retrain_rate : float
         Factor of the learning rate while the survivors are re-trained, with a fresh optimiser
         (authors: 1e-3, then 1e-4).
@@ -67,7 +57,6 @@ class PackNet(Method):
     prune_first: Fraction = 0.5
     prune_later: Fraction = 0.75
     train_share: Fraction = 2 / 3
-    route: Literal["entropy", "oracle"] = "entropy"
     retrain_rate: Positive = 0.1
 
     name = "packnet"
@@ -82,14 +71,13 @@ class PackNet(Method):
             for k, p in lane.params.items()
             if p.dim() >= 2
         }
-        device = next(iter(lane.params.values())).device
-        none = torch.zeros(0, dtype=torch.int64, device=device)
+        none = next(iter(owner.values())).new_zeros(0, dtype=torch.int64)
         return lane._replace(
             state={"sites": none, "pruned": none.new_zeros(()), **named("owner", owner)}
         )
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Owners of the weights and codes of the sites."""
+        """Owners of the weights, and a place for every site."""
         found = super().declares(model, lane, sites)
         for key in (k for k in found if k.startswith("owner/")):
             found[key] = found[key]._replace(low=0, high=sites)
@@ -105,12 +93,11 @@ class PackNet(Method):
                 where=f"method '{self.name}'",
                 do="Raise prune_later, or use a wider model.",
             )
-        sites = lane.state["sites"]
-        code = sites.new_tensor([site_code(site.name)])
-        state = {**lane.state, "sites": torch.cat([sites, code])}
-        return lane._replace(
-            state={**state, "pruned": torch.zeros_like(state["pruned"])}
-        )
+        begun = {
+            "sites": F.pad(lane.state["sites"], (0, 1)),
+            "pruned": torch.zeros_like(lane.state["pruned"]),
+        }
+        return lane._replace(state=lane.state | begun)
 
     def updates_at(self, epoch: int, epochs: int) -> bool:
         """Prune once, before the epochs that re-train."""
@@ -186,25 +173,13 @@ class PackNet(Method):
         return params
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
-        """Scores without a site id: the networks of all sites look, `route` decides."""
+        """Scores without a site id: of each subject's least uncertain network."""
         sites = lane.state["sites"].shape[0]
-        if sites < 2 or self.route == "oracle":
-            return model.apply(lane.params, lane.stats, inputs).logits
-        seen = [self._seen_by(model, lane, k + 1, inputs) for k in range(sites)]
+        if sites < 2:
+            return super().logits(model, lane, inputs)
+        networks = [self.network(lane, site) for site in range(1, sites + 1)]
+        seen = [model.apply(p, lane.stats, inputs).logits for p in networks]
         log_p = torch.log_softmax(torch.stack(seen), -1)  # (sites, n, K)
         entropy = -(log_p.exp() * log_p).sum(-1)
         best = entropy.argmin(0)[None, :, None].expand(1, -1, log_p.shape[-1])
         return log_p.gather(0, best)[0]
-
-    def site_logits(
-        self, model: Model, lane: Lane, inputs: Inputs, site: str
-    ) -> Tensor:
-        """Scores; the oracle alone uses the site's name."""
-        places = (lane.state["sites"] == site_code(site)).nonzero()[:, 0].tolist()
-        if self.route != "oracle" or not places:
-            return self.logits(model, lane, inputs)
-        return self._seen_by(model, lane, places[-1] + 1, inputs)
-
-    def _seen_by(self, model: Model, lane: Lane, site: int, inputs: Inputs) -> Tensor:
-        """Logits of the `site`-th network."""
-        return model.apply(self.network(lane, site), lane.stats, inputs).logits

@@ -6,7 +6,6 @@ Everything works under ``torch.func.vmap`` and ``torch.compile``.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +15,6 @@ from fcforge.models import fused
 from fcforge.models.base import Key, Params
 from fcforge.randomness import fold, keep_mask
 
-Norm = Literal["batch", "layer", "none"]
 MOMENTUM = 0.1
 EPSILON = 1e-5
 HEAD_KEYS = 1000  # dropout keys of the head start here, those of layer l are l
@@ -69,17 +67,13 @@ def dropout_keys(key: Key, n: int, first: int = 0) -> Sequence[Key]:
     ).unbind()
 
 
-def init_norm(kind: str, name: str, width: int) -> Params:
-    """Scale 1 and shift 0 of a normalisation layer (nothing for ``none``)."""
-    if kind == "none":
-        return {}
+def init_norm(name: str, width: int) -> Params:
+    """Scale 1 and shift 0 of a batch norm."""
     return {f"{name}.weight": torch.ones(width), f"{name}.bias": torch.zeros(width)}
 
 
-def init_norm_stats(kind: str, name: str, width: int) -> Params:
-    """Running mean 0 and variance 1 of a batch norm (nothing for the others)."""
-    if kind != "batch":
-        return {}
+def init_norm_stats(name: str, width: int) -> Params:
+    """Running mean 0 and variance 1 of a batch norm."""
     return {f"{name}.mean": torch.zeros(width), f"{name}.var": torch.ones(width)}
 
 
@@ -134,35 +128,18 @@ def running(
     return mean, var + MOMENTUM * (sample_var - var)
 
 
-def layer_norm(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Layer normalisation of the last axis."""
-    return torch.nn.functional.layer_norm(h, (h.shape[-1],), weight, bias, EPSILON)
-
-
 def normalise(
-    kind: str,
-    h: Tensor,
-    offset: Tensor,
-    params: Params,
-    stats: Params,
-    name: str,
-    train: bool,
+    h: Tensor, offset: Tensor, params: Params, stats: Params, name: str, train: bool
 ) -> tuple[Tensor, Params]:
-    """Normalisation layer `name` of ``h + offset``; returns its new statistics too."""
-    if kind == "none":
-        return h + offset, {}
+    """Batch norm `name` of ``h + offset``; returns its new statistics too."""
     weight = params[f"{name}.weight"]
     bias = params[f"{name}.bias"]
-    if kind == "layer":
-        return layer_norm(h + offset, weight, bias), {}
-    mean = stats[f"{name}.mean"]
-    var = stats[f"{name}.var"]
-    out, mean, var = batch_norm(h, weight, bias, mean, var, train, offset)
+    old = stats[f"{name}.mean"], stats[f"{name}.var"]
+    out, mean, var = batch_norm(h, weight, bias, *old, train, offset)
     return out, {f"{name}.mean": mean, f"{name}.var": var}
 
 
 def norm_relu_dropout(
-    kind: str,
     h: Tensor,
     offset: Tensor,
     params: Params,
@@ -172,9 +149,9 @@ def norm_relu_dropout(
     p: float,
     key: Key,
 ) -> tuple[Tensor, Params]:
-    """`normalise`, ReLU and `dropout`: on a GPU, in training with batch norm, one fused layer."""
-    if kind != "batch" or not train or not fused.fits(h):
-        h, new = normalise(kind, h, offset, params, stats, name, train)
+    """`normalise`, ReLU and `dropout`: on a GPU, in training, one fused layer."""
+    if not train or not fused.fits(h):
+        h, new = normalise(h, offset, params, stats, name, train)
         return dropout(torch.relu(h), p, key), new
     weight = params[f"{name}.weight"]
     bias = params[f"{name}.bias"] + 0.0 * offset

@@ -23,13 +23,13 @@ HEAD_WIDTHS = (64, 32)
 class GraphModel(Model):
     """A network over ROIs with mean+max readout and the authors' head 2F-64-32-2.
 
+    A batch norm follows every layer, as in the authors' code: its running statistics follow the
+    last site, and no penalty on parameters protects them.
+
     Attributes
     ----------
     hidden, depth, dropout
         Width and number of layers and drop probability (paper, hyper-parameter table).
-    norm : {"batch", "layer", "none"}
-        After every layer. ``batch`` is the authors'; its running statistics follow the
-        last site and no penalty on parameters protects them.
     tau, edges
         Threshold of an edge; ``positive`` (authors) or ``absolute`` correlations.
     """
@@ -37,7 +37,6 @@ class GraphModel(Model):
     hidden: Size = 128
     depth: Size = 4
     dropout: ShareBelowOne = 0.3
-    norm: layers.Norm = "batch"
     tau: Share = TAU
     edges: EdgeKind = "positive"
 
@@ -55,7 +54,7 @@ class GraphModel(Model):
         """Running mean 0 and variance 1 of every batch norm."""
         stats: Params = {}
         for name in self.norms():
-            stats |= layers.init_norm_stats(self.norm, name, self.hidden)
+            stats |= layers.init_norm_stats(name, self.hidden)
         return stats
 
     def init_head(self, rng: torch.Generator) -> Params:
@@ -112,7 +111,7 @@ class ConvolutionModel(GraphModel):
         params: Params = {}
         for i, name in enumerate(self.norms()):
             params |= self.init_layer(rng, i, self.n_rois if i == 0 else self.hidden)
-            params |= layers.init_norm(self.norm, name, self.hidden)
+            params |= layers.init_norm(name, self.hidden)
         return params | self.init_head(rng)
 
     def encode(
@@ -126,7 +125,7 @@ class ConvolutionModel(GraphModel):
             h = self.convolve(params, i, h, inputs)
             bias = params[f"conv{i}.bias"]
             h, layer_stats = layers.norm_relu_dropout(
-                self.norm, h, bias, params, stats, name, train, self.dropout, keys[i]
+                h, bias, params, stats, name, train, self.dropout, keys[i]
             )
             new_stats |= layer_stats
         return h, new_stats
@@ -193,7 +192,7 @@ class GraphTransformer(GraphModel):
             params |= layers.init_linear(rng, f"block{i}.ffn_up", width, 2 * width)
             params |= layers.init_linear(rng, f"block{i}.ffn_down", 2 * width, width)
         for name in self.norms():
-            params |= layers.init_norm(self.norm, name, width)
+            params |= layers.init_norm(name, width)
         return params | self.init_head(rng)
 
     def prepare(self, fc: Tensor) -> Inputs:
@@ -221,7 +220,7 @@ class GraphTransformer(GraphModel):
         def added(h: Tensor, move: Tensor, norm: str, number: int) -> Tensor:
             """One half of a block: dropout, skip connection, norm."""
             h = h + layers.dropout(move, self.dropout, keys[number])
-            h, found = layers.normalise(self.norm, h, zero, params, stats, norm, train)
+            h, found = layers.normalise(h, zero, params, stats, norm, train)
             new_stats.update(found)
             return h
 

@@ -6,9 +6,9 @@ from small_world import World, order
 
 
 def test_joint_and_separate_differ_only_through_batch_norm():
-    for norm, same in (("batch", False), ("none", True)):
+    for model, same in (("gcn", False), ("mlp", True)):
         lanes = [
-            World.of("er", {"forward": f}, "gcn", {"norm": norm, "dropout": 0.0})
+            World.of("er", {"forward": f}, model, {"dropout": 0.0})
             .teach(order()[:2])
             .lane
             for f in ("joint", "separate")
