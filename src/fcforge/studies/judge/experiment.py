@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -198,12 +199,10 @@ class JudgeRun:
 
     def fit_together(self) -> None:
         """Fit every generator on all sites and seeds side by side, where a GPU can do so."""
-        sites = [
-            (split_site(self.cohort, n, s), s) for n in self.names for s in self.seeds
-        ]
-        asked = [
-            (site.learning(with_val=True), (seed, site.name)) for site, seed in sites
-        ]
+        asked = []
+        for name, seed in product(self.names, self.seeds):
+            site = split_site(self.cohort, name, seed)
+            asked.append((site.learning(with_val=True), (seed, name)))
         for row, component in self.panel.rows.items():
             if component is not None:
                 where = self.generators, self.device

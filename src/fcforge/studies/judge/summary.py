@@ -35,37 +35,27 @@ ABLATIONS = {"fcm_vae": "full framework", **dict(zip(WITHOUT, WITHOUT, strict=Tr
 FEWEST_SEEDS = 5  # a t interval over fewer is wider than anything it could say
 
 # What a metric can be, by the end of its name; an interval says nothing beyond that.
-SHARE = (0.0, 1.0)
+SHARES = ("_acc", "_pre", "_rec", "_f1", "_auc", "_share", "precision", "recall")
 POSSIBLE = {
-    "_acc": SHARE,
-    "_pre": SHARE,
-    "_rec": SHARE,
-    "_f1": SHARE,
-    "_auc": SHARE,
-    "_share": SHARE,
-    "precision": SHARE,
-    "recall": SHARE,
-    "coverage": SHARE,
-    "topology_strength": SHARE,
-    "topology_clustering": SHARE,
-    "topology_efficiency": SHARE,
-    "topology_modularity": SHARE,
-    "_r": (-1.0, 1.0),
-    "_r_test": (-1.0, 1.0),
-    "_r_train": (-1.0, 1.0),
-    "_ratio": (0.0, math.inf),
-    "_norm": (0.0, math.inf),
-    "_distance": (0.0, math.inf),
-    "_mae": (0.0, math.inf),
-    "density": (0.0, math.inf),
-    "active_units": (0.0, math.inf),
+    (0.0, 1.0): (
+        *SHARES,
+        "coverage",
+        "strength",
+        "clustering",
+        "efficiency",
+        "modularity",
+    ),
+    (-1.0, 1.0): ("_r", "_r_test"),
+    (0.0, math.inf): ("_ratio", "_norm", "_distance", "density", "active_units"),
 }
 
 
 def possible(metric: str) -> tuple[float, float]:
     """Smallest and largest value that a metric can have."""
-    found = (limits for end, limits in POSSIBLE.items() if metric.endswith(end))
-    return next(found, (-math.inf, math.inf))
+    for limits, ends in POSSIBLE.items():
+        if metric.endswith(ends):
+            return limits
+    return -math.inf, math.inf
 
 
 def interval(
@@ -95,10 +85,10 @@ def by_seed(
             if isinstance(value, int | float):
                 seeds = cells.setdefault((record["row"], name), defaultdict(list))
                 seeds[record["seed"]].append(float(value))
-    return {
-        k: {s: float(np.mean(v)) for s, v in seeds.items()}
-        for k, seeds in cells.items()
-    }
+    means = {}
+    for cell, seeds in cells.items():
+        means[cell] = {seed: float(np.mean(values)) for seed, values in seeds.items()}
+    return means
 
 
 def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Estimate]]:
@@ -162,13 +152,11 @@ class Portrait(NamedTuple):
 
 def write_portraits(path: Path, portraits: Mapping[str, Portrait]) -> None:
     """Keep what the figures show, for ``fcforge report --judge``."""
-    arrays = {
-        f"{i}|{name}|{field}": value
-        if value.dtype.kind == "U"
-        else value.astype(np.float32)
-        for i, (name, p) in enumerate(portraits.items())
-        for field, value in p._asdict().items()
-    }
+    arrays = {}
+    for i, (name, p) in enumerate(portraits.items()):
+        for field, value in p._asdict().items():
+            kept = value if value.dtype.kind == "U" else value.astype(np.float32)
+            arrays[f"{i}|{name}|{field}"] = kept
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
     write_bytes(path, stream.getvalue())
