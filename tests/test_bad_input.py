@@ -139,7 +139,7 @@ BAD: list[tuple[Callable[[Arrays], None], tuple[str, ...]]] = [
     (beyond_one, ("subject 's03'", "|r| = 1.4, beyond 1", "tanh")),
     (diagonal, ("subject 's03'", "the diagonal is not 1", "ROI 5")),
     (non_square, (f"{R}, {R - 1})", "fc is (subjects, ROIs, ROIs)")),
-    (one_class, ("site 'B'", "has no controls", "merge it")),
+    (one_class, ("site 'B'", "has no controls", "Merge it")),
     (tiny_site, ("site 'C'", "is too small (1 controls, 2 patients", "Merge it")),
     (duplicate_subject, ("subject 's04'", "appears 2 times")),
     (duplicate_scan, ("exactly the FC of subject 's03'", "subject 's04'")),
@@ -207,7 +207,7 @@ def short_labels(a: Arrays) -> None:
         (drop("label"), "no column for the label"),
         (drop("site"), "no column for the site"),
         (drop("subject_id"), "no column for the id"),
-        (wrong_edges, "not the upper triangle of a square matrix"),
+        (wrong_edges, "not the triangle of a square matrix"),
         (short_labels, "'label' has shape"),
     ],
 )

@@ -22,7 +22,7 @@ from fcforge.imaging.atlas import aal116
 from fcforge.imaging.people import Row, read_table
 from fcforge.imaging.series import pearson_fc, read_series
 from fcforge.sites.cohort import Cohort, Fault, paper_site
-from fcforge.sites.participants import Participant, Reading, assemble
+from fcforge.sites.participants import Listed, Participant, Reading, assemble
 from fcforge.writing import write_bytes
 
 # The paper numbers the 17 merged sites in alphabetical order.
@@ -240,7 +240,7 @@ class _Files:
             what = f"{lost} listed subjects have no file in {self.root / self.kind}."
             do = "They are left out; set download = true to fetch them."
             faults = [Fault("warning", what, do)]
-        cohort = assemble("abide", there, self.read, faults)
+        cohort = assemble("abide", Listed(there, faults), self.read)
         wanted = [s for s in dict.fromkeys(sites) if s in cohort.site_names]
         return cohort.select_sites(wanted) if wanted else cohort
 

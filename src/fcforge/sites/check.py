@@ -197,12 +197,6 @@ def class_counts(y: np.ndarray, target: Target) -> list[int]:
     return [int((y == k).sum()) for k in range(target.outputs)]
 
 
-def counts_told(y: np.ndarray, target: Target) -> str:
-    """`class_counts` in words, e.g. ``12 controls, 9 patients``."""
-    both = zip(class_counts(y, target), names_of(target), strict=True)
-    return ", ".join(f"{n} {name}" for n, name in both)
-
-
 def names_of(target: Target) -> tuple[str, ...]:
     """What members of each class are called in sentences."""
     known = {1: ("subjects",), 2: ("controls", "patients")}
@@ -224,25 +218,29 @@ def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
 
 
 def _sites(cohort: Cohort, severity: Literal["error", "warning"]) -> Iterator[Fault]:
-    least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed"
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
-        counts = class_counts(labels, cohort.target)
-        told = counts_told(labels, cohort.target)
         if not site:
             what = f"{len(labels)} subjects have no site."
             yield Fault("error", what, "Name their site.")
-        elif min(counts) == 0:
-            missing = names_of(cohort.target)[counts.index(0)]
-            what = f"has no {missing} ({told})."
-            do = (
-                "Only a public start can use it; merge it with another or leave it out."
-            )
-            yield Fault(severity, what, do, site=site)
-        elif len(labels) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS:
-            what = f"is too small ({told}; at least {least})."
+        elif what := not_splittable(labels, cohort.target):
             do = "Merge it with another site or leave it out."
             yield Fault(severity, what, do, site=site)
+
+
+def not_splittable(y: np.ndarray, target: Target) -> str:
+    """Why a site with these labels cannot be split in three; empty where it can."""
+    counts = class_counts(y, target)
+    told = ", ".join(
+        f"{n} {name}" for n, name in zip(counts, names_of(target), strict=True)
+    )
+    if min(counts) == 0:
+        missing = names_of(target)[counts.index(0)]
+        return f"has no {missing} ({told}), so that only a public start can use it."
+    if len(y) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS:
+        least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class"
+        return f"is too small ({told}; at least {least} are needed)."
+    return ""
 
 
 class Twins(NamedTuple):

@@ -14,7 +14,7 @@ from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.parsers import as_number
 from fcforge.sites.diagnoses import is_missing
-from fcforge.sites.vectors import Triangle
+from fcforge.sites.vectors import triangle_of
 from fcforge.text import some
 from fcforge.types import Target
 
@@ -150,8 +150,10 @@ class Cohort:
         site = as_text([taken.get(s, s) for s in self.site.tolist()])
         return replace(self, site=site, faults=faults)
 
-    def select_sites(self, names: Sequence[str]) -> Cohort:
-        """Cohort of the named sites, grouped in the order of `names`."""
+    def select_sites(self, names: Sequence[str] | None) -> Cohort:
+        """Cohort of the named sites, grouped in the order of `names`; of all for None."""
+        if names is None:
+            return self
         check_names("site", names, self._known_sites)
         if not names or len(set(names)) < len(names):
             raise ConfigError(
@@ -237,13 +239,7 @@ def fc_from_upper(upper: np.ndarray) -> np.ndarray:
     ndarray of shape (n, R, R), float32
         Symmetric with unit diagonal.
     """
-    n_edges = upper.shape[1]
-    n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
-    if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
-        what = f"{n_edges} edges per subject are not the upper triangle of a square matrix."
-        near = ", ".join(f"{n * (n - 1) // 2} ({n} ROIs)" for n in (n_rois, n_rois + 1))
-        raise DataError(what, do=f"Nearest counts: {near}; leave the diagonal out.")
-    return Triangle(*np.triu_indices(n_rois, 1), n_rois).matrices(upper)
+    return triangle_of(upper, kind="rows").matrices(upper)
 
 
 def upper_from_fc(fc: np.ndarray) -> np.ndarray:

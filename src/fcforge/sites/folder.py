@@ -104,20 +104,20 @@ def load_folder(
     Cohort
     """
     path = Path(path).expanduser()
-    groups = (positive, negative, classes, partial, drop_unlabelled)
     with at(participants.table_in(path) or path):
         listed, read = _open(path, columns or {}, pattern, kind, variable)
         if target == "diagnosis":
-            listed = participants.labelled(listed, *groups)
-    cohort = participants.assemble("folder", listed.people, read, listed.faults)
+            named = (positive, negative, classes, partial)
+            groups = participants.groups_of(listed, *named)
+            listed = participants.labelled(listed, groups, drop_unlabelled)
+    cohort = participants.assemble("folder", listed, read)
     if classes:
         names = tuple("/".join(map(str.strip, group.split(","))) for group in classes)
         cohort = replace(cohort, target=Target(classes=names))
     if covariates is not None:
         with at(covariates):
             cohort = with_covariates(cohort, Path(covariates).expanduser())
-    cohort = cohort.merge_sites(merge or {})
-    cohort = cohort if sites is None else cohort.select_sites(sites)
+    cohort = cohort.merge_sites(merge or {}).select_sites(sites)
     return cohort.stamped(path=str(path))
 
 

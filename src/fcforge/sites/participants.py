@@ -67,31 +67,27 @@ class Reading(NamedTuple):
 class Listed(NamedTuple):
     """People of a table before their diagnosis is understood, and what is wrong with others."""
 
-    people: list[Participant]
-    faults: list[Fault]
-    label_column: str
+    people: Sequence[Participant]
+    faults: Sequence[Fault] = ()
+    label_column: str = ""
 
 
 Loaded = tuple[Participant, Reading]
 Read = Callable[[Participant], Reading]
 
 
-def assemble(
-    name: str, people: Sequence[Participant], read: Read, faults: Sequence[Fault] = ()
-) -> Cohort:
+def assemble(name: str, listed: Listed, read: Read) -> Cohort:
     """Cohort of all people whose FC can be read; a fault for every other.
 
     Parameters
     ----------
     name : str
         Of the dataset.
-    people : sequence of Participant
+    listed : Listed
     read : callable
         The file of a participant, or a `DataError`.
-    faults : sequence of Fault
-        Found before.
     """
-    loaded, unread = _read_all(people, read)
+    loaded, unread = _read_all(listed.people, read)
     kept, odd = _same_rois(loaded)
     n = len(kept[0][1].fc) if kept else 0
     fc = np.array([reading.fc for _, reading in kept], dtype=np.float32)
@@ -106,7 +102,7 @@ def assemble(
         as_text([person.subject_id for person, _ in kept]),
         names[0] if names else (),
         _covariates(kept),
-        faults=(*faults, *unread, *odd),
+        faults=(*listed.faults, *unread, *odd),
         target=Target(classes=classes),
     )
 
@@ -219,20 +215,23 @@ def owns_file(file_name: str, subject: str, *, zeros: bool = False) -> bool:
     )
 
 
-def labelled(
+def groups_of(
     listed: Listed,
     positive: Words,
     negative: Words,
     classes: Sequence[str] = (),
     partial: bool = False,
-    drop_unlabelled: bool = False,
-) -> Listed:
-    """People with what their diagnosis means; a fault for the others, one for all left out."""
+) -> Groups:
+    """The groups that are compared, as `Groups.of` finds them."""
     if listed.people and not listed.label_column:
         raise no_column("label", [*listed.people[0].extra])
     said = [person.diagnosis for person in listed.people]
     column = listed.label_column
-    groups = Groups.of(said, positive, negative, column, classes, partial)
+    return Groups.of(said, positive, negative, column, classes, partial)
+
+
+def labelled(listed: Listed, groups: Groups, drop_unlabelled: bool = False) -> Listed:
+    """People with what their diagnosis means; a fault for the others, one for all left out."""
     kept: list[Participant] = []
     faults = list(listed.faults)
     left: Counter[str] = Counter()

@@ -20,6 +20,15 @@ from fcforge.text import counted, some
 from fcforge.writing import whole_file
 
 FOUR = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")
+# arrays of a published file: what they hold, in how many bits
+STORED = {
+    "subject_id": ("subject_id", "i4"),
+    "n_timepoints": ("n_volumes", "i2"),
+    "n_flat_roi": ("n_flat", "i2"),
+    "age": ("age", "f4"),
+    "sex": ("sex", "i1"),
+    "mean_fd": ("mean_fd", "f4"),
+}
 DPARSF = {"pipeline": "dparsf", "global_signal": True, "quality": "every"}
 
 
@@ -117,20 +126,16 @@ def rebuild(
 
 def save(cohort: Cohort, out: Path) -> None:
     """Write a cohort as the published files are: upper triangles in 16 bits."""
-    edges = upper_from_fc(cohort.fc)
     flat = (np.abs(cohort.fc).sum(axis=2) == 1).sum(axis=1)
+    columns = {**cohort.covariates, "subject_id": cohort.subject_id, "n_flat": flat}
     arrays: dict[str, Any] = {
-        "fc_upper": edges.astype(np.float16),
+        "fc_upper": upper_from_fc(cohort.fc).astype(np.float16),
         "label": cohort.y.astype(np.int8),
         "site": cohort.site,
-        "subject_id": cohort.subject_id.astype(np.int32),
         "roi_names": np.array(cohort.roi_names, dtype=str),
-        "n_timepoints": cohort.covariates["n_volumes"].astype(np.int16),
-        "n_flat_roi": flat.astype(np.int16),
-        "age": cohort.covariates["age"].astype(np.float32),
-        "sex": cohort.covariates["sex"].astype(np.int8),
-        "mean_fd": cohort.covariates["mean_fd"].astype(np.float32),
     }
+    for name, (column, kind) in STORED.items():
+        arrays[name] = columns[column].astype(kind)
     if cohort.roi_names == aal116().roi_names:
         arrays["roi_ids"] = np.array(aal116().codes, dtype=np.int32)
     with whole_file(out) as part, part.open("wb") as stream:

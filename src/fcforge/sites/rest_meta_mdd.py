@@ -16,7 +16,7 @@ from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_mat, read_matrix_file
 from fcforge.imaging.series import pearson_fc
 from fcforge.sites.cohort import Cohort, Fault, paper_site
-from fcforge.sites.participants import Participant, Reading, assemble
+from fcforge.sites.participants import Listed, Participant, Reading, assemble
 
 # The consortium's column blocks, counted from 1, both ends included; 1569 is the global signal.
 COLUMNS = {
@@ -81,7 +81,8 @@ def load_rest_meta_mdd(
         )
     ids, faults = _choose(list(listed or files), sites, duplicates)
     people = [Participant(i, _site(i), _label(i), extra=listed.get(i, {})) for i in ids]
-    cohort = assemble("rest_meta_mdd", people, partial(_read, files, atlas), faults)
+    read = partial(_read, files, atlas)
+    cohort = assemble("rest_meta_mdd", Listed(people, faults), read)
     about = {"global_signal": global_signal, "subjects": str(subjects or "")}
     return cohort.stamped(path=str(folder), atlas=atlas, **about)
 

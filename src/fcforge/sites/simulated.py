@@ -92,9 +92,8 @@ def simulate(
     names = world.atlas.roi_names
     cohort = Cohort("simulated", fc, y, site, ids, names, {"mean_fd": motion})
     cohort = replace(cohort, target=_target(disorders))
-    cohort = cohort if sites is None else cohort.select_sites(sites)
     about = {"preset": preset, "layout": layout, "scale": scale, "seed": seed}
-    return cohort.stamped(**about, **asdict(recipe))
+    return cohort.select_sites(sites).stamped(**about, **asdict(recipe))
 
 
 load_simulated = simulate  # as the table of datasets calls it

@@ -9,11 +9,8 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError
 from fcforge.randomness import numpy_rng
 from fcforge.sites.check import (
-    MIN_PER_CLASS,
-    MIN_PER_SITE,
     class_counts,
-    counts_told,
-    names_of,
+    not_splittable,
     refuse_twins,
     require_valid,
 )
@@ -156,7 +153,7 @@ def make_sites(
 
     `names` picks and orders the sites; by default all, in the cohort's own order.
     """
-    cohort = cohort if names is None else cohort.select_sites(names)
+    cohort = cohort.select_sites(names)
     require_valid(cohort)
     sites = {
         name: split_site(cohort, name, seed, test_fraction, val_fraction, folds)
@@ -184,22 +181,15 @@ def _require_splittable(
     members: Cohort, site: str, test_fraction: float, val_fraction: float, folds: int
 ) -> None:
     counts = class_counts(members.y, members.target)
-    have = f"({counts_told(members.y, members.target)})"
     train = min(split_counts(n, test_fraction, val_fraction)[0] for n in counts)
-    what = ""
-    do = "Run `fcforge check`."
+    what = not_splittable(members.y, members.target)
     if sum(counts) != len(members):
         what = f"has labels other than 0 to {len(counts) - 1}."
-    elif min(counts) == 0:
-        what = f"has no {names_of(members.target)[counts.index(0)]} {have}."
-        do = "A site needs all classes; merge it with another or leave it out."
-    elif len(members) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS or train < 1:
-        what = f"is too small to split {have}."
-        do = f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed."
+    elif train < 1:
+        what = what or f"is too small to split ({min(counts)} of a class)."
     elif min(counts) < folds:
-        what = f"has fewer of one class than folds {have}."
-        do = f"Give at most {min(counts)} folds."
+        what = f"has fewer of one class than folds; give at most {min(counts)}."
     elif len(set(members.subject_id.tolist())) != len(members):
         what = "has a subject id twice."
     if what:
-        raise DataError(what, where=f"site '{site}'", do=do)
+        raise DataError(what, where=f"site '{site}'", do="Run `fcforge check`.")

@@ -115,7 +115,7 @@ def edge_columns(header: Sequence[str]) -> list[str]:
 def _ways(n_edges: int) -> Iterator[tuple[str, Triangle]]:
     """The ways to read so many edges."""
     small = int((np.sqrt(1 + 8 * n_edges) - 1) / 2)
-    if n_edges < 3 or small * (small + 1) // 2 != n_edges:
+    if n_edges < 1 or small * (small + 1) // 2 != n_edges:
         return
     for n_rois, above in ((small, 0), (small + 1, 1)):
         yield "rows", Triangle(*np.triu_indices(n_rois, above), n_rois)
