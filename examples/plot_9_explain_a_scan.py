@@ -33,13 +33,12 @@ train = np.arange(len(people)) % 4 > 0
 # Explain one new scan
 # --------------------
 # Each edge's contribution to the log odds, against the mean of the people the model learned from.
-# The default model is linear in Fisher z, so the contributions are exact: they add up to the
-# decision value.
+# The default model is linear in the matrix logarithm of FC; the contributions are integrated
+# gradients on the way from that mean to the scan, and add up to the decision value.
 model = ForgeClassifier().fit(people.fc[train], people.y[train])
 others = people.fc[~train]
-new = others[
-    [model.decision_function(others).argmax()]
-]  # the one most like the patients
+likest = model.decision_function(others).argmax()  # the one most like the patients
+new = others[[likest]]
 why = model.explain(new, atlas=atlas)
 print(f"decision value {model.decision_function(new)[0]:+.3f}")
 print(f"reference {why.base[0]:+.3f} + edges {why.contribution.sum():+.3f}")
@@ -78,9 +77,8 @@ fig.colorbar(image, label="added to the log odds")
 # The deletion test sets the strongest edges to the reference and looks how far the score moves,
 # beside as many random edges.
 test = why.deletion
-print(
-    f"{test.k} strongest edges: {test.explained[0]:.2f}; random: {test.random[0].mean():.2f}"
-)
+by_chance = test.random[0].mean()
+print(f"{test.k} strongest edges: {test.explained[0]:.2f}; random: {by_chance:.2f}")
 
 # %%
 # Are they stable?

@@ -188,7 +188,7 @@ def _open(
         files = _Files(path, pattern)
         listed = participants.people_of(tables.read_table(table), named)
         return listed._replace(
-            faults=[*listed.faults, *files.of_nobody(listed.people, table.name)]
+            faults=[*listed.faults, *files.of_nobody(listed, table.name)]
         ), lambda person: read_fc(files.of(person), kind, variable)
     if path.suffix.lower() in TEXT:
         return _from_table(path, named, kind)
@@ -305,11 +305,13 @@ class _Files:
         own = participants.owns_file
         return [path for path in self.there if own(path.name, subject, zeros=zeros)]
 
-    def of_nobody(self, people: Sequence[Participant], table: str) -> list[Fault]:
+    def of_nobody(self, listed: Listed, table: str) -> list[Fault]:
         """A warning that lists the files that belong to nobody in the table."""
-        if any(person.file for person in people):
+        if any(person.file for person in listed.people):
             return []
-        owned = {path for one in people for path in self.owned(one.subject_id)}
+        known = [one.subject_id for one in listed.people]
+        known += [fault.subject for fault in listed.faults]
+        owned = {path for subject in known for path in self.owned(subject)}
         others = [path.name for path in self.there if path not in owned]
         if not others:
             return []

@@ -328,7 +328,9 @@ def people_of(
         own = {role: row.get(column, "") for role, column in columns.items()}
         lost = [r for r in needed if own[r] in ("", "n/a")]
         if lost:
-            what = f"row {number} of the table: no {lost[0]}."
+            what = f"no {lost[0]} in the table."
+            if not own["id"]:  # nobody to name
+                what = f"row {number} of the table: no {lost[0]}."
             faults.append(Fault("error", what, "Fill it in.", own["id"], own["site"]))
             continue
         used = columns.values()
