@@ -86,7 +86,7 @@ class Consortium:
         key = Ed25519PrivateKey.generate()
         self.start = make_public(people, policy=Policy(keepers=cards), key=key)
         self.model = self.start.model
-        self.noise = Noise(noise_units(1.0), self.model.grid)
+        self.noise = Noise(noise_units(1.0), self.model.grid, self.model.size)
         self.folder = folder
         self.lists = {name: folder / f"{name}.rounds" for name in KEEPERS}
 
@@ -107,7 +107,7 @@ class Consortium:
         shares = [read_share(file) for file in files]
         with RoundList.open(self.lists[keeper]) as listed:
             place = (self.start, shares, self.keys[keeper], self.noise)
-            found = keep(*place, self.model.size, listed)
+            found = keep(*place, listed)
             listed.publish(found.line, {out: archive.pack(found.contents)})
         return found
 

@@ -16,7 +16,7 @@ from fcforge.exchange.schema import sha256
 KEEPERS = ("Ministry", "University")
 SITES = ("NYU", "UM", "USM")
 SIZE = 12
-NOISE = Noise(sigma=5, grid=2.0**-20)
+NOISE = Noise(sigma=5, grid=2.0**-20, size=SIZE)
 POLICY = Policy(
     fewest_hospitals=3,
     exact_allowed=True,
@@ -65,4 +65,4 @@ def parsed(data):
 def half_of(keeper, shares, listed, exchange=START_EXCHANGE, noise=NOISE, **more):
     """What a keeper makes of the shares of hospitals."""
     mine = [one[keeper] for one in shares]
-    return keep(exchange, mine, key_of(keeper), noise, SIZE, listed, **more)
+    return keep(exchange, mine, key_of(keeper), noise, listed, **more)

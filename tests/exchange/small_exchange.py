@@ -1,5 +1,6 @@
 """A small exchange: a public start of simulated sites, hospitals, what they give."""
 
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def sites() -> tuple[str, ...]:
 @cache
 def start(remove: tuple[str, ...] = (), **policy) -> Exchange:
     key = key_of("maker") if "keepers" in policy else None
-    settings = StartSettings(axes=4)
+    settings = asdict(StartSettings(axes=4))
     public = people().select_sites(sites()[:2])
     return make_public(public, remove, settings, Policy(**policy), key)
 

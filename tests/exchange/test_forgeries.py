@@ -38,8 +38,8 @@ def released():
             shares += [done.files] if done.files else []
     for keeper in KEEPERS:
         mine = [keeper_rounds.parsed(one[keeper]) for one in shares]
-        noise = Noise(noise_units(1.0), found.model.grid)
-        given = (found, mine, key_of(keeper), noise, found.model.size)
+        noise = Noise(noise_units(1.0), found.model.grid, found.model.size)
+        given = (found, mine, key_of(keeper), noise)
         found = keep(*given, RoundList("nowhere")).exchange
     release = found.of(records.Release, audited)[0]
     audit = record(records.Audit, audited, 1, (release.id,), audited)

@@ -41,6 +41,8 @@ from fcforge.types import Target
 
 SITE, OTHER = sites()[2:4]
 
+FOUR = asdict(StartSettings(axes=4))
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -51,9 +53,7 @@ def folder(tmp_path_factory):
         write_keys(place / f"{name}.pem")
     save(start(), place / "start.fcx")
     key = read_private(place / "maker.pem")
-    signed = make_public(
-        people().select_sites(sites()[:2]), settings=StartSettings(axes=4), key=key
-    )
+    signed = make_public(people().select_sites(sites()[:2]), settings=FOUR, key=key)
     save(signed, place / "signed.fcx")
     return place
 

@@ -287,10 +287,9 @@ def keep_files(asked: KeepRequest) -> Kept:
     epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
     if epsilon is not None:
         opened.root.policy.require_budget(epsilon, delta)
-    noise = Noise(noise_units(epsilon, delta), model.grid)
+    noise = Noise(noise_units(epsilon, delta), model.grid, model.size)
     with RoundList.open(asked.rounds or f"{asked.key}.rounds") as listed:
-        place = (opened, shares, key, noise, model.size, listed)
-        kept = keep(*place, again=asked.again)
+        kept = keep(opened, shares, key, noise, listed, again=asked.again)
         kept.exchange.require_trusted(trust)
         listed.publish(kept.line, {asked.out: archive.pack(kept.contents)})
     return kept

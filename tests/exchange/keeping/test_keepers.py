@@ -101,7 +101,7 @@ def test_two_halves_are_the_sum_and_two_doses_of_noise(shares, listed, other_lis
     for sigma, most in ((0, 0), (5, 80)):
         epsilon = 1.0 if sigma else None
         gave = [shares_of(site, f"r{sigma}", epsilon=epsilon) for site in SITES]
-        noise = Noise(sigma, NOISE.grid)
+        noise = Noise(sigma, NOISE.grid, SIZE)
         one = half_of("Ministry", gave, listed, noise=noise)
         two = half_of("University", gave, other_list, START_EXCHANGE, noise)
         both = one.exchange.joined(two.contents.records, two.contents.payloads)

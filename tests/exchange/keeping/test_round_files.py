@@ -168,5 +168,5 @@ def test_a_round_of_a_hundred_hospitals_is_quick(tmp_path, monkeypatch):
     begun = time.perf_counter()
     with RoundList.open(tmp_path / "list") as listed:
         given = (keeper_rounds.START_EXCHANGE, shares, key_of("Ministry"))
-        keep(*given, Noise(10**6, 1.0), 6_788, listed)
+        keep(*given, Noise(10**6, 1.0, 6_788), listed)
     assert time.perf_counter() - begun < 5

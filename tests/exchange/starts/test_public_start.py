@@ -15,7 +15,7 @@ from fcforge.exchange.starts.public_start import make_public
 from fcforge.releases.start import StartSettings
 from fcforge.types import Target
 
-FOUR = StartSettings(axes=4)
+FOUR = asdict(StartSettings(axes=4))
 
 
 def test_rows_in_any_order_are_the_same_start():
@@ -32,7 +32,7 @@ def test_a_start_says_who_the_public_people_are():
     public = people().select_sites(sites()[:2])
     assert (root.people, root.patients) == (len(public), int(public.y.sum()))
     assert set(root.ids) == set(public.subject_id.tolist())
-    assert root.settings == asdict(FOUR)
+    assert root.settings == FOUR
     assert root.removes == ("age", "sex")
     value, low, high = root.expected.auroc
     assert 0 < low < value < high < 1
@@ -86,8 +86,8 @@ def test_an_honest_start_is_opened():
         {"ranges": {"weight": (40.0, 80.0)}},
         {"n_rois": 11},
         {"settings": {}},
-        {"settings": {**asdict(FOUR), "axes": 4.0}},
-        {"settings": {**asdict(FOUR), "scans": "0.5 0.25"}},
+        {"settings": {**FOUR, "axes": 4.0}},
+        {"settings": {**FOUR, "scans": "0.5 0.25"}},
         {
             "expected": records.Expected(
                 people=9, majority=0.5, accuracy=(0.9, 0.2, 0.3), auroc=None

@@ -118,14 +118,16 @@ class Receipt(Closed):
     )
     seen: tuple[Sha256, ...] = ()
 
-    @property
-    def promised(self) -> dict[str, Any]:
-        """The budget as a record says it."""
+    def said(self, epsilon: float, delta: float) -> dict[str, Any]:
+        """What a record says of people and budget; the most that one of them has spent."""
         exact = self.epsilon is None
         return {
             "mechanism": "none" if exact else "gaussian",
             "epsilon": self.epsilon or 0.0,
             "delta": 0.0 if exact else self.delta,
+            "spent_epsilon": epsilon,
+            "spent_delta": delta,
+            "commitment": self.commitment,
         }
 
     @cached_property

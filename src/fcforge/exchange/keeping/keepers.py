@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -107,10 +106,11 @@ class RoundList(Journal):
 
 
 class Noise(NamedTuple):
-    """What a keeper adds to each number: in units of the grid, and what a unit is worth."""
+    """What a keeper adds to each number: in units of the grid, what a unit is worth; how many."""
 
     sigma: int
     grid: float
+    size: int
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,6 @@ def keep(
     shares: Sequence[Share],
     key: Ed25519PrivateKey,
     noise: Noise,
-    size: int,
     listed: RoundList,
     *,
     again: bool = False,
@@ -166,8 +165,6 @@ def keep(
         The keeper's.
     noise : Noise
         For the budget that the notices name; sigma 0 without noise.
-    size : int
-        How many numbers each share has.
     listed : RoundList
     again : bool
         Publish a round once more that lost a hospital by withdrawal; everybody spends once more.
@@ -180,32 +177,27 @@ def keep(
     staying = [share for share in ordered if share.notice.id in here]
     taken = [share for share in ordered if share.notice.id not in here]
     times = _publication(exchange, listed, staying, taken, again)
-    data = _sum(staying, exchange.root.id, key, noise.sigma, size)
+    data = _sum(staying, exchange.root.id, key, noise)
     place = (keeper.name, listed.next_number, [exchange.root.id], key)
-    half = make(
-        Half, *place, payload=schema.sha256(data), **_said(staying, noise, times)
-    )
+    said = _said(staying, noise, times)
+    half = make(Half, *place, payload=schema.sha256(data), **said)
     payloads = {half.payload: data}
     whole = joined.joined([half], payloads)
     rounds.rounds_of(whole)  # one that does not fit the other keeper's stays here
-    return Kept(
-        half=half,
-        contents=Contents((*(share.notice for share in staying), half), payloads),
-        exchange=whole,
-        withdrawn=tuple(share.notice.site for share in taken),
-    )
+    contents = Contents((*(share.notice for share in staying), half), payloads)
+    return Kept(half, contents, whole, tuple(share.notice.site for share in taken))
 
 
 def _sum(
-    staying: Sequence[Share], start: str, key: Ed25519PrivateKey, sigma: int, size: int
+    staying: Sequence[Share], start: str, key: Ed25519PrivateKey, noise: Noise
 ) -> bytes:
     """The array of a half: all shares and a dose of secret noise, modulo 2^64."""
     private = encryption_key(key)
-    words = [opened(share, start, private, size) for share in staying]
-    noise = np.zeros(size, dtype="<u8")
-    if sigma:
-        noise = discrete_gaussian(sigma, size).astype("<i8").view("<u8")
-    return save_arrays({rounds.NUMBERS: added([*words, noise])})
+    words = [opened(share, start, private, noise.size) for share in staying]
+    if noise.sigma:
+        drawn = discrete_gaussian(noise.sigma, noise.size)
+        words.append(drawn.astype("<i8").view("<u8"))
+    return save_arrays({rounds.NUMBERS: added(words)})
 
 
 def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:

@@ -216,19 +216,9 @@ def give(
     shares = []
     for name, data in sorted(sealed.items()):
         shares.append(GivenShare(keeper=name, sha256=schema.sha256(data)))
-    notice = make(
-        Notice,
-        receipt.site,
-        receipt.number,
-        [start],
-        key,
-        round=title,
-        shares=tuple(shares),
-        **receipt.promised,
-        spent_epsilon=spent.epsilon,
-        spent_delta=spent.delta,
-        commitment=receipt.commitment,
-    )
+    place = (receipt.site, receipt.number, [start], key)
+    said = receipt.said(spent.epsilon, spent.delta)
+    notice = make(Notice, *place, round=title, shares=tuple(shares), **said)
     return notice, {name: Share(notice, data).data for name, data in sealed.items()}
 
 

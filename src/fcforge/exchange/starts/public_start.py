@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,6 @@ from fcforge.stats.table import measure
 from fcforge.types import Estimate, Target
 
 Covariates = Mapping[str, np.ndarray]
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 MAKER = "public start"
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
 LIKENESS = 0.5  # and be so much less like the public mean than the least alike of them
@@ -175,7 +173,7 @@ def places(start: Start, features: np.ndarray) -> np.ndarray:
 def make_public(
     cohort: Cohort,
     remove: Sequence[str] = (),
-    settings: StartSettings | Mapping[str, Any] = NOTHING,
+    settings: Mapping[str, Any] | None = None,
     policy: Policy = Policy(),  # noqa: B008 (frozen)
     key: Signer = None,
     plan: records.Plan = records.Plan(),  # noqa: B008 (frozen)
@@ -188,8 +186,8 @@ def make_public(
         Public people with their diagnoses.
     remove : sequence of str
         Covariates whose effect is taken out of every scan, e.g. mean_fd, age, sex.
-    settings : StartSettings or mapping
-        All of them, or those that shall not be what suits the plan.
+    settings : mapping, optional
+        Those of `StartSettings` that shall not be what suits the plan.
     policy : Policy
         Its words for controls and patients are those of the data where it says none.
     key : private key, optional
@@ -197,20 +195,13 @@ def make_public(
     plan : Plan
         For which is told what sums would add.
     """
-    cohort, twice = _public_people(cohort)
+    require_valid(cohort)
+    order = np.lexsort((cohort.subject_id, cohort.site))
+    cohort, twice = without_twins(cohort.select(order))
     policy = policy.spoken(cohort.target)
     policy.require_target(cohort.target)
-    shrink = _chosen(settings, StartSettings()).shrink
-    confounds, features = _without_confounds(cohort, tuple(remove), shrink)
-    doses = vector.DOSES if policy.keepers else plan.hospitals
-    noise = noise_per_person(plan.people, plan.epsilon, doses)
-    who = (features, cohort.y, cohort.site)
-    told = worth(*who, plan.people, plan.hospitals, noise=noise)
-    chosen = _chosen(settings, told.settings)
-    start = make_start(features, cohort.y, chosen, cohort.target.columns)
-    by_id = np.argsort(cohort.subject_id)
-    people = rounded(places(start, features[by_id]))
-    data = save_arrays(_stored(start, confounds, people))
+    said, arrays = _made(cohort, tuple(remove), dict(settings or {}), policy, plan)
+    data = save_arrays(arrays)
     record = records.make(
         records.Start,
         MAKER,
@@ -219,32 +210,38 @@ def make_public(
         key,
         payload=schema.sha256(data),
         policy=policy,
-        settings=asdict(chosen),
-        limits=_limits(start, features, cohort),
-        expected=_expected(features, cohort, chosen),
         plan=plan,
-        worth=_told(told),
-        left_out=twice,
+        left_out=tuple(twice),
+        **said,
         **_facts(cohort, remove),
     )
     return Exchange(record).joined([], {record.payload: data})
 
 
-def _public_people(cohort: Cohort) -> tuple[Cohort, tuple[str, ...]]:
-    """Public people in one order, and who was left out for looking like another of them."""
-    require_valid(cohort)
-    order = np.lexsort((cohort.subject_id, cohort.site))
-    found, twice = without_twins(cohort.select(order))
-    return found, tuple(twice)
-
-
-def _chosen(
-    asked: StartSettings | Mapping[str, Any], suited: StartSettings
-) -> StartSettings:
-    """All settings as asked for, or what suits the plan with some changed."""
-    if isinstance(asked, StartSettings):
-        return asked
-    return make(StartSettings, {**asdict(suited), **asked}, "start")
+def _made(
+    cohort: Cohort,
+    remove: tuple[str, ...],
+    asked: dict[str, Any],
+    policy: Policy,
+    plan: records.Plan,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the record of a start says of how it was made and what to expect; its arrays."""
+    shrink = make(StartSettings, asked, "start").shrink
+    confounds, features = _without_confounds(cohort, remove, shrink)
+    doses = vector.DOSES if policy.keepers else plan.hospitals
+    noise = noise_per_person(plan.people, plan.epsilon, doses)
+    who = (features, cohort.y, cohort.site)
+    told = worth(*who, plan.people, plan.hospitals, noise=noise)
+    settings = make(StartSettings, {**asdict(told.settings), **asked}, "start")
+    start = make_start(features, cohort.y, settings, cohort.target.columns)
+    people = rounded(places(start, features[np.argsort(cohort.subject_id)]))
+    said = {
+        "settings": asdict(settings),
+        "limits": _limits(start, features, cohort),
+        "expected": _expected(features, cohort, settings),
+        "worth": _told(told),
+    }
+    return said, _stored(start, confounds, people)
 
 
 def _without_confounds(
@@ -358,15 +355,10 @@ def _told(found: WorthTable) -> records.Worth | None:
     """What sums would add, for a record; None where the public people are too few."""
     if not found.rows:
         return None
-    rows = [
-        records.WorthRow(
-            epsilon=row.epsilon,
-            keepers=row.keepers,
-            gain=round(row.gain, 4),
-            error=round(row.error, 4),
-        )
-        for row in found.rows
-    ]
+    rows = []
+    for row in found.rows:
+        short = row._replace(gain=round(row.gain, 4), error=round(row.error, 4))
+        rows.append(records.WorthRow(**short._asdict()))
     return records.Worth(
         public=round(found.public, 3), pooled=round(found.pooled, 4), rows=tuple(rows)
     )

@@ -83,67 +83,74 @@ class Contributors(NamedTuple):
         return type(self)(*(array[mask] for array in self))
 
 
-class Sums(NamedTuple):
-    """K releases that are attacked: their numbers (K, d + 2), members each (K,) and noise."""
+class Trial(NamedTuple):
+    """Releases of random halves of some people, and the attacker's own reference.
 
-    totals: np.ndarray
-    members: np.ndarray
-    noise: float
-
-
-def attack_totals(
-    start: Start, who: Contributors, reference: Contributors, released: Sums
-) -> list[Evidence]:
-    """Every attack on every release.
-
-    The attacker knows how many people a release has, and so looks at the other numbers alone.
+    Attributes
+    ----------
+    start : Start
+    who, reference : Contributors
+    inside : ndarray of shape (K, n), bool
+        Who is in each release.
+    seed : int
     """
-    totals, members, noise = released
-    sums, rows, ref = release_attacks.within_span(
-        totals[:, :-1], who.rows[:, :-1], reference.rows[:, :-1]
-    )
-    step = vector.solve(start, totals, noise**2)
-    sampled = release_attacks.from_reference(ref, members, noise)
-    known = release_attacks.from_everybody(rows, members, noise)
-    seen = (who.residual, who.coordinates, step)
-    scores = {
-        SAMPLE: release_attacks.likelihood_ratio(sums, rows, sampled),
-        KNOWN: release_attacks.likelihood_ratio(sums, rows, known),
-        "class mean": release_attacks.class_mean(
-            sums, rows, who.y, ref, reference.y, members
-        ),
-        "leverage": release_attacks.leverage(sums, rows),
-        "loss": release_attacks.loss(*seen),
-        "loss against public head": release_attacks.loss_drop(*seen),
-    }
-    found = []
-    for k in range(len(totals)):
-        found.append(Evidence({name: values[k] for name, values in scores.items()}))
-    return found
 
+    start: Start
+    who: Contributors
+    reference: Contributors
+    inside: np.ndarray
+    seed: int
 
-def references(
-    start: Start,
-    who: Contributors,
-    reference: Contributors,
-    member: np.ndarray,
-    seed: int,
-) -> dict[str, list[Evidence]]:
-    """What an audit is read against: rows one by one, exact ridge statistics, strangers."""
-    inside = member == MEMBER
-    copied = []
-    exact = []
-    for mine in inside[:FEW]:
-        near = attacks.distance_ratio(who.rows, who.rows[mine], reference.rows)
-        copied.append(Evidence({"distance ratio": near}))
-        moments = attacks.leverage(who.moments, who.moments[mine])
-        exact.append(Evidence({"leverage": moments}))
-    rng = numpy_rng(seed, "audit strangers")
-    sizes = inside.sum(1)
-    drawn = [rng.integers(len(reference.y), size=n) for n in sizes]
-    strangers = np.stack([reference.rows[rows].sum(0) for rows in drawn])
-    alone = attack_totals(start, who, reference, Sums(strangers, sizes, 0.0))
-    return {BOOTSTRAP: copied, STATISTICS: exact, UNTRAINED: alone}
+    def attacked(self, totals: np.ndarray, noise: float = 0.0) -> list[Evidence]:
+        """Every attack on every release, of numbers (K, d + 2).
+
+        The attacker knows how many people a release has, and so looks at the other numbers alone.
+        """
+        who = self.who
+        members = self.inside.sum(1)
+        sums, rows, ref = release_attacks.within_span(
+            totals[:, :-1], who.rows[:, :-1], self.reference.rows[:, :-1]
+        )
+        step = vector.solve(self.start, totals, noise**2)
+        sampled = release_attacks.from_reference(ref, members, noise)
+        known = release_attacks.from_everybody(rows, members, noise)
+        seen = (who.residual, who.coordinates, step)
+        classes = (who.y, ref, self.reference.y, members)
+        scores = {
+            SAMPLE: release_attacks.likelihood_ratio(sums, rows, sampled),
+            KNOWN: release_attacks.likelihood_ratio(sums, rows, known),
+            "class mean": release_attacks.class_mean(sums, rows, *classes),
+            "leverage": release_attacks.leverage(sums, rows),
+            "loss": release_attacks.loss(*seen),
+            "loss against public head": release_attacks.loss_drop(*seen),
+        }
+        each = zip(*scores.values(), strict=True)
+        return [Evidence(dict(zip(scores, one, strict=True))) for one in each]
+
+    def references(self) -> dict[str, list[Evidence]]:
+        """What an audit is read against: rows one by one, exact ridge statistics, strangers."""
+        who = self.who
+        others = self.reference.rows
+        copied = []
+        exact = []
+        for mine in self.inside[:FEW]:
+            near = attacks.distance_ratio(who.rows, who.rows[mine], others)
+            copied.append(Evidence({"distance ratio": near}))
+            moments = attacks.leverage(who.moments, who.moments[mine])
+            exact.append(Evidence({"leverage": moments}))
+        rng = numpy_rng(self.seed, "audit strangers")
+        sizes = self.inside.sum(1)
+        drawn = [rng.integers(len(others), size=n) for n in sizes]
+        strangers = np.stack([others[rows].sum(0) for rows in drawn])
+        alone = self.attacked(strangers)
+        return {BOOTSTRAP: copied, STATISTICS: exact, UNTRAINED: alone}
+
+    def released(self, epsilon: float | None, delta: float) -> list[Evidence]:
+        """Evidence against the halves' releases at a budget."""
+        sums = self.inside.astype(float) @ self.who.rows
+        noise = float(vector.noise_units(epsilon, delta))
+        rng = numpy_rng(self.seed, "audit noise", str(epsilon))
+        return self.attacked(sums + noise * rng.standard_normal(sums.shape), noise)
 
 
 def halves(n: int, plan: AuditPlan) -> np.ndarray:
@@ -178,50 +185,26 @@ def audit_people(
     rng = numpy_rng(plan.seed, "audit reference")
     mask = stratified(everybody.y, plan.reference, rng)
     who = everybody.select(~mask)
-    reference = everybody.select(mask)
     member = halves(len(who.y), plan)
-    evidence = references(start, who, reference, member, plan.seed)
-    evidence |= _at_each(start, who, reference, member, epsilons, delta, plan.seed)
+    others = everybody.select(mask)
+    trial = Trial(start, who, others, member == MEMBER, plan.seed)
+    evidence = trial.references()
+    ceilings = {}
+    for epsilon in epsilons:
+        name = release_name(epsilon)
+        evidence[name] = trial.released(epsilon, delta)
+        ceilings[name] = round(accounting.ceiling_of(epsilon, delta), 4)
     rows = []
     for name, found in evidence.items():
         rows += summarise(name, found, member[: len(found)], plan, SHADOWED)
     about = {
-        "what": "releases of random halves",
         "people": len(who.y),
         "trained_on": len(who.y) // 2,
-        "reference_people": len(reference.y),
-        "ceilings": {release_name(e): ceiling(e, delta) for e in epsilons},
+        "reference_people": len(others.y),
+        "ceilings": ceilings,
         "plan": asdict(plan),
     }
     return Audit(tuple(rows), about)
-
-
-def _at_each(
-    start: Start,
-    who: Contributors,
-    reference: Contributors,
-    member: np.ndarray,
-    epsilons: Sequence[float | None],
-    delta: float,
-    seed: int,
-) -> dict[str, list[Evidence]]:
-    """Evidence against the halves' releases at each epsilon."""
-    inside = member == MEMBER
-    sums = inside.astype(float) @ who.rows
-    sizes = inside.sum(1)
-    found = {}
-    for epsilon in epsilons:
-        noise = float(vector.noise_units(epsilon, delta))
-        rng = numpy_rng(seed, "audit noise", str(epsilon))
-        totals = sums + noise * rng.standard_normal(sums.shape)
-        released = Sums(totals, sizes, noise)
-        found[release_name(epsilon)] = attack_totals(start, who, reference, released)
-    return found
-
-
-def ceiling(epsilon: float | None, delta: float) -> float:
-    """Largest AUC that any attack can have, to four digits."""
-    return round(accounting.ceiling_of(epsilon, delta), 4)
 
 
 def release_name(epsilon: float | None) -> str:
@@ -245,9 +228,8 @@ def audit_release(model: "Releases", asked: Attacked) -> Audit:
     epsilon, _ = record.budget
     budgets = (None,) if epsilon is None else (None, epsilon)
     plan = replace(PLAN, seed=asked.plan.seed)
-    found = audit_people(
-        start, everybody, budgets, record.delta or accounting.DELTA, plan
-    )
+    delta = record.delta or accounting.DELTA
+    found = audit_people(start, everybody, budgets, delta, plan)
     about = {
         **found.about,
         "what": f"the {record.title}",

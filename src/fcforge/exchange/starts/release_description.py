@@ -49,7 +49,6 @@ SETTINGS = {
 def describe(model: "Releases") -> Description:
     """All that is said of such an exchange."""
     root = model.exchange.root
-    policy = root.policy
     return Description(
         kind="releases around a public start",
         id=model.exchange.id,
@@ -57,7 +56,7 @@ def describe(model: "Releases") -> Description:
         sites=model.hospitals,
         answers=_answers(model),
         facts={
-            "disorder": policy.disorder or "not said",
+            "disorder": root.policy.disorder or "not said",
             **_learned(root),
             "removed from every scan": ", ".join(root.removes) or "nothing",
         },
@@ -70,7 +69,7 @@ def describe(model: "Releases") -> Description:
         passages=tuple(_numbers(model)),
         settings={
             **{SETTINGS.get(k, k): v for k, v in root.settings.items()},
-            **description.policy_words(policy),
+            **description.policy_words(root.policy),
         },
     )
 
@@ -89,9 +88,8 @@ def _learned(root: Start) -> dict[str, str]:
 
 
 def _answers(model: "Releases") -> tuple[Answer, ...]:
-    exact = sorted(
-        {r.site for r in model.exchange.of(Spending) if r.mechanism == "none"}
-    )
+    paid = model.exchange.of(Spending)
+    exact = sorted({record.site for record in paid if record.mechanism == "none"})
     return (
         description.who_signed(model.exchange.records),
         _travels(model, exact),
@@ -122,30 +120,26 @@ def _travels(model: "Releases", exact: list[str]) -> Answer:
 def works(expected: Expected) -> Answer:
     """What a public start alone does at public sites that it has not seen."""
     asked = description.WORKS
+    more = (
+        f"Measured on {expected.people} people at public sites it has not seen. What the hospitals "
+        "add is measured at home: `fcforge evaluate`.",
+    )
     if expected.number:
-        told = [
-            f"{name} {value:.2f} [{low:.2f}, {high:.2f}]"
-            for name, (value, low, high) in expected.number.items()
-        ]
-        where = f"Measured on {expected.people} people at public sites it has not seen."
+        told = []
+        for name, (value, low, high) in expected.number.items():
+            told.append(f"{name} {value:.2f} [{low:.2f}, {high:.2f}]")
         say = f"The public start alone: {', '.join(told)}."
         low = expected.number.get("r2", (0.0, 0.0, 0.0))[1]
-        return Answer(asked, "good" if low > 0 else "warn", say, (where,))
+        return Answer(asked, "good" if low > 0 else "warn", say, more)
     line = expected.majority
     if expected.accuracy is None or line is None:
-        return Answer(
-            asked, "warn", "Not known: the public people are too few to tell."
-        )
+        say = "Not known: the public people are too few to tell."
+        return Answer(asked, "warn", say)
     commonest = description.COMMONEST
     bar = Bar("public start", *expected.accuracy, line=line, line_is=commonest)
     right = f"The public start alone is right for {percent(bar.value)}"
-    more = (
-        f"Measured on {expected.people} people at public sites it has not seen. What the hospitals "
-        "add is measured at home: `fcforge evaluate`."
-    )
-    level: Level = "good" if bar.beyond else "warn"
     say = f"{right}; {commonest} gets {percent(line)}."
-    return Answer(asked, level, say, (more,), (bar,))
+    return Answer(asked, "good" if bar.beyond else "warn", say, more, (bar,))
 
 
 def attacked(model: "Releases", exact: list[str]) -> Answer:
@@ -231,22 +225,15 @@ def _worth(model: "Releases") -> list[PlainTable]:
             right = f"{100 * ceiling_of(row.epsilon):.0f} in 100"
             both = (f"{r.gain:+.3f} ± {r.error:.3f}" for r in (row, local[row.epsilon]))
             rows.append((budget, *both, right))
-    return [
-        PlainTable(
-            WORTH,
-            (
-                "epsilon",
-                "two keepers",
-                "noise by each hospital",
-                "attacks right at most",
-            ),
-            tuple(rows),
-            f"{_ordered(model)} above that of the public head ({found.public:.3f}), for "
-            f"{plan.people} people of {plan.hospitals} hospitals: public sites were dealt into "
-            "public people and hospitals, with the plan's noise (± standard error). Everybody's "
-            f"data in one place would add {found.pooled:+.3f}.",
-        )
-    ]
+    columns = ("epsilon", "two keepers", "noise by each hospital")
+    note = (
+        f"{_ordered(model)} above that of the public head ({found.public:.3f}), for "
+        f"{plan.people} people of {plan.hospitals} hospitals: public sites were dealt into "
+        "public people and hospitals, with the plan's noise (± standard error). Everybody's "
+        f"data in one place would add {found.pooled:+.3f}."
+    )
+    last = "attacks right at most"
+    return [PlainTable(WORTH, (*columns, last), tuple(rows), note)]
 
 
 def _ordered(model: "Releases") -> str:

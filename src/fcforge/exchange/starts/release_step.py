@@ -1,7 +1,7 @@
 """One hospital's step around a start: a release, or shares for a round of keepers."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fcforge.exchange.keeping import rounds, shares
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Learned
 from fcforge.exchange.names import site_name
-from fcforge.exchange.records import Notice, Release
+from fcforge.exchange.records import Notice, Release, Spending
 from fcforge.exchange.scan_checks import probability, quality, require_labels
 from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.privacy.noise import discrete_gaussian
@@ -46,6 +46,7 @@ def learn(
     private: "PrivateRecord",
     asked: "LearnRequest",
     key: Signer,
+    tick: Any = None,
 ) -> Learned:
     """What the people of one site give; nothing is written."""
     budget = asked_budget(asked)
@@ -57,27 +58,23 @@ def learn(
             require_labels(before, people.y, asked.accept_labels)
     receipt, spent = _charged(model, people, private, asked, budget)
     numbers = vector.contributions(model.start.arrays, x, people.y).sum(0)
-    found = quality(before, people.y, model.target)
+    files: dict[str, bytes] = {}
+    payloads = {}
+    new: Spending
     if asked.round:
-        gift = (model.exchange, receipt, numbers, spent, key)
-        notice, sealed = shares.give(*gift)
-        joined = model.exchange.joined([notice])
-        seen = receipt.having_seen(joined)
-        return Learned(joined, (notice,), seen, None, found, sealed)
-    release, data = _release(model, numbers, receipt, spent, key)
-    joined = model.exchange.joined([release], {release.payload: data})
+        new, files = shares.give(model.exchange, receipt, numbers, spent, key)
+    else:
+        new, data = _release(model, numbers, receipt, spent, key)
+        payloads = {new.payload: data}
+    joined = model.exchange.joined([new], payloads)
     threshold = None
-    if two:
-        after = type(model)(joined)
-        left_out = left_out_odds(after, people, x, [*private.receipts, receipt])
+    if two and not asked.round:
+        mine = [*private.receipts, receipt]
+        left_out = left_out_odds(type(model)(joined), people, x, mine)
         threshold = fit_threshold(left_out, people.y, joined.id, asked.site)
-    return Learned(
-        exchange=joined,
-        new=(release,),
-        receipt=receipt.having_seen(joined),
-        threshold=threshold,
-        before=found,
-    )
+    seen = receipt.having_seen(joined)
+    found = quality(before, people.y, model.target)
+    return Learned(joined, (new,), seen, threshold, found, files)
 
 
 def _charged(
@@ -126,12 +123,9 @@ def _release(
         (model.exchange.root.id,),
         key,
         payload=schema.sha256(data),
-        spent_epsilon=spent.epsilon,
-        spent_delta=spent.delta,
         grid=model.grid,
         variance=str(sigma**2),
-        commitment=receipt.commitment,
-        **receipt.promised,
+        **receipt.said(spent.epsilon, spent.delta),
     )
     return release, data
 
@@ -215,6 +209,7 @@ def own_threshold(
     Another hospital's private record is refused: it does not say which of these people are in
     releases, and what that hospital reads by its own threshold would be this one's.
     """
+    model.require_two_classes("a threshold is")
     theirs = sorted({receipt.site for receipt in private.receipts})
     if theirs and site not in theirs:
         raise DataError(

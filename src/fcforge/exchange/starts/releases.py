@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError, ExchangeError, at
-from fcforge.exchange.description import Description
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.home.receipts import Threshold
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import NUMBERS
 from fcforge.exchange.keys import Signer
-from fcforge.exchange.model import Covariates, Learned, Scores, Tick
+from fcforge.exchange.model import Covariates, Scores
 from fcforge.exchange.records import Half, Noisy, Promised, Release, Spending
 from fcforge.exchange.starts import public_start, release_description, release_step
 from fcforge.exchange.starts.public_start import PublicStart
@@ -289,23 +287,8 @@ class Releases:
             )
 
     # -- a hospital's step -------------------------------------------------------------------------
-    def learn(
-        self,
-        people: Cohort,
-        private: "PrivateRecord",
-        asked: LearnRequest,
-        key: Signer,
-        tick: Tick,
-    ) -> Learned:
-        """The release of one site's people, or what it gives to a round of keepers."""
-        return release_step.learn(self, people, private, asked, key)
-
-    def own_threshold(
-        self, people: Cohort, site: str, private: "PrivateRecord"
-    ) -> Threshold:
-        """The hospital's own threshold for this state; costs nothing, sends nothing."""
-        self.require_two_classes("a threshold is")
-        return release_step.own_threshold(self, people, site, private)
+    learn = release_step.learn
+    own_threshold = release_step.own_threshold
 
     def added(
         self,
@@ -318,7 +301,7 @@ class Releases:
         """The model after the release of one more site; releases weigh everybody alike."""
         (site,) = people.site_names
         asked = LearnRequest(site=site, data=Path(), out=Path(), **given)
-        done = release_step.learn(self, people, private, asked, None)
+        done = self.learn(people, private, asked, None, tick)
         return Releases(done.exchange), done.receipt
 
     def on_record(
@@ -461,6 +444,4 @@ class Releases:
         warning = self.exchange.root.hopeless(epsilon, bool(asked.round))
         return f"{spent}; {warning}" if warning else spent
 
-    def describe(self) -> Description:
-        """In plain values, for `inspect` and pages."""
-        return release_description.describe(self)
+    describe = release_description.describe
