@@ -26,7 +26,7 @@ from fcforge.types import FCBatch
 
 def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
     """The authors' generator: their sizes, all that derives from FC anew in every step."""
-    s = FCMVAE.authors()
+    s = FCMVAE.from_preset("authors")
     p = trainable(net.init(batch.n_rois, N_CLASSES, s, torch_rng(0)), batch.fc.device)
     rng = device_rng(torch_rng(0), batch.fc.device)
     optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)

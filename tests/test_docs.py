@@ -268,7 +268,7 @@ def said(value: object) -> str:
 
 def test_the_settings_of_forge_are_those_of_the_code():
     forge, switch = METHODS["forge"], {"on": "true", "off": "false"}
-    presets = forge(), forge.paper(), forge.official()
+    presets = forge(), forge.from_preset("paper"), forge.from_preset("official")
     text = (DOCS / "forge.md").read_text()
     rows = re.findall(
         r"^\| (`[^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE

@@ -40,15 +40,13 @@ class Clapper(Checked):
 class Bell(Checked):
     kind: ClassVar[str] = "thing"
     name: ClassVar[str] = "bell"
-    presets: ClassVar[tuple[str, ...]] = ("church",)
+    presets: ClassVar[dict[str, dict]] = {
+        "church": {"weight": 500.0, "clapper": Clapper(30.0)}
+    }
     weight: NotNegative = 1.0
     tones: tuple[int, ...] = (1,)
     clapper: Clapper = field(default_factory=lambda: Clapper(2.0, "bronze"))
     spare: Clapper | None = None
-
-    @classmethod
-    def church(cls) -> Bell:
-        return cls(weight=500.0, clapper=Clapper(30.0))
 
 
 ACCEPTED = [
@@ -149,7 +147,7 @@ def test_a_table_changes_the_fields_own_default():
 
 
 def test_a_preset_is_what_other_settings_change():
-    assert make(Bell, {"preset": "church"}, "bell") == Bell.church()
+    assert make(Bell, {"preset": "church"}, "bell") == Bell.from_preset("church")
     assert make(Bell, {"preset": "default"}, "bell") == Bell()
     changed = make(Bell, {"preset": "church", "clapper": {"metal": "bronze"}}, "bell")
     assert changed == Bell(weight=500.0, clapper=Clapper(30.0, "bronze"))

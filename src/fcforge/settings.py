@@ -15,6 +15,7 @@ from typing import (
     ClassVar,
     Literal,
     NamedTuple,
+    Self,
     Union,
     get_args,
     get_origin,
@@ -198,13 +199,12 @@ class Checked(Validated):
     ----------------
     kind : str
         What it is, for error messages: "method" gives "method 'ewc'", from the class's `name`.
-    presets : tuple of str
-        Names of class methods that return other sets of values than the defaults; a config asks
-        for one with ``preset = "..."``.
+    presets : mapping of name to settings
+        Other values than the defaults; a config asks for them with ``preset = "..."``.
     """
 
     kind: ClassVar[str] = ""
-    presets: ClassVar[tuple[str, ...]] = ()
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @classmethod
     def where(cls) -> str:
@@ -214,10 +214,9 @@ class Checked(Validated):
         return f"{kind} '{name}'" if isinstance(name, str) else kind
 
     @classmethod
-    def from_preset(cls, name: str, where: str) -> Any:
-        """The instance a preset describes; "default" is the class without any settings."""
-        _require("preset", _of_choices(("default", *cls.presets), name), name, where)
-        return cls() if name == "default" else getattr(cls, name)()
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """The instance a preset describes, changed where asked; "default" has the defaults."""
+        return cls(**{**cls.presets.get(name, {}), **changes})
 
 
 def checked(
@@ -296,7 +295,9 @@ def make(
     """Dataclass instance from settings: its preset (or `base`), changed by what is given."""
     params = dict(params)
     if "preset" in params and getattr(cls, "presets", None):
-        base = cls.from_preset(params.pop("preset"), where)
+        name = params.pop("preset")
+        _require("preset", _of_choices(("default", *cls.presets), name), name, where)
+        base = cls.from_preset(name)
     if base is None and issubclass(cls, Checked) and not given:
         base = cls()
     values = checked(cls, params, where, base=base, hidden=given)

@@ -188,7 +188,7 @@ def test_lanes_with_weights_of_their_own_train_side_by_side():
 # -- settings ----------------------------------------------------------------------------
 def test_the_papers_values():
     """Equation and appendix; where they are silent, the authors' code."""
-    paper = Forge.paper()
+    paper = Forge.from_preset("paper")
     assert (paper.replay, paper.forward, paper.refresh) == (64, "separate", 1)
     assert (paper.loss_form, paper.sum_sites) == ("sum", True)
     sampler = paper.sampler
@@ -204,7 +204,7 @@ def test_the_papers_values():
 
 
 def test_the_authors_code():
-    code = Forge.official()
+    code = Forge.from_preset("official")
     assert code.weights == (0.10, 0.40, 0.30)
     assert (code.loss_form, code.sum_sites, code.site_weight) == (
         "mean",
@@ -237,14 +237,18 @@ def test_a_preset_and_what_is_set_by_hand():
     changed = {"preset": "paper", "refresh": 7, "sampler": {"zscore": False}}
     method = make_method(Component("forge", changed))
     assert method == replace(
-        Forge.paper(), refresh=7, sampler=replace(HCTS.paper(), zscore=False)
+        Forge.from_preset("paper"),
+        refresh=7,
+        sampler=replace(HCTS.from_preset("paper"), zscore=False),
     )
     nested = {"sampler": {"sites": {"prior": 2.0}}}
     assert make_method(Component("forge", nested)).sampler == HCTS(
         sites=Bandit(prior=2.0)
     )
     own = {"preset": "default", "sampler": {"preset": "paper"}}
-    assert make_method(Component("forge", own)) == Forge(sampler=HCTS.paper())
+    assert make_method(Component("forge", own)) == Forge(
+        sampler=HCTS.from_preset("paper")
+    )
 
 
 @pytest.mark.parametrize(

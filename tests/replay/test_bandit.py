@@ -138,14 +138,35 @@ def test_zscore_of_equal_utilities_is_even():
     assert torch.allclose(w, torch.full((3,), 1 / 3))
 
 
+def dealt(share, total, cap) -> list[int]:
+    return quotas(torch.tensor(share), total, torch.tensor(cap)).tolist()
+
+
+@pytest.mark.rounding
+@pytest.mark.parametrize(
+    ("cap", "total", "got"),
+    [
+        ([10, 2, 10], 12, [5, 2, 5]),
+        ([3, 3], 10, [3, 3]),
+        ([5, 5, 5], 2, [1, 1, 0]),
+        ([0, 4], 3, [0, 3]),
+        ([1, 100, 7], 20, [1, 12, 7]),
+    ],
+)
+def test_equal_shares_leave_what_a_small_cell_cannot_take_to_the_others(
+    cap, total, got
+):
+    assert dealt([1.0] * len(cap), total, cap) == got
+
+
 def test_quotas_by_hand():
-    assert quotas(torch.tensor([0.5, 0.3, 0.2]), 10, 100).tolist() == [5, 3, 2]
+    assert dealt([0.5, 0.3, 0.2], 10, [100] * 3) == [5, 3, 2]
     # 3.5, 2.1, 1.4 of 7: the largest remainder gets the seventh
-    assert quotas(torch.tensor([0.5, 0.3, 0.2]), 7, 100).tolist() == [4, 2, 1]
+    assert dealt([0.5, 0.3, 0.2], 7, [100] * 3) == [4, 2, 1]
     # capped at 4: what is over flows to the others in proportion 3 : 2
-    assert quotas(torch.tensor([0.5, 0.3, 0.2]), 9, 4).tolist() == [4, 3, 2]
+    assert dealt([0.5, 0.3, 0.2], 9, [4] * 3) == [4, 3, 2]
     # not enough candidates: everybody gives all
-    assert quotas(torch.tensor([0.9, 0.1]), 100, 8).tolist() == [8, 8]
+    assert dealt([0.9, 0.1], 100, [8, 8]) == [8, 8]
 
 
 @settings(max_examples=300, deadline=None)
@@ -157,7 +178,7 @@ def test_quotas_by_hand():
 )
 def test_quotas_use_the_whole_budget(utility, total, cap, floor):
     share = shares(torch.tensor(utility), temperature=0.5, zscore=False, floor=floor)
-    k = quotas(share, total, cap)
+    k = quotas(share, total, torch.full(share.shape, cap))
     n = len(utility)
     assert int(k.sum()) == min(total, n * cap)
     assert int(k.min()) >= 0
@@ -174,17 +195,19 @@ def test_quotas_use_the_whole_budget_in_thousands_of_cases(sites, total, cap):
     utility = (
         torch.randn(4000, sites, generator=torch_rng(0, "utility")) * spread[:, None]
     )
-    k = torch.func.vmap(lambda w: quotas(w, total, cap))(torch.softmax(utility, 1))
+    k = torch.func.vmap(lambda w: quotas(w, total, torch.full((sites,), cap)))(
+        torch.softmax(utility, 1)
+    )
     assert (k.sum(1) == min(total, sites * cap)).all()
     assert ((k >= 0) & (k <= cap)).all()
 
 
 def test_quotas_grow_with_the_share():
     share = torch.softmax(torch.randn(200, 5, generator=torch_rng(0, "shares")), 1)
-    k = torch.func.vmap(lambda w: quotas(w, 256, 256))(share)
+    k = torch.func.vmap(lambda w: quotas(w, 256, torch.full((5,), 256)))(share)
     more = share[:, :, None] > share[:, None, :]
     assert not (more & (k[:, :, None] < k[:, None, :])).any()
-    assert torch.equal(k[7], quotas(share[7], 256, 256))
+    assert torch.equal(k[7], quotas(share[7], 256, torch.full((5,), 256)))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fcforge.replay.bandit import Bandit
 from fcforge.replay.hcts import HCTS, Choice, draw_slots, even_choice, take_first
 from fcforge.replay.selection import Look, held_out, look_at
 
-LITERAL = HCTS.paper()
+LITERAL = HCTS.from_preset("paper")
 FORGET = torch.tensor([0.30, 0.15, 0.0])
 BEST = 0.9
 
@@ -117,7 +117,7 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
 
 def test_the_authors_code_by_hand():
     """lambda 10 and 5, sigma .10 and .15; the first refresh of a site earns 1/2."""
-    code = HCTS.official()
+    code = HCTS.from_preset("official")
     assert (code.sites.prior, code.sites.noise) == (10.0, 0.10)
     assert (code.subjects.prior, code.subjects.noise) == (5.0, 0.15)
     assert (code.temperature, code.least_share, code.limits) == (0.3, 0.05, (32, 128))
@@ -146,7 +146,7 @@ def test_the_authors_code_by_hand():
 
 @pytest.mark.parametrize(("sites", "total"), [(1, 128), (2, 256), (3, 256), (9, 256)])
 def test_limits_of_the_authors_code(sites, total):
-    code = HCTS.official()
+    code = HCTS.from_preset("official")
     even, sums = torch.full((sites,), 1 / sites), []
     for shares in (even, torch.eye(sites)[0]):
         quota, expected = code.deal(shares, 256, 131)

@@ -17,7 +17,6 @@ from fcforge.replay.memory import (
     random_priority,
     readout_width,
     recall,
-    shares,
     teach,
     uniform_slots,
     weighted_priority,
@@ -85,22 +84,6 @@ def subjects(rows: range, site: int, y: list[int], priority: torch.Tensor) -> di
         "memory.site": torch.full((n,), site),
         "memory.priority": priority,
     }
-
-
-@pytest.mark.rounding
-@pytest.mark.parametrize(
-    ("counts", "capacity", "got"),
-    [
-        ([10, 2, 10], 12, [5, 2, 5]),
-        ([3, 3], 10, [3, 3]),
-        ([5, 5, 5], 2, [1, 1, 0]),
-        ([0, 4], 3, [0, 3]),
-        ([1, 100, 7], 20, [1, 12, 7]),
-        ([], 5, []),
-    ],
-)
-def test_shares_by_hand(counts, capacity, got):
-    assert shares(counts, capacity) == got
 
 
 @pytest.mark.rounding

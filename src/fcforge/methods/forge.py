@@ -12,8 +12,9 @@ with :math:`R_t` the part of site t among the K active subjects of the T past si
 the authors' code; every difference is a field.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,7 @@ from fcforge.models.base import Output
 from fcforge.replay.hcts import draw_slots
 from fcforge.settings import Size
 
+AS_AUTHORS = {"replay": 64, "forward": "separate"}
 Weights = Tensor | tuple[float, float, float]  # of labels, logits and readout
 
 
@@ -72,16 +74,14 @@ class Forge(SyntheticMemory):
     title = "FORGE"
     source = "the FORGE paper"
     captures = True
-
-    @classmethod
-    def paper(cls) -> Self:
-        """The paper's text; the numbers it does not give are those of the authors' code."""
-        return replace(super().paper(), replay=64, forward="separate", refresh=1)
-
-    @classmethod
-    def official(cls) -> Self:
-        """The authors' code, which differs from the paper."""
-        return replace(super().official(), replay=64, forward="separate", refresh=80)
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {**SyntheticMemory.presets["paper"], **AS_AUTHORS, "refresh": 1},
+        "official": {
+            **SyntheticMemory.presets["official"],
+            **AS_AUTHORS,
+            "refresh": 80,
+        },
+    }
 
     def apart(self) -> tuple[Method, State]:
         """Each lane may have its own weights of the loss, as long as the same are zero."""

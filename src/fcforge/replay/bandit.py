@@ -163,28 +163,26 @@ def shares(utility: Tensor, temperature: float, zscore: bool, floor: float) -> T
     return floor * even + (1.0 - floor) * torch.softmax(utility / temperature, 0)
 
 
-def quotas(share: Tensor, total: int, cap: int) -> Tensor:
-    """Whole numbers k (sites,) with ``k.sum() == min(total, sites * cap)`` and ``k <= cap``.
+def quotas(share: Tensor, total: int, cap: Tensor) -> Tensor:
+    """Whole numbers k (sites,) with ``k.sum() == min(total, cap.sum())`` and ``k <= cap``.
 
-    Shares beyond the cap flow to the other sites in proportion; rounding is by largest
+    Shares beyond the cap of a site flow to the others in proportion; rounding is by largest
     remainder.
     """
-    n = share.shape[0]
-    total = min(total, n * cap)
+    dealt = torch.clamp(cap.sum(), max=total)
     share = share.double().clamp(min=0) + 1e-9
-    full = torch.zeros(n, dtype=torch.bool, device=share.device)
+    full = torch.zeros_like(cap, dtype=torch.bool)
     ideal = share
-    for _ in range(n):  # each round settles at least one more site at its cap
-        room = total - cap * full.sum()
+    for _ in range(len(cap)):  # each round settles at least one more site at its cap
+        room = dealt - (cap * full).sum()
         open_share = torch.where(full, 0.0, share)
-        ideal = torch.where(
-            full, float(cap), room * open_share / open_share.sum().clamp(min=1e-300)
-        )
+        level = room * open_share / open_share.sum().clamp(min=1e-300)
+        ideal = torch.where(full, cap.double(), level)
         full = full | (ideal >= cap)
-    k = ideal.clamp(max=cap).floor().long()
+    k = torch.minimum(ideal, cap).floor().long()
     remainder = torch.where(k < cap, ideal - k, -1.0)
     place = torch.argsort(torch.argsort(remainder, descending=True, stable=True))
-    return k + (place < total - k.sum()).long()
+    return k + (place < dealt - k.sum()).long()
 
 
 def limited_quotas(share: Tensor, total: int, low: int, high: int) -> Tensor:

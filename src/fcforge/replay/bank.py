@@ -172,12 +172,9 @@ class Bank:
 
     def real_rows(self, rows: Tensor) -> Tensor:
         """Those of `rows` that are real subjects: whoever is not synthetic."""
-        rows = rows.cpu()  # one transfer instead of a question per pool
-        real = torch.zeros(self._n + 1, dtype=torch.bool)
-        for name, span in self._pools.items():
-            if name.kind != "synthetic":
-                real[span.start : span.stop] = True
-        return rows[(rows >= 0) & real[rows]]
+        names, pool, _ = self.address(rows)
+        real = [i for i, name in enumerate(names) if name.kind != "synthetic"]
+        return rows.cpu()[torch.isin(pool, torch.tensor(real))]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ space are taken. The reward is the fall of the site's cross-entropy on its held-
 All tensors are those of one lane: T past sites, C candidates and D held-out subjects per site.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from fcforge.settings import Checked, Count, Positive, Share, Size
 
 State = dict[str, Tensor]
 SiteWeight = Literal["equal", "share"]
+# The paper's text; the numbers it does not give are those of the authors' code. The appendix
+# credits the context of round t with the reward of round t, which is measured after training on
+# its choice, and knows neither floor nor limits.
 PAPER: dict[str, Any] = {
     "centre_reward": False,
     "reward_scale": 0.05,
@@ -31,6 +35,7 @@ PAPER: dict[str, Any] = {
     "sites": Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
     "subjects": Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
 }
+# The authors' code; its moving averages of class moments are exact ones here.
 OFFICIAL: dict[str, Any] = {
     **PAPER,
     "credit_previous": False,
@@ -94,7 +99,10 @@ class HCTS(Checked):
     """
 
     kind: ClassVar[str] = "sampler"
-    presets: ClassVar[tuple[str, ...]] = ("paper", "official")
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": PAPER,
+        "official": OFFICIAL,
+    }
     credit_previous: bool = True
     credit_first: bool = False
     refresh_at_end: bool = False
@@ -109,20 +117,6 @@ class HCTS(Checked):
     shortlist: Size = 2
     sites: Bandit = field(default_factory=Bandit)
     subjects: Bandit = field(default_factory=lambda: Bandit(belief=0.0, pooled=False))
-
-    @classmethod
-    def paper(cls) -> Self:
-        """The paper's text; the numbers it does not give are those of the authors' code.
-
-        The appendix credits the context of round t with the reward of round t, which is measured
-        after training on its choice, and knows neither floor nor limits.
-        """
-        return cls(**PAPER)
-
-    @classmethod
-    def official(cls) -> Self:
-        """The authors' code; its moving averages of class moments are exact ones here."""
-        return cls(**OFFICIAL)
 
     @property
     def levels(self) -> tuple[tuple[str, Bandit], ...]:
@@ -219,8 +213,8 @@ class HCTS(Checked):
         """Quotas (T,) of shares (T,), and their sum."""
         sites = share.shape[0]
         if self.limits is None:
-            total = min(capacity, sites * candidates)
-            return quotas(share, capacity, candidates), total
+            cap = torch.full_like(share, candidates, dtype=torch.int64)
+            return quotas(share, capacity, cap), min(capacity, sites * candidates)
         low, high = (min(limit, candidates) for limit in self.limits)
         low = min(low, capacity // sites)
         total = min(capacity, sites * high)

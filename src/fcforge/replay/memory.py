@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params, gather
 from fcforge.randomness import uniform
+from fcforge.replay.bandit import quotas
 
 
 class Declared(NamedTuple):
@@ -189,26 +190,6 @@ def weighted_priority(weight: Tensor, rng: torch.Generator) -> Tensor:
     return u.log() / weight.double().clamp_min(1e-12)
 
 
-def shares(counts: list[int], capacity: int) -> list[int]:
-    """Slots per cell: equal shares, what a small cell leaves goes to the others.
-
-    Examples
-    --------
-    >>> shares([10, 2, 10], 12)
-    [5, 2, 5]
-    """
-    got = [0] * len(counts)
-    left = min(capacity, sum(counts))
-    while left:
-        open_ = [i for i, n in enumerate(counts) if got[i] < n]
-        each = max(left // len(open_), 1)
-        for i in open_[:left]:
-            more = min(each, counts[i] - got[i])
-            got[i] += more
-            left -= more
-    return got
-
-
 def highest(priority: Tensor, n: int) -> Tensor:
     """Places of the `n` highest priorities, in order of entry."""
     return torch.argsort(priority, descending=True, stable=True)[:n].sort().values
@@ -218,7 +199,8 @@ def highest_per_cell(priority: Tensor, cell: Tensor, capacity: int) -> Tensor:
     """Places of the highest priorities of every cell, cells sharing `capacity` equally."""
     names = cell.unique().tolist()
     members = [(cell == c).nonzero()[:, 0] for c in names]
-    room = shares([len(m) for m in members], capacity)
+    sizes = torch.tensor([len(m) for m in members])
+    room = quotas(torch.ones(len(members)), capacity, sizes).tolist()
     kept = [m[highest(priority[m], k)] for m, k in zip(members, room, strict=True)]
     return torch.cat(kept).sort().values
 

@@ -23,7 +23,7 @@ def fitted():
     out = {}
     for preset in ("authors", "careful"):
         more = {"lr": 1e-2} if preset == "careful" else {}
-        gen = getattr(FCMVAE, preset)(epochs=40, **more, **SMALL)
+        gen = FCMVAE.from_preset(preset, epochs=40, **more, **SMALL)
         state = gen.fit(site, torch_rng(0))
         labels = torch.arange(200) % 2
         out[preset] = gen, state, gen.sample(state, labels, torch_rng(1))

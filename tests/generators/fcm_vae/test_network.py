@@ -32,7 +32,7 @@ def test_latent_given_y_is_bayes_rule() -> None:
 
 
 def test_interaction_is_the_low_rank_form() -> None:
-    s = FCMVAE.paper(hidden_factors=False, **SMALL)
+    s = FCMVAE.from_preset("paper", hidden_factors=False, **SMALL)
     p = net.init(5, 2, s, torch_rng(0))
     z = torch.randn(3, 8, generator=torch_rng(1))
     omega = net.interaction(p, z, 5, s)
@@ -43,7 +43,7 @@ def test_interaction_is_the_low_rank_form() -> None:
 
 def test_the_papers_factors_are_not_linear_in_z() -> None:
     """U(z) = W gelu(V z + c) + b, as one hidden layer; the authors' is linear."""
-    s = FCMVAE.paper(**SMALL)
+    s = FCMVAE.from_preset("paper", **SMALL)
     p = net.init(5, 2, s, torch_rng(0))
     z = torch.randn(2, 8, generator=torch_rng(1))
     hidden = z @ p["factors_hidden.weight"].T + p["factors_hidden.bias"]
@@ -53,7 +53,7 @@ def test_the_papers_factors_are_not_linear_in_z() -> None:
     found = net.interaction(p, z, 5, s)
     assert found[1, 1].item() == pytest.approx(by_hand.item(), abs=1e-6)
     assert "factors_hidden.weight" not in net.init(
-        5, 2, FCMVAE.authors(**SMALL), torch_rng(0)
+        5, 2, FCMVAE.from_preset("authors", **SMALL), torch_rng(0)
     )
 
 
@@ -61,7 +61,7 @@ def test_spectral_weights_start_as_the_authors_draw_them() -> None:
     """xavier_uniform_ of (4, 16, 64): bound sqrt(6 / (64 (16 + 4))), 3.65 times below 1/4."""
     authors, paper = (
         net.init(5, 2, s, torch_rng(0))["layer0.spectral.weight"]
-        for s in (FCMVAE.authors(), FCMVAE.paper())
+        for s in (FCMVAE.from_preset("authors"), FCMVAE.from_preset("paper"))
     )
     bound = math.sqrt(6 / 1280)
     assert 0.95 * bound < float(authors.abs().max()) <= bound
@@ -79,9 +79,9 @@ def odd_share(s) -> float:
 
 def test_published_decoder_is_even_in_z_and_the_careful_one_is_not() -> None:
     # 1.8 % was measured on the authors' own network
-    assert odd_share(FCMVAE.authors(d_model=16, d_ff=16)) == pytest.approx(
-        0.018, abs=0.01
-    )
+    assert odd_share(
+        FCMVAE.from_preset("authors", d_model=16, d_ff=16)
+    ) == pytest.approx(0.018, abs=0.01)
     assert odd_share(FCMVAE(**SMALL)) > 0.5
 
 
@@ -104,17 +104,17 @@ def test_ablations_remove_their_part(small_site) -> None:
 
 
 def test_authors_biases_are_inert_at_the_start(small_site) -> None:
-    s = FCMVAE.authors(**SMALL)
+    s = FCMVAE.from_preset("authors", **SMALL)
     p = net.init(12, 2, s, torch_rng(0))
     inputs = net.prepare(small_site.fc[:3], s)
-    off = FCMVAE.authors(lae=False, sge=False, **SMALL)
+    off = FCMVAE.from_preset("authors", lae=False, sge=False, **SMALL)
     assert torch.allclose(
         net.encode(p, inputs, s)[0], net.encode(p, inputs, off)[0], atol=1e-6
     )
 
 
 def test_inputs_of_three_rois_by_hand() -> None:
-    s = FCMVAE.authors(k_pe=1)
+    s = FCMVAE.from_preset("authors", k_pe=1)
     found = net.prepare(CHAIN, s)
     # adjacency 0-1, 1-2 with self loops: degrees 2, 3, 2, not divided by the number of ROIs
     rows = [[0.0, 0.8, -0.5], [0.8, 0.0, 0.4], [-0.5, 0.4, 0.0]]
@@ -131,7 +131,8 @@ def test_inputs_of_three_rois_by_hand() -> None:
 
 def test_presets_read_degree_and_diagonal_differently() -> None:
     paper, careful = (
-        net.prepare(CHAIN, s)["features"][0] for s in (FCMVAE.paper(), FCMVAE())
+        net.prepare(CHAIN, s)["features"][0]
+        for s in (FCMVAE.from_preset("paper"), FCMVAE())
     )
     assert paper[:, -1].tolist() == [1.0, 2.0, 1.0]  # no self loops, as printed
     torch.testing.assert_close(careful[:, -1], torch.tensor([1.0, 2.0, 1.0]) / 3)
@@ -140,7 +141,7 @@ def test_presets_read_degree_and_diagonal_differently() -> None:
 
 
 def test_the_authors_attention_has_no_biases_and_draws_the_others() -> None:
-    p = net.init(5, 2, FCMVAE.authors(**SMALL), torch_rng(0))
+    p = net.init(5, 2, FCMVAE.from_preset("authors", **SMALL), torch_rng(0))
     assert not {f"layer0.{part}.bias" for part in ("qkv", "out", "spectral")} & set(p)
     bound = 1 / math.sqrt(5 + 16 + 1)  # torch.nn.Linear: U(-1/sqrt(n_in), 1/sqrt(n_in))
     assert 0.5 * bound < p["input.bias"].abs().max() <= bound
@@ -152,7 +153,10 @@ def test_the_authors_attention_has_no_biases_and_draws_the_others() -> None:
 
 def test_log_variances_are_bounded_unless_the_authors_say_so() -> None:
     fc = CHAIN.repeat(2, 1, 1)
-    for s, expected in ((FCMVAE(**SMALL), 4.0), (FCMVAE.authors(**SMALL), 50.0)):
+    for s, expected in (
+        (FCMVAE(**SMALL), 4.0),
+        (FCMVAE.from_preset("authors", **SMALL), 50.0),
+    ):
         p = net.init(3, 2, s, torch_rng(0))
         p["log_var.weight"], p["log_var.bias"] = (
             torch.zeros(8, 16),
@@ -163,7 +167,9 @@ def test_log_variances_are_bounded_unless_the_authors_say_so() -> None:
 
 def test_attention_of_one_head_by_hand() -> None:
     """softmax(QK'/sqrt d + (Phi W)(Phi W)'/sqrt d + A + I) V, written out."""
-    s = FCMVAE.paper(d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=1, rank=1)
+    s = FCMVAE.from_preset(
+        "paper", d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=1, rank=1
+    )
     p = net.init(3, 2, s, torch_rng(0))
     inputs = net.prepare(CHAIN, s)
     x = torch.randn(1, 3, 2, generator=torch_rng(1))
@@ -187,7 +193,7 @@ def test_attention_of_one_head_by_hand() -> None:
     ],
 )
 def test_dropout_is_where_the_preset_says(preset, places) -> None:
-    s = getattr(FCMVAE, preset)(**SMALL)
+    s = FCMVAE.from_preset(preset, **SMALL)
     masks = net.dropout_masks(4, 12, s, torch_rng(0))
     assert {k: tuple(m.shape) for k, m in masks.items()} == {
         f"layer{i}.{place}": shape for i in (0, 1) for place, shape in places.items()
@@ -199,7 +205,7 @@ def test_dropout_is_where_the_preset_says(preset, places) -> None:
 
 def test_dropping_nothing_only_scales(small_site) -> None:
     """Masks of ones multiply the places they stand at by 1 / (1 - p)."""
-    s = FCMVAE.authors(dropout=0.5, **SMALL)
+    s = FCMVAE.from_preset("authors", dropout=0.5, **SMALL)
     p = net.init(12, 2, s, torch_rng(0))
     inputs = net.prepare(small_site.fc[:2], s)
     ones = {
@@ -218,7 +224,7 @@ def test_dropping_nothing_only_scales(small_site) -> None:
 
 
 def test_gate_is_the_log_sigmoid_of_the_adjacency() -> None:
-    s = FCMVAE.authors()
+    s = FCMVAE.from_preset("authors")
     p = {"gate_scale": torch.tensor(8.0)}
     found = net.gate_log(p, torch.tensor([[0.0, 1.0]]), s)
     logit = math.log(0.01 / 0.99)
@@ -227,7 +233,7 @@ def test_gate_is_the_log_sigmoid_of_the_adjacency() -> None:
 
 
 def test_unit_factors_bound_the_interaction() -> None:
-    s = FCMVAE.authors(**SMALL)
+    s = FCMVAE.from_preset("authors", **SMALL)
     p = net.init(6, 2, s, torch_rng(0))
     omega = net.interaction(p, 100 * torch.randn(50, 8, generator=torch_rng(1)), 6, s)
     assert omega.abs().max() <= p["alpha"].abs().max() + 1e-6

@@ -31,8 +31,12 @@ def test_settings_that_cannot_be_are_refused(settings, words) -> None:
 
 
 def test_presets_are_what_the_documents_say() -> None:
-    authors, paper, careful = FCMVAE.authors(), FCMVAE.paper(), FCMVAE()
-    assert FCMVAE.careful() == careful
+    authors, paper, careful = (
+        FCMVAE.from_preset("authors"),
+        FCMVAE.from_preset("paper"),
+        FCMVAE(),
+    )
+    assert FCMVAE.from_preset("careful") == careful
     assert (authors.sigma_y_floor, paper.sigma_y_floor, careful.sigma_y_floor) == (
         1e-4,
         0.01,

@@ -43,12 +43,12 @@ def test_kl_and_likelihoods_by_hand() -> None:
     assert got.item() == pytest.approx(expected.item(), rel=1e-5)
     x, eta = torch.tensor([[0.2, -0.5]]), torch.tensor([[0.1, 0.3]])
     poisson = (eta.exp() - x.exp() * eta).sum()
-    assert reconstruction_nll({}, x, eta, FCMVAE.paper()).item() == pytest.approx(
-        poisson.item()
-    )
-    assert reconstruction_nll({}, x, eta, FCMVAE.authors()).item() == pytest.approx(
-        poisson.item() / 2
-    )
+    assert reconstruction_nll(
+        {}, x, eta, FCMVAE.from_preset("paper")
+    ).item() == pytest.approx(poisson.item())
+    assert reconstruction_nll(
+        {}, x, eta, FCMVAE.from_preset("authors")
+    ).item() == pytest.approx(poisson.item() / 2)
     p = {"log_noise": torch.zeros(2)}
     gauss = 0.5 * (x - eta).square().sum()
     assert reconstruction_nll(p, x, eta, FCMVAE()).item() == pytest.approx(gauss.item())
@@ -89,7 +89,7 @@ def batch_of_one(s, y: int = 1) -> dict[str, torch.Tensor]:
 
 def test_the_paper_elbo_of_three_rois_by_hand() -> None:
     tiny = {"d_model": 2, "heads": 1, "d_ff": 2, "layers": 1, "k_pe": 1, "d_z": 2}
-    s = FCMVAE.paper(**tiny, rank=4, dropout=0.0, hidden_factors=False)
+    s = FCMVAE.from_preset("paper", **tiny, rank=4, dropout=0.0, hidden_factors=False)
     noise = torch.tensor([[1.0, 0.0]])
     loss, parts = negative_elbo(still_life(s), batch_of_one(s), noise, {}, s, s.beta)
     z0 = 0.5 + 1.0
@@ -109,8 +109,16 @@ def test_the_paper_elbo_of_three_rois_by_hand() -> None:
 
 
 def test_the_authors_objective_differs_where_their_code_does() -> None:
-    s = FCMVAE.authors(
-        d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, dropout=0.0
+    s = FCMVAE.from_preset(
+        "authors",
+        d_model=2,
+        heads=1,
+        d_ff=2,
+        layers=1,
+        k_pe=1,
+        d_z=2,
+        rank=4,
+        dropout=0.0,
     )
     noise = torch.tensor([[1.0, 0.0]])
     _, parts = negative_elbo(still_life(s), batch_of_one(s), noise, {}, s, s.beta)
@@ -168,13 +176,13 @@ def test_weights_leave_out_what_only_fills_the_batch(small_site) -> None:
 def test_the_kl_warms_up() -> None:
     s = FCMVAE(beta=2.0, warmup=4)
     assert [kl_weight(e, s) for e in range(5)] == [0.5, 1.0, 1.5, 2.0, 2.0]
-    assert kl_weight(0, FCMVAE.paper()) == 2.0
+    assert kl_weight(0, FCMVAE.from_preset("paper")) == 2.0
 
 
 def test_baselines_start_at_what_fits_best(small_site) -> None:
     y = small_site.y
     target = torch.randn(40, 66, generator=torch_rng(0))
-    for s in (FCMVAE(**SMALL), FCMVAE.paper(edge_start="mle", **SMALL)):
+    for s in (FCMVAE(**SMALL), FCMVAE.from_preset("paper", edge_start="mle", **SMALL)):
         subjects = {**net.prepare(small_site.fc, s), "target": target, "y": y}
         p = start(subjects, s, torch_rng(1))
         p |= {
@@ -230,7 +238,7 @@ def sites_of(s, sizes=(9, 16, 21)):
 @pytest.mark.parametrize("preset", ["careful", "paper", "authors"])
 def test_a_lane_is_the_site_alone(preset, double) -> None:
     """Sites of 2, 2 and 3 steps per epoch, the last ones of odd size."""
-    s = getattr(FCMVAE, preset)(**{**LANES_SMALL, "heads": 2})
+    s = FCMVAE.from_preset(preset, **{**LANES_SMALL, "heads": 2})
     sites = sites_of(s)
     together = train(sites, s, [torch_rng(i) for i in range(3)])
     for i, site in enumerate(sites):
@@ -245,7 +253,7 @@ def test_a_lane_is_the_site_alone(preset, double) -> None:
 @pytest.mark.rounding
 def test_fits_of_lanes_are_the_fits_alone() -> None:
     """The whole state, in float32 and to its tolerance; the authors' attention has no biases."""
-    gen = FCMVAE.authors(**LANES_SMALL)
+    gen = FCMVAE.from_preset("authors", **LANES_SMALL)
     batches = [simulate(n, rois=6, seed=i) for i, n in enumerate((10, 15))]
     together = gen.fit_lanes(batches, [torch_rng(i) for i in range(2)])
     for i, batch in enumerate(batches):

@@ -101,9 +101,9 @@ def test_refresh_happens_every_so_many_epochs():
     assert [e for e in range(8) if chosen.updates_at(e, 8)] == [0, 3, 6]
     assert not Forge(sampling="reservoir").updates_at(0, 8)
     assert not Forge(l1=0, l2=0, l3=0).updates_at(0, 8)
-    literal = Forge.paper()
+    literal = Forge.from_preset("paper")
     assert all(literal.updates_at(e, 100) for e in range(100))  # "at each round"
-    code = Forge.official()
+    code = Forge.from_preset("official")
     assert [e for e in range(100) if code.updates_at(e, 100)] == [0, 80]
 
 

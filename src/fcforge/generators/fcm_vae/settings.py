@@ -4,8 +4,9 @@ Every field is one switch; docs/generators.md gives the reason for each value in
 careful model (the defaults) differs from the paper.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from fcforge.errors import ConfigError
 from fcforge.settings import (
@@ -146,7 +147,11 @@ class VAESettings(Checked):
         "clip": eigenvalues clipped, unit diagonal (off_log needs none).
     """
 
-    presets: ClassVar[tuple[str, ...]] = ("careful", "paper", "authors")
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "careful": {},
+        "paper": PAPER,
+        "authors": AUTHORS,
+    }
     d_model: Size = 48
     d_ff: Size = 96
     heads: Size = 2
@@ -206,18 +211,3 @@ class VAESettings(Checked):
                 where=self.where(),
                 do="Use a multiple of heads.",
             )
-
-    @classmethod
-    def careful(cls, **changes: Any) -> Self:
-        """The defaults: a form that keeps variance and diagnosis."""
-        return cls(**changes)
-
-    @classmethod
-    def paper(cls, **changes: Any) -> Self:
-        """The equations as printed."""
-        return cls(**{**PAPER, **changes})
-
-    @classmethod
-    def authors(cls, **changes: Any) -> Self:
-        """The authors' code."""
-        return cls(**{**AUTHORS, **changes})

@@ -6,10 +6,10 @@ it then was. K of the candidates of all past sites are active at a time: those t
 `fcforge.replay.hcts` chooses, a random choice, or a reservoir. No real subject is kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -89,22 +89,23 @@ class SyntheticMemory(Method):
     sum_sites: bool = False
     sampler: HCTS = field(default_factory=HCTS)
 
-    presets = ("paper", "official")
+    # The paper's text, and the authors' code, which differs from it.
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {
+            "loss_form": "sum",
+            "sum_sites": True,
+            "sampler": HCTS.from_preset("paper"),
+        },
+        "official": {
+            "lambdas": "official",
+            "dev": 16,
+            "site_weight": "share",
+            "sampler": HCTS.from_preset("official"),
+        },
+    }
     keeps = "synthetic subjects"
     needs_generator = True
     row_keys = (ROWS, "dev.row")
-
-    @classmethod
-    def paper(cls) -> Self:
-        """The paper's text; the numbers it does not give are those of the authors' code."""
-        return cls(loss_form="sum", sum_sites=True, sampler=HCTS.paper())
-
-    @classmethod
-    def official(cls) -> Self:
-        """The authors' code, which differs from the paper."""
-        return cls(
-            lambdas="official", dev=16, site_weight="share", sampler=HCTS.official()
-        )
 
     @property
     def weights(self) -> tuple[float, float, float]:
