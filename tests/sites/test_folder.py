@@ -202,7 +202,9 @@ def test_one_bad_subject_is_one_finding(tmp_path):
         (first.replace(made.site[0], "", 1), "no site in the table"),
     ]:
         table.write_text(listed.replace(first, change))
-        if match == "no site in the table":  # ids contain the site's name: write the row anew
+        if (
+            match == "no site in the table"
+        ):  # ids contain the site's name: write the row anew
             table.write_text(listed.replace(first, f"{ids[0]}\t\t{dx}\t1\tM"))
         assert match in one_error(load_folder(root))
     table.write_text(listed.replace(first, first.rsplit("\t", 2)[0]))

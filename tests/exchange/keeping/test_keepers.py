@@ -191,7 +191,6 @@ def test_only_a_keeper_of_the_start_keeps(shares, listed):
             [share["Ministry"] for share in shares],
             key_of("somebody"),
             NOISE,
-            SIZE,
             listed,
         )
 
