@@ -6,7 +6,7 @@ attacker tell who took part.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ from fcforge.text import counted, memory
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
+    from fcforge.exchange.model import Model
 
 Level = Literal["good", "warn", "alarm", ""]  # "" where nothing follows
 
@@ -143,6 +144,49 @@ class Description:
     real_subjects: bool = False
 
 
+def described(
+    model: "Model",
+    sites: tuple[str, ...],
+    answers: tuple[Answer, ...],
+    facts: Mapping[str, str],
+    tables: tuple[PlainTable, ...],
+    settings: Mapping[str, Any],
+    words: Mapping[str, str],
+    how: str,
+    **more: Any,
+) -> Description:
+    """What a model says of itself, with what is said of every exchange alike.
+
+    Parameters
+    ----------
+    model : Model
+    sites : tuple of str
+    answers : tuple of Answer
+        To all questions but the first.
+    facts, tables
+        The model's own.
+    settings : mapping
+        Of the root; `words` say what they are.
+    how : str
+        What computes an answer.
+    **more
+        Further fields of a description.
+    """
+    exchange = model.exchange
+    policy = exchange.root.policy
+    said = {words.get(name, name): value for name, value in settings.items()}
+    return Description(
+        id=exchange.id,
+        sites=sites,
+        model=how,
+        answers=(who_signed(exchange.records), *answers),
+        facts={"disorder": policy.disorder or "not said", **facts},
+        tables=(*tables, parts_table(exchange), records_table(model)),
+        settings=said | policy_words(policy),
+        **more,
+    )
+
+
 def policy_words(policy: Policy) -> dict[str, Any]:
     """A policy in words."""
     said = policy.model_dump()
@@ -200,20 +244,13 @@ def parts_table(exchange: "Exchange") -> PlainTable:
     return PlainTable("What the file holds of whom", columns, tuple(rows))
 
 
-def no_budget(record: Record) -> str:
-    """What people behind a record spend where nothing has noise."""
-    return "none: exact" if record.committed else ""
-
-
-def records_table(
-    exchange: "Exchange", budget: Callable[[Record], str] = no_budget
-) -> PlainTable:
+def records_table(model: "Model") -> PlainTable:
     """Who wrote what, when, signed by which key, and what its people spend."""
     rows = []
-    for record in exchange.everything:
+    for record in model.exchange.everything:
         signed = f"key {record.key[:16]}" if record.key else "not signed"
         time = record.time[:16].replace("T", " ")
-        known = (record.title, time, budget(record), signed)
+        known = (record.title, time, model.cost(record), signed)
         rows.append((*known, record.fcforge, record.id[:12]))
     columns = ("record", "time (UTC)", "budget", "signature", "fcforge", "id")
     return PlainTable("Records", columns, tuple(rows), RECORDS)

@@ -191,7 +191,8 @@ class Exchange:
 
     def check(self) -> None:
         """Hold the records against one another, then against what the model says of them."""
-        _check_places(self.everything)
+        _check_parents(self.everything)
+        _check_once(self.everything)
         _check_vouched(self.everything)
         odd = _carried(self.everything) ^ set(self.payloads)
         if odd:
@@ -244,11 +245,9 @@ def _carried(records: Sequence[Record]) -> set[str]:
     }
 
 
-def _check_places(records: Sequence[Record]) -> None:
-    """Every parent present, nothing twice, an audit by who gave what it attacks."""
+def _check_parents(records: Sequence[Record]) -> None:
+    """Every parent is present, and an audit is by who gave what it attacks."""
     here = {record.id: record for record in records}
-    numbers: dict[tuple[str, str, int], str] = {}
-    commitments: dict[str, str] = {}
     for record in records:
         with at(record.title):
             lost = [parent for parent in record.builds_on if parent not in here]
@@ -257,6 +256,20 @@ def _check_places(records: Sequence[Record]) -> None:
                     f"builds on record {lost[0][:12]}, which is not here or was withdrawn.",
                     do="Merge the file that holds it, too.",
                 )
+            giver = here[record.parents[0]].site if record.parents else record.site
+            if isinstance(record, Audit) and giver != record.site:
+                raise ExchangeError(
+                    f"is of something that '{giver}' gave.",
+                    do="A hospital audits what it has given itself.",
+                )
+
+
+def _check_once(records: Sequence[Record]) -> None:
+    """No number and no commitment is there twice."""
+    numbers: dict[tuple[str, str, int], str] = {}
+    commitments: dict[str, str] = {}
+    for record in records:
+        with at(record.title):
             place = (record.site, record.kind, record.number)
             if numbers.setdefault(place, record.id) != record.id:
                 raise ExchangeError(
@@ -268,12 +281,6 @@ def _check_places(records: Sequence[Record]) -> None:
                 raise ExchangeError(
                     f"has the same people and salt as the {first}: one is a copy.",
                     do="Ask both hospitals; nothing was changed.",
-                )
-            giver = here[record.parents[0]].site if record.parents else record.site
-            if isinstance(record, Audit) and giver != record.site:
-                raise ExchangeError(
-                    f"is of something that '{giver}' gave.",
-                    do="A hospital audits what it has given itself.",
                 )
 
 

@@ -169,6 +169,9 @@ class Model(Protocol):
     def promise(self, asked: "LearnRequest") -> str:
         """What each person of a site would spend, in words; read before anything is learned."""
 
+    def cost(self, record: Record) -> str:
+        """What people behind a record spend, in words; empty where it has none."""
+
     def describe(self) -> "Description":
         """In plain values, for `inspect` and pages."""
 

@@ -126,19 +126,17 @@ def _answers(
         at_home = probability(own.odds(found.odds))
     rows = []
     for i, scan in enumerate(scans):
-        strange = found.strangeness[i]
         each = [_rounded(value) for value in np.atleast_1d(said[i])]
-        rows.append(
-            Prediction(
-                subject=scan.subject,
-                status=_status(found.why[i], strange),
-                probability=None if names else each[0],
-                strangeness=_rounded(strange, 3),
-                note=found.why[i],
-                own=_rounded(at_home[i]),
-                answers=dict(zip(names, each, strict=False)),
-            )
-        )
+        p = None if names else each[0]
+        strange = _rounded(found.strangeness[i], 3)
+        why = found.why[i]
+        status = OK
+        if why:
+            status = ABSTAINED if strange is None else STRANGE
+        own_p = _rounded(at_home[i])
+        answers = dict(zip(names, each, strict=False))
+        known = (p, strange, why, own_p, answers)
+        rows.append(Prediction(scan.subject, status, *known))
     return rows
 
 
@@ -147,12 +145,6 @@ def _answer_names(target: Target) -> tuple[str, ...]:
     if target.kind == "two classes":
         return ()
     return tuple(f"p_{name}" for name in target.classes) or (target.name,)
-
-
-def _status(why: str, strange: float) -> str:
-    if not why:
-        return OK
-    return ABSTAINED if np.isnan(strange) else STRANGE
 
 
 def covariates_of(exchange: Exchange, scans: Sequence[Scan]) -> dict[str, np.ndarray]:
@@ -270,18 +262,15 @@ def evaluate(
     for title, other in model.baselines().items():
         rows[title] = other.score(cohort.fc, cohort.covariates).odds
     notes = list(model.familiar(cohort))
-    learned = 0
-    if private is not None:
-        before = private.spent(people_in(cohort))
-        learned = sum(spent is not None for spent in before)
-        if learned:
-            notes.append(
-                f"{learned} of these people were given before: too good to be true."
-            )
-        if private.threshold is not None:
-            private.threshold.require_site(cohort.site_names)
-            rows["own threshold"] = private.threshold.odds(rows["exchange"])
-            notes += private.threshold.stale(exchange.id)
+    before = private.spent(people_in(cohort)) if private else []
+    learned = sum(spent is not None for spent in before)
+    if learned:
+        flatters = f"{learned} of these people were given before: too good to be true."
+        notes.append(flatters)
+    if private is not None and private.threshold is not None:
+        private.threshold.require_site(cohort.site_names)
+        rows["own threshold"] = private.threshold.odds(rows["exchange"])
+        notes += private.threshold.stale(exchange.id)
     return _summed(cohort, rows, learned, notes)
 
 
@@ -295,15 +284,9 @@ def _summed(
         do = "See why, one by one, with `fcforge predict`."
         raise DataError("the exchange abstains from every one of these people.", do=do)
     kept = cohort.select(here)
-    ids = [f"{s}/{i}" for s, i in zip(kept.site, kept.subject_id, strict=True)]
-    target = cohort.target
-    truth = truth_of(target, kept.y)
-    found = {
-        title: measure(answers_of(target, odds[here]), truth, ids)
-        for title, odds in rows.items()
-    }
-    counts = np.bincount(kept.y).tolist() if target.classes else []
-    two = target.kind == "two classes"
+    found = {title: _measured(kept, odds[here]) for title, odds in rows.items()}
+    counts = np.bincount(kept.y).tolist() if cohort.target.classes else []
+    two = cohort.target.kind == "two classes"
     return Evaluation(
         people=len(kept),
         patients=sum(counts[1:]),
@@ -314,6 +297,13 @@ def _summed(
         notes=tuple(notes),
         warning=_turned(found["exchange"]["auroc"]) if two else "",
     )
+
+
+def _measured(people: Cohort, odds: np.ndarray) -> Mapping[str, Estimate]:
+    """Metrics of calibrated scores of some people."""
+    ids = [f"{s}/{i}" for s, i in zip(people.site, people.subject_id, strict=True)]
+    truth = truth_of(people.target, people.y)
+    return measure(answers_of(people.target, odds), truth, ids)
 
 
 def _turned(auroc: Estimate) -> str:

@@ -1,6 +1,6 @@
 """`fcforge verify`: what was checked in a file, and whether all is here that somebody has seen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,26 +37,26 @@ def verify(
     """
     try:
         contents = archive.read(path)
-        checks = [Check("file", True, f"{len(contents.records)} records, unchanged")]
-        if not any(record.is_root for record in contents.records):
-            said = "single records without a root: merge them with the exchange's file"
-            signers = _signers(contents.records, key_lines(contents.records), trust)
-            return [*checks, *signers, Check("parcel", True, said)]
-        found = opened(contents)
+        signers = _signers(contents.records, trust)
+        whole = any(record.is_root for record in contents.records)
+        found = opened(contents) if whole else None
     except ExchangeError as error:
         where = error.where.removeprefix(str(path)).removeprefix(": ")
         return [Check("file", False, f"{where}: {error.what}" if where else error.what)]
-    checks += _signers(found.everything, found.key_lines, trust)
+    said = f"{len(contents.records)} records, unchanged"
+    checks = [Check("file", True, said), *signers]
+    if found is None:
+        said = "single records without a root: merge them with the exchange's file"
+        return [*checks, Check("parcel", True, said)]
     checks.append(Check("model", True, found.model.summary()))
     if expect is not None:
         checks.append(_expected(found, expect))
     return checks
 
 
-def _signers(
-    records: Sequence[Record], lines: Mapping[str, tuple[str, ...]], trust: Trust
-) -> list[Check]:
+def _signers(records: Sequence[Record], trust: Trust) -> list[Check]:
     """Who signed each record, and whether all are signed that must be."""
+    lines = key_lines(records)
     checks = []
     for record in records:
         said = f"signed by key {trust.keyring.said(record.key)}"
@@ -110,17 +110,18 @@ def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
         every = seen | {one.id: one for one in withdrawals}
         key_lines([*seen.values(), *found.everything])
         stand = {record.id for record in without_taken(every)}
-        return {one: seen[one].title for one in seen}, every.keys() - stand
-    receipts = PrivateRecord.read(path).receipts
-    mine = [receipt for receipt in receipts if found.root.id in receipt.seen]
-    if not mine:
-        raise ExchangeError("has seen nothing of this exchange.", where=path)
-    titles = {one: f"record {one[:12]}" for receipt in mine for one in receipt.seen}
+        titles = {one: record.title for one, record in seen.items()}
+        return titles, every.keys() - stand
     known = {(record.site, record.committed) for record in found.records}
     for withdrawal in withdrawals:
         known |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}
-    for receipt in mine:
-        if (receipt.site, receipt.commitment) not in known:
-            what = f"what '{receipt.site}' gave as {receipt.number}"
-            titles[receipt.commitment] = what
+    titles = {}
+    for receipt in PrivateRecord.read(path).receipts:
+        if found.root.id in receipt.seen:
+            titles |= {one: f"record {one[:12]}" for one in receipt.seen}
+            if (receipt.site, receipt.commitment) not in known:
+                what = f"what '{receipt.site}' gave as {receipt.number}"
+                titles[receipt.commitment] = what
+    if not titles:
+        raise ExchangeError("has seen nothing of this exchange.", where=path)
     return titles, {one for w in withdrawals for one in w.gone}

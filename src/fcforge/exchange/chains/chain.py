@@ -35,6 +35,7 @@ from fcforge.randomness import numpy_rng
 from fcforge.requests import LearnRequest
 from fcforge.runner import config, learners
 from fcforge.sites import Cohort, split_site
+from fcforge.sites.splits import SPLITS
 from fcforge.speed import one_thread
 from fcforge.types import FCBatch, Site, Target, strata
 
@@ -52,9 +53,7 @@ WEIGHTED = "weighted subjects"
 
 def begin(asked: LearnRequest, people: Cohort, key: Signer) -> Exchange:
     """An empty chain: the first hospital chooses by a config, or by names."""
-    experiment = None
-    if asked.config is not None:
-        experiment = config.load_experiment(asked.config)
+    experiment = config.load_experiment(asked.config) if asked.config else None
     settings = first_settings(people, experiment, asked.chosen)
     words = people.classes
     if people.target == Target():
@@ -192,25 +191,29 @@ class Chain:
             limits = [value is None for _, value in step.reference]
             if any(limits) != all(limits):
                 raise ExchangeError(f"the {step.title} has lost some limits of scans.")
-        real = self.settings.copies_real
-        if self.steps and real and REAL_FLAG not in self.steps[-1].flags:
-            what = "holds real subjects without the flag that allows it."
-            raise ExchangeError(what)
+        flags = self.steps[-1].flags if self.steps else (REAL_FLAG,)
+        if self.settings.copies_real and REAL_FLAG not in flags:
+            raise ExchangeError("holds real subjects without the flag that allows it.")
         _ = self.state
 
     def require_next(self, site: str, n_rois: int) -> None:
         """Raise when this site cannot be learned next."""
         if self.learner.method.depends_on == "all":
             title = self.settings.learner.title
-            what = f"learner '{title}' needs all sites at once: nothing to hand over."
-            do = "Choose a continual method; see `fcforge list methods`."
-            raise ExchangeError(what, do=do)
+            raise ExchangeError(
+                f"learner '{title}' needs all sites at once: nothing to hand over.",
+                do="Choose a continual method; see `fcforge list methods`.",
+            )
         if n_rois != self.n_rois:
-            what = f"the data have {n_rois} ROIs, the chain {self.n_rois}."
-            raise ExchangeError(what, do="All hospitals of a chain use one atlas.")
+            raise ExchangeError(
+                f"the data have {n_rois} ROIs, the chain {self.n_rois}.",
+                do="All hospitals of a chain use one atlas.",
+            )
         if site in self.sites:
-            what = f"site '{site}' was learned already."
-            raise ExchangeError(what, do="Give the new site another name.")
+            raise ExchangeError(
+                f"site '{site}' was learned already.",
+                do="Give the new site another name.",
+            )
 
     # -- learning ----------------------------------------------------------------------------------
     def learn(
@@ -228,18 +231,15 @@ class Chain:
         before, flags = self._found(site, asked.accept)
         epochs = count(1)
         total = self.settings.training.epochs
-        after, receipt = self.after(
-            site, flags, tick=lambda: tick(next(epochs), total, f"epochs, {site.name}")
-        )
+
+        def ticked() -> None:
+            tick(next(epochs), total, f"epochs, {site.name}")
+
+        after, receipt = self.after(site, flags, tick=ticked)
         made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
         known = self.exchange.everything
-        return Learned(
-            exchange=made,
-            new=tuple(record for record in made.everything if record not in known),
-            receipt=receipt.having_seen(made),
-            threshold=None,
-            before=before,
-        )
+        new = tuple(record for record in made.everything if record not in known)
+        return Learned(made, new, receipt.having_seen(made), None, before)
 
     def _require_choice(self, asked: LearnRequest) -> None:
         """Raise where a later hospital chooses, or real subjects would leave unasked."""
@@ -252,9 +252,9 @@ class Chain:
 
     def split(self, people: Cohort, site: str) -> Site:
         """A hospital's people as its step trains and tests on them."""
-        settings = self.settings
-        shares = (settings.test_fraction, settings.val_fraction)
-        return split_site(people, site, settings.seed, *shares)
+        own = self.settings
+        fractions = (own.test_fraction, own.val_fraction)
+        return split_site(people, site, own.seed, *fractions)
 
     def _found(
         self, site: Site, accept: Sequence[str]
@@ -295,7 +295,7 @@ class Chain:
         flags : sequence of str
             What was accepted, to be recorded.
         weight : Tensor, optional
-            What each learned subject counts, for methods that weigh; recorded as a flag.
+            What each learned subject counts, for methods that weigh.
         tick : callable
             Called after every epoch.
         """
@@ -303,23 +303,16 @@ class Chain:
         step = SiteStep(self.settings, self.sites, self.state, site)
         lane = step.train(with_val=self.settings.learns_val, tick=tick, weight=weight)
         state = step.finished(lane)
+        people = people_learned(self.settings, site)
+        number = len(self.steps) + 1
         receipt = Receipt(
-            site=site.name,
-            number=len(self.steps) + 1,
-            people=people_learned(self.settings, site),
-            epsilon=None,
-            delta=0.0,
+            site=site.name, number=number, people=people, epsilon=None, delta=0.0
         )
-        record = records.make(  # neither signed nor with arrays yet
-            Step,
-            receipt.site,
-            receipt.number,
-            ((self.exchange.root, *self.steps)[-1].id,),
-            None,
-            commitment=receipt.commitment,
-            flags=(*flags, *(() if weight is None else (WEIGHTED,))),
-            **step.measured(lane, state.held_out),
-        )
+        said = step.measured(lane, state.held_out)
+        said |= {"commitment": receipt.commitment, "flags": tuple(flags)}
+        last = (self.exchange.root, *self.steps)[-1]
+        # neither signed nor with arrays yet
+        record = records.make(Step, site.name, number, [last.id], None, **said)
         grown = Exchange(self.exchange.root, (*self.exchange.records, record))
         return type(self)(grown, state), receipt
 
@@ -333,7 +326,8 @@ class Chain:
     ) -> tuple[Self, Receipt]:
         """The chain after everybody of one more site; its settings are the root's alone."""
         site, weights = whole_site(people, self.settings, weight)
-        return self.after(site, weight=weights, tick=tick)
+        flags = () if weight is None else (WEIGHTED,)
+        return self.after(site, flags, weight=weights, tick=tick)
 
     def on_record(
         self, key: Signer = None, *, allow_real_subjects: bool = False
@@ -457,9 +451,11 @@ class Chain:
         """What each person of a site would spend, in words."""
         return "nothing is promised; `fcforge audit` measures what a chain gives away"
 
-    def describe(self) -> Description:
-        """In plain values, for `inspect` and pages."""
-        return chain_description.describe(self)
+    def cost(self, record: records.Record) -> str:
+        """What people behind a record spend, in words: nothing has noise."""
+        return "none: exact" if record.committed else ""
+
+    describe = chain_description.describe
 
 
 def require_allowed(settings: ChainSettings, allowed: bool) -> None:
@@ -486,16 +482,16 @@ def whole_site(
         groups = strata(people.y)
         for label in np.unique(groups):
             members = rng.permutation(np.flatnonzero(groups == label))
-            n = max(1, round(settings.val_fraction * len(members)))
-            val[members[:n]] = True
-    parts = {"train": ~val, "val": val, "test": val & ~val}
-    batches: dict[str, Any] = {}
-    for part, rows in parts.items():
-        batches[part] = FCBatch.from_numpy(people.fc[rows], people.y[rows])
-    site = Site(name, **batches, subject_ids=dict.fromkeys(parts, ()))
+            val[members[: max(1, round(settings.val_fraction * len(members)))]] = True
+    masks = zip(SPLITS, (~val, val, val & ~val), strict=True)
+    parts: dict[str, Any] = {
+        part: FCBatch.from_numpy(people.fc[rows], people.y[rows])
+        for part, rows in masks
+    }
+    site = Site(name, **parts, subject_ids=dict.fromkeys(SPLITS, ()))
     if weight is None:
         return site, None
-    learned = [weight[~val], weight[val] if settings.learns_val else weight[:0]]
+    learned = [weight[~val], weight[val & settings.learns_val]]
     return site, torch.from_numpy(np.concatenate(learned))
 
 

@@ -50,41 +50,23 @@ SETTINGS = {
 def describe(chain: "Chain") -> Description:
     """All that is said of a chain."""
     settings = chain.settings
-    policy = chain.exchange.root.policy
     method = METHODS[settings.learner.method.name].title
-    return Description(
-        kind="chain of hospitals",
-        id=chain.exchange.id,
-        model=f"{method} on {settings.learner.model.name}",
-        sites=chain.sites,
-        answers=_answers(chain),
+    return description.described(
+        chain,
+        chain.sites,
+        answers=(travels(chain), works(own_tests(chain.steps)), _attacked(chain)),
         facts={
-            "disorder": policy.disorder or "not said",
-            "patients are called": policy.patient,
+            "patients are called": chain.exchange.root.policy.patient,
             "ROIs": str(settings.n_rois),
             "temperature": f"{chain.temperature:.3g}",
         },
-        tables=(
-            _people(chain.steps),
-            _held_out(chain.steps),
-            description.parts_table(chain.exchange),
-            description.records_table(chain.exchange),
-        ),
+        tables=(_people(chain.steps), _held_out(chain.steps)),
+        settings=settings.to_json(),
+        words=SETTINGS,
+        kind="chain of hospitals",
+        how=f"{method} on {settings.learner.model.name}",
         passages=tuple(_audit(chain, audit) for audit in chain.exchange.of(Audit)),
-        settings={
-            **{SETTINGS.get(k, k): v for k, v in settings.to_json().items()},
-            **description.policy_words(policy),
-        },
         real_subjects=settings.copies_real,
-    )
-
-
-def _answers(chain: "Chain") -> tuple[Answer, ...]:
-    return (
-        description.who_signed(chain.exchange.records),
-        travels(chain),
-        works(own_tests(chain.steps)),
-        _attacked(chain),
     )
 
 
@@ -179,11 +161,8 @@ def works(tests: Sequence[Bar]) -> Answer:
 
 def own_tests(steps: Sequence[Step]) -> list[Bar]:
     """What each hospital measured on its own real test subjects when it had just learned."""
-    found = []
-    for step in steps:
-        if step.own_test is not None:
-            found.append(_bar(step.site, step.own_test, step.counts.test))
-    return found
+    tested = [(step, step.own_test) for step in steps]
+    return [_bar(s.site, own, s.counts.test) for s, own in tested if own is not None]
 
 
 def _bar(site: str, accuracy: float, counts: SplitCounts) -> Bar:

@@ -136,19 +136,16 @@ class ChainSettings(Checked):
 
     def check(self) -> None:
         """Raise `ExchangeError` on values that no hospital can have meant."""
-        if len(self.roi_names) not in (0, self.n_rois):
-            what = f"it names {len(self.roi_names)} ROIs, but has {self.n_rois}."
-            raise ExchangeError(what)
-        if self.learner.method.name not in METHODS:
-            what = f"this fcforge knows no method '{self.learner.method.name}'."
-            raise ExchangeError(what)
+        named = len(self.roi_names)
+        if named not in (0, self.n_rois):
+            raise ExchangeError(f"it names {named} ROIs, but has {self.n_rois}.")
+        method = self.learner.method.name
+        if method not in METHODS:
+            raise ExchangeError(f"this fcforge knows no method '{method}'.")
         if self.learner.training:
             raise ExchangeError("its learner has training settings of its own.")
-        try:
-            make_generator(self.held_out_generator)
-            self.build()
-        except FCForgeError as error:
-            raise ExchangeError(f"its learner cannot be built: {error}") from error
+        make_generator(self.held_out_generator)
+        self.build()
 
 
 def _require_small(value: Any, where: str) -> None:
@@ -177,34 +174,30 @@ def first_settings(
     cohort: Cohort, experiment: Experiment | None, given: Mapping[str, Any]
 ) -> ChainSettings:
     """Settings of a new chain, from a config's learner or from names."""
-    learner = learner_of(experiment, given)
+    learner = _learner_of(experiment, given) if experiment else _named_learner(given)
     as_run = experiment or Experiment(Component("exchange"), (learner,))
     if as_run.leaks.active():
-        what = "a chain is never made with a leak on."
-        raise ConfigError(what, do="Remove [leaks].")
-    changed = {"epochs": given["epochs"]} if "epochs" in given else {}
-    rest = {"seed": as_run.seeds[0]}
-    rest |= {k: given[k] for k in ("seed", "held_out", "calibrate") if k in given}
+        raise ConfigError("a chain is never made with a leak on.", do="Remove [leaks].")
+    training = replace(as_run.training, **learner.training)
     return settings_for(
         replace(learner, training={}),
         cohort.n_rois,
-        training=replace(as_run.training, **{**learner.training, **changed}),
+        training=replace(training, epochs=given.get("epochs", training.epochs)),
         protocol=as_run.protocol,
         test_fraction=as_run.test_fraction,
         val_fraction=as_run.val_fraction,
         roi_names=cohort.roi_names,
-        **rest,
+        seed=given.get("seed", as_run.seeds[0]),
+        calibrate=given.get("calibrate", ChainSettings.calibrate),
     )
 
 
-def learner_of(experiment: Experiment | None, given: Mapping[str, Any]) -> LearnerSpec:
-    """The only learner of a config or the one so called, or of ``--method`` and its like."""
-    if experiment is None:
-        return _named_learner(given)
-    for key in ("method", "model", "generator"):
-        if key in given:
-            what = f"--{key} was given together with --config."
-            raise ConfigError(what, do="Use --learner.")
+def _learner_of(experiment: Experiment, given: Mapping[str, Any]) -> LearnerSpec:
+    """The only learner of a config or the one so called."""
+    if named := given.keys() & {"method", "model", "generator"}:
+        raise ConfigError(
+            f"--{min(named)} was given together with --config.", do="Use --learner."
+        )
     names = {spec.title: spec for spec in experiment.learners}
     if "learner" not in given and len(names) > 1:
         do = f"Choose one with --learner: {', '.join(names)}."
@@ -213,9 +206,9 @@ def learner_of(experiment: Experiment | None, given: Mapping[str, Any]) -> Learn
 
 
 def _named_learner(given: Mapping[str, Any]) -> LearnerSpec:
+    """A learner of ``--method`` and its like."""
     if "learner" in given:
-        what = "--learner was given without --config."
-        raise ConfigError(what, do="Use --method.")
+        raise ConfigError("--learner was given without --config.", do="Use --method.")
     if "method" not in given:
         do = "Give --method (see `fcforge list methods`) or --config."
         raise ConfigError("the first site needs a method.", do=do)

@@ -5,7 +5,7 @@ register: people are known by id and by scan, under whatever site they are given
 delta add up over everything they were part of.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, NamedTuple
@@ -127,16 +127,8 @@ class PrivateRecord(Journal):
                 )
             if epsilon is None:
                 return Spent(exact=True)
-            if exact := sum(spent.exact for spent in before):
-                raise ConfigError(
-                    f"{exact} of these people were given without noise: no noise now can promise "
-                    "them anything.",
-                    do="Give the others, or use --mechanism none.",
-                )
-            total = Spent(
-                epsilon + max((spent.epsilon for spent in before), default=0.0),
-                delta + max((spent.delta for spent in before), default=0.0),
-            )
+            most = _most([Spent(), *before])
+            total = Spent(epsilon + most.epsilon, delta + most.delta)
             policy.require_budget(total.epsilon, total.delta)
         return total
 
@@ -151,6 +143,18 @@ class PrivateRecord(Journal):
             where=self.path,
             do="Name the private record that `fcforge learn` wrote to: --register FILE.",
         )
+
+
+def _most(spent: Sequence[Spent]) -> Spent:
+    """The most that one of them has spent; `ConfigError` where that has no end."""
+    if exact := sum(one.exact for one in spent):
+        raise ConfigError(
+            f"{exact} of these people were given without noise: no noise now can promise them "
+            "anything.",
+            do="Give the others, or use --mechanism none.",
+        )
+    epsilons, deltas, _ = zip(*spent, strict=True)
+    return Spent(max(epsilons), max(deltas))
 
 
 def default_place(data: str | Path) -> Path:

@@ -1,6 +1,5 @@
 """What releases and sums around a start say of themselves, every figure counted from the file."""
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from fcforge.exchange import description
@@ -49,28 +48,22 @@ SETTINGS = {
 def describe(model: "Releases") -> Description:
     """All that is said of such an exchange."""
     root = model.exchange.root
-    return Description(
-        kind="releases around a public start",
-        id=model.exchange.id,
-        model="one linear head on the matrix logarithm of a scan",
-        sites=model.hospitals,
-        answers=_answers(model),
+    given = model.exchange.of(Spending)
+    exact = sorted({record.site for record in given if record.mechanism == "none"})
+    return description.described(
+        model,
+        model.hospitals,
+        answers=(_travels(model, exact), works(root.expected), attacked(model, exact)),
         facts={
-            "disorder": root.policy.disorder or "not said",
             **_learned(root),
             "removed from every scan": ", ".join(root.removes) or "nothing",
         },
-        tables=(
-            _hospitals(model),
-            description.parts_table(model.exchange),
-            description.records_table(model.exchange, partial(_budget, model)),
-            *_worth(model),
-        ),
+        tables=(_hospitals(model), *_worth(model)),
+        settings=root.settings,
+        words=SETTINGS,
+        kind="releases around a public start",
+        how="one linear head on the matrix logarithm of a scan",
         passages=tuple(_numbers(model)),
-        settings={
-            **{SETTINGS.get(k, k): v for k, v in root.settings.items()},
-            **description.policy_words(root.policy),
-        },
     )
 
 
@@ -85,17 +78,6 @@ def _learned(root: Start) -> dict[str, str]:
         return {"learned": str(target), "public people": str(root.people)}
     people = f"{root.people} ({root.people - root.patients} {policy.control})"
     return {"groups": ", ".join(target.classes), "public people": people}
-
-
-def _answers(model: "Releases") -> tuple[Answer, ...]:
-    paid = model.exchange.of(Spending)
-    exact = sorted({record.site for record in paid if record.mechanism == "none"})
-    return (
-        description.who_signed(model.exchange.records),
-        _travels(model, exact),
-        works(model.exchange.root.expected),
-        attacked(model, exact),
-    )
 
 
 def _travels(model: "Releases", exact: list[str]) -> Answer:
@@ -243,7 +225,8 @@ def _ordered(model: "Releases") -> str:
     return "AUROC" if model.target.kind == "two classes" else "Mean AUROC of the groups"
 
 
-def _budget(model: "Releases", record: Record) -> str:
+def cost(model: "Releases", record: Record) -> str:
+    """What people behind a record spend, in words."""
     if not isinstance(record, Spending):
         return ""
     if record.mechanism == "none":

@@ -444,4 +444,5 @@ class Releases:
         warning = self.exchange.root.hopeless(epsilon, bool(asked.round))
         return f"{spent}; {warning}" if warning else spent
 
+    cost = release_description.cost
     describe = release_description.describe
