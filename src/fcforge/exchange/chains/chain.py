@@ -22,7 +22,6 @@ from fcforge.exchange.chains import chain_description
 from fcforge.exchange.chains.chain_arrays import State, empty_state, read_state
 from fcforge.exchange.chains.chain_settings import ChainSettings, first_settings
 from fcforge.exchange.chains.chain_step import FEWEST, SiteStep, Tick, log_odds
-from fcforge.exchange.description import Description
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explainable
 from fcforge.exchange.home.receipts import People, Receipt, people_of
