@@ -11,12 +11,12 @@ import pytest
 from fcforge.imaging.atlas import Atlas, aal116, names_only
 from fcforge.imaging.denoise import COMPONENTS, PRESETS
 from fcforge.imaging.layouts import LAYOUTS
-from fcforge.imaging.methods_text import Methods, describe_methods, words
+from fcforge.imaging.methods_text import WORDS, Methods, describe_methods
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.raw.corrections import plan_route
 from fcforge.imaging.sources import Source
 
-WORKS = words()["works"]
+WORKS = WORDS["works"]
 
 
 def made(
@@ -131,7 +131,7 @@ def test_every_step_and_tool_has_its_words(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: name)
     plans = [plan_route("pip"), plan_route("fsl")]
     known = {f"{step} {tool}" for plan in plans for step, tool in plan.items()}
-    assert known == set(words()["steps"])
+    assert known == set(WORDS["steps"])
 
 
 @pytest.mark.parametrize(
@@ -157,13 +157,13 @@ def test_an_own_atlas_is_named_and_not_cited():
 
 
 def test_tables_are_whole():
-    assert {*LAYOUTS, "fcforge"} == set(words()["tools"])
-    assert set(COMPONENTS) == set(words()["regressors"]) | {"scrub", "ica_aroma"}
+    assert {*LAYOUTS, "fcforge"} == set(WORDS["tools"])
+    assert set(COMPONENTS) == set(WORDS["regressors"]) | {"scrub", "ica_aroma"}
 
 
 def test_every_work_is_cited_by_something():
     text = " ".join(
-        v for name, table in words().items() for v in table.values() if name != "works"
+        v for name, table in WORDS.items() for v in table.values() if name != "works"
     )
     cited = {
         *re.findall(r"\[?([a-z]+\d{4})\]?", text),

@@ -7,7 +7,13 @@ import torch
 from fcforge.errors import ConfigError, DataError
 from fcforge.releases.features import log_features
 from fcforge.sites import make_sites
-from fcforge.sites.confounds import Confounds, design, fit_on_training, missing, terms
+from fcforge.sites.confounds import (
+    Confounds,
+    design,
+    fit_on_training,
+    require_covariates,
+    terms,
+)
 from fcforge.sites.simulated import simulate
 
 
@@ -84,8 +90,11 @@ def test_too_few_people_are_refused():
 
 def test_missing_values_are_found():
     values = {"age": np.array([1.0, np.nan]), "sex": np.array([np.nan, 1.0])}
-    assert missing(values, ["age"], 2).tolist() == [False, True]
-    assert missing(values, ["age", "sex"], 2).tolist() == [True, True]
+    with pytest.raises(DataError, match=r"here: b have no age"):
+        require_covariates(values, ["age"], ["a", "b"], "here")
+    with pytest.raises(DataError, match=r"a, b have no age or sex"):
+        require_covariates(values, ["age", "sex"], ["a", "b"], "here")
+    require_covariates(values, [], ["a", "b"], "here")
 
 
 def test_a_site_is_cleaned_whole_and_only_by_its_training_part():

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -11,13 +10,10 @@ from fcforge.imaging.options import FCRequest
 from fcforge.imaging.outputs import software
 from fcforge.imaging.sources import Source, read_json, sidecar_of
 
-
-@lru_cache(maxsize=1)
-def words() -> dict[str, dict[str, str]]:
-    """Sentences, names of tools, works by atlas, regressors in words, and the works."""
-    return tomllib.loads(
-        files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8")
-    )
+# Sentences, names of tools, works by atlas, regressors in words, and the works.
+WORDS: dict[str, dict[str, str]] = tomllib.loads(
+    files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8")
+)
 
 
 class Methods(NamedTuple):
@@ -56,8 +52,8 @@ def describe_methods(
         Subjects with FC, and all of them.
     """
     tool = "fcforge" if made_by.startswith("fcforge preprocess") else source.tool
-    name = made_by or words()["names"].get(tool, tool)
-    before = words()["tools"][tool].format(made_by=name, steps=_steps(source))
+    name = made_by or WORDS["names"].get(tool, tool)
+    before = WORDS["tools"][tool].format(made_by=name, steps=_steps(source))
     keys, values = _made(request, atlas, source)
     values |= {"n_done": done[0], "total": done[1]}
     if not source.denoised:
@@ -66,9 +62,9 @@ def describe_methods(
         more, what = _denoising(request, confounds=source.has_confounds)
         keys += more
         values |= what
-    said = [words()["sentences"][key].format(**values) for key in (*keys, "fc")]
+    said = [WORDS["sentences"][key].format(**values) for key in (*keys, "fc")]
     text, cited = _numbered(" ".join([before, *said]))
-    return Methods(text, _used(), tuple(words()["works"][key] for key in cited))
+    return Methods(text, _used(), tuple(WORDS["works"][key] for key in cited))
 
 
 def _made(
@@ -97,14 +93,14 @@ def _steps(source: Source) -> str:
     steps = read_json(sidecar_of(source.path)).get("Steps", {}).items()
     known = (f"{step} {how['Tool']}" for step, how in steps if isinstance(how, dict))
     return (
-        ", ".join(words()["steps"].get(key, key) for key in known)
+        ", ".join(WORDS["steps"].get(key, key) for key in known)
         or "its sidecars say how"
     )
 
 
 def _named(atlas: Atlas) -> str:
     plain = re.sub(r"[^a-z0-9]", "", atlas.name.lower())
-    known = words()["atlases"].items()
+    known = WORDS["atlases"].items()
     cited = [
         f" [{work}]" for name, work in known if re.match(rf"{name}(\d|sub|$)", plain)
     ]
@@ -117,7 +113,7 @@ def _denoising(
     """Sentences about denoising, and what they say."""
     denoise = request.denoising
     chosen = denoise.parameters.get("strategy", ()) if confounds else ()
-    known = dict(words()["regressors"])
+    known = dict(WORDS["regressors"])
     if denoise.parameters.get("wm_csf") == "full":
         known["wm_csf"] += " with derivatives and squares"
     regressors = ", ".join(known[part] for part in chosen if part in known)

@@ -17,20 +17,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FCRequest(Request):
+class ImagingRequest(Request):
+    """What both commands can be asked."""
+
+    source: Path = option(metavar="IN", help="Folder with the scans or time series.")
+    out: Path = option(metavar="OUT", help="Output folder.")
+    participant_label: list[str] = option(
+        [], "Subject, with or without sub-; repeat for more."
+    )
+    tr: Positive | None = option(
+        None, "Repetition time in seconds; overrides the files."
+    )
+    report: bool = option(True, "Write HTML quality pages.")
+
+
+@dataclass(frozen=True)
+class FCRequest(ImagingRequest):
     """What `fcforge.imaging.app.fc_folder` is asked for."""
 
-    source: Path = option(
-        metavar="IN", help="Folder of derivatives, scans or time series."
-    )
-    out: Path = option(metavar="OUT", help="Output folder.")
     level: Literal["participant", "group"] = option(
         "participant",
         "participant makes FC; group only rewrites participants.tsv and the group page.",
         metavar="LEVEL",
-    )
-    participant_label: list[str] = option(
-        [], "Subject, with or without sub-; repeat for more."
     )
     atlas: str = option(
         "AAL116",
@@ -75,9 +83,6 @@ class FCRequest(Request):
     session: str = option("", "BIDS session; all joins a subject's sessions.")
     space: str = option("", "BIDS space.")
     select: str = option("", "Part of the file name.")
-    tr: Positive | None = option(
-        None, "Repetition time in seconds; overrides the files."
-    )
     drop: Count = option(0, "Volumes to drop at the start.")
     columns: str | None = option(None, "Columns of a time series, such as 1-116.")
     variable: str | None = option(None, "Variable in .mat or .npz files.")
@@ -90,7 +95,6 @@ class FCRequest(Request):
     min_dof: Size = option(
         15, "Degrees of freedom that denoising must leave; below it the subject fails."
     )
-    report: bool = option(True, "Write HTML quality pages.")
 
     @cached_property
     def denoising(self) -> Denoise:
@@ -129,16 +133,9 @@ class FCRequest(Request):
 
 
 @dataclass(frozen=True)
-class PreprocessRequest(Request):
+class PreprocessRequest(ImagingRequest):
     """What `fcforge.imaging.raw.pipeline.preprocess_folder` is asked for."""
 
-    source: Path = option(
-        metavar="IN", help="BIDS folder, or a folder with one 4D file each."
-    )
-    out: Path = option(metavar="OUT", help="Output folder.")
-    participant_label: list[str] = option(
-        [], "Subject, with or without sub-; repeat for more."
-    )
     drop: Count = option(
         5, "First volumes to leave out, while the magnetisation settles."
     )
@@ -148,9 +145,6 @@ class PreprocessRequest(Request):
         "",
         "Order of the slices where the sidecar has no SliceTiming; empty skips slice timing.",
     )
-    tr: Positive | None = option(
-        None, "Repetition time in seconds; overrides the files."
-    )
     sdc: bool = option(False, "Correct distortion with a reverse-phase image.")
     resolution: Annotated[float, within(1, 8)] = option(
         3.0, "Voxel size of the output in mm."
@@ -159,7 +153,6 @@ class PreprocessRequest(Request):
         "auto",
         "FSL and SPM12 where installed (auto), never (pip), or insisted on (fsl).",
     )
-    report: bool = option(True, "Write HTML quality pages.")
 
     @property
     def recorded(self) -> Mapping[str, Any]:

@@ -258,13 +258,11 @@ class _Files:
 
         A damaged file is named when it is read.
         """
-        for person in people:
-            if get and self.of(person) is None:
-                for series in person.file.split():
-                    self._fetch(self.name(series), get)
-
-    def _fetch(self, name: str, get: Get) -> None:
-        url = f"{BUCKET}/Outputs/{self.kind}/{self.derivative}/{name}"
-        data = _download(url, get)
-        if data is not None:
-            write_bytes(self.root / self.kind / name, data)
+        if get is None:
+            return
+        missing = [person for person in people if self.of(person) is None]
+        for series in " ".join(person.file for person in missing).split():
+            name = f"{self.kind}/{self.derivative}/{self.name(series)}"
+            data = _download(f"{BUCKET}/Outputs/{name}", get)
+            if data is not None:
+                write_bytes(self.root / self.kind / self.name(series), data)

@@ -49,12 +49,6 @@ def terms(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
     return {name: values}
 
 
-def missing(covariates: Covariates, names: Sequence[str], n: int) -> np.ndarray:
-    """Which of n subjects lack one of the named covariates; (n,) bool."""
-    known = [np.isfinite(as_numbers(name, covariates[name])) for name in names]
-    return ~np.all([np.ones(n, dtype=bool), *known], axis=0)
-
-
 def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
     """A covariate as float64, or `DataError` where it is text."""
     values = np.asarray(values)
@@ -84,9 +78,10 @@ def require_covariates(
             do = f"Add a column '{name}', or leave it out of the confounds."
             known = ", ".join(sorted(covariates)) or "none"
             raise DataError(what, where=where, do=f"{do} Known: {known}.")
-    gone = missing(covariates, names, len(ids))
+    there = [np.isfinite(as_numbers(name, covariates[name])) for name in names]
+    gone = ~np.all([np.ones(len(ids)), *there], axis=0)
     if gone.any():
-        lost = some(who for who, lacks in zip(ids, gone, strict=True) if lacks)
+        lost = some(np.asarray(ids)[gone])
         raise DataError(
             f"{lost} have no {' or '.join(names)}.",
             where=where,
