@@ -107,12 +107,10 @@ def test_degenerate_sites_never_give_nan(generator) -> None:
 def test_bad_sites_are_refused(generator, small_site) -> None:
     broken = small_site.fc.clone()
     broken[2, 0, 1] = float("nan")
-    with pytest.raises(DataError, match="NaN"):
+    with pytest.raises(DataError, match=r"nan.* not a correlation"):
         generator.fit(FCBatch(broken, small_site.y), torch_rng(0))
     with pytest.raises(DataError, match="not a correlation"):
         generator.fit(FCBatch(2 * small_site.fc, small_site.y), torch_rng(0))
-    with pytest.raises(DataError, match="diagnoses other"):
-        generator.fit(FCBatch(small_site.fc, small_site.y - 1), torch_rng(0))
     with pytest.raises(DataError, match="too few"):
         generator.fit(small_site.select(slice(0, 0)), torch_rng(0))
 
@@ -148,17 +146,11 @@ def test_a_site_is_refused_by_what_is_wrong_with_it() -> None:
     site = simulate(9)
     with pytest.raises(DataError, match="'x': 3 training"):
         check_site(site.select(slice(0, 3)), "x")
-    broken = site.fc.clone()
-    broken[4, 0, 1] = torch.inf
-    with pytest.raises(DataError, match=r"\[4\] holds NaN"):
-        check_site(FCBatch(broken, site.y), "x")
     z = from_edges(torch.atanh(edges(site.fc)) + 1.0)
     with pytest.raises(DataError, match="Give Pearson"):
         check_site(FCBatch(z, site.y), "x")
     with pytest.raises(DataError, match=r"1\.1.*\[start\]"):
         check_site(FCBatch(site.fc * 1.1, site.y), "x")
-    with pytest.raises(DataError, match="diagnoses other than 0 and 1"):
-        check_site(FCBatch(site.fc, 2 * site.y), "x")
 
 
 def test_rounding_above_one_is_not_a_mistake() -> None:
@@ -169,7 +161,7 @@ def test_rounding_above_one_is_not_a_mistake() -> None:
 @pytest.mark.parametrize("asked", [[2], [0, -1]])
 def test_a_diagnosis_that_does_not_exist_is_refused(asked) -> None:
     """-1 would index the last class: a plausible wrong answer."""
-    with pytest.raises(DataError, match="diagnoses other than 0 and 1"):
+    with pytest.raises(DataError, match=f"diagnosis {asked[-1]}"):
         check_y(torch.tensor(asked), torch.tensor([3, 3]), "x")
 
 

@@ -198,7 +198,7 @@ def test_state_survives_the_store_bitwise(method, tmp_path):
             continue
         if lane is None or node.parent is None:
             lane = straight.load_lane(replace(node, parent=None))
-        job = straight.job(node.spec, lane, node.depth - 1)
+        job = straight.job(node.spec, lane)
         (lane,) = trainer_module.learn_site(
             straight.learner(node.spec), [job], straight.loader.bank, node.spec.training
         )

@@ -15,7 +15,6 @@ from fcforge.replay.memory import (
     empty_memory,
     filled,
     random_priority,
-    readout_width,
     recall,
     teach,
     uniform_slots,
@@ -65,7 +64,7 @@ def test_the_teacher_speaks_in_eval_mode_and_without_gradient():
     )
     assert torch.equal(u, again[0])
     assert not u.requires_grad
-    assert r.shape == (3, readout_width(model, params, stats)) == (3, 8)
+    assert r.shape == (3, model.readout) == (3, 8)
 
 
 def empty_buffer(capacity: int, device: str) -> dict[str, torch.Tensor]:

@@ -12,7 +12,7 @@ with :math:`R_t` the part of site t among the K active subjects of the T past si
 the authors' code; every difference is a field.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -40,7 +40,7 @@ from fcforge.replay.hcts import draw_slots
 from fcforge.settings import Size
 
 AS_AUTHORS = {"replay": 64, "forward": "separate"}
-Weights = Tensor | tuple[float, float, float]  # of labels, logits and readout
+Weights = Sequence[Tensor | float]  # of logits and readout
 
 
 @dataclass(frozen=True)
@@ -130,36 +130,28 @@ class Forge(SyntheticMemory):
         if replay is None:
             return super().loss(model, params, lane, batch, key)
         now, then = both_batches(model, params, lane, batch, key, self.forward)
-        weights = lane.state.get("weights", self.weights)
-        remembered = self.remembered(then, replay, weights)
+        l1, *weights = lane.state.get("weights", self.weights)
+        past = l1 * misfit(then.logits, replay.y, replay.weight)
+        past = sum(self.distilled(then, replay, replay.weight, weights), past)
         if self.sum_sites:
-            remembered = remembered * lane.state["replay.quota"].shape[0]
+            past = past * lane.state["replay.quota"].shape[0]
         if old := teacher(lane):
             frozen = model.apply(*old, batch.inputs)
-            remembered = remembered + self.taught(now, frozen, weights)
-        return misfit(now.logits, batch.y) + remembered, then.stats
+            alike = torch.full_like(now.logits[:, 0], 1.0 / len(batch.y))
+            past = sum(self.distilled(now, frozen, alike, weights), past)
+        return misfit(now.logits, batch.y) + past, then.stats
 
-    def remembered(self, out: Output, replay: Replay, weights: Weights) -> Tensor:
-        """What replayed subjects add to the loss, sites averaged."""
-        l1, l2, l3 = weights
-        logits = out.logits
-        embedding = out.embedding
-        total = l1 * misfit(logits, replay.y, replay.weight)
-        terms = [(l2, logits, replay.logits)]
-        if replay.embedding.shape[-1]:  # else readouts never change: the term is zero
-            terms.append((l3, embedding, replay.embedding))
-        for weight, student, taught in terms:
-            norm = self.distance(student, taught)
-            total = total + weight * (replay.weight * norm).sum()
-        return total
-
-    def taught(self, student: Output, frozen: Output, weights: Weights) -> Tensor:
-        """What the last network's words on the current subjects add, subjects averaged."""
-        _, l2, l3 = weights
-        logits = self.distance(student.logits, frozen.logits).mean()
-        return l2 * logits + l3 * (
-            self.distance(student.embedding, frozen.embedding).mean()
-        )
+    def distilled(
+        self, student: Output, taught: Output | Replay, weight: Tensor, factors: Weights
+    ) -> list[Tensor]:
+        """Distances of logits and readouts (n, d) from a teacher's, subjects weighed (n,)."""
+        pairs = [(student.logits, taught.logits)]
+        if taught.embedding.shape[-1]:  # else readouts never change: the term is zero
+            pairs.append((student.embedding, taught.embedding))
+        return [
+            factor * (weight * self.distance(*pair)).sum()
+            for factor, pair in zip(factors, pairs, strict=False)
+        ]
 
     def distance(self, student: Tensor, taught: Tensor) -> Tensor:
         """Squared distance (n,) of what two networks say of subjects (n, d)."""

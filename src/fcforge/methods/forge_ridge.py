@@ -76,23 +76,6 @@ def _looked_up(place: Tensor, score: Tensor, n_outputs: int, rows: Tensor) -> Ou
     return Output(logits_of(s, n_outputs), s[:, :0], {})
 
 
-class Recall(NamedTuple):
-    """What the K chosen subjects ask of the score.
-
-    Attributes
-    ----------
-    slot : Tensor of shape (k,), int64
-        Memory slots.
-    target : Tensor of shape (k, c)
-    mass : Tensor of shape (k,)
-        How many subjects of the open site each counts for.
-    """
-
-    slot: Tensor
-    target: Tensor
-    mass: Tensor
-
-
 @dataclass(frozen=True)
 class ForgeRidge(SyntheticMemory):
     """FORGE on a linear model without a gradient step.
@@ -204,18 +187,16 @@ class ForgeRidge(SyntheticMemory):
 
     def _ridge(self, seen: Seen, state: State, n_features: int) -> tuple[Tensor, Dual]:
         """Places of the open site's subjects and of those chosen now, and their solution."""
-        asked = self.targets(state, len(seen.t))
-        chosen = seen.place[state[ROWS][asked.slot]]
-        where = torch.cat([seen.own, chosen])
-        target = (
-            torch.cat([seen.t, asked.target]) - seen.public[where]
-        )  # what the public leave
-        mass = torch.cat([seen.mass, asked.mass])
+        slot, target, mass = self.targets(state, len(seen.t))
+        where = torch.cat([seen.own, seen.place[state[ROWS][slot]]])
+        # what the public leave
+        left = torch.cat([seen.t, target]) - seen.public[where]
         gram = seen.gram[where[:, None], where]
-        return where, dual_ridge(gram, target, mass, self.penalty * n_features)
+        weights = torch.cat([seen.mass, mass])
+        return where, dual_ridge(gram, left, weights, self.penalty * n_features)
 
-    def targets(self, state: State, n: int) -> Recall:
-        """Targets and masses of the chosen subjects, at a site of `n` subjects.
+    def targets(self, state: State, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Slots (k,), targets (k, c) and masses (k,) of the chosen, at a site of `n` subjects.
 
         Past sites share alike or by the sampler's share (`site_weight`), and
         together count as one site or as so many (`sum_sites`).
@@ -237,4 +218,4 @@ class ForgeRidge(SyntheticMemory):
         mass = balance_classes(mass, y, site, self.balance, logits.shape[1])
         sites = len(quota) if self.sum_sites else 1
         target = recalled_targets(y, logits, l1, l2)
-        return Recall(slot, target, n * sites * (l1 + l2) * mass)
+        return slot, target, n * sites * (l1 + l2) * mass

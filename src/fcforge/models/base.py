@@ -57,11 +57,13 @@ class Model(Checked, ABC):
     kind: ClassVar[str] = "model"
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3
-    learns_readout: ClassVar[bool] = (
-        True  # False where the readout of a subject never changes
-    )
     belongs_to: ClassVar[str] = ""  # the only method that has a use for it, if any
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
+
+    @property
+    def readout(self) -> int:
+        """Length of the readout; 0 where that of a subject never changes."""
+        return 0
 
     @abstractmethod
     def init(self, rng: torch.Generator) -> Params:

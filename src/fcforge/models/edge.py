@@ -57,7 +57,6 @@ class Linear(Model):
     name = "linear"
     learns = get_args(Kind)
     lr = 3e-5
-    learns_readout = False
 
     def init(self, rng: torch.Generator) -> Params:
         """Zeros (`rng` is not used)."""
@@ -103,6 +102,11 @@ class MLP(Model):
     name = "mlp"
     learns = get_args(Kind)
     lr = 1e-4
+
+    @property
+    def readout(self) -> int:
+        """That of the first hidden layer."""
+        return self.hidden
 
     def init(self, rng: torch.Generator) -> Params:
         """As ``torch.nn.Linear`` draws."""
@@ -181,14 +185,17 @@ class TEM(Model):
     lr = 1e-3
     belongs_to = "pdgnn"
 
+    @property
+    def readout(self) -> int:
+        """That of the hidden layer; pooling doubles it."""
+        return self.hidden if self.te == "pooled" else 2 * self.hidden
+
     def init(self, rng: torch.Generator) -> Params:
         """Glorot weights."""
-        n_in, n_out = (
-            (2, 1) if self.te == "pooled" else (1, 2)
-        )  # pooling doubles the width
+        n_in = 2 * self.n_rois if self.te == "pooled" else self.n_rois
         return {
-            "embed.weight": layers.glorot(rng, self.hidden, n_in * self.n_rois),
-            "head.weight": layers.glorot(rng, self.n_outputs, n_out * self.hidden),
+            "embed.weight": layers.glorot(rng, self.hidden, n_in),
+            "head.weight": layers.glorot(rng, self.n_outputs, self.readout),
         }
 
     def prepare(self, fc: Tensor) -> Inputs:

@@ -40,6 +40,11 @@ class GraphModel(Model):
     tau: Share = TAU
     edges: EdgeKind = "positive"
 
+    @property
+    def readout(self) -> int:
+        """Mean and maximum over ROIs."""
+        return 2 * self.hidden
+
     @abstractmethod
     def norms(self) -> list[str]:
         """Names of the normalisation layers, each ``hidden`` wide."""
@@ -60,7 +65,7 @@ class GraphModel(Model):
     def init_head(self, rng: torch.Generator) -> Params:
         """The head as ``torch.nn.Linear`` draws it."""
         return layers.init_head(
-            rng, "head", (2 * self.hidden, *HEAD_WIDTHS, self.n_outputs)
+            rng, "head", (self.readout, *HEAD_WIDTHS, self.n_outputs)
         )
 
     def classify(self, params: Params, embedding: Tensor, key: Key) -> Tensor:

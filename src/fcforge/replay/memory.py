@@ -130,13 +130,6 @@ def labels_within(n_outputs: int) -> tuple[int, int]:
     return (-1, 1) if n_outputs == 1 else (0, n_outputs - 1)
 
 
-def readout_width(model: Model, params: Params, stats: Params) -> int:
-    """Length of the model's graph-level readout."""
-    device = next(iter(params.values())).device
-    fc = torch.eye(model.n_rois, device=device).expand(2, -1, -1)
-    return int(model.apply(params, stats, model.prepare(fc)).embedding.shape[-1])
-
-
 def teach(
     model: Model, params: Params, stats: Params, inputs: Inputs
 ) -> tuple[Tensor, Tensor]:

@@ -36,7 +36,7 @@ def test_authors_collapse_and_careful_does_not(fitted) -> None:
     ratio, kl = {}, {}
     for preset, (gen, state, fake) in out.items():
         ratio[preset] = within_class_variance(edges(fake.fc), fake.y).mean() / real
-        kl[preset] = gen.diagnostics(state)["kl_nats"]
+        kl[preset] = gen.diagnostics(state)["kl"]
     assert ratio["authors"] < 0.2
     assert 0.8 < ratio["careful"] < 1.2
     assert kl["careful"] > 3 * kl["authors"]

@@ -14,7 +14,7 @@ from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.corr_gauss import class_means, residual_factors, residual_noise
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.fcm_vae.training import train
+from fcforge.generators.fcm_vae.training import CURVE, train
 from fcforge.generators.layers import (
     N_CLASSES,
     RNG,
@@ -116,14 +116,12 @@ class FCMVAE(VAESettings, Generator):
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Active units, KL, decoder spread over z, last losses."""
-        return {
+        last = {name: float(state[name][-1]) for name in CURVE}
+        return last | {
             "active_units": int(state["active_units"]),
-            "kl_nats": float(state["kl"][-1]),
-            "reconstruction": float(state["reconstruction"][-1]),
-            "label_nll": float(state["label_nll"][-1]),
             "latent_share": float(state["latent_share"]),
             "noise_scale": float(state["scale"]),
-            "epochs": int(state["kl"].shape[0]),
+            "epochs": len(state["kl"]),
         }
 
 

@@ -20,13 +20,7 @@ from fcforge.models.base import Inputs, Model, Output, gather
 from fcforge.randomness import uniform
 from fcforge.replay import selection
 from fcforge.replay.hcts import HCTS, Choice, SiteWeight, even_choice
-from fcforge.replay.memory import (
-    ROWS,
-    declared_memory,
-    empty_memory,
-    readout_width,
-    teach,
-)
+from fcforge.replay.memory import ROWS, declared_memory, empty_memory, teach
 from fcforge.settings import NotNegative, Size, at_least
 
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
@@ -130,7 +124,7 @@ class SyntheticMemory(Method):
         device = next(iter(lane.params.values())).device
         none = torch.empty(0, dtype=torch.int64, device=device)
         outputs = model.n_outputs
-        state = empty_memory(0, self._width(model, lane), device, outputs)
+        state = empty_memory(0, model.readout, device, outputs)
         state |= {"dev.row": none, "dev.y": none}
         state |= self._active(Choice(none, none, none.float()))
         if self.sampling == "hcts":
@@ -142,7 +136,7 @@ class SyntheticMemory(Method):
         n = sites * self.candidates
         dev = sites * self.dev if self.sampling == "hcts" else 0
         outputs = model.n_outputs
-        found = declared_memory(n, self._width(model, lane), sites, outputs)
+        found = declared_memory(n, model.readout, sites, outputs)
         found["dev.row"] = Declared((dev,), torch.int64)
         found["dev.y"] = Declared((dev,), torch.int64, low=0, high=outputs - 1)
         found["replay.active"] = Declared((None,), torch.int64, low=0, high=n - 1)
@@ -153,11 +147,6 @@ class SyntheticMemory(Method):
                 k: d._replace(shape=(sites, *d.shape[1:])) for k, d in arms.items()
             }
         return found
-
-    def _width(self, model: Model, lane: Lane) -> int:
-        return (
-            readout_width(model, lane.params, lane.stats) if model.learns_readout else 0
-        )
 
     def begin_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
@@ -170,7 +159,7 @@ class SyntheticMemory(Method):
         state = lane.state
         n_sites = len(state["replay.quota"])
         chosen = self.chooses and self.sampling == "hcts" and n_sites
-        if model.learns_readout or not chosen:
+        if model.readout or not chosen:
             return {}
         bank = site.bank
         scaling = self.sampler.closeness
@@ -225,7 +214,7 @@ class SyntheticMemory(Method):
             ROWS: kept,
             "memory.y": y[kept],
             "memory.logits": logits,
-            "memory.embedding": embedding if model.learns_readout else embedding[:, :0],
+            "memory.embedding": embedding[:, : model.readout],
             "memory.site": torch.full_like(kept, len(lane.state["replay.quota"])),
         }
         if self.sampling == "hcts":
