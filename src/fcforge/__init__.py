@@ -29,22 +29,15 @@ __all__ = [
     "load_atlas",
     "run",
 ]
-_HOMES = {
-    "ConfoundRemover": "fcforge.estimator",
-    "ForgeClassifier": "fcforge.estimator",
-    "ForgeRegressor": "fcforge.estimator",
-    "MatrixLog": "fcforge.estimator",
-    "SiteHarmoniser": "fcforge.estimator",
-    "load_atlas": "fcforge.imaging.atlases",
-    "run": "fcforge.studies.run",
-}
+# what is not of the scikit-learn face
+_HOMES = {"load_atlas": "fcforge.imaging.atlases", "run": "fcforge.studies.run"}
 
 
 def __getattr__(name: str) -> Any:
     """What `__all__` names, from its own module."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'fcforge' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES.get(name, "fcforge.estimator")), name)
 
 
 def __dir__() -> list[str]:

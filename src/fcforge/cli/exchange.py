@@ -164,9 +164,8 @@ def predict(asked: requests.PredictRequest) -> int:
     from fcforge.report.terminal import prediction_text
 
     if asked.atlas and asked.explain is None:
-        raise ConfigError(
-            "--atlas was given without --explain.", do="Give both or neither."
-        )
+        what = "--atlas was given without --explain."
+        raise ConfigError(what, do="Give both or neither.")
     opened = open_exchange(asked.file, Trust.asked(asked))
     own = None
     if asked.register is not None:
@@ -177,14 +176,18 @@ def predict(asked: requests.PredictRequest) -> int:
         rows = prediction.predict(opened, asked.scans, asked.kind, own)
     say(prediction_text(rows))
     written = prediction.as_json if asked.as_json else prediction.as_csv
-    text = written(rows, opened).rstrip()
-    if asked.out is None:
-        print(text)
-    else:
-        writing.write_text(asked.out, f"{text}\n", private=True)
+    _put(written(rows, opened).rstrip(), asked.out)
     if asked.explain is not None:
         _explain(asked, asked.explain, opened, rows)
     return 0 if any(row.status == prediction.OK for row in rows) else 1
+
+
+def _put(text: str, out: Path | None) -> None:
+    """Print a result, or write it where its owner alone can read it."""
+    if out is None:
+        print(text)
+    else:
+        writing.write_text(out, f"{text}\n", private=True)
 
 
 def _explain(

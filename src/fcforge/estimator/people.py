@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import _check_sample_weight
 
 from fcforge.errors import FCForgeError
@@ -221,14 +220,6 @@ def refuse_missing(y: Any) -> None:
                 f"y holds {spelled[word]!r} and {value!r}: one class in two spellings."
             )
             raise InputError(what, do="Spell each class in one way.")
-
-
-def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """`known` itself when it is two classes and `labels` holds no other; else `InputError`."""
-    if len(known) > 2:
-        what = "Only binary classification is supported. The type of the target is"
-        raise InputError(f"{what} {type_of_target(labels)}.")
-    return some_classes(labels, known)
 
 
 def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fcforge.components import check_names
 from fcforge.estimator.inputs import InputError, Layout, ReadsFC, as_input_error
-from fcforge.estimator.people import columns_of, positive_class, site_names, two_classes
+from fcforge.estimator.people import columns_of, positive_class, site_names
 from fcforge.sites.combat import SiteEffects, by_site
 from fcforge.sites.confounds import Confounds, design, require_covariates
 from fcforge.types import SHRINK
@@ -68,9 +68,8 @@ class MatrixLog(TransformerMixin, ReadsFC):
         self.n_rois_ = fc.shape[1]
         self._whitener = None
         if self.reference == "mean":
-            value, vector = np.linalg.eigh(
-                log_matrix(_tensor(fc), self.shrink).mean(0).numpy()
-            )
+            mean = log_matrix(_tensor(fc), self.shrink).mean(0).numpy()
+            value, vector = np.linalg.eigh(mean)
             self._whitener = (vector * np.exp(-value / 2)) @ vector.T
         return self
 
@@ -192,15 +191,16 @@ class SiteHarmoniser(_OfSubjects):
     ) -> SiteHarmoniser:
         """Fit on X (n, p), sites as in `ForgeClassifier.fit`; effects of covariates are kept."""
         X = self._numbers(X, reset=True)
-        if site is None:
-            raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
-        names = site_names(site, len(X), "")
+        names = _sites(site, len(X))
         self._covariates = tuple(columns_of(covariates, len(X)))
         d = self._kept(covariates, X)
         code = None
         if y is not None and self.keep_diagnosis:
             y = np.asarray(y)
-            known = two_classes(y, np.unique(y))
+            known = np.unique(y)
+            if len(known) != 2:
+                what = f"y holds {len(known)} classes; site effects are told from two."
+                raise InputError(what, do="Set keep_diagnosis=False, or compare two.")
             code = (y == positive_class(known, None)).astype(float)
         self._check(names)
         with as_input_error():
@@ -232,15 +232,20 @@ class SiteHarmoniser(_OfSubjects):
         """X (n, p) without the effects of the sites."""
         check_is_fitted(self, "effects_")
         X = self._numbers(X, reset=False)
-        if site is None:
-            raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
+        names = _sites(site, len(X)).tolist()
         d = self._kept(covariates, X)
         out = X.copy()
-        names = site_names(site, len(X), "").tolist()
         with as_input_error():
             for rows, like in by_site(names, self.effects_.sites, self.unseen):
                 out[rows] = self.effects_.remove(X[rows], d[rows], like)
         return out
+
+
+def _sites(site: Any, n: int) -> np.ndarray:
+    """Site of each of n subjects, (n,); `InputError` where none is given."""
+    if site is None:
+        raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
+    return site_names(site, n, "")
 
 
 def _columns(covariates: Any, names: Sequence[str], n: int) -> dict[str, np.ndarray]:

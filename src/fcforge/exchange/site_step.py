@@ -59,12 +59,11 @@ def start_file(asked: StartRequest) -> Exchange:
             "a start that names keepers must be signed: anybody could put other keepers in.",
             do="Add --sign KEY (`fcforge keys new KEY` makes one).",
         )
-    plan = records.Plan(
-        people=asked.people, hospitals=asked.hospitals, epsilon=planned_epsilon(asked)
-    )
+    size = {"people": asked.people, "hospitals": asked.hospitals}
+    plan = records.Plan(**size, epsilon=planned_epsilon(asked))
     allowed = {"exact_allowed": True} if asked.exact else {}
-    given = {"start": {}, "policy": allowed, "dataset": {}}
-    given = override(given, asked.overrides)
+    said = {"start": {}, "policy": allowed, "dataset": {}}
+    given = override(said, asked.overrides)
     if set(given) != {"start", "policy", "dataset"}:
         raise ConfigError(
             f"--set {asked.overrides[0]}: only start.*, policy.* and dataset.* can be set."
@@ -72,8 +71,7 @@ def start_file(asked: StartRequest) -> Exchange:
     policy = _policy(asked, given["policy"])
     cohort = _public_people(asked, given["dataset"])
     key = own_key(asked.sign)
-    said = (listed(asked.remove), given["start"], policy, key, plan)
-    made = make_public(cohort, *said)
+    made = make_public(cohort, listed(asked.remove), given["start"], policy, key, plan)
     exchange.save(made, asked.out)
     return made
 

@@ -116,12 +116,10 @@ def _release(
     if sigma:
         numbers = numbers + discrete_gaussian(sigma, len(numbers))
     data = save_arrays({rounds.NUMBERS: numbers})
+    place = (receipt.site, receipt.number, (model.exchange.root.id,), key)
     release = records.make(
         Release,
-        receipt.site,
-        receipt.number,
-        (model.exchange.root.id,),
-        key,
+        *place,
         payload=schema.sha256(data),
         grid=model.grid,
         variance=str(sigma**2),
