@@ -71,7 +71,7 @@ def test_plan(plan):
 
 
 def test_cost(plan):
-    assert cost_text(Cost(64, 10, 600.0, 178_000), plan, 2).splitlines() == [
+    assert cost_text(Cost(10, 600.0, 178_000), plan, 2).splitlines() == [
         "site trainings  64 (96 without shared prefixes)",
         "still to do     10",
         "estimated time  10 min of training on 2 idle CPU workers",

@@ -96,40 +96,29 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
     done = store.done()
     scores = {key: store.read_scores(key) for key in plan.nodes if key in done}
     metas = {key: store.read_meta(key) for key in scores}
-    whole = [
-        (spec, keys) for spec, keys in plan.stages if all(key in scores for key in keys)
-    ]
-    results = [
+    made = [
         result_of(spec, keys, scores, metas, data)
-        for spec, keys in whole
-        if spec.left_out is None
+        for spec, keys in plan.stages
+        if all(key in scores for key in keys)
     ]
+    results = [result for result in made if result.spec.left_out is None]
     if not experiment.own_threshold:
         return results, len(plan.runs)
-    return [*results, *_with_own(results, whole, scores, data)], 2 * len(plan.runs)
+    folds = {r.spec.key: r.scores for r in made if r.spec.left_out is not None}
+    return [*results, *_with_own(results, folds, data)], 2 * len(plan.runs)
 
 
 def _with_own(
-    results: RunResults,
-    whole: Sequence[tuple[RunSpec, tuple[str, ...]]],
-    scores: Scores,
-    data: Any,
+    results: RunResults, known: Mapping[str, Mapping[str, np.ndarray]], data: Any
 ) -> Iterator[RunResult]:
     """The runs with every site's own threshold, where all of their folds are complete."""
-    keys_of = {spec.key: keys for spec, keys in whole}
     for result in results:
         specs = [replace(result.spec, left_out=fold) for fold in range(OWN_FOLDS)]
-        if not all(spec.key in keys_of for spec in specs):
-            continue
-        folds = []
-        for spec in specs:
-            stages = keys_of[spec.key][1:]
-            folds.append(
-                {s: np.stack([scores[k][s] for k in stages]) for s in result.sites}
-            )
-        facts = data["site_facts"][str(result.spec.seed)]
-        labels = {site: facts[site]["folds"] for site in result.sites}
-        yield with_own_thresholds(result, folds, labels)
+        folds = [known[spec.key] for spec in specs if spec.key in known]
+        if len(folds) == OWN_FOLDS:
+            facts = data["site_facts"][str(result.spec.seed)]
+            labels = {site: facts[site]["folds"] for site in result.sites}
+            yield with_own_thresholds(result, folds, labels)
 
 
 def result_of(

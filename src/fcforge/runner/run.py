@@ -182,12 +182,11 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run will cost: site trainings in all and to do, seconds, most bytes on disk."""
+    """What a run will cost: site trainings to do, seconds, most bytes on disk."""
 
-    trainings: int
     todo: int
-    seconds: float
-    disk: int
+    seconds: float = 0.0
+    disk: int = 0
 
 
 def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
@@ -197,9 +196,9 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
     plan = prepared.plan
     todo = trainings(missing_nodes(plan, store))
     if not todo:
-        return Cost(plan.trainings, 0, 0.0, 0)
+        return Cost(0)
     seconds, disk = plan_cost(prepared.cohort, plan, store, jobs)
-    return Cost(plan.trainings, todo, seconds / min(jobs, todo), disk)
+    return Cost(todo, seconds / min(jobs, todo), disk)
 
 
 def leak_notes(experiment: Experiment) -> list[str]:

@@ -258,10 +258,8 @@ def audit_generators(
 
 
 # -- what it reads: halves of runs, generators by name, a site -------------------------------------
-def read_halves(
-    path: str | Path,
-) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """FC (R, R) by subject id of the first and of the second half of each run.
+def read_halves(path: str | Path) -> dict[str, torch.Tensor]:
+    """FC (2, R, R) of the first and the second half of each run, by subject id.
 
     The file is an .npz with ``subject_id`` (n,) and ``fc_first``, ``fc_second`` (n, E), upper
     triangles row by row; nothing in it is unpickled.
@@ -269,24 +267,17 @@ def read_halves(
     arrays = read_npz(path)
     missing = [name for name in HALVES if name not in arrays]
     if missing:
-        raise DataError(
-            f"holds no halves of runs: no {', '.join(missing)}.",
-            where=path,
-            do=f"It must be an .npz with {', '.join(HALVES)}.",
-        )
+        what = f"holds no halves of runs: no {', '.join(missing)}."
+        do = f"It must be an .npz with {', '.join(HALVES)}."
+        raise DataError(what, where=path, do=do)
     ids, first, second = (arrays[name] for name in HALVES)
     if first.ndim != 2 or first.shape != second.shape or len(ids) != len(first):
-        raise DataError(
-            f"has shapes {ids.shape}, {first.shape}, {second.shape}.",
-            where=path,
-            do="One row of edges per subject in both halves.",
-        )
-    names = [str(i) for i in ids.tolist()]
-    found = []
-    for half in (first, second):
-        fc = from_edges(torch.from_numpy(half.astype(np.float32)))
-        found.append(dict(zip(names, fc, strict=True)))
-    return found[0], found[1]
+        what = f"has shapes {ids.shape}, {first.shape}, {second.shape}."
+        do = "One row of edges per subject in both halves."
+        raise DataError(what, where=path, do=do)
+    both = np.stack([first, second], axis=1).astype(np.float32)
+    fc = from_edges(torch.from_numpy(both))
+    return dict(zip(map(str, ids.tolist()), fc, strict=True))
 
 
 def parse_generator(text: str) -> Component:
@@ -345,11 +336,10 @@ def _in_halves(
     cohort: Cohort, y: torch.Tensor, halves: str | Path
 ) -> tuple[FCBatch, torch.Tensor]:
     """The second halves of those subjects' runs that a file has, and the first (n, R, R)."""
-    first, second = read_halves(halves)
-    keep = np.array([s in first for s in cohort.subject_id.tolist()])
+    known = read_halves(halves)
+    ids = cohort.subject_id.tolist()
+    keep = torch.tensor([s in known for s in ids])
     if not keep.any():
         raise DataError("has none of the site's subjects.", where=halves)
-    ids = cohort.subject_id[keep].tolist()
-    later = torch.stack([second[s] for s in ids])
-    earlier = torch.stack([first[s] for s in ids])
-    return FCBatch(later, y[torch.from_numpy(keep)]), earlier
+    first, second = torch.stack([known[s] for s in ids if s in known], dim=1)
+    return FCBatch(second, y[keep]), first
