@@ -15,8 +15,8 @@ import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.errors import ConfigError
-from fcforge.exchange.chains.chain import whole_site
 from fcforge.exchange.chains.chain_settings import ChainSettings
+from fcforge.exchange.chains.chain_step import whole_site
 from fcforge.methods.base import Lane, answer
 from fcforge.runner.learners import build_learner
 from fcforge.runner.site_loader import SiteLoader

@@ -12,7 +12,9 @@ from numpy.random import Generator
 
 from fcforge.types import Estimate
 
-MEMBER, OUTSIDER, UNUSED = 1, 0, -1
+MEMBER = 1
+OUTSIDER = 0
+UNUSED = -1
 LEVEL = 0.95
 
 
@@ -29,7 +31,8 @@ def auc(
     `p` and `q` are weights of the people, (n,) or (B, n) for B areas at once.
     """
     wins = (inside[:, None] > outside) + 0.5 * (inside[:, None] == outside)
-    p, q = _or_ones(p, inside), _or_ones(q, outside)
+    p = _or_ones(p, inside)
+    q = _or_ones(q, outside)
     return ((p @ wins) * q).sum(-1) / (p.sum(-1) * q.sum(-1))
 
 
@@ -54,9 +57,11 @@ def tpr_at_fpr(
     >>> tpr_at_fpr(np.array([9.0, 5.0, 1.0, 0.0]), np.array([4.0, 3.0, 2.0]))
     0.5
     """
-    p, q = _or_ones(p, inside), _or_ones(q, outside)
+    p = _or_ones(p, inside)
+    q = _or_ones(q, outside)
     order = np.argsort(outside)[::-1]
-    values, share = outside[order], np.cumsum(q[order]) / q.sum()
+    values = outside[order]
+    share = np.cumsum(q[order]) / q.sum()
     # weight strictly above v: the running sum before the first outsider tied with v
     first = np.searchsorted(-values, -values, side="left")
     above = np.where(first > 0, share[first - 1], 0.0)
@@ -73,7 +78,9 @@ def _weights(
     """
     by_subject = rng.standard_exponential((n_draws, subjects))
     by_world = rng.standard_exponential((n_draws, worlds))
-    return by_subject, by_world if worlds > 1 else np.ones((n_draws, 1))
+    if worlds == 1:
+        by_world = np.ones((n_draws, 1))
+    return by_subject, by_world
 
 
 def _interval(value: float, draws: Array) -> Estimate:
@@ -94,8 +101,10 @@ def mean_auc(scores: Array, member: Array, by_subject: Array, by_world: Array) -
     """Weighted mean over worlds of each world's AUC; (B,) for weights (B, n) and (B, K)."""
     areas = []
     for s, m in zip(scores, member, strict=True):
-        a, b = m == MEMBER, m == OUTSIDER
-        areas.append(auc(s[a], s[b], by_subject[:, a], by_subject[:, b]))
+        inside = m == MEMBER
+        outside = m == OUTSIDER
+        weights = (by_subject[:, inside], by_subject[:, outside])
+        areas.append(auc(s[inside], s[outside], *weights))
     return (np.stack(areas, 1) * by_world).sum(1) / by_world.sum(1)
 
 
@@ -122,7 +131,8 @@ def membership(
     auc, tpr : Estimate
     """
     worlds, n = scores.shape
-    inside, outside = member == MEMBER, member == OUTSIDER
+    inside = member == MEMBER
+    outside = member == OUTSIDER
 
     def tpr(by_subject: Array, by_world: Array) -> float:
         w = by_world[:, None] * by_subject
@@ -132,10 +142,8 @@ def membership(
     plain = float(mean_auc(scores, member, np.ones((1, n)), np.ones((1, worlds)))[0])
     area = _interval(plain, mean_auc(scores, member, *draws))
     rates = np.array([tpr(*pair) for pair in zip(*draws, strict=True)])
-    rate = _share_interval(
-        tpr(np.ones(n), np.ones(worlds)), rates, int(inside.any(0).sum())
-    )
-    return area, rate
+    members = int(inside.any(0).sum())
+    return area, _share_interval(tpr(np.ones(n), np.ones(worlds)), rates, members)
 
 
 def identification(
@@ -147,9 +155,9 @@ def identification(
     def rate(w: Array) -> float:
         return float(np.average(hits[inside], weights=w[inside]))
 
-    weights = [
-        np.outer(v, s)
-        for s, v in zip(*_weights(rng, n_draws, *hits.shape), strict=True)
-    ]
-    values = np.array([rate(w) for w in weights])
-    return _share_interval(rate(np.ones(hits.shape)), values, int(inside.any(0).sum()))
+    draws = _weights(rng, n_draws, *hits.shape)
+    values = []
+    for by_subject, by_world in zip(*draws, strict=True):
+        values.append(rate(np.outer(by_world, by_subject)))
+    members = int(inside.any(0).sum())
+    return _share_interval(rate(np.ones(hits.shape)), np.array(values), members)

@@ -56,11 +56,9 @@ def from_reference(reference: Array, members: Array, noise: float) -> Expectatio
     """
     from sklearn.covariance import ledoit_wolf
 
-    mean, n = reference.mean(0), float(members.mean())
+    n = float(members.mean())
     spread = n * (1 + n / len(reference)) * ledoit_wolf(reference)[0]
-    return Expectation(
-        np.outer(members, mean), mean, spread + noise**2 * np.eye(len(mean))
-    )
+    return _expected(reference.mean(0), members, spread, noise)
 
 
 def from_everybody(rows: Array, members: Array, noise: float) -> Expectation:
@@ -69,11 +67,14 @@ def from_everybody(rows: Array, members: Array, noise: float) -> Expectation:
     The worst case short of knowing who else is in: true mean and covariance, and the sum of a
     random part of N people varies by :math:`n (1 - n / N) \Sigma + \sigma^2 I` only.
     """
-    mean, n = rows.mean(0), float(members.mean())
+    n = float(members.mean())
     spread = n * (1 - n / len(rows)) * np.cov(rows.T)
-    return Expectation(
-        np.outer(members, mean), mean, spread + noise**2 * np.eye(len(mean))
-    )
+    return _expected(rows.mean(0), members, spread, noise)
+
+
+def _expected(mean: Array, members: Array, spread: Array, noise: float) -> Expectation:
+    covariance = spread + noise**2 * np.eye(len(mean))
+    return Expectation(np.outer(members, mean), mean, covariance)
 
 
 def likelihood_ratio(totals: Array, rows: Array, expected: Expectation) -> Array:
@@ -82,12 +83,10 @@ def likelihood_ratio(totals: Array, rows: Array, expected: Expectation) -> Array
     .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - E T) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
     """
     deviation = rows - expected.mean
-    ridge = 1e-9 * max(
-        float(np.trace(expected.covariance)) / len(expected.mean), attacks.TINY
-    )
-    solved = np.linalg.solve(
-        expected.covariance + ridge * np.eye(len(expected.mean)), deviation.T
-    )
+    d = len(expected.mean)
+    ridge = 1e-9 * max(float(np.trace(expected.covariance)) / d, attacks.TINY)
+    covariance = expected.covariance + ridge * np.eye(d)
+    solved = np.linalg.solve(covariance, deviation.T)
     return (totals - expected.total) @ solved - 0.5 * (deviation.T * solved).sum(0)
 
 

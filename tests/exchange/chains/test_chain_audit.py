@@ -10,9 +10,10 @@ from small_chains import joined
 
 from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked
-from fcforge.exchange.chains.chain import Chain, empty_chain, whole_site
+from fcforge.exchange.chains.chain import Chain, empty_chain
 from fcforge.exchange.chains.chain_audit import audit_chain
 from fcforge.exchange.chains.chain_settings import settings_for
+from fcforge.exchange.chains.chain_step import whole_site
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,31 +18,31 @@ from torch import Tensor
 from fcforge.engine import Learner
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import explanation, records, scan_checks, schema
-from fcforge.exchange.chains import chain_description
+from fcforge.exchange.chains import chain_audit, chain_description
 from fcforge.exchange.chains.chain_arrays import State, empty_state, read_state
 from fcforge.exchange.chains.chain_settings import ChainSettings, first_settings
-from fcforge.exchange.chains.chain_step import FEWEST, SiteStep, Tick, log_odds
+from fcforge.exchange.chains.chain_step import (
+    FEWEST,
+    SiteStep,
+    Tick,
+    log_odds,
+    people_learned,
+    whole_site,
+)
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explainable
-from fcforge.exchange.home.receipts import People, Receipt, people_of
+from fcforge.exchange.home.private_record import PrivateRecord
+from fcforge.exchange.home.receipts import Receipt, Threshold
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Learned, Model, Scores
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
-from fcforge.randomness import numpy_rng
 from fcforge.requests import LearnRequest
 from fcforge.runner import config, learners
 from fcforge.sites import Cohort, split_site
-from fcforge.sites.splits import SPLITS
 from fcforge.speed import one_thread
-from fcforge.types import FCBatch, Site, Target, strata
-
-if TYPE_CHECKING:
-    from fcforge.exchange.audit import Attacked
-    from fcforge.exchange.home.private_record import PrivateRecord
-    from fcforge.exchange.home.receipts import Threshold
-    from fcforge.studies.audit_result import Audit
+from fcforge.types import Site, Target
 
 REAL_FLAG = "allow_real_subjects"
 ACCEPT_LABELS = "accept_labels"
@@ -218,7 +218,7 @@ class Chain:
     def learn(
         self,
         people: Cohort,
-        private: "PrivateRecord",
+        private: PrivateRecord,
         asked: LearnRequest,
         key: Signer,
         tick: Any,
@@ -320,7 +320,7 @@ class Chain:
         people: Cohort,
         weight: np.ndarray | None,
         given: Mapping[str, Any],
-        private: "PrivateRecord",
+        private: PrivateRecord,
         tick: Tick,
     ) -> tuple[Self, Receipt]:
         """The chain after everybody of one more site; its settings are the root's alone."""
@@ -417,8 +417,8 @@ class Chain:
         return Explainable(scorer)
 
     def own_threshold(
-        self, people: Cohort, site: str, private: "PrivateRecord"
-    ) -> "Threshold":
+        self, people: Cohort, site: str, private: PrivateRecord
+    ) -> Threshold:
         """None: the hospitals' own people were learned, so that they cannot tell."""
         raise ConfigError(
             "a chain has no threshold of a hospital's own.",
@@ -440,12 +440,6 @@ class Chain:
         """How a `ForgeClassifier` is called that goes on from it."""
         return self.settings.parameters()
 
-    def attack(self, asked: "Attacked") -> "Audit":
-        """An audit of all that the chain hands on, by one of its hospitals."""
-        from fcforge.exchange.chains.chain_audit import audit_chain
-
-        return audit_chain(self, asked)
-
     def promise(self, asked: LearnRequest) -> str:
         """What each person of a site would spend, in words."""
         return "nothing is promised; `fcforge audit` measures what a chain gives away"
@@ -454,6 +448,7 @@ class Chain:
         """What people behind a record spend, in words: nothing has noise."""
         return "none: exact" if record.committed else ""
 
+    attack = chain_audit.audit_chain
     describe = chain_description.describe
 
 
@@ -465,40 +460,3 @@ def require_allowed(settings: ChainSettings, allowed: bool) -> None:
             do="Choose a method that keeps none, or give --allow-real-subjects (recorded in the "
             "step).",
         )
-
-
-def whole_site(
-    people: Cohort, settings: ChainSettings, weight: np.ndarray | None = None
-) -> tuple[Site, Tensor | None]:
-    """A site that is all training, and what those learned count, in the order learned.
-
-    A validation part is cut only where one is used; nobody's id is kept.
-    """
-    (name,) = people.site_names
-    val = np.zeros(len(people), dtype=bool)
-    if not settings.learns_val or settings.calibrate == "inner_val":
-        rng = numpy_rng(settings.seed, "split", name)
-        groups = strata(people.y)
-        for label in np.unique(groups):
-            members = rng.permutation(np.flatnonzero(groups == label))
-            val[members[: max(1, round(settings.val_fraction * len(members)))]] = True
-    masks = zip(SPLITS, (~val, val, val & ~val), strict=True)
-    parts: dict[str, Any] = {
-        part: FCBatch.from_numpy(people.fc[rows], people.y[rows])
-        for part, rows in masks
-    }
-    site = Site(name, **parts, subject_ids=dict.fromkeys(SPLITS, ()))
-    if weight is None:
-        return site, None
-    learned = [weight[~val], weight[val & settings.learns_val]]
-    return site, torch.from_numpy(np.concatenate(learned))
-
-
-def people_learned(settings: ChainSettings, site: Site) -> People:
-    """The subjects of a site that are trained on, in order."""
-    learning = site.learning(with_val=settings.learns_val)
-    parts = ("train", "val") if settings.learns_val else ("train",)
-    ids = [who for part in parts for who in site.subject_ids[part]]
-    return people_of(
-        learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy()
-    )

@@ -7,7 +7,7 @@ site name); its test split was not. That is one world, so there is no shadow att
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from fcforge.errors import DataError, at
 from fcforge.exchange.audit import Attacked, require_given
-from fcforge.exchange.chains.chain import Chain, people_learned, whole_site
+from fcforge.exchange.chains.chain_step import people_learned, whole_site
 from fcforge.privacy import attacks, measures
 from fcforge.randomness import numpy_rng
 from fcforge.sites import Cohort
@@ -24,11 +24,14 @@ from fcforge.studies.audit import Evidence, People
 from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
 from fcforge.types import Component, FCBatch, Site
 
+if TYPE_CHECKING:
+    from fcforge.exchange.chains.chain import Chain
+
 MIN_PEOPLE = 8
 FEWEST = 4  # synthetic subjects that can be attacked
 
 
-def audit_chain(chain: Chain, asked: Attacked) -> Audit:
+def audit_chain(chain: "Chain", asked: Attacked) -> Audit:
     """Attack all that a chain hands on about one site.
 
     Returns
@@ -59,14 +62,14 @@ def audit_chain(chain: Chain, asked: Attacked) -> Audit:
     return Audit(tuple(rows), about)
 
 
-def _subjects_of(chain: Chain, place: int) -> FCBatch:
+def _subjects_of(chain: "Chain", place: int) -> FCBatch:
     """Synthetic subjects of one site that travel."""
     both = [chain.state.remembered.of_site(place), chain.state.held_out.of_site(place)]
     return FCBatch.concat([batch for batch in both if len(batch)] or both)
 
 
 # -- who was learned -------------------------------------------------------------------------------
-def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
+def site_as_learned(chain: "Chain", people: Cohort, name: str) -> Site:
     """The hospital's subjects as the chain learned them: split, or all of them for training.
 
     `ForgeClassifier` trains on everybody it is given; the step then counts nobody as tested.
@@ -77,7 +80,7 @@ def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
     return chain.split(people, name)
 
 
-def require_same_people(chain: Chain, site: Site, asked: Attacked) -> None:
+def require_same_people(chain: "Chain", site: Site, asked: Attacked) -> None:
     """Raise where no receipt proves that these are the people who were learned.
 
     The step holds a salted hash of them, in the order learned; ids that were renumbered, other
@@ -93,7 +96,7 @@ def require_same_people(chain: Chain, site: Site, asked: Attacked) -> None:
         )
 
 
-def gather(chain: Chain, site: Site, asked: Attacked) -> tuple[People, np.ndarray]:
+def gather(chain: "Chain", site: Site, asked: Attacked) -> tuple[People, np.ndarray]:
     """Members, outsiders and reference of a site; `member` of shape (1, n)."""
     inside = site.learning(with_val=chain.settings.learns_val)
     outside, reference = _outsiders(site, asked)
@@ -129,7 +132,7 @@ def _outsiders(site: Site, asked: Attacked) -> tuple[FCBatch, FCBatch]:
 
 # -- attacks ---------------------------------------------------------------------------------------
 def _evidence(
-    chain: Chain, who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
+    chain: "Chain", who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
 ) -> tuple[dict[str, Evidence], list[str]]:
     """What every attack found, the two references first, and arrays that no attack fits."""
     inside = who.batch.select(torch.from_numpy(member[0] == measures.MEMBER))
@@ -156,7 +159,7 @@ def _evidence(
 
 
 def state_scores(
-    chain: Chain, who: People
+    chain: "Chain", who: People
 ) -> tuple[Mapping[str, np.ndarray], list[str]]:
     """Attacks on the method's state, and the arrays that none of them fits.
 

@@ -23,13 +23,16 @@ from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.exchange import scan_checks
 from fcforge.exchange.chains.chain_arrays import State, Subjects
 from fcforge.exchange.chains.chain_settings import ChainSettings
+from fcforge.exchange.home.receipts import People, people_of
 from fcforge.exchange.records import ScanLimits, SplitCounts, StepCounts
 from fcforge.generators import cache, make_generator
 from fcforge.methods import Lane
 from fcforge.replay.bank import PoolName
 from fcforge.runner.site_loader import SiteLoader
+from fcforge.sites.cohort import Cohort
+from fcforge.sites.splits import SPLITS
 from fcforge.speed import one_thread
-from fcforge.types import FCBatch, Site
+from fcforge.types import FCBatch, Site, strata
 
 Tick = Callable[[], Any]
 CARRIED = "(from earlier sites)"
@@ -249,3 +252,41 @@ def published_share(share: float, counts: Sequence[int | None]) -> float | None:
         if all(any(round(k / n / step) == said for k in range(n + 1)) for n in totals):
             return round(said * step, 2)
     return None
+
+
+# -- who is learned --------------------------------------------------------------------------------
+def whole_site(
+    people: Cohort, settings: ChainSettings, weight: np.ndarray | None = None
+) -> tuple[Site, Tensor | None]:
+    """A site that is all training, and what those learned count, in the order learned.
+
+    A validation part is cut only where one is used; nobody's id is kept.
+    """
+    (name,) = people.site_names
+    val = np.zeros(len(people), dtype=bool)
+    if not settings.learns_val or settings.calibrate == "inner_val":
+        rng = randomness.numpy_rng(settings.seed, "split", name)
+        groups = strata(people.y)
+        for label in np.unique(groups):
+            members = rng.permutation(np.flatnonzero(groups == label))
+            val[members[: max(1, round(settings.val_fraction * len(members)))]] = True
+    masks = zip(SPLITS, (~val, val, val & ~val), strict=True)
+    parts: dict[str, Any] = {
+        part: FCBatch.from_numpy(people.fc[rows], people.y[rows])
+        for part, rows in masks
+    }
+    site = Site(name, **parts, subject_ids=dict.fromkeys(SPLITS, ()))
+    if weight is None:
+        return site, None
+    learned = [weight[~val], weight[val & settings.learns_val]]
+    return site, torch.from_numpy(np.concatenate(learned))
+
+
+def people_learned(settings: ChainSettings, site: Site) -> People:
+    """The subjects of a site that are trained on, in order."""
+    learning = site.learning(with_val=settings.learns_val)
+    parts = ("train", "val") if settings.learns_val else ("train",)
+    ids = [who for part in parts for who in site.subject_ids[part]]
+    return people_of(
+        learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy()
+    )
