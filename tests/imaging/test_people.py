@@ -95,7 +95,7 @@ def test_found_beside_or_above_and_named_ones_first(tmp_path):
     assert find_people(root).path == beside
     given = table(tmp_path / "mine.csv", "id,site", "3,C")
     assert list(find_people(root, given).rows) == ["3"]
-    with pytest.raises(DataError, match=r"nobody.tsv: cannot be read"):
+    with pytest.raises(DataError, match=r"nobody.tsv: no such file"):
         find_people(root, tmp_path / "nobody.tsv")
 
 

@@ -91,7 +91,6 @@ def test_missing_values_are_nan_not_dropped(tmp_path: Path):
         ("a.csv", "1,2\n3,4\n5\n", "line 3 has 1 values, the lines before it 2"),
         ("a.csv", "1,2\n3,x\n5,6\n", "line 2 holds 'x', which is not a number"),
         ("a.tsv", "", "empty"),
-        ("a.txt", "1 2\n3 4\n", "too little"),
         ("a.mat", "no matlab", "cannot be read"),
         ("a.npy", "no numpy", "cannot be read"),
         ("a.pkl", "x", "unknown file type '.pkl'"),

@@ -146,11 +146,9 @@ def test_make_sites_picks_orders_and_checks():
         make_sites(cohort, 0, names=["Z"])
 
 
-@pytest.mark.parametrize(
-    ("test", "val"), [(0.0, 0.2), (1.0, 0.2), (0.3, 1.0), (0.3, -0.1)]
-)
-def test_impossible_fractions(test, val):
-    with pytest.raises(ConfigError, match="cannot be used"):
+@pytest.mark.parametrize(("test", "val"), [(1.0, 0.2), (0.3, 1.0), (1.5, 0.0)])
+def test_fractions_that_leave_nobody_to_learn(test, val):
+    with pytest.raises(DataError, match="site 'A': is too small to split"):
         split_site(cohort_of(SIZES), "A", 0, test, val)
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.errors import DataError
 from fcforge.imaging.scan import Grid, load_image, read_labels
 
 if TYPE_CHECKING:
@@ -76,11 +75,6 @@ class Atlas:
         columns : ndarray of shape (x, y, z), int16
         affine : ndarray of shape (4, 4)
         """
-        if self.image is None:
-            raise DataError(
-                f"atlas '{self.name}' has names but no volume.",
-                do="Pass the volume: --atlas FILE.nii.gz --atlas-lut FILE.tsv.",
-            )
         labels, affine = read_labels(self.image)
         column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
         column[self.values] = np.arange(self.n_rois)

@@ -22,8 +22,7 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.atlas import Atlas, aal116
-from fcforge.imaging.parsers import decoded
-from fcforge.imaging.people import read_table
+from fcforge.imaging.matrix_files import read_table, read_text
 from fcforge.imaging.scan import load_image, read_labels
 
 AAL116_VOXELS_SHA256 = (
@@ -209,10 +208,7 @@ def read_lut(path: Path) -> LabelTable:
     whose lines begin with label and name, as FreeSurfer's ``FreeSurferColorLUT.txt`` and
     Schaefer's ``_order.txt``; such a text may list more ROIs than a volume has.
     """
-    try:
-        lines = decoded(path.read_bytes()).splitlines()
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the label table ({error}).", where=path) from None
+    lines = read_text(path, str.splitlines)
     said = [line for line in lines if line.strip() and not line.startswith("#")]
     # a label, then a name with a letter in it
     found = [re.match(r"\s*(?P<index>\d+)\s+(?P<name>\S*[A-Za-z]\S*)", s) for s in said]

@@ -4,6 +4,7 @@ A damaged file gives one `DataError` that names it, whatever the reading library
 that would fill the memory is refused by its headers, before anything is unpacked (`MemoryBudget`).
 """
 
+import csv
 import io
 import math
 import os
@@ -13,12 +14,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError, at
-from fcforge.imaging.parsers import decoded, parse_mat, parse_text
+from fcforge.imaging.parsers import decoded, parse_mat, parse_table, parse_text
 from fcforge.text import memory
 
 TEXT = (".csv", ".tsv", ".txt", ".1d")
@@ -34,6 +35,7 @@ VARIABLES = (
     "Z",
     "data",
 )
+T = TypeVar("T")
 MOST_GB = 4.0
 MOST_GB_SETTING = "FCFORGE_MAX_GB"
 
@@ -50,6 +52,7 @@ DAMAGED = (
     AttributeError,
     SyntaxError,
     UserWarning,
+    csv.Error,
     struct.error,
     tokenize.TokenError,
     zlib.error,
@@ -129,7 +132,7 @@ def read_matrix_file(
     suffix = path.suffix.lower()
     names: tuple[str, ...] = ()
     if suffix in TEXT:
-        values, names = _read(path, lambda *file: parse_text(decoded(_bytes(*file))))
+        values, names = read_text(path, parse_text)
     elif suffix == ".npy":
         values = _read(path, _parse_npy)
     elif suffix in (".npz", ".mat"):
@@ -144,6 +147,16 @@ def read_matrix_file(
         do = "Give ROIs x ROIs (FC) or volumes x ROIs (time series)."
         raise DataError(what, where=path, do=do)
     return values.astype(np.float64), names
+
+
+def read_text(path: Path, parse: Callable[[str], T]) -> T:
+    """What `parse` makes of a text file."""
+    return _read(path, lambda *file: parse(decoded(_bytes(*file))))
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Rows of a .tsv or .csv, see `parse_table`."""
+    return read_text(path, parse_table)
 
 
 def read_npz(path: str | Path) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ STRUCT = 2
 TEXT = 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
-Rows = list[tuple[int, list[str]]]  # line number and cells
+Rows = list[list[str]]  # cells of every line
 Take = Callable[[int], None]  # gets the size of what is to be unpacked; may raise
 
 
@@ -98,20 +98,20 @@ def parse_text(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
     if not numbers:
         raise DataError("is empty.", do="Make the file again.")
     delimiter = delimiter_of(numbers[0][1])
-    rows = [(i, _cells(line, delimiter)) for i, line in numbers]
-    if all(len(cells) > 1 and not cells[-1] for _, cells in rows):
+    rows = [_cells(line, delimiter) for _, line in numbers]
+    if all(len(cells) > 1 and not cells[-1] for cells in rows):
         # AFNI and DPABI end lines with a tab
-        rows = [(i, cells[:-1]) for i, cells in rows]
+        rows = [cells[:-1] for cells in rows]
     header, rows = _without_header(rows)
-    if not all(cells for _, cells in rows):  # a line of row names alone
+    if not all(rows):  # a line of row names alone
         raise DataError("has a row without numbers.", do="Make the file again.")
     comments = [line for i, line in lines if i < numbers[0][0]]
     if comments and not header:
         header = _cells(comments[-1].strip().lstrip("#% "), delimiter)
-    if rows and all(as_number(cells[0]) is None for _, cells in rows):
-        rows = [(i, cells[1:]) for i, cells in rows]
+    if all(as_number(cells[0]) is None for cells in rows):
+        rows = [cells[1:] for cells in rows]
         header = header[1:]  # row names
-    values = _numbers(rows)
+    values = _numbers(rows, [i for i, _ in numbers[-len(rows) :]])
     names = tuple(cell.lstrip("#").strip() for cell in header)
     return values, names if len(names) == values.shape[1] else ()
 
@@ -127,7 +127,7 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
 
     Column numbers are not names: the header is empty then.
     """
-    header = rows[0][1]
+    header = rows[0]
     if len(rows) == 1:
         return [], rows
     first = [as_number(cell) for cell in header]
@@ -135,13 +135,13 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
     inner = first[1:] if first[0] is None or np.isnan(first[0]) else first
     n = len(inner)
     counted = n > 2 and inner in (list(range(n)), list(range(1, n + 1)))
-    counted = counted and len(rows[1][1]) == len(first)
+    counted = counted and len(rows[1]) == len(first)
     whole = all(v is None or math.isnan(v) or v.is_integer() for v in inner)
     blank = header[0] in ("", "Unnamed: 0") and whole  # pandas' column of row names
     if not (words or counted or blank):
         return [], rows
     start = int(blank)
-    rest = [(i, cells[start:]) for i, cells in rows[1:]]
+    rest = [cells[start:] for cells in rows[1:]]
     return [] if counted else header[start:], rest
 
 
@@ -161,10 +161,10 @@ def as_number(cell: str) -> float | None:
         return math.nan if cell.lower() in MISSING else None
 
 
-def _numbers(rows: Rows) -> np.ndarray:
-    width = len(rows[0][1]) if rows else 0
+def _numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
+    width = len(rows[0])
     out = np.empty((len(rows), width))
-    for k, (line, cells) in enumerate(rows):
+    for k, (line, cells) in enumerate(zip(lines, rows, strict=True)):
         if len(cells) != width:
             raise DataError(
                 f"line {line} has {len(cells)} values, the lines before it {width}.",
@@ -178,6 +178,23 @@ def _numbers(rows: Rows) -> np.ndarray:
             )
         out[k] = values
     return out
+
+
+def parse_table(text: str) -> list[dict[str, str]]:
+    """Rows of a table, cells by column; lines that begin with ``#`` are comments."""
+    lines = [s for s in text.splitlines() if s.strip() and s.lstrip()[0] != "#"]
+    delimiter = delimiter_of(lines[0]) if lines else None
+    cells = csv.reader(lines or [""], delimiter=delimiter or ",")
+    header, *rows = ([cell.strip() for cell in row] for row in cells)
+    if not rows:
+        raise DataError("is empty.", do="It needs a header and rows.")
+    for number, row in enumerate(rows, 2):  # as a spreadsheet counts
+        if len(row) != len(header):
+            raise DataError(
+                f"row {number} has {len(row)} values for {len(header)} columns.",
+                do="The table is cut off or mixed.",
+            )
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 class _Element(NamedTuple):

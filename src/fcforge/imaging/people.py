@@ -4,7 +4,6 @@ One scan is in memory at a time, and what is done is not done again. One subject
 line; the others finish; the caller learns how many failed.
 """
 
-import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fcforge.errors import DataError, FCForgeError, at
-from fcforge.imaging.parsers import as_number, decoded, delimiter_of
+from fcforge.imaging.matrix_files import read_table
+from fcforge.imaging.parsers import as_number
 from fcforge.imaging.sources import read_json, sidecar_of
 from fcforge.text import some
 
@@ -138,36 +138,6 @@ def read_people(path: Path) -> ParticipantTable:
     site = column_of(header, SITE_COLUMNS)
     diagnosis = column_of(header, DIAGNOSIS_COLUMNS)
     return ParticipantTable(rows, site, diagnosis, path)
-
-
-def read_table(path: Path) -> list[dict[str, str]]:
-    """Rows of a .tsv or .csv, cells by column; lines that begin with ``#`` are comments.
-
-    Raises
-    ------
-    DataError
-        Not readable, nobody in it, or a row of another length.
-    """
-    try:
-        lines = decoded(path.read_bytes()).splitlines()
-        kept = [s for s in lines if s.strip() and not s.lstrip().startswith("#")]
-        delimiter = (delimiter_of(kept[0]) if kept else None) or ","
-        header, *rows = csv.reader(kept, delimiter=delimiter) if kept else ([],)
-    except (OSError, ValueError, csv.Error) as error:
-        raise DataError(
-            f"cannot be read ({error}).", where=path, do="Is it text?"
-        ) from error
-    if not rows:
-        raise DataError("is empty.", where=path, do="It needs a header and rows.")
-    names = [name.strip() for name in header]
-    for number, row in enumerate(rows, 2):  # as a spreadsheet counts
-        if len(row) != len(names):
-            raise DataError(
-                f"row {number} has {len(row)} values for {len(names)} columns.",
-                where=path,
-                do="The table is cut off or mixed.",
-            )
-    return [dict(zip(names, map(str.strip, row), strict=True)) for row in rows]
 
 
 def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:

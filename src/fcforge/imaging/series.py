@@ -44,14 +44,7 @@ def read_series(path: Path, *, variable: str | None = None) -> Series:
     DataError
         Missing, empty, ragged, or not numbers.
     """
-    values, names = read_matrix_file(path, variable, customary=("ROISignals",))
-    n_volumes, n_columns = values.shape
-    if n_volumes < 3 or n_columns < 2:
-        raise DataError(
-            f"{n_volumes} volumes x {n_columns} columns is too little for FC.",
-            where=path,
-        )
-    return values, names
+    return read_matrix_file(path, variable, customary=("ROISignals",))
 
 
 def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:

@@ -19,7 +19,8 @@ from urllib.request import urlopen
 from fcforge.components import check_names
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
-from fcforge.imaging.people import Row, read_table
+from fcforge.imaging.matrix_files import read_table
+from fcforge.imaging.people import Row
 from fcforge.imaging.series import pearson_fc, read_series
 from fcforge.sites.cohort import Cohort, Fault, paper_site
 from fcforge.sites.participants import Listed, Participant, Reading, assemble

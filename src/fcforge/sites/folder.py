@@ -11,7 +11,7 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging import people as tables
-from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz
+from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz, read_table
 from fcforge.imaging.parsers import as_number
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
@@ -186,7 +186,7 @@ def _open(
         raise DataError("no such file or folder.", do="Check the path.")
     if table := participants.table_in(path):
         files = _Files(path, pattern)
-        listed = participants.people_of(tables.read_table(table), named)
+        listed = participants.people_of(read_table(table), named)
         return listed._replace(
             faults=[*listed.faults, *files.of_nobody(listed, table.name)]
         ), lambda person: read_fc(files.of(person), kind, variable)
@@ -215,7 +215,7 @@ def _archive(path: Path) -> Path:
 
 # -- one table with a row of edges per subject -----------------------------------------------------
 def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
-    rows = tables.read_table(path)
+    rows = read_table(path)
     names = edge_columns(list(rows[0]))
     if not names:
         raise DataError(
@@ -244,7 +244,7 @@ def _beside(path: Path, rows: list[dict[str, str]], named: Named) -> tuple[str, 
     if beside is None or (roles["site"] and roles["label"]):
         return roles["id"], participants.people_of(rows, named)
     with at(beside):
-        return roles["id"], participants.people_of(tables.read_table(beside), named)
+        return roles["id"], participants.people_of(read_table(beside), named)
 
 
 def _edges(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> np.ndarray:

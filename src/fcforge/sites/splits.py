@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import DataError
 from fcforge.randomness import numpy_rng
 from fcforge.sites.check import (
     class_counts,
@@ -93,7 +93,6 @@ def split_cohort(
     dict of split name to Cohort
     """
     test_fraction = 1 / folds if folds else test_fraction
-    _require_fractions(test_fraction, val_fraction)
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
     _require_splittable(members, site_name, test_fraction, val_fraction, folds)
@@ -167,14 +166,6 @@ def split_sha256(subject_ids: dict[str, tuple[str, ...]]) -> str:
     """SHA-256 of who is in which split."""
     text = "\x1e".join("\x1f".join([name, *subject_ids[name]]) for name in SPLITS)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _require_fractions(test_fraction: float, val_fraction: float) -> None:
-    if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
-        raise ConfigError(
-            f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used.",
-            do="test_fraction is above 0 and below 1, val_fraction is 0 or more and below 1.",
-        )
 
 
 def _require_splittable(
