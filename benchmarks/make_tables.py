@@ -122,7 +122,6 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
     "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),
     "plain": lambda name, rest: paper_tables.plain(name, split(rest), tables()),
-    "short": lambda name, _: paper_tables.short(name, tables()),
     "sites": lambda name, _: paper_tables.sites(name, tables()),
     "spearman": lambda name, _: paper_tables.spearman(name, tables()),
     "twice": lambda name, rest: text_tables.twice(name, split(rest, ";"), tables()),

@@ -51,7 +51,6 @@ def on_529(name: str) -> str:
 
 
 TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
-SHORT: Mapping[str, Sequence[str]] = TOLD.pop("short")
 DROPPED: Sequence[str] = TOLD.pop("dropped")
 
 
@@ -256,21 +255,6 @@ def _paired(head: str, pairs: Mapping[str, tuple[Runs, Runs]]) -> str:
         [text, *(x for c in columns for x in _compared(c[text]))] for text in pairs
     ]
     return markdown(heads, lines)
-
-
-def short(name: str, found: Found) -> str:
-    """README: some learners with what leaves each hospital and the strongest attack on it."""
-    heads = [
-        "learner",
-        "leaves each hospital",
-        "accuracy along the way",
-        "AUROC, the same way",
-    ]
-    lines = [
-        [title, leaves, *numbers(found[name].rows[title], ("aaa", "auroc")), attack]
-        for title, (leaves, attack) in SHORT.items()
-    ]
-    return markdown([*heads, "strongest attack"], lines)
 
 
 def spearman(name: str, found: Found) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.metrics.cells import Metric, called, combined, features_of, metric_named
-from fcforge.metrics.continual import intransigence, summaries_of
+from fcforge.metrics.continual import summaries_of
 from fcforge.types import Component, Kind, LearnerSpec, RunResult
 
 
@@ -167,9 +167,7 @@ def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
     return Runs.of([result]).values(metric)[0, 1:]
 
 
-def summary(
-    result: RunResult, metric: str = "accuracy", *, a_star: np.ndarray | None = None
-) -> dict[str, float]:
+def summary(result: RunResult, metric: str = "accuracy") -> dict[str, float]:
     """Every continual-learning summary of one run.
 
     Parameters
@@ -178,15 +176,10 @@ def summary(
     metric : str
         A name of `fcforge.metrics.METRICS`. For Brier and ECE, where lower is better, see
         `summaries_of` for the signs.
-    a_star : ndarray of shape (T,), optional
-        Reference values in order of arrival; adds ``intransigence``.
     """
-    m = metric_named(metric)
     full = Runs.of([result]).values(metric)[0]
-    found = summaries_of(full, lower_is_better=m.lower_is_better)
-    if a_star is not None:
-        cost = intransigence(full[1:], np.asarray(a_star, dtype=float))
-        found["intransigence"] = -cost if m.lower_is_better else cost
+    lower = metric_named(metric).lower_is_better
+    found = summaries_of(full, lower_is_better=lower)
     return {name: float(value) for name, value in found.items()}
 
 
