@@ -3,6 +3,10 @@
 usage: fcforge run experiments/age_abide.toml --out A
        fcforge run experiments/age_529.toml --out B
        python benchmarks/targets.py A B results/age.json
+
+       python benchmarks/targets.py groups abide1_aal116_dparsf.npz three_groups.npz
+       fcforge run experiments/three_groups_529.toml --set dataset.path=three_groups.npz --out C
+       python benchmarks/targets.py C D results/three_classes.json
 """
 
 import csv
@@ -10,6 +14,9 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+
+GROWN = 16.0
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
@@ -36,9 +43,20 @@ def rows_of(folder: Path) -> dict[str, dict[str, dict[str, float | None]]]:
     return found
 
 
+def write_groups(people: Path, out: Path) -> None:
+    """The same people in three groups: controls, patients below `GROWN` years, and the others."""
+    arrays = dict(np.load(people))
+    grown = np.where(arrays["age"] < GROWN, "under 16", "16 and over")
+    arrays["label"] = np.where(arrays["label"] == 1, grown, "control")
+    np.savez(out, **arrays)
+
+
 def main() -> None:
     """Write the tables of some run folders into one file."""
     *folders, out = map(Path, sys.argv[1:])
+    if sys.argv[1] == "groups":
+        write_groups(folders[1], out)
+        return
     configs = [f"experiments/{folder.name}.toml" for folder in folders]
     data = {
         "command": "; ".join(f"fcforge run {config}" for config in configs),
