@@ -14,7 +14,9 @@ from sklearn.base import clone
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_score, cross_validate
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from fcforge.estimator import ForgeClassifier
+from fcforge.errors import ConfigError
+from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
+from fcforge.exchange.exchange import open_exchange
 
 
 def split(subjects):
@@ -202,3 +204,70 @@ def test_what_does_not_apply_to_fc_is_listed() -> None:
             assert any(
                 w in text for w in ("not the edges", "beyond a corr", "any order of")
             )
+
+
+# -- more than two classes -------------------------------------------------------------------------
+def three(n=90, seed=0):
+    rng = np.random.default_rng(seed)
+    label = np.arange(n) % 3
+    X = rng.normal(size=(n, 6)) + 2 * np.eye(6)[label]
+    return X, np.array(["HC", "SZ", "BP"])[label], np.repeat(["a", "b"], n // 2)
+
+
+def test_three_diagnoses_in_turn() -> None:
+    X, y, site = three()
+    model = ForgeClassifier(features="any").fit(X, y, site)
+    p = model.predict_proba(X)
+    assert model.classes_.tolist() == ["BP", "HC", "SZ"]
+    assert p.shape == (90, 3)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert (model.predict(X) == y).mean() > 0.7
+    np.testing.assert_array_equal(model.classes_[p.argmax(1)], model.predict(X))
+    np.testing.assert_allclose(np.log(p), model.decision_function(X))
+    later = ForgeClassifier(features="any")
+    for name in ("b", "a"):  # a site may lack a class that is named
+        rows = (site == name) & (y != "BP" if name == "b" else True)
+        later.partial_fit(X[rows], y[rows], classes=["HC", "SZ", "BP"], site=name)
+    assert (later.predict(X) == y).mean() > 0.6
+
+
+def test_what_speaks_of_patients_is_refused_by_name(tmp_path) -> None:
+    X, y, _ = three()
+    model = ForgeClassifier(features="any").fit(X, y)
+    assert not hasattr(model, "coef_")
+    with pytest.raises(ConfigError, match="only models of FC"):
+        model.save(tmp_path / "x.exchange")
+    with pytest.raises(InputError, match="explanations are of two classes"):
+        model.explain(X)
+    for params, match in (
+        ({"positive": "SZ"}, "positive= is for two classes"),
+        ({"held_out": 8}, "held_out=8 is for two classes"),
+        ({"method": "forge_release"}, "releases are made from FC only"),
+    ):
+        with pytest.raises(InputError, match=match):
+            ForgeClassifier(features="any", **params).fit(X, y)
+
+
+def three_scans():
+    X, y, site = three()
+    base = np.eye(5) + 0.2 * (1 - np.eye(5))
+    fc = np.repeat(base[None], len(X), 0)
+    for k in range(3):
+        fc[:, k, k + 1] = fc[:, k + 1, k] = np.tanh(X[:, k] / 4)
+    return fc, y, site
+
+
+def test_people_of_three_diagnoses_are_remembered_and_travel(tmp_path) -> None:
+    fc, y, site = three_scans()
+    settings = {"method_params": {"memory": 12}, "epochs": 40, "lr": 0.02}
+    model = ForgeClassifier("er", "linear", **settings).fit(fc, y, site)
+    assert set(model.model_.state.remembered.y.tolist()) == {0, 1, 2}
+    model.save(tmp_path / "x.exchange", allow_real_subjects=True)
+    back = ForgeClassifier.load(tmp_path / "x.exchange")
+    assert back.classes_.tolist() == ["BP", "HC", "SZ"]
+    np.testing.assert_allclose(back.predict_proba(fc), model.predict_proba(fc))
+    assert (back.predict(fc) == y).mean() > 0.6
+    found = open_exchange(tmp_path / "x.exchange")
+    assert "BP, HC, SZ" in str(found.model.describe().facts)
+    with pytest.raises(ConfigError, match="which is no number"):
+        ForgeRegressor.load(tmp_path / "x.exchange")

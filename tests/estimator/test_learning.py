@@ -1,21 +1,26 @@
 """What the estimator learns, seals and opens: links of a chain, releases around a start."""
 
+from dataclasses import replace
+from functools import cache
+
 import numpy as np
 import pytest
 from sklearn.base import clone
-from small_exchange import learned, people, sites, start
+from small_exchange import R, learned, people, sites, start
 
 from fcforge.errors import ConfigError, ExchangeError
-from fcforge.estimator import ForgeClassifier, InputError
+from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.exchange import open_exchange, save
 from fcforge.exchange.home.private_record import PrivateRecord
+from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Release
 from fcforge.exchange.scan_checks import probability
+from fcforge.exchange.starts.public_start import make_public
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.types import Component, LearnerSpec, Target, Training
 
 
 def split(subjects):
@@ -256,3 +261,70 @@ def test_what_cannot_be_meant(more, words):
     fc, y, _ = of(A)
     with pytest.raises(InputError, match=words):
         model(**more).fit(fc[:, 0] if "features" in more else fc, y, site=A)
+
+
+# -- starts of other targets -----------------------------------------------------------------------
+WORDS = np.array(["HC", "SZ", "BP"])  # not in sorted order
+
+
+@cache
+def several():
+    """Three diagnoses at five sites, and ages that the FC tells."""
+    made = simulate(
+        "easy", n_rois=R, n_sites=5, scale=0.5, d_scale=8.0, disorders=2, seed=3
+    )
+    level = made.fc.mean((1, 2)).astype(float)
+    age = np.clip(30 + 10 * (level - level.mean()) / level.std(), 5, 65)
+    named = replace(made, target=Target(classes=tuple(WORDS)), covariates={"age": age})
+    return {"classes": named, "age": named.of_number("age", (5.0, 65.0))}
+
+
+@cache
+def start_of(kind):
+    cohort = several()[kind]
+    public = cohort.select_sites(cohort.site_names[:2])
+    policy = Policy(exact_allowed=True)
+    return make_public(public, settings={"axes": 4}, policy=policy)
+
+
+def test_a_start_of_three_diagnoses_is_the_exchange():
+    """Columns are those of `classes_`; a hospital may lack a diagnosis."""
+    cohort = several()["classes"]
+    first, second, new = cohort.site_names[2:]
+    made = ForgeClassifier(start=start_of("classes"))
+    found = start_of("classes")
+    for site in (first, second):
+        mine = cohort.select_sites([site])
+        mine = mine.select(mine.y < 2) if site == first else mine
+        made.partial_fit(mine.fc, WORDS[mine.y], site=site)
+        found = learned(found, site, cohort=mine, mechanism="none").exchange
+    tested = cohort.select_sites([new])
+    p = made.predict_proba(tested.fc)
+    assert made.classes_.tolist() == ["BP", "HC", "SZ"]
+    wanted = np.exp(found.model.calibrated(tested.fc, {}))
+    np.testing.assert_allclose(p, wanted[:, [2, 0, 1]])
+    assert made.score(tested.fc, WORDS[tested.y]) > 0.45
+    with pytest.raises(InputError, match="'ADHD', which is neither of"):
+        ForgeClassifier(start=start_of("classes")).fit(
+            mine.fc, np.where(mine.y, "ADHD", "HC"), site=first
+        )
+    with pytest.raises(InputError, match="Use ForgeRegressor"):
+        ForgeClassifier(start=start_of("age")).fit(mine.fc, WORDS[mine.y], site=first)
+
+
+def test_a_start_of_a_number_is_the_exchange(tmp_path):
+    cohort = several()["age"]
+    site, new = cohort.site_names[3:]
+    mine = cohort.select_sites([site])
+    tested = cohort.select_sites([new])
+    years = cohort.target.restored
+    made = ForgeRegressor(start=start_of("age")).fit(mine.fc, years(mine.y), site=site)
+    found = learned(start_of("age"), site, cohort=mine, mechanism="none").exchange
+    wanted = years(found.model.calibrated(tested.fc, {}))
+    np.testing.assert_allclose(made.predict(tested.fc), wanted)
+    assert made.score(tested.fc, years(tested.y)) > 0.4
+    made.save(tmp_path / "age.exchange")
+    back = ForgeRegressor.load(tmp_path / "age.exchange")
+    np.testing.assert_allclose(back.predict(tested.fc), wanted)
+    with pytest.raises(InputError, match="Give limits= as the start has them"):
+        ForgeRegressor(start=start_of("age"), limits=(0, 99)).fit(mine.fc, mine.y)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fcforge import ForgeRegressor
+from fcforge import ForgeClassifier, ForgeRegressor
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import InputError
 
@@ -50,10 +50,10 @@ def test_a_pickled_one_predicts_and_holds_nobody() -> None:
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"method": "er"}, "'er' remembers subjects"),
+        ({"method": "er", "model": "gcn"}, "model 'gcn' needs FC"),
         ({"method": "lwf", "model": "mlp"}, "method 'lwf' learns"),
         ({"class_weight": "balanced"}, "class_weight= is for classes"),
-        ({"positive": 1}, "positive= is for two classes"),
+        ({"positive": 1}, "positive= is for classes"),
         ({"calibrate": "inner_val"}, "calibrate='inner_val' is for two classes"),
         ({"limits": (0, 1)}, "beyond 0 to 1"),
     ],
@@ -74,12 +74,40 @@ def test_later_people_lie_within_the_limits_and_sites_are_new() -> None:
         model.partial_fit(X, y, site="a")
 
 
-def test_files_are_of_two_classes(tmp_path) -> None:
-    X, y, _ = numbers()
-    fc = np.stack([np.eye(4) + 0.1 * np.tanh(x[0]) * (1 - np.eye(4)) for x in X])
-    model = ForgeRegressor().fit(fc, y)
-    with pytest.raises(ConfigError, match="files are of two classes"):
-        model.save(tmp_path / "age.exchange")
+def scans():
+    X, y, site = numbers()
+    size = 0.3 + 0.2 * np.tanh(X[:, 0] / 2)
+    fc = np.eye(4) + size[:, None, None] * (1 - np.eye(4))
+    return fc, y, site
+
+
+@pytest.mark.parametrize("method", ["analytic", "er"])
+def test_a_number_is_remembered_and_travels_in_a_file(method, tmp_path) -> None:
+    """ER keeps people with their numbers; a file speaks of the number within its limits."""
+    fc, y, site = scans()
+    asked = {"method": method, "model": "linear", "epochs": 60, "lr": 0.01}
+    if method == "er":
+        asked["method_params"] = {"memory": 8}
+    model = ForgeRegressor(limits=(0, 40), **asked).fit(fc, y, site)
+    remembered = model.model_.state.remembered
+    assert len(remembered) == (8 if method == "er" else 0)
+    told = np.sort(model.target_.scaled(y)).astype(np.float32)
+    assert np.isin(remembered.y.numpy(), told).all()
+    model.save(tmp_path / "age.exchange", allow_real_subjects=True)
+    back = ForgeRegressor.load(tmp_path / "age.exchange")
+    assert back.target_ == model.target_
+    np.testing.assert_allclose(back.predict(fc), model.predict(fc))
+    assert np.corrcoef(back.predict(fc), y)[0, 1] > 0.8
+    back.partial_fit(fc[:20] * 0.9 + 0.1 * np.eye(4), y[:20], site="c")
+    assert back.sites_ == ("a", "b", "c")
+    with pytest.raises(ConfigError, match=r"about y \(0 to 40\)"):
+        ForgeClassifier.load(tmp_path / "age.exchange")
+
+
+def test_a_network_of_the_paper_learns_no_number() -> None:
+    fc, y, _ = scans()
+    with pytest.raises(InputError, match="model 'gcn' learns"):
+        ForgeRegressor(method="er", model="gcn").fit(fc, y)
 
 
 @pytest.mark.parametrize("value", [None, -9999.0])

@@ -250,13 +250,15 @@ def test_a_hospital_need_not_have_every_disorder(world, tmp_path):
         assert done.code == 2
         assert "unknown target 'age'" in done.err
         return
-    two = loaded(world, 3)
-    path = write(world.folder / "3b.npz", sites()[3:4], only=people().y < 2)
-    policy = open_exchange(world.folder / "start.fcx").root.policy
-    found = load_dataset(Component("folder", {"path": str(path), **policy.loading}))
-    assert found.target == two.target
-    assert set(found.y.tolist()) == {0, 1}
-    policy.require_target(found.target)
+    write(tmp_path / "x.npz", sites()[3:4], only=people().y < 2)
+    asked = ("--data", tmp_path / "x.npz", "--site", sites()[3], "--yes")
+    run("keys", "new", tmp_path / "x.key")
+    more = ("--state", world.folder / "start.fcx", "--sign", tmp_path / "x.key")
+    run("learn", *asked, *more, "--out", tmp_path / "x.fcx")
+    (given,) = open_exchange(tmp_path / "x.fcx").model.given
+    assert given.sites == (sites()[3],)
+    told = run("evaluate", tmp_path / "x.fcx", tmp_path / "x.npz", "--json").out
+    assert np.isnan(json.loads(told)["rows"]["exchange"]["auroc"][0])
 
 
 def test_classes_and_limits_are_the_starts_own(world):

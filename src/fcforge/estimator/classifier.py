@@ -10,19 +10,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fcforge.errors import ConfigError
 from fcforge.estimator import people
 from fcforge.estimator.explaining import Explains, tangent
 from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
-from fcforge.estimator.learning import Given, Learns, asked_about
+from fcforge.estimator.learning import Given, Learns, as_labels
 from fcforge.estimator.parts import RELEASES
-from fcforge.estimator.several import Several
 from fcforge.exchange.scan_checks import probability
 from fcforge.types import Target
 
@@ -94,7 +94,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     Attributes
     ----------
     classes_ : ndarray of shape (2,) or (K,)
-        With more than two, which not every method learns, nothing can be saved or explained.
+        With more than two, which not every method learns, nothing can be explained.
     model_ : Model
         All that was learnt: a chain, or releases around a start.
     receipts_ : tuple of Receipt
@@ -184,32 +184,59 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
             raise InputError(what)
         people.refuse_missing(y)
         X, labels = self._validate(X, y, reset=first)
-        known = np.unique(labels if classes is None else np.asarray(classes))
-        known = people.some_classes(labels, known if first else self.classes_)
-        several = len(known) > 2
-        patient = None if several else people.positive_class(known, self.positive)
-        words: tuple[Any, ...] = tuple(known)
-        if not several and patient == known[0]:
-            words = words[::-1]
+        words = self._words if not first else self._named(labels, classes)
+        known = people.some_classes(labels, np.unique(words))
         by = RELEASES if self._from_start else self.method
         given = Given(
-            people.coded(labels, known, patient),
+            people.coded(labels, words),
             Target(classes=tuple(map(str, words))),
             people.weights_of(X, labels, weight, self.class_weight, by),
             site,
             covariates,
         )
-        subjects = self._learn_all(X, given, words, first=first)
+        subjects = self._learn_all(X, given, first=first)
         self.classes_ = known
-        self._second_is_patient = several or bool(patient == known[1])
+        self._words = words
         self._warn_of_nothing(subjects)
         return self
+
+    def _named(self, labels: np.ndarray, classes: Any) -> np.ndarray:
+        """All classes as a model has them: controls first, or in the order of a start."""
+        if self._from_start:
+            with as_input_error():
+                target = self._opened_start().target
+            if target.kind == "number":
+                what = f"the start is about {target}, which is no class."
+                raise InputError(what, do="Use ForgeRegressor.")
+            if target.kind == "more classes":
+                return as_labels(target)
+        known = np.unique(labels if classes is None else np.asarray(classes))
+        if len(people.some_classes(labels, known)) > 2:
+            if self.positive is not None:
+                what = "positive= is for two classes; the target is more classes."
+                raise InputError(what, do="Leave it out.")
+            return known
+        if self._from_start:
+            people.require_stated(known, self.positive)
+        patient = people.positive_class(known, self.positive)
+        return known if patient == known[1] else known[::-1]
+
+    def _take(self, target: Target) -> None:
+        if target.kind == "number":
+            what = f"the file is about {target}, which is no class."
+            raise ConfigError(what, do="Use ForgeRegressor.load.")
+        self.target_ = target
+        self._words = as_labels(target)
+        self.classes_ = np.unique(self._words)
+        if target.kind == "two classes" and self.positive is None:
+            self.positive = self._words[1].item()
 
     def _warn_of_nothing(self, subjects: people.OwnPeople) -> None:
         """Warn where all people of a call, who are of several classes, are called the same."""
         if len(np.unique(subjects.code)) < 2:
             return
-        called = self._called(self._odds(subjects.fc, subjects.columns))
+        odds = self._said(subjects.fc, subjects.columns)
+        called = self._called(self._of_classes(odds))
         if len(np.unique(called)) == 1:
             n = len(called)
             what = f"ForgeClassifier({self.method!r}) calls all {n} people it has just"
@@ -223,29 +250,18 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
 
         Of more than two classes the logarithm of the probability of each, (n, K).
         """
-        fc = self._scans(X)
-        columns = people.columns_of(covariates, len(fc))
-        found = self._odds(fc, columns)
-        if self._from_start:
-            for sentence in self.model_.familiar(asked_about(fc, columns)):
-                warnings.warn(sentence, stacklevel=2)
-        return found
-
-    def _odds(self, fc: np.ndarray, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """`decision_function` of FC (n, R, R)."""
-        if isinstance(self.model_, Several):
-            return np.log(np.maximum(self.model_.answers(fc), 1e-300))
-        with as_input_error():
-            return self._of_second(self.model_.calibrated(fc, columns))
+        return self._of_classes(self._asked(X, covariates))
 
     def _called(self, odds: np.ndarray) -> np.ndarray:
         """The likeliest class (n,)."""
         place = odds.argmax(1) if odds.ndim == 2 else (odds > 0).astype(int)
         return self.classes_[place]
 
-    def _of_second(self, odds: np.ndarray) -> np.ndarray:
-        """Log odds of ``classes_[1]`` from those of the patients."""
-        return odds if self._second_is_patient else -odds
+    def _of_classes(self, odds: np.ndarray) -> np.ndarray:
+        """Log odds of ``classes_[1]`` from those of the patients; columns of `classes_`."""
+        if odds.ndim == 2:
+            return odds[:, np.argsort(self._words)]
+        return odds if self._words[1] == self.classes_[1] else -odds
 
     @property
     def coef_(self) -> np.ndarray:
@@ -260,7 +276,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     def _linear(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights (1, columns of X) and bias (1,) of the log odds of ``classes_[1]``."""
         check_is_fitted(self, "model_")
-        if isinstance(self.model_, Several):
+        if self.target_.kind != "two classes":
             raise AttributeError("coef_ and intercept_ are of two classes.")
         here, _ = self._reference()
         weight, bias = tangent(self.model_, here, in_z=self.features == "fc")
@@ -269,8 +285,8 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         if self.features == "any":
             p = self.n_features_in_
             rows, columns = (index[:p] for index in any_layout(p).indices())
-        weights = weight[rows, columns][None]
-        return self._of_second(weights), self._of_second(np.array([bias]))
+        sign = self._of_classes(np.ones(1))
+        return sign * weight[rows, columns][None], sign * bias
 
     def predict_proba(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Calibrated probabilities of `classes_`, (n, K); arguments of `decision_function`."""

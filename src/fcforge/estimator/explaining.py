@@ -14,7 +14,6 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.parts import Parameters
 from fcforge.estimator.people import columns_of
-from fcforge.estimator.several import Several
 from fcforge.exchange.explanation import (
     Explanation,
     Stability,
@@ -78,8 +77,7 @@ class Explains(Parameters, ABC):
             found = explain_model(
                 self.model_, fc, columns, atlas=atlas, reference=against
             )
-        positive = self.classes_[int(self._second_is_patient)]
-        return replace(found, stability=stability, positive=str(positive))
+        return replace(found, stability=stability, positive=str(self._words[1]))
 
     def _reference(self) -> tuple[np.ndarray, str]:
         """The scan (R, R) that others are held against, and who it is."""
@@ -89,8 +87,10 @@ class Explains(Parameters, ABC):
 
     def _require_edges(self, stability: Stability | None) -> None:
         """Refuse a model without edges, and the stability of another model."""
-        if isinstance(self.model_, Several):
-            what = f"explanations are of two classes; the target is {self.model_.target.kind}."
+        if self.target_.kind != "two classes":
+            what = (
+                f"explanations are of two classes; the target is {self.target_.kind}."
+            )
             raise InputError(what, do="Compare two of the classes.")
         if self.features == "any":
             what = "columns are arbitrary numbers (features='any'), not edges between ROIs."

@@ -5,6 +5,8 @@ One site after another: as steps of a chain, or as releases around a public star
 
 from __future__ import annotations
 
+import warnings
+from abc import ABC, abstractmethod
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -18,7 +20,6 @@ from fcforge.estimator import people as people_module
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.parts import RELEASES, SETTINGS, Parameters
 from fcforge.estimator.people import OwnPeople, require_stated, scan_hashes
-from fcforge.estimator.several import Several
 from fcforge.exchange import archive
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import Exchange, open_exchange, packed
@@ -50,13 +51,11 @@ class Given(NamedTuple):
     covariates: Any
 
 
-class Learns(Parameters):
+class Learns(Parameters, ABC):
     """Learns one site after another: as steps of a chain, or as releases around a start."""
 
-    def _learn_all(
-        self, X: np.ndarray, given: Given, words: Sequence[Any], *, first: bool
-    ) -> OwnPeople:
-        """Learn the subjects of a call, site by site; `words` as of `_learn_sites`."""
+    def _learn_all(self, X: np.ndarray, given: Given, *, first: bool) -> OwnPeople:
+        """Learn the subjects of a call, site by site."""
         before = 0 if first else len(self.sites_)
         names = people_module.site_names(given.site, len(X), f"site-{before + 1}")
         fc, layout = self._as_fc(X, None if first else self._layout)
@@ -73,7 +72,8 @@ class Learns(Parameters):
         if self.features == "fc":
             scans = people_module.told_apart(subjects, scans, given.site is not None)
         with as_input_error():
-            self._learn_sites(subjects, words, first)
+            self._learn_sites(subjects, first)
+        self.target_ = given.target
         self.sites_ = tuple(self.model_.sites)
         self.n_rois_ = fc.shape[1]
         self._scan_sites = scans
@@ -93,15 +93,27 @@ class Learns(Parameters):
             raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
         return fc
 
-    def _learn_sites(
-        self, people: OwnPeople, words: Sequence[Any], first: bool
-    ) -> None:
+    def _said(self, fc: np.ndarray, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Calibrated scores of FC (n, R, R), as in `fcforge.exchange.model.Scores`."""
+        with as_input_error():
+            return self.model_.calibrated(fc, columns)
+
+    def _asked(self, X: Any, covariates: Any) -> np.ndarray:
+        """The same of new scans; a warning where public people are among them."""
+        fc = self._scans(X)
+        columns = people_module.columns_of(covariates, len(fc))
+        found = self._said(fc, columns)
+        if self._from_start:
+            for sentence in self.model_.familiar(asked_about(fc, columns)):
+                warnings.warn(sentence, stacklevel=3)
+        return found
+
+    def _learn_sites(self, people: OwnPeople, first: bool) -> None:
         """Add every site of `people` to what is held, or to nothing where it is `first`.
 
-        The estimator is left as it was unless all of them could be learned. `words` are what
-        controls and patients are called.
+        The estimator is left as it was unless all of them could be learned.
         """
-        model: Any = self._begin(people, words) if first else self.model_
+        model: Any = self._begin(people) if first else self.model_
         private = PrivateRecord(IN_MEMORY, () if first else self.receipts_)
         given = self._around_start(model) if self._from_start else {}
         steps = self.epochs * len(people.order)
@@ -115,37 +127,34 @@ class Learns(Parameters):
 
                 tick()
                 mine = as_cohort(part, site_name(name), people.target)
-                if isinstance(model, Several):
-                    model = model.added(mine, part.weight, tick)
-                    continue
                 model, receipt = model.added(mine, part.weight, given, private, tick)
                 private.lines.append(receipt)
             report(steps, steps, "")
         self.model_ = model
         self.receipts_ = private.receipts
 
-    def _begin_several(self, people: OwnPeople) -> Several:
-        """A learner in memory; what only speaks of controls and patients is refused by name."""
-        for name in ("start", "positive", "held_out"):
-            if getattr(self, name):
+    def _begin(self, people: OwnPeople) -> Model:
+        """What the first site is learned from: a public start, or an empty chain."""
+        if self._from_start:
+            return self._opened_start()
+        target = people.target
+        two = target.kind == "two classes"
+        calibrate = "" if self.calibrate == "none" else self.calibrate
+        only = {"held_out": self.held_out, "calibrate": calibrate}
+        for name, value in only.items() if not two else ():
+            if value:
                 what = (
-                    f"{name}= is for two classes; the target is {people.target.kind}."
+                    f"{name}={value!r} is for two classes; the target is {target.kind}."
                 )
                 raise ConfigError(what, do="Leave it out.")
-        if self.calibrate != "none":
-            what = f"calibrate={self.calibrate!r} is for two classes."
-            raise ConfigError(what, do="Leave it out.")
-        return Several.begun(self._chain(people.fc.shape[1]), people.target)
+        settings = self._chain(people.fc.shape[1])
+        settings.build(target)  # by name where the target cannot be learned
+        first = site_name(people.order[0])
+        number = None if target.classes else target
+        return empty_chain(settings, target.classes, first, number=number).model
 
-    def _begin(self, people: OwnPeople, words: Sequence[Any]) -> Model | Several:
-        """What the first site is learned from: a public start, or an empty chain."""
-        if people.target.kind != "two classes":
-            return self._begin_several(people)
-        if not self._from_start:
-            first = site_name(people.order[0])
-            settings = self._chain(people.fc.shape[1])
-            return empty_chain(settings, words, first).model
-        require_stated(words, self.positive)
+    def _opened_start(self) -> Model:
+        """The public start that sites are added to."""
         if self.features != "fc":
             what = "releases are made from FC only."
             raise ConfigError(what, do="Set features='fc'.")
@@ -205,10 +214,8 @@ class Learns(Parameters):
         if self.features == "any":
             what = "only models of FC can be handed over."
             raise ConfigError(what, do="Set features='fc'.")
-        if isinstance(self.model_, Several):
-            what = f"files are of two classes; the target is {self.model_.target.kind}."
-            raise ConfigError(what, do="Keep the estimator where it is.")
-        require_stated(self.classes_, self.positive)
+        if self.target_.kind == "two classes":
+            require_stated(self.classes_, self.positive)
         out = Path(path)
         archive.require_place(out)
         made = self.model_.on_record(key, allow_real_subjects=allow_real_subjects)
@@ -241,17 +248,18 @@ class Learns(Parameters):
         """
         asked = TrustRequest(trust=[Path(key) for key in trust])
         found = open_exchange(path, Trust.asked(asked))
-        control, patient = (as_label(word) for word in found.root.policy.target.classes)
-        settings = {"positive": patient, **found.model.parameters(), **params}
-        made = cls(**settings)
+        made = cls(**found.model.parameters(), **params)
         made.model_ = found.model
         made.receipts_ = ()
         made.n_rois_ = found.model.n_rois
         made.sites_ = tuple(found.model.sites)
         made._layout = None
-        made.classes_ = np.unique(np.array([control, patient]))
-        made._second_is_patient = bool(patient == made.classes_[1])
+        made._take(found.model.target)
         return made
+
+    @abstractmethod
+    def _take(self, target: Target) -> None:
+        """Speak of the target of a file that was loaded; `ConfigError` where it cannot."""
 
 
 def as_label(word: str) -> Any:
@@ -265,6 +273,11 @@ def as_label(word: str) -> Any:
         except ValueError:
             continue
     return word
+
+
+def as_labels(target: Target) -> np.ndarray:
+    """Classes of a model as y has them, in its order; each by the first of its words."""
+    return np.array([as_label(name.split("/")[0]) for name in target.classes])
 
 
 def as_cohort(people: OwnPeople, site: str, target: Target = TWO_CLASSES) -> Cohort:

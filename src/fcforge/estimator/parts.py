@@ -47,14 +47,14 @@ OWN = ("epochs", "batch_size", "lr")  # of Training: parameters of the estimator
 class Fitted(ReadsFC):
     """What `fit` sets."""
 
-    model_: Any  # Model, or Several of another target than two classes
+    model_: Any  # Model of fcforge.exchange
     target_: Target
     receipts_: tuple[Receipt, ...]
     classes_: np.ndarray
     sites_: tuple[str, ...]
     n_rois_: int
     _layout: Layout | None
-    _second_is_patient: bool
+    _words: np.ndarray  # classes in the order of the model, controls first
     mean_fc_: np.ndarray
     _n_seen: int = 0
     _scan_sites: Mapping[str, str] = {}

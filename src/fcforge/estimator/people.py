@@ -166,20 +166,11 @@ def weights_of(
     """What each subject counts, (n,), or None where all count alike.
 
     The weights of samples and classes multiply. "balanced" balances the classes of all subjects
-    of this call. A method that trains everybody alike refuses.
+    of this call.
     """
     if sample_weight is None and class_weight is None:
         return None
-    from fcforge.methods import METHODS  # needs torch, which transformers do not
-
-    if method in METHODS and not METHODS[method].weighs:
-        able = ", ".join(name for name, each in METHODS.items() if each.weighs)
-        do = f"Choose a method that weighs exactly ({able}), or leave the weights out."
-        what = f"method '{method}' takes neither sample_weight nor class_weight."
-        raise InputError(what, do=do)
-    weight = _check_sample_weight(
-        sample_weight, X, dtype=np.float64, ensure_non_negative=True
-    )
+    weight = sample_weights(X, sample_weight, method)
     if class_weight is not None:
         weight = weight * compute_sample_weight(class_weight, y)
     for label in np.unique(y).tolist():
@@ -187,6 +178,18 @@ def weights_of(
             what = f"all sample weights of class {label!r} are zero: two classes are needed."
             raise InputError(what)
     return weight
+
+
+def sample_weights(X: np.ndarray, weight: Any, method: str) -> np.ndarray:
+    """What each subject counts, (n,); refused where a method trains everybody alike."""
+    from fcforge.methods import METHODS  # needs torch, which transformers do not
+
+    if method in METHODS and not METHODS[method].weighs:
+        able = ", ".join(name for name, each in METHODS.items() if each.weighs)
+        do = f"Choose a method that weighs exactly ({able}), or leave the weights out."
+        what = f"method '{method}' takes neither sample_weight nor class_weight."
+        raise InputError(what, do=do)
+    return _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
@@ -236,11 +239,10 @@ def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     return known
 
 
-def coded(labels: np.ndarray, known: np.ndarray, patient: Any) -> np.ndarray:
-    """Places among more than two classes; of two 1 for the patients."""
-    if len(known) > 2:
-        return np.searchsorted(known, labels)
-    return (labels == patient).astype(np.int64)
+def coded(labels: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Places (n,) of labels among the words of a model, controls first."""
+    order = np.argsort(words)
+    return order[np.searchsorted(words[order], labels)]
 
 
 def obvious_patient(known: Any) -> Any:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_sample_weight
 
 from fcforge.errors import ConfigError
-from fcforge.estimator.inputs import InputError
+from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Given, Learns
-from fcforge.estimator.people import refuse_missing
+from fcforge.estimator.parts import RELEASES
+from fcforge.estimator.people import refuse_missing, sample_weights
 from fcforge.types import Target
 
 
@@ -21,14 +21,15 @@ class ForgeRegressor(RegressorMixin, Learns):
     """A continual learner of a number (age, severity) from FC, as `ForgeClassifier` is of classes.
 
     Settings are those of `ForgeClassifier` where they make sense for a number; those that speak of
-    classes or of files (`positive`, `class_weight`, `start`, `calibrate`, `held_out`) are refused
-    by name. Methods that learn numbers are those on edges that remember nobody, "analytic" first.
+    classes (`positive`, `class_weight`, `calibrate`, `held_out`) are refused by name. Methods that
+    learn numbers are those on edges, "analytic" first; the paper's networks learn none.
 
     Parameters
     ----------
     limits : (float, float) or None
         Between which numbers y lies, agreed in advance where several hospitals learn; None takes
-        the least and the greatest of the first call. Predictions may lie outside.
+        those of the start, or the least and the greatest of the first call. Predictions may lie
+        outside.
 
     Attributes
     ----------
@@ -49,43 +50,65 @@ class ForgeRegressor(RegressorMixin, Learns):
         )
         return tags
 
-    def fit(self, X: Any, y: Any, site: Any = None, sample_weight: Any = None) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        site: Any = None,
+        covariates: Any = None,
+        sample_weight: Any = None,
+    ) -> ForgeRegressor:
         """Learn from scratch, one site after another; arguments as of `ForgeClassifier.fit`."""
-        return self._learn(X, y, site, sample_weight, first=True)
+        return self._learn(X, y, site, covariates, sample_weight, first=True)
 
     def partial_fit(
-        self, X: Any, y: Any, site: Any = None, sample_weight: Any = None
-    ) -> Any:
+        self,
+        X: Any,
+        y: Any,
+        site: Any = None,
+        covariates: Any = None,
+        sample_weight: Any = None,
+    ) -> ForgeRegressor:
         """Learn one more site, or several."""
         first = not hasattr(self, "model_")
-        return self._learn(X, y, site, sample_weight, first=first)
+        return self._learn(X, y, site, covariates, sample_weight, first=first)
 
     def _learn(
-        self, X: Any, y: Any, site: Any, weight: Any, *, first: bool
+        self, X: Any, y: Any, site: Any, covariates: Any, weight: Any, *, first: bool
     ) -> ForgeRegressor:
         if y is None:
             what = "ForgeRegressor requires y to be passed, but the target y is None."
             raise InputError(what)
-        if self.class_weight is not None:
-            what = "class_weight= is for classes; the target is a number."
-            raise ConfigError(what, do="Leave it out, or give sample_weight.")
+        for name in ("class_weight", "positive"):
+            if getattr(self, name) is not None:
+                what = f"{name}= is for classes; the target is a number."
+                raise ConfigError(what, do="Leave it out, or give sample_weight.")
         refuse_missing(y)
         X, values = self._validate(X, y, reset=first)
         if weight is not None:
-            weight = _check_sample_weight(weight, X, dtype=np.float64)
+            by = RELEASES if self._from_start else self.method
+            weight = sample_weights(X, weight, by)
         target = self._target(values) if first else self.target_
         low, high = target.limits
         if values.min() < low or values.max() > high:
             found = f"y goes from {values.min():g} to {values.max():g}"
             do = "Give limits= that hold everybody."
             raise InputError(f"{found}, beyond {low:g} to {high:g}.", do=do)
-        given = Given(target.scaled(values), target, weight, site, None)
-        self._learn_all(X, given, (), first=first)
-        self.target_ = target
+        given = Given(target.scaled(values), target, weight, site, covariates)
+        self._learn_all(X, given, first=first)
         return self
 
     def _target(self, values: np.ndarray) -> Target:
-        """Limits that were named, or those of the first call."""
+        """The start's, limits that were named, or those of the first call."""
+        if self._from_start:
+            with as_input_error():
+                found = self._opened_start().target
+            if found.classes or self.limits not in (None, found.limits):
+                what = f"the start is about {found}, not a number within limits={self.limits}."
+                raise InputError(
+                    what, do="Give limits= as the start has them, or none."
+                )
+            return found
         if self.limits is not None:
             return Target("y", (), self.limits)
         low = float(values.min())
@@ -95,7 +118,13 @@ class ForgeRegressor(RegressorMixin, Learns):
             raise InputError(what, do="Give numbers that differ, or limits=.")
         return Target("y", (), (low, high if high > low else low + 1.0))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The number of each subject, (n,)."""
-        scans = self._scans(X)
-        return self.model_.answers(scans)
+    def _take(self, target: Target) -> None:
+        if target.classes:
+            what = f"the file is about {target}, which is no number."
+            raise ConfigError(what, do="Use ForgeClassifier.load.")
+        self.target_ = target
+
+    def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
+        """The number of each subject, (n,); arguments as in `fit`."""
+        found = self._asked(X, covariates)
+        return self.target_.restored(found)

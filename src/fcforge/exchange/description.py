@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import AttackRow, Record
 from fcforge.text import counted, memory
+from fcforge.types import Target
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
@@ -31,7 +32,7 @@ POLICY = {
     "disorder": "disorder",
     "control": "controls are called",
     "patient": "patients are called",
-    "others": "other classes",
+    "others": "further groups",
     "number": "number that is learned",
     "max_epsilon": "most epsilon that one person may spend in all",
     "max_delta": "most delta that one person may spend in all",
@@ -180,7 +181,11 @@ def described(
         sites=sites,
         model=how,
         answers=(who_signed(exchange.records), *answers),
-        facts={"disorder": policy.disorder or "not said", **facts},
+        facts={
+            "disorder": policy.disorder or "not said",
+            **learned(policy.target),
+            **facts,
+        },
         tables=(*tables, parts_table(exchange), records_table(model)),
         settings=said | policy_words(policy),
         **more,
@@ -193,10 +198,21 @@ def policy_words(policy: Policy) -> dict[str, Any]:
     said["keepers"] = [
         f"{keeper.name} (key {keeper.key[:16]})" for keeper in policy.keepers
     ]
+    if policy.number is not None:
+        said["number"] = str(policy.target)
     return {POLICY[name]: value for name, value in said.items()}
 
 
 # -- answers ---------------------------------------------------------------------------------------
+def learned(target: Target) -> dict[str, str]:
+    """The fact that says what is learned of a person."""
+    if target.kind == "two classes":
+        return {"patients are called": target.classes[1]}
+    if target.kind == "number":
+        return {"learned": str(target)}
+    return {"groups": ", ".join(target.classes)}
+
+
 def who_signed(records: Sequence[Record]) -> Answer:
     """Whether every author signed what it wrote."""
     if not records:

@@ -14,6 +14,7 @@ import numpy as np
 from fcforge.errors import ConfigError
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.records import Record
+from fcforge.types import Target
 
 if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked
@@ -81,6 +82,10 @@ class Model(Protocol):
     """A start with releases and sums, or a chain of steps, as those who use it see it."""
 
     exchange: "Exchange"
+
+    @property
+    def target(self) -> Target:
+        """What is learned of a person."""
 
     @property
     def n_rois(self) -> int:
@@ -174,6 +179,13 @@ class Model(Protocol):
 
     def describe(self) -> "Description":
         """In plain values, for `inspect` and pages."""
+
+
+def require_two_classes(model: Model, what: str) -> None:
+    """Raise `ConfigError` for what is made for controls and patients alone."""
+    if model.target.kind != "two classes":
+        said = f"{what} for two classes, and this is about {model.target}."
+        raise ConfigError(said, do="Leave it out.")
 
 
 class Implementation(NamedTuple):

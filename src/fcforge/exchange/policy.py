@@ -146,15 +146,19 @@ class Policy(Closed):
             return Target(self.number.name, (), self.number.limits)
         return Target(classes=(self.control, self.patient, *self.others))
 
-    def spoken(self, target: Target) -> Self:
-        """The policy, with what the data say of the target where it says nothing itself."""
+    def about(self, target: Target) -> Self:
+        """The policy, for what some data are about."""
         if target.kind == "number":
             number = Measured(name=target.name, limits=target.limits)
-            return self.changed(number=self.number or number)
-        if self.target.classes in ANYWHERE and target.classes not in ANYWHERE:
-            control, patient, *others = target.classes
-            return self.changed(control=control, patient=patient, others=tuple(others))
-        return self
+            return self.changed(number=number)
+        control, patient, *others = target.classes
+        return self.changed(control=control, patient=patient, others=tuple(others))
+
+    def spoken(self, target: Target) -> Self:
+        """The policy, with what the data say of the target where it says nothing itself."""
+        unsaid = self.number is None and self.target.classes in ANYWHERE
+        told = target.classes not in ANYWHERE
+        return self.about(target) if unsaid and told else self
 
     @property
     def loading(self) -> dict[str, Any]:

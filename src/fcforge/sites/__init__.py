@@ -184,5 +184,5 @@ def load_people(
     params = {name: value for name, value in asked.items() if value}
     cohort = load_dataset(Component("folder", {"path": str(data), **params}))
     if sites:
-        require_valid(cohort)
+        require_valid(cohort, to_split=not how.get("partial"))
     return cohort

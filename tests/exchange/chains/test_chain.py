@@ -10,7 +10,7 @@ from small_chains import N_ROIS, SITES, chained, cohort, joined, quick, settings
 
 from fcforge.errors import DataError, ExchangeError
 from fcforge.exchange.chains.chain import REAL_FLAG, Chain, empty_chain
-from fcforge.exchange.chains.chain_step import SiteStep, log_odds, published_share
+from fcforge.exchange.chains.chain_step import SiteStep, published_share, scores_of
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.schema import sha256
 from fcforge.methods import METHODS
@@ -237,7 +237,7 @@ def test_temperature_divides_log_odds(chain):
     found = chain.score(site.test.fc.numpy(), {})
     here = np.isfinite(found.odds)
     assert here.sum() > 10
-    raw = log_odds(chain.learner, chain.state.lane, site.test.fc)
+    raw = scores_of(chain.learner, chain.state.lane, site.test.fc)
     np.testing.assert_allclose(
         found.odds[here], raw[here] / chain.temperature, rtol=1e-5
     )

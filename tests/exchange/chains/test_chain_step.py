@@ -13,6 +13,7 @@ from fcforge.exchange.chains.chain_step import (
     suppressed,
 )
 from fcforge.sites import split_site
+from fcforge.types import TWO_CLASSES
 
 
 def possible(said: float, step: float, known: int) -> set[int]:
@@ -46,7 +47,7 @@ def test_every_suppressed_count_stays_possible(known):
 def test_small_counts_are_never_written():
     assert [suppressed(n) for n in (0, 1, 9, 10)] == [0, None, None, 10]
     site = split_site(cohort(), SITES[0], 0)
-    counts = counts_of(site)
+    counts = counts_of(site, TWO_CLASSES)
     for part, batch in (
         (counts.learning, site.learning(with_val=True)),
         (counts.test, site.test),

@@ -152,3 +152,11 @@ def test_scans_unlike_the_public_peoples_are_refused():
     shuffled = public.features(mine.fc[:, order][:, :, order], {})
     with pytest.raises(DataError, match="unlike the public people's"):
         public.require_alike(shuffled)
+
+
+def test_a_public_site_may_have_one_diagnosis():
+    """Patients of one hospital and controls of another are public people as well."""
+    cohort = people().select_sites(sites()[:3])
+    one_sided = cohort.select((cohort.site != sites()[2]) | (cohort.y == 1))
+    made = make_public(one_sided, settings=FOUR)
+    assert set(made.root.sites) == set(sites()[:3])

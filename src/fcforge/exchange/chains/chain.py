@@ -25,8 +25,8 @@ from fcforge.exchange.chains.chain_step import (
     FEWEST,
     SiteStep,
     Tick,
-    log_odds,
     people_learned,
+    scores_of,
     whole_site,
 )
 from fcforge.exchange.exchange import Exchange
@@ -34,7 +34,13 @@ from fcforge.exchange.explanation import Explainable
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.home.receipts import Receipt, Threshold
 from fcforge.exchange.keys import Signer
-from fcforge.exchange.model import Covariates, Learned, Model, Scores
+from fcforge.exchange.model import (
+    Covariates,
+    Learned,
+    Model,
+    Scores,
+    require_two_classes,
+)
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
@@ -61,22 +67,28 @@ def begin(asked: LearnRequest, people: Cohort, key: Signer) -> Exchange:
 
 
 def empty_chain(
-    settings: ChainSettings, words: Sequence[Any], site: str, key: Signer = None
+    settings: ChainSettings,
+    words: Sequence[Any],
+    site: str,
+    key: Signer = None,
+    number: Target | None = None,
 ) -> Exchange:
     """An exchange with the root of a chain and nothing else.
 
     Parameters
     ----------
     settings : ChainSettings
-    words : sequence of two
-        What controls and patients are called.
+    words : sequence
+        What controls, patients and further groups are called.
     site : str
         The first hospital, which chose.
     key : private key, optional
+    number : Target, optional
+        What is learned where it is no diagnosis.
     """
-    control, patient = (str(word) for word in words)
+    target = number or Target(classes=tuple(map(str, words)))
     # nothing that a chain hands on has noise
-    policy = Policy(control=control, patient=patient, exact_allowed=True)
+    policy = Policy(exact_allowed=True).about(target)
     told = settings.to_json()
     root = records.make(records.Chain, site, 0, (), key, settings=told, policy=policy)
     return Exchange(root)
@@ -104,10 +116,15 @@ class Chain:
         """What all its hospitals share."""
         return ChainSettings.from_json(self.exchange.root.settings)
 
+    @property
+    def target(self) -> Target:
+        """What is learned of a person."""
+        return self.exchange.root.policy.target
+
     @cached_property
     def learner(self) -> Learner:
         """Method and model."""
-        return self.settings.build()
+        return self.settings.build(self.target)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -152,12 +169,13 @@ class Chain:
         if self._state is not None:
             return self._state
         if not self.steps:
-            return empty_state(self.n_rois)
+            return empty_state(self.n_rois, self.target)
         last = self.steps[-1]
         if not last.payload:
             raise ExchangeError(f"the {last.title} has lost its arrays.")
         data = self.exchange.payloads[last.payload]
-        return read_state(data, self.settings, len(self.steps), last.title)
+        known = (self.settings, len(self.steps), last.title, self.target)
+        return read_state(data, *known)
 
     @cached_property
     def temperature(self) -> float:
@@ -269,11 +287,12 @@ class Chain:
         fc = learning.fc.numpy()
         y = learning.y.numpy()
         odds = self.calibrated(fc, {})
-        found = scan_checks.quality(odds, y)
+        found = scan_checks.quality(odds, y, self.target)
         flags = []
         if scan_checks.require_alike(self.known, fc, ACCEPT_SCANS in accept):
             flags.append(ACCEPT_SCANS)
-        if scan_checks.require_labels(odds, y, ACCEPT_LABELS in accept):
+        two = self.target.kind == "two classes"
+        if two and scan_checks.require_labels(odds, y, ACCEPT_LABELS in accept):
             flags.append(ACCEPT_LABELS)
         return found, flags
 
@@ -299,7 +318,7 @@ class Chain:
             Called after every epoch.
         """
         self.require_next(site.name, site.n_rois)
-        step = SiteStep(self.settings, self.sites, self.state, site)
+        step = SiteStep(self.settings, self.sites, self.state, site, self.target)
         lane = step.train(with_val=self.settings.learns_val, tick=tick, weight=weight)
         state = step.finished(lane)
         people = people_learned(self.settings, site)
@@ -385,20 +404,22 @@ class Chain:
         return found
 
     def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
-        """Log odds (n,) of whatever scan, each by itself: nobody's depend on who else is asked."""
+        """Scores of whatever scan, each by itself: nobody's depend on who else is asked."""
         scans = torch.from_numpy(np.array(fc, dtype=np.float32))
         lane = self.state.lane
         with one_thread():
-            each = [log_odds(self.learner, lane, scan) for scan in scans.split(1)]
-        return np.concatenate([*each, np.zeros(0)]) / self.temperature
+            each = [scores_of(self.learner, lane, scan) for scan in scans.split(1)]
+        columns = (self.target.outputs,) if self.target.kind == "more classes" else ()
+        return np.concatenate([*each, np.zeros((0, *columns))]) / self.temperature
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
-        """Log odds of scans (n, R, R), or why there are none."""
+        """Calibrated scores of scans (n, R, R), or why there are none."""
         odds = self.calibrated(fc, covariates)
         if not self.known:
             return Scores(odds, np.full(len(fc), np.nan), ("",) * len(fc))
         strange, why = scan_checks.strangeness(self.known, fc)
-        return Scores(np.where(strange > 1, np.nan, odds), strange, tuple(why))
+        odds[strange > 1] = np.nan
+        return Scores(odds, strange, tuple(why))
 
     def baselines(self) -> Mapping[str, Model]:
         """None: there is no chain without its hospitals."""
@@ -413,6 +434,7 @@ class Chain:
 
     def attribution(self, covariates: Covariates) -> Explainable:
         """Calibrated log odds, to be explained; covariates add nothing."""
+        require_two_classes(self, "explanations are")
         scorer = learners.scorer_of(self.learner, self.state.lane, self.temperature)
         return Explainable(scorer)
 

@@ -15,7 +15,7 @@ from fcforge.exchange.archive import load_arrays, save_arrays
 from fcforge.exchange.chains.chain_settings import ChainSettings
 from fcforge.methods import Lane
 from fcforge.replay.memory import Declared, alike
-from fcforge.types import FCBatch
+from fcforge.types import TWO_CLASSES, FCBatch, Target
 
 # All that a network whose numbers do not fit each other was seen to raise.
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
@@ -31,7 +31,7 @@ class Subjects:
     Attributes
     ----------
     upper : Tensor of shape (m, R (R - 1) / 2), float32
-    y : Tensor of shape (m,), int64
+    y : Tensor of shape (m,), int64, or float32 of a number
     site : Tensor of shape (m,), int64
         Place of their site in the chain.
     """
@@ -41,9 +41,10 @@ class Subjects:
     site: Tensor
 
     @classmethod
-    def none(cls, n_rois: int) -> Self:
+    def none(cls, n_rois: int, target: Target = TWO_CLASSES) -> Self:
         """Nobody."""
-        return cls(torch.zeros(0, n_rois * (n_rois - 1) // 2), NOBODY, NOBODY)
+        y = NOBODY if target.classes else NOBODY.float()
+        return cls(torch.zeros(0, n_rois * (n_rois - 1) // 2), y, NOBODY)
 
     @classmethod
     def of(cls, batch: FCBatch, site: Tensor) -> Self:
@@ -108,20 +109,26 @@ class State(NamedTuple):
         return found
 
 
-def empty_state(n_rois: int) -> State:
+def empty_state(n_rois: int, target: Target = TWO_CLASSES) -> State:
     """What the first hospital of a chain is handed: nothing learned, nobody remembered."""
-    nobody = Subjects.none(n_rois)
+    nobody = Subjects.none(n_rois, target)
     return State(Lane({}, {}, {}), nobody, nobody)
 
 
-def read_state(data: bytes, settings: ChainSettings, n_sites: int, what: str) -> State:
+def read_state(
+    data: bytes,
+    settings: ChainSettings,
+    n_sites: int,
+    what: str,
+    target: Target = TWO_CLASSES,
+) -> State:
     """The state of a payload; anything that is not exactly one raises `ExchangeError`."""
     found: dict[str, Tensor] = {}
     for name, value in load_arrays(data, what).items():
         found[name] = torch.from_numpy(np.array(value))
-    learner = settings.build()
+    learner = settings.build(target)
     sizes = {part: found.get(f"{part}/y", NOBODY).numel() for part in PARTS}
-    declared = _declared(learner, n_sites, sizes)
+    declared = _declared(learner, n_sites, sizes, target)
     for name in sorted(declared.keys() ^ found.keys()):
         missing = "is missing" if name in declared else "belongs nowhere"
         raise ExchangeError(f"array '{name:.80}' {missing}.")
@@ -138,7 +145,7 @@ def read_state(data: bytes, settings: ChainSettings, n_sites: int, what: str) ->
 
 
 def _declared(
-    learner: Learner, n_sites: int, sizes: Mapping[str, int]
+    learner: Learner, n_sites: int, sizes: Mapping[str, int], target: Target
 ) -> dict[str, Declared]:
     """Every array of a state with so many subjects of either kind, after so many sites."""
     model = learner.model
@@ -152,9 +159,12 @@ def _declared(
         state[key] = state[key]._replace(low=low, high=sizes[REMEMBERED] - 1)
     found = alike(lane.named()) | {f"state/{key}": one for key, one in state.items()}
     n_edges = model.n_rois * (model.n_rois - 1) // 2
+    y = Declared((0,), low=-1, high=1)
+    if target.classes:
+        y = Declared((0,), torch.int64, low=0, high=len(target.classes) - 1)
     for part, n in sizes.items():
         found[f"{part}/upper"] = Declared((n, n_edges), low=-1, high=1)
-        found[f"{part}/y"] = Declared((n,), torch.int64, low=0, high=1)
+        found[f"{part}/y"] = y._replace(shape=(n,))
         found[f"{part}/site"] = Declared((n,), torch.int64, low=0, high=n_sites - 1)
     return found
 
@@ -169,5 +179,6 @@ def _require_answers(learner: Learner, lane: Lane) -> None:
     except MISFIT as error:
         what = f"the network does not work ({type(error).__name__})."
         raise ExchangeError(what) from error
-    if logits.shape != (2, 2) or not bool(torch.isfinite(logits).all()):
-        raise ExchangeError("the network does not give two finite scores per subject.")
+    wanted = (2, model.n_outputs)
+    if logits.shape != wanted or not bool(torch.isfinite(logits).all()):
+        raise ExchangeError("the network does not give finite scores of each subject.")

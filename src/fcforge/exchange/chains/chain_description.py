@@ -55,11 +55,7 @@ def describe(chain: "Chain") -> Description:
         chain,
         chain.sites,
         answers=(travels(chain), works(own_tests(chain.steps)), _attacked(chain)),
-        facts={
-            "patients are called": chain.exchange.root.policy.patient,
-            "ROIs": str(settings.n_rois),
-            "temperature": f"{chain.temperature:.3g}",
-        },
+        facts={"ROIs": str(settings.n_rois), "temperature": f"{chain.temperature:.3g}"},
         tables=(_people(chain.steps), _held_out(chain.steps)),
         settings=settings.to_json(),
         words=SETTINGS,

@@ -16,7 +16,15 @@ from fcforge.runner.experiment import Experiment
 from fcforge.runner.learners import build_learner
 from fcforge.settings import Checked, Fraction, ShareBelowOne, read_json, within
 from fcforge.sites import Cohort
-from fcforge.types import Component, LearnerSpec, Protocol, RunSpec, Training
+from fcforge.types import (
+    TWO_CLASSES,
+    Component,
+    LearnerSpec,
+    Protocol,
+    RunSpec,
+    Target,
+    Training,
+)
 
 MAX_ROIS = 2_000
 MAX_NUMBER = 100_000
@@ -73,9 +81,9 @@ class ChainSettings(Checked):
         """Plain nested dict, as JSON has it."""
         return json.loads(canonical(asdict(self)))
 
-    def build(self) -> Learner:
+    def build(self, target: Target = TWO_CLASSES) -> Learner:
         """The learner, as a chain trains it."""
-        return build_learner(self.learner, self.n_rois, has_start=False)
+        return build_learner(self.learner, self.n_rois, False, target)
 
     @property
     def learns_val(self) -> bool:

@@ -32,7 +32,7 @@ from fcforge.runner.site_loader import SiteLoader
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.splits import SPLITS
 from fcforge.speed import one_thread
-from fcforge.types import FCBatch, Site, strata
+from fcforge.types import TWO_CLASSES, FCBatch, Site, Target, strata
 
 Tick = Callable[[], Any]
 CARRIED = "(from earlier sites)"
@@ -41,11 +41,18 @@ STEPS_OF_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
 FEWEST = 4  # synthetic subjects that axes are made of
 
 
-def log_odds(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
-    """Log odds (n,) of a lane for FC (n, R, R), not calibrated."""
+def scores_of(learner: Learner, lane: Lane, fc: Tensor) -> np.ndarray:
+    """Log odds (n,) of a lane for FC (n, R, R), not calibrated.
+
+    Of more than two classes the log probability of each (n, K), of a number the number (n,).
+    """
     with torch.no_grad():
         inputs = learner.model.prepare(fc)
         u = learner.method.logits(learner.model, lane, inputs).double()
+    if u.shape[1] == 1:
+        return u[:, 0].numpy()
+    if u.shape[1] > 2:
+        return u.log_softmax(1).numpy()
     return (u[:, 1] - u[:, 0]).numpy()
 
 
@@ -60,16 +67,23 @@ class SiteStep:
     before : State
         What the last of them handed on; empty at the first hospital.
     site : Site
+    target : Target
     """
 
     def __init__(
-        self, settings: ChainSettings, sites: Sequence[str], before: State, site: Site
+        self,
+        settings: ChainSettings,
+        sites: Sequence[str],
+        before: State,
+        site: Site,
+        target: Target = TWO_CLASSES,
     ) -> None:
         self.settings = settings
         self.sites = (*sites, site.name)
         self.before = before
         self.site = site
-        self.learner = settings.build()
+        self.target = target
+        self.learner = settings.build(target)
         self.loader = SiteLoader()
         self._rows = self._carry(before.remembered)
         fresh = not sites or self.learner.method.depends_on == "site"
@@ -118,7 +132,7 @@ class SiteStep:
         state, rows = self.loader.to_places(lane.state, keys)
         packed = lane._replace(state=state)
         if not len(rows):
-            nobody = Subjects.none(self.settings.n_rois)
+            nobody = Subjects.none(self.settings.n_rois, self.target)
             return State(packed, nobody, held_out)
         origin = torch.full((len(bank),), len(self.sites) - 1)
         origin[self._rows] = self.before.remembered.site
@@ -149,14 +163,14 @@ class SiteStep:
 
     def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
         """What the step says of the site and the network: counts, accuracy, temperature, limits."""
-        counts = counts_of(self.site)
+        counts = counts_of(self.site, self.target)
         synthetic = {}
         for place, name in enumerate(self.sites):
             batch = held_out.of_site(place)
             if len(batch):
                 synthetic[name] = round(self._accuracy(lane, batch), 4)
         own = None
-        if len(self.site.test):
+        if len(self.site.test) and self.target.classes:
             tested = (counts.test.controls, counts.test.patients)
             own = published_share(self._accuracy(lane, self.site.test), tested)
         return {
@@ -168,8 +182,9 @@ class SiteStep:
         }
 
     def _accuracy(self, lane: Lane, batch: FCBatch) -> float:
-        odds = log_odds(self.learner, lane, batch.fc)
-        return scan_checks.quality(odds, batch.y.numpy())["accuracy"]
+        scores = scores_of(self.learner, lane, batch.fc)
+        found = scan_checks.quality(scores, batch.y.numpy(), self.target)
+        return found["accuracy"]
 
     def _temperature(self, lane: Lane, held_out: Subjects) -> float | None:
         """Temperature of this hospital.
@@ -186,7 +201,7 @@ class SiteStep:
             batch = held_out.batch()
         else:
             return None
-        odds = log_odds(self.learner, lane, batch.fc)
+        odds = scores_of(self.learner, lane, batch.fc)
         return round(scan_checks.fit_temperature(odds, batch.y.numpy()), 4)
 
     def _limits(self, held_out: Subjects) -> ScanLimits:
@@ -199,13 +214,18 @@ class SiteStep:
         return ScanLimits(**scan_checks.limits(reference, everybody))
 
 
-def counts_of(site: Site) -> StepCounts:
-    """Subjects per split and class, small cells suppressed. No totals: they would undo it."""
+def counts_of(site: Site, target: Target) -> StepCounts:
+    """Subjects per split and class, small cells suppressed. No totals: they would undo it.
+
+    Of a number none are said.
+    """
 
     def counted(y: Tensor) -> SplitCounts:
+        if not target.classes:
+            return SplitCounts(controls=None, patients=None)
         return SplitCounts(
             controls=suppressed(int((y == 0).sum())),
-            patients=suppressed(int((y == 1).sum())),
+            patients=suppressed(int((y > 0).sum())),
         )
 
     learning = counted(site.learning(with_val=True).y)

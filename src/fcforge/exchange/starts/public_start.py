@@ -195,7 +195,7 @@ def make_public(
     plan : Plan
         For which is told what sums would add.
     """
-    require_valid(cohort)
+    require_valid(cohort, to_split=False)
     order = np.lexsort((cohort.subject_id, cohort.site))
     cohort, twice = without_twins(cohort.select(order))
     policy = policy.spoken(cohort.target)

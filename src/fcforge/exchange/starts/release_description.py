@@ -55,7 +55,7 @@ def describe(model: "Releases") -> Description:
         model.hospitals,
         answers=(_travels(model, exact), works(root.expected), attacked(model, exact)),
         facts={
-            **_learned(root),
+            "public people": _public(root),
             "removed from every scan": ", ".join(root.removes) or "nothing",
         },
         tables=(_hospitals(model), *_worth(model)),
@@ -67,17 +67,11 @@ def describe(model: "Releases") -> Description:
     )
 
 
-def _learned(root: Start) -> dict[str, str]:
-    """What is learned, and of how many public people."""
-    policy = root.policy
-    target = policy.target
-    if target.kind == "two classes":
-        people = f"{root.people} ({root.patients} patients)"
-        return {"patients are called": policy.patient, "public people": people}
-    if target.kind == "number":
-        return {"learned": str(target), "public people": str(root.people)}
-    people = f"{root.people} ({root.people - root.patients} {policy.control})"
-    return {"groups": ", ".join(target.classes), "public people": people}
+def _public(root: Start) -> str:
+    """How many public people, and how many of them are patients or have other disorders."""
+    who = "patients" if len(root.policy.target.classes) == 2 else "not controls"
+    counted = f" ({root.patients} {who})" if root.policy.target.classes else ""
+    return f"{root.people}{counted}"
 
 
 def _travels(model: "Releases", exact: list[str]) -> Answer:

@@ -11,7 +11,7 @@ from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.home.receipts import Receipt, Threshold, people_in, same_people
 from fcforge.exchange.keeping import rounds, shares
 from fcforge.exchange.keys import Signer
-from fcforge.exchange.model import Learned
+from fcforge.exchange.model import Learned, require_two_classes
 from fcforge.exchange.names import site_name
 from fcforge.exchange.records import Notice, Release, Spending
 from fcforge.exchange.scan_checks import probability, quality, require_labels
@@ -131,7 +131,8 @@ def _release(
 # -- who the people are ----------------------------------------------------------------------------
 def own_features(model: "Releases", people: Cohort) -> np.ndarray:
     """Features (n, p) of people who fit the start; else `DataError`."""
-    require_valid(people, n_rois=model.n_rois)
+    every = people.target.kind != "more classes"  # else a hospital may lack one
+    require_valid(people, n_rois=model.n_rois, to_split=every)
     with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
         told = model.start.wrong_covariates(people.covariates, len(people))
         wrong = [i for i, why in enumerate(told) if why]
@@ -207,7 +208,7 @@ def own_threshold(
     Another hospital's private record is refused: it does not say which of these people are in
     releases, and what that hospital reads by its own threshold would be this one's.
     """
-    model.require_two_classes("a threshold is")
+    require_two_classes(model, "a threshold is")
     theirs = sorted({receipt.site for receipt in private.receipts})
     if theirs and site not in theirs:
         raise DataError(

@@ -18,7 +18,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import NUMBERS
 from fcforge.exchange.keys import Signer
-from fcforge.exchange.model import Covariates, Scores
+from fcforge.exchange.model import Covariates, Scores, require_two_classes
 from fcforge.exchange.records import Half, Noisy, Promised, Release, Spending
 from fcforge.exchange.starts import public_start, release_description, release_step
 from fcforge.exchange.starts.public_start import PublicStart
@@ -398,15 +398,9 @@ class Releases:
         chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
         return bool(np.linalg.norm(moved) > noise + chance)
 
-    def require_two_classes(self, what: str) -> None:
-        """Raise `ConfigError` for what is made for controls and patients alone."""
-        if self.target.kind != "two classes":
-            said = f"{what} for two classes, and this exchange is about {self.target}."
-            raise ConfigError(said, do="Leave it out.")
-
     def attribution(self, covariates: Covariates) -> "Explainable":
         """The head on the matrix logarithm, and what removing the covariates adds."""
-        self.require_two_classes("explanations are")
+        require_two_classes(self, "explanations are")
         from fcforge.exchange.explanation import Explainable, LogHead  # brings pandas
 
         arrays = self.start.arrays
@@ -431,7 +425,7 @@ class Releases:
         """An audit of what a site gave last, by that site."""
         from fcforge.exchange.starts.release_audit import audit_release  # needs torch
 
-        self.require_two_classes("attacks of an audit are")
+        require_two_classes(self, "attacks of an audit are")
 
         return audit_release(self, asked)
 
