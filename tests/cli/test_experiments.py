@@ -166,7 +166,7 @@ def test_a_config_may_point_at_such_a_file(shared_layout, tmp_path):
     )
     answer = fcforge("check", config)
     assert answer.code == 0, answer.err
-    assert "1 learner, 2 runs, 4 site trainings\n" in answer.out
+    assert "1 learner, 2 runs = 4 site trainings\n" in answer.out
     assert "LEAK ON: select_on_test" in answer.out
     dry = fcforge(
         "run", config, "--dry-run", "--out", tmp_path / "run", "--device", "cpu"

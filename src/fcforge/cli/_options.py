@@ -16,11 +16,6 @@ from typer import Argument, Option
 from fcforge.requests import JSON
 from fcforge.settings import bounds_of, field_types
 
-# groups of the help
-EXPERIMENTS = "Experiments"
-EXCHANGE = "Exchange"
-IMAGING = "Imaging"
-
 
 def run_folder(given: Path) -> Path:
     """A run folder as it is; of a config the folder that `fcforge run` writes."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from fcforge import requests, writing
-from fcforge.cli import _options as given
 from fcforge.cli._options import takes
 from fcforge.errors import ConfigError
 from fcforge.progress import at_work, progress_on_stderr, say
@@ -308,4 +307,4 @@ COMMANDS = (
     audit,
     keep,
 )
-PANEL = given.EXCHANGE
+PANEL = "Exchange"

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fcforge.stats import Row
     from fcforge.studies.unseen import Study
 
-Many = list[Path] | None
 BUDGET = (
     "Settings to try per learner (rate, weight decay, epochs, strength), the same number for all; "
     "0: only the strengths of each method's grid."
@@ -179,21 +178,15 @@ def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
 def report(
     folder: given.Folder,
     out: Annotated[Path | None, Option(help="HTML file [FOLDER/report.html].")] = None,
-    audit: Annotated[
-        Many, Option(help="audit.json of `fcforge audit`; may be repeated.")
-    ] = None,
     judge: Annotated[
-        Many, Option(help="Folder of `fcforge judge`; may be repeated.")
+        list[Path] | None, Option(help="Folder of `fcforge judge`; may be repeated.")
     ] = None,
     as_json: given.AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
-    from fcforge.report.audits import section
     from fcforge.report.judge import folder_section
-    from fcforge.studies.audit_result import read_audit
 
     sections = [folder_section(path) for path in judge or ()]
-    sections += [section(read_audit(path)) for path in audit or ()]
     _report(folder, out or folder / "report.html", as_json, sections)
 
 
@@ -417,4 +410,4 @@ COMMANDS = (
     list_things,
     judge,
 )
-PANEL = given.EXPERIMENTS
+PANEL = "Experiments"

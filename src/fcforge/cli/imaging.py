@@ -1,6 +1,6 @@
 """Commands from scans to FC."""
 
-from fcforge.cli._options import IMAGING, takes
+from fcforge.cli._options import takes
 from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.progress import progress_of, say
 
@@ -25,4 +25,4 @@ def preprocess(request: PreprocessRequest) -> int:
 
 
 COMMANDS = (fc, preprocess)
-PANEL = IMAGING
+PANEL = "Imaging"

@@ -18,6 +18,7 @@ from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
 from fcforge.exchange.keeping.shares import is_share
 from fcforge.exchange.keys import Trust
+from fcforge.exchange.records import Half
 from fcforge.exchange.site_step import keep_files
 from fcforge.exchange.verification import verify
 from fcforge.releases.vector import contributions
@@ -101,6 +102,35 @@ def test_what_is_merged_is_verified_and_says_that_a_half_is_missing(world, tmp_p
     both = tmp_path / "both.exchange"
     save(union_of([out, two], Trust()), both)
     assert len(union_of([both], Trust()).model.given) == 1
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"numbers": np.zeros(3, "<u8")},
+        {"numbers": "as many"},
+        {"numbers": "right", "more": np.zeros(1)},
+    ],
+    ids=str,
+)
+def test_a_half_of_other_words_is_refused(world, tmp_path, arrays, monkeypatch):
+    """Fewer, signed ones, or something beside them; the hash of the arrays would fit."""
+    one, _ = halves(world, tmp_path, "spring")
+    found = union_of([world / "start.exchange", one], Trust()).model
+    (half,) = found.exchange.of(Half)
+    assert found.read_numbers(half, "uint64").shape == (found.size,)
+    kinds = {"as many": "<i8", "right": "<u8"}
+    forged = {
+        name: np.zeros(found.size, kinds[array]) if isinstance(array, str) else array
+        for name, array in arrays.items()
+    }
+    monkeypatch.setattr(type(found.exchange), "arrays", lambda self, record: forged)
+    with pytest.raises(ExchangeError, match="half 1 of 'Ministry'"):
+        _ = found.read_numbers(half, "uint64")
+    vars(found).pop("rounds", None)
+    with pytest.raises(ExchangeError, match="half 1 of 'Ministry'"):
+        _ = found.rounds
 
 
 def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monkeypatch):

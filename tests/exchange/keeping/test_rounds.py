@@ -1,15 +1,14 @@
 """Halves are joined when they are of the same shares; whatever else is refused by name."""
 
-import numpy as np
 import pytest
 from exchange_records import key_of
-from keeper_rounds import KEEPERS, SITES, SIZE, START_EXCHANGE, half_of, shares_of
+from keeper_rounds import KEEPERS, SITES, START_EXCHANGE, half_of, shares_of
 from people_at_home import receipt
 
 from fcforge.errors import ExchangeError
 from fcforge.exchange import model
 from fcforge.exchange.keeping.keepers import RoundList
-from fcforge.exchange.keeping.rounds import check_words, rounds_of, times_published
+from fcforge.exchange.keeping.rounds import rounds_of, times_published
 
 
 @pytest.fixture(autouse=True)
@@ -119,13 +118,6 @@ def test_halves_with_different_noise(tmp_path):
     found = joined(one).joined([*records, less], two.contents.payloads)
     with pytest.raises(ExchangeError, match="different noise"):
         rounds_of(found)
-
-
-def test_the_array_of_a_half():
-    check_words(np.zeros(SIZE, dtype="<u8"), SIZE)
-    for wrong in (np.zeros(SIZE), np.zeros((1, SIZE), "<u8"), np.zeros(3, "<u8")):
-        with pytest.raises(ExchangeError, match=f"instead of {SIZE} words"):
-            check_words(wrong, SIZE)
 
 
 def test_what_came_too_late_costs_nothing_once_the_round_is_closed(tmp_path):

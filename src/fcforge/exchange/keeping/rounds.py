@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fcforge.errors import ExchangeError, at
-from fcforge.exchange.keeping.shares import WORD, added, signed_numbers
+from fcforge.exchange.keeping.shares import added, signed_numbers
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Half, Notice
 
@@ -113,13 +113,6 @@ def _check_pair(name: str, halves: list[Half]) -> None:
             for name in ("budget", "grid", "variance", "times"):
                 if getattr(first, name) != getattr(other, name):
                     raise ExchangeError(f"the halves have different noise ({name}).")
-
-
-def check_words(words: np.ndarray, size: int) -> None:
-    """Raise `ExchangeError` unless the array of a half is `size` words."""
-    if words.dtype != WORD or words.shape != (size,):
-        found = f"{words.dtype} of shape {words.shape}"
-        raise ExchangeError(f"holds {found} instead of {size} words.")
 
 
 def times_published(

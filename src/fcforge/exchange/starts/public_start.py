@@ -380,7 +380,12 @@ def read_start(exchange: Exchange) -> PublicStart:
             shrink = float(record.settings["shrink"])
             confounds = Confounds(record.removes, centre, slopes, shrink)
         people = stored.pop(PEOPLE).astype(np.float64)
-        start = _read_arrays(stored, record)
+        plain: dict[str, Any] = {}
+        for name, array in stored.items():
+            plain[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
+        for name, setting in SET.items():
+            plain[name] = rounded_number(float(record.settings[setting]), 24)
+        start = Start(**plain)
         _check_numbers(start, record)
     return PublicStart(record, start, confounds, people)
 
@@ -436,16 +441,6 @@ def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> No
         if array.dtype != np.float32 or array.shape != wanted[name]:
             found = f"{array.dtype} of shape {array.shape}"
             raise ExchangeError(f"array '{name}' is {found}, not {wanted[name]}.")
-
-
-def _read_arrays(stored: Mapping[str, np.ndarray], record: records.Start) -> Start:
-    """The start of these arrays, made with the settings of the record."""
-    plain: dict[str, Any] = {}
-    for name, array in stored.items():
-        plain[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
-    for name, setting in SET.items():
-        plain[name] = rounded_number(float(record.settings[setting]), 24)
-    return Start(**plain)
 
 
 def _check_numbers(start: Start, record: records.Start) -> None:

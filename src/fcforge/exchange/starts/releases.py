@@ -136,11 +136,7 @@ class Releases:
         """Rounds that at least one keeper has published, their halves checked."""
         found = rounds.rounds_of(self.exchange)
         for half in self.exchange.of(Half):
-            with at(f"the {half.title}"):
-                arrays = self.exchange.arrays(half)
-                if set(arrays) != {NUMBERS}:
-                    raise ExchangeError(f"holds other arrays than '{NUMBERS}'.")
-                rounds.check_words(arrays[NUMBERS], self.size)
+            self.read_numbers(half, "uint64")
         return found
 
     @property
@@ -162,13 +158,13 @@ class Releases:
                 total += (one.halves[0].times - 1) * budget
         return float(total[0]), float(total[1])
 
-    def read_numbers(self, release: Release) -> np.ndarray:
-        """The numbers (m,) of a release; `ExchangeError` for other arrays."""
-        arrays = self.exchange.arrays(release)
+    def read_numbers(self, record: Noisy, kind: str = "int64") -> np.ndarray:
+        """The numbers (m,) of a release, or the words of a half; `ExchangeError` for others."""
+        arrays = self.exchange.arrays(record)
         shapes = {name: (a.shape, str(a.dtype)) for name, a in arrays.items()}
-        if shapes != {NUMBERS: ((self.size,), "int64")}:
+        if shapes != {NUMBERS: ((self.size,), kind)}:
             raise ExchangeError(
-                f"the {release.title} holds {shapes!r:.80} where the start asks for "
+                f"the {record.title} holds {shapes!r:.80} where the start asks for "
                 f"{self.size} whole numbers."
             )
         return arrays[NUMBERS]
