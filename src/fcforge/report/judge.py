@@ -217,7 +217,7 @@ def _by_classifier(
 def portrait_figure(found: Portrait, real: Portrait, lowest: float = LOWEST) -> Figure:
     """Typical control and patient, ROIs ordered by brain system; edge means against the real."""
     figure = canvas(
-        3.5, 3.75, left=0.19, right=0.98, top=0.94, bottom=0.12, wspace=0.12
+        3.5, 3.75, left=0.19, right=0.95, top=0.94, bottom=0.12, wspace=0.12
     )
     grid = figure.add_gridspec(2, 2, height_ratios=(1, 1.05), hspace=0.18)
     systems = found.systems.tolist() or [""] * len(found.control)

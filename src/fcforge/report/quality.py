@@ -130,7 +130,7 @@ def preprocess_page(
         outlines = f"Mean scan with the atlas' outlines: {name}"
         sections.append(Section(outlines, _mean_figure(mean, edges)))
     sections.append(Section("What was done", _words(facts)))
-    return _page(f"sub-{subject}", sections=sections)
+    return _page(f"sub-{subject}", kind="quality of preprocessing", sections=sections)
 
 
 def group_page(
@@ -255,14 +255,14 @@ def _carpet(axes: Any, run: Run) -> Any:
 
 @drawn
 def _motion_figure(parameters: np.ndarray) -> Figure:
-    figure = canvas(WIDE, 4, left=0.08, right=0.98, top=0.97, bottom=0.12, hspace=0.25)
+    figure = canvas(WIDE, 4, left=0.12, right=0.98, top=0.91, bottom=0.14, hspace=0.4)
     axes = figure.subplots(2, 1, sharex=True)
     shifts = (parameters[:, :3], "translation, mm")
     turns = (np.degrees(parameters[:, 3:]), "rotation, degrees")
     for axis, (values, label) in zip(axes, (shifts, turns), strict=True):
         for k, name in enumerate("xyz"):
             axis.plot(values[:, k], lw=0.9, label=name, color=SERIES[k])
-        axis.set_ylabel(label)
+        axis.set_title(label)
     axes[0].legend(ncols=3, loc="upper left")
     axes[1].set_xlabel("volume")
     return figure

@@ -38,9 +38,9 @@ KEPT = {
 # What the settings of a chain are, for somebody who reads its page.
 SETTINGS = {
     "n_rois": "ROIs",
-    "roi_names": "their names",
+    "roi_names": "names of the ROIs",
     "held_out": "synthetic held-out subjects of each site",
-    "held_out_generator": "their generator",
+    "held_out_generator": "generator of held-out subjects",
     "calibrate": "probabilities calibrated on",
     "test_fraction": "share of people tested",
     "val_fraction": "share of the others for validation",
