@@ -147,7 +147,7 @@ def test_what_is_refused(fitted, cohort):
     ):
         fitted.explain(cohort.fc[:1], stability=Stability.of(np.ones((2, 40))))
     other = Atlas("small", ("a", "b"), ("", ""))
-    with pytest.raises(DataError, match="atlas 'small' has 2 ROIs, the model 24"):
+    with pytest.raises(DataError, match="atlas 'small': it has 2 ROIs, the model 24"):
         fitted.explain(cohort.fc[:1], atlas=other)
     edges = cohort.fc[:, 0, 1:9]
     any_ = ForgeClassifier(features="any")

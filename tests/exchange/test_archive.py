@@ -141,9 +141,9 @@ def test_only_regular_files_of_some_size_are_read(tmp_path, data, monkeypatch):
     path.write_bytes(data)
     os.mkfifo(tmp_path / "pipe")
     for other, why in (
-        (tmp_path, "folder"),
-        (tmp_path / "b", "no such"),
-        (tmp_path / "pipe", "no such"),
+        (tmp_path, "directory"),
+        (tmp_path / "b", "No such"),
+        (tmp_path / "pipe", "regular"),
     ):
         with pytest.raises(ExchangeError, match=why) as error:
             archive.read(other)

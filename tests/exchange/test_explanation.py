@@ -125,7 +125,7 @@ def test_an_atlas_must_have_the_models_rois():
     assert atlas_for(R, ATLAS.roi_names, ATLAS) is ATLAS
     with pytest.raises(DataError, match="116 ROIs, the model 4"):
         atlas_for(R, (), own)
-    with pytest.raises(DataError, match="ROI 2 is 'b' in atlas 'four'"):
+    with pytest.raises(DataError, match="atlas 'four': ROI 2 is 'b'"):
         atlas_for(R, ("a", "B", "c", "d"), ATLAS)
 
 

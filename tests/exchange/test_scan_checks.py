@@ -18,6 +18,7 @@ from fcforge.exchange.scan_checks import (
     side_distance,
     side_fit,
     strangeness,
+    wrong_rois,
 )
 from fcforge.sites.cohort import upper_from_fc
 
@@ -157,3 +158,14 @@ def test_chance_is_what_scipy_says(n, m, digits):
     oracle = mannwhitneyu(patients, controls, alternative="less", method="asymptotic")
     found = lower_tail(patients, controls)
     np.testing.assert_allclose(found, oracle, rtol=1e-9)
+
+
+def test_roi_names_by_hand():
+    assert (
+        wrong_rois((), ("a",))
+        == wrong_rois(("a",), ())
+        == wrong_rois(("a",), ("a",))
+        == ""
+    )
+    assert "2 ROI names" in wrong_rois(("a", "b"), ("a",))
+    assert "ROI 2 is 'c'" in wrong_rois(("a", "c"), ("a", "b"))

@@ -26,7 +26,6 @@ from fcforge.exchange.site_step import (
     refit_threshold,
     start_file,
     withdraw_file,
-    wrong_rois,
 )
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.releases.plan import noise_per_person, planned_settings
@@ -199,17 +198,6 @@ def test_other_diagnoses_and_rois_are_refused(asked, folder, tmp_path):
         learn_site(asked(data=tmp_path / "turned.npz"))
 
 
-def test_roi_names_by_hand():
-    assert (
-        wrong_rois((), ("a",))
-        == wrong_rois(("a",), ())
-        == wrong_rois(("a",), ("a",))
-        == ""
-    )
-    assert "2 ROI names" in wrong_rois(("a", "b"), ("a",))
-    assert "ROI 2 is 'c'" in wrong_rois(("a", "c"), ("a", "b"))
-
-
 def test_a_threshold_is_fitted_again_at_home(asked, folder, tmp_path):
     done = learn_site(asked())
     place = tmp_path / f"{SITE}.private"
@@ -320,6 +308,7 @@ folder, out = Path(sys.argv[1]), Path(sys.argv[2])
 asked = dict(data=folder / "people.npz", state=folder / "start.fcx", register=out / "p")
 site_step.learn_site(LearnRequest(site=sys.argv[3], out=out / "a.fcx", **asked))
 from fcforge.exchange.exchange import open_exchange
+from fcforge.exchange.scan_checks import wrong_rois
 from fcforge.exchange.verification import verify
 from fcforge.exchange.keys import Trust
 found = open_exchange(out / "a.fcx")

@@ -168,16 +168,7 @@ def _check_payloads(found: Contents) -> None:
 def read(path: str | Path) -> Contents:
     """Records and arrays of a file, each checked by itself."""
     with at(path, do=ASK_AGAIN):
-        return unpack(read_file(path))
-
-
-def read_file(path: str | Path) -> bytes:
-    """A regular file of at most `MAX_BYTES`."""
-    if Path(path).is_dir():
-        raise ExchangeError("is a folder; an exchange is one file.")
-    if not Path(path).is_file():
-        raise ExchangeError("no such file.", do="Check the path.")
-    return read_plain(path, MAX_BYTES, ExchangeError)
+        return unpack(read_plain(path, MAX_BYTES, ExchangeError))
 
 
 def require_place(out: str | Path) -> None:

@@ -17,7 +17,7 @@ from fcforge.errors import ConfigError, DataError
 from fcforge.exchange import archive, exchange, model, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, default_place
-from fcforge.exchange.keys import Signer, Trust, read_private
+from fcforge.exchange.keys import Signer, Trust, read_signer
 from fcforge.exchange.names import site_name
 from fcforge.exchange.records import AttackRow
 from fcforge.requests import AuditRequest
@@ -119,7 +119,7 @@ def _audit_file(request: AuditRequest, path: Path) -> Audit:
     opened = exchange.open_exchange(path, trust)
     model.require_options(opened, request)
     site = site_name(request.site[0])
-    key = read_private(request.sign) if request.sign is not None else None
+    key = read_signer(request.sign)
     if request.record is not None:  # before minutes of attacks
         opened.require_author(site, key, "audit")
     loading = request.loading | opened.root.policy.loading

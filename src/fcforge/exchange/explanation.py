@@ -35,7 +35,7 @@ from numpy import ndarray as Array
 
 from fcforge.errors import DataError
 from fcforge.exchange.model import Covariates, Model
-from fcforge.exchange.scan_checks import fisher_z
+from fcforge.exchange.scan_checks import fisher_z, wrong_rois
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
 from fcforge.randomness import numpy_rng
 from fcforge.releases.blas import one_blas_thread
@@ -364,12 +364,6 @@ class Explanation:
         edges = self.contribution[scan] if values is None else values
         return matrices(edges[None], 0.0)[0]
 
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """First and second ROI of every edge."""
-        i, j = np.triu_indices(self.atlas.n_rois, 1)
-        return i, j
-
     def rois(self, scan: int = 0) -> Array:
         """What each ROI added, (R,): half of each of its edges, so that the sum is the same."""
         return self.matrix(scan).sum(1) / 2
@@ -388,12 +382,12 @@ class Explanation:
         """The `n` edges (all, unless given) that moved one scan's score most, strongest first."""
         found = self.contribution[scan]
         order = np.argsort(-np.abs(found), kind="stable")[:n]
-        i, j = (side[order] for side in self.ends)
+        first, second = np.triu_indices(self.atlas.n_rois, 1)
         named = np.array([no_formula(printable(name)) for name in self.atlas.roi_names])
         table = {
             "subject": no_formula(printable(self.subjects[scan])),
-            "roi_a": named[i],
-            "roi_b": named[j],
+            "roi_a": named[first[order]],
+            "roi_b": named[second[order]],
             "fc": self.fc[scan][order],
             "reference_fc": self.reference_fc[order],
             "contribution": found[order],
@@ -486,16 +480,12 @@ def atlas_for(
     if given is None:
         names = roi_names or tuple(f"ROI {k + 1}" for k in range(n_rois))
         return atlas_of_names(roi_names) or names_only("unknown", names)
+    wrong = ""
     if given.n_rois != n_rois:
-        raise DataError(
-            f"atlas '{given.name}' has {given.n_rois} ROIs, the model {n_rois}."
-        )
-    if roi_names and not given.is_called(roi_names):
-        pairs = zip(given.roi_names, roi_names, strict=True)
-        k = next(k for k, (a, b) in enumerate(pairs) if a != b)
-        raise DataError(
-            f"ROI {k + 1} is '{given.roi_names[k]}' in atlas '{given.name}', the model has "
-            f"'{roi_names[k]}' there.",
-            do="Give the atlas that the model's scans were made with.",
-        )
+        wrong = f"it has {given.n_rois} ROIs, the model {n_rois}."
+    elif not given.is_called(roi_names):
+        wrong = wrong_rois(given.roi_names, roi_names)
+    if wrong:
+        do = "Give the atlas that the model's scans were made with."
+        raise DataError(wrong, where=f"atlas '{given.name}'", do=do)
     return given

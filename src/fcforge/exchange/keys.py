@@ -75,6 +75,11 @@ def read_private(path: str | Path, passphrase: str = "") -> Ed25519PrivateKey:
     return _loaded(path, load, Ed25519PrivateKey)
 
 
+def read_signer(path: Path | None) -> Signer:
+    """The private key of a file; none where none is named."""
+    return None if path is None else read_private(path)
+
+
 def read_public(path: str | Path) -> str:
     """Hex of the public key in a PEM file (``openssl pkey -in KEY -pubout``)."""
     key = _loaded(path, serialization.load_pem_public_key, Ed25519PublicKey)

@@ -13,8 +13,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explanation, explain_model
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.home.receipts import Threshold, people_in
-from fcforge.exchange.scan_checks import answers_of, probability, truth_of
-from fcforge.exchange.site_step import wrong_rois
+from fcforge.exchange.scan_checks import answers_of, probability, truth_of, wrong_rois
 from fcforge.imaging.atlas import Atlas
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort

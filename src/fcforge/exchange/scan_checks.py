@@ -23,6 +23,7 @@ log-loss of subjects the scored network was not trained on.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -50,6 +51,18 @@ PAIRED = 0.9  # of a ROI's edges, how many the one to its partner exceeds (media
 SWAPPED = -0.1  # correlation of asymmetries below which left and right are swapped
 LIMIT = 0.9999  # of correlations whose Fisher z is taken
 TINY = 1e-12
+
+
+def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
+    """What is wrong with the ROI names of some data; empty where either side has none."""
+    if not names or not ours:
+        return ""
+    if len(names) != len(ours):
+        return f"it has {len(names)} ROI names, the exchange {len(ours)}."
+    for k, (mine, our) in enumerate(zip(names, ours, strict=True)):
+        if mine != our:
+            return f"ROI {k + 1} is '{mine}', the exchange has '{our}' there."
+    return ""
 
 
 def fisher_z(fc: Array) -> Array:

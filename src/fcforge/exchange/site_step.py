@@ -1,7 +1,7 @@
 """What commands do with files: a start, one hospital's step in either model, its threshold."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ from fcforge.exchange.keeping.keepers import (
     read_card,
 )
 from fcforge.exchange.keeping.shares import read_share
-from fcforge.exchange.keys import Signer, Trust, read_private
+from fcforge.exchange.keys import Signer, Trust, read_private, read_signer
 from fcforge.exchange.model import Learned, Tick
 from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Policy
+from fcforge.exchange.scan_checks import wrong_rois
 from fcforge.exchange.starts.public_cache import public_people
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.releases import Releases
@@ -70,7 +71,7 @@ def start_file(asked: StartRequest) -> Exchange:
         )
     policy = _policy(asked, given["policy"])
     cohort = _public_people(asked, given["dataset"])
-    key = own_key(asked.sign)
+    key = read_signer(asked.sign)
     made = make_public(cohort, listed(asked.remove), given["start"], policy, key, plan)
     exchange.save(made, asked.out)
     return made
@@ -120,11 +121,6 @@ def _public_people(asked: StartRequest, settings: dict[str, Any]) -> Cohort:
     return found.select(~np.isin(found.site, without))
 
 
-def own_key(path: Path | None) -> Signer:
-    """The private key of a file; none where none is named."""
-    return None if path is None else read_private(path)
-
-
 def learn_site(
     request: LearnRequest,
     *,
@@ -151,7 +147,7 @@ def learn_site(
             "--require-signature was given, but your own part would not be signed.",
             do="Add --sign KEY (`fcforge keys new KEY` makes one).",
         )
-    key = own_key(request.sign)
+    key = read_signer(request.sign)
     before, people = _handed(request, key, agree)
     with PrivateRecord.open(private_place(request)) as private:
         done = before.model.learn(people, private, request, key, tick)
@@ -216,24 +212,12 @@ def _require_fit(found: Exchange, people: Cohort) -> None:
         found.root.policy.require_target(people.target)
 
 
-def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
-    """What is wrong with the ROI names of some data; empty where either side has none."""
-    if not names or not ours:
-        return ""
-    if len(names) != len(ours):
-        return f"it has {len(names)} ROI names, the exchange {len(ours)}."
-    for k, (mine, our) in enumerate(zip(names, ours, strict=True)):
-        if mine != our:
-            return f"ROI {k + 1} is '{mine}', the exchange has '{our}' there."
-    return ""
-
-
 def withdraw_file(asked: WithdrawRequest) -> Exchange:
     """Take back what a site gave; OUT is the exchange without it, or the withdrawal alone."""
     archive.require_place(asked.out)
     name = site_name(asked.site)
     opened = exchange.open_exchange(asked.state, Trust.asked(asked))
-    found = opened.withdrawn(name, own_key(asked.sign))
+    found = opened.withdrawn(name, read_signer(asked.sign))
     exchange.save(found, asked.out, found.of(records.Withdrawal, name)[-1:])
     return found
 

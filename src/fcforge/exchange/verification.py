@@ -10,6 +10,7 @@ from fcforge.exchange.exchange import Exchange, key_lines, opened, without_taken
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.records import Record, Withdrawal
+from fcforge.reading import read_plain
 
 ZIP = b"PK"  # how an exchange file begins, and a private record does not
 
@@ -103,7 +104,7 @@ def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
     """
     withdrawals = found.of(Withdrawal)
     with at(path, do=archive.ASK_AGAIN):
-        data = archive.read_file(path)
+        data = read_plain(path, archive.MAX_BYTES, ExchangeError)
         earlier = archive.unpack(data).records if data.startswith(ZIP) else ()
     if earlier:
         seen = {record.id: record for record in earlier}
