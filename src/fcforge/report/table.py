@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -160,7 +159,7 @@ class Table:
 
 def interval_cell(e: Estimate | None, *, digits: int = 3) -> Cell:
     """A number above its interval, where that has a width to show; a dash for nothing."""
-    if e is None or math.isnan(e.value):
+    if e is None:
         return Cell("–")
     below: tuple[str, ...] = ()
     if e.high - e.low >= 10.0**-digits:
