@@ -157,26 +157,32 @@ def learn_site(
     tick : callable
         Called after every epoch.
     """
-    method = learner.method
-    model = learner.model
-    for job in jobs:
-        job.site.wanted = fit
-    begun = [method.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
-    jobs = [j._replace(lane=lane) for j, lane in zip(jobs, begun, strict=True)]
-    lanes = begun
-    if fit and method.fits and training.epochs > 0:
+    jobs = [begin(learner, job, fit) for job in jobs]
+    lanes = [job.lane for job in jobs]
+    if fit and learner.method.fits and training.epochs > 0:
         with products(training.precision):
             lanes = learn_lanes(learner, jobs, bank, training, tick, graphed=True)
-    ended = []
-    for job, lane in zip(jobs, lanes, strict=True):
-        lane = method.end_site(model, lane, job.site, job.rng("end"))
-        if (
-            job.site.leaked is None
-        ):  # a measured leak keeps what it must not, on purpose
-            check_kept(method, lane, bank, job.site.name)
-        ended.append(lane)
+    ended = [end(learner, job, lane) for job, lane in zip(jobs, lanes, strict=True)]
     for job in jobs:
         job.site.seal()
+    return ended
+
+
+def begin(learner: Learner, job: Job, wanted: bool = True) -> Job:
+    """The job after the method's first look at its site."""
+    job.site.wanted = wanted
+    lane = learner.method.begin_site(
+        learner.model, job.lane, job.site, job.rng("begin")
+    )
+    return job._replace(lane=lane)
+
+
+def end(learner: Learner, job: Job, lane: Lane) -> Lane:
+    """The lane after the method's last look at its site; it may keep what it says it keeps."""
+    site = job.site
+    ended = learner.method.end_site(learner.model, lane, site, job.rng("end"))
+    if site.leaked is None:  # a measured leak keeps what it must not, on purpose
+        check_kept(learner.method, ended, site.bank, site.name)
     return ended
 
 
@@ -190,31 +196,34 @@ def learn_lanes(
 ) -> list[Lane]:
     """The epochs of one site for all jobs; on a GPU as a CUDA graph unless told otherwise."""
     method = learner.method
-    n = len(jobs)
     epochs = training.epochs
     plan = _batches(method, jobs, training, bank)
-    counter = torch.arange(
-        epochs * (plan.shape[-2] + 1), dtype=torch.int32, device=bank.device
-    )
-    # ([lanes,] one per step and per epoch's begin)
-    keys = fold(stack([j.key for j in jobs]).to(bank.device)[..., None], counter)
+    keys = _keys(jobs, epochs, plan.shape[-2], bank.device)
     lane = stack([j.lane for j in jobs])
     opt = stack([Adam.start(j.lane.params) for j in jobs])
     begin_epoch, step = _lifted(learner, training, bank, jobs, graphed)
     keeper = Keeper(learner, jobs, training, bank)
-    t = 0
     for epoch in range(epochs):
+        first, *rest = keys[epoch]
         if method.updates_at(epoch, epochs):
-            (lane,) = begin_epoch(lane, keys[..., t])
+            (lane,) = begin_epoch(lane, first)
         factor = method.restart(epoch, epochs)
         opt = opt if factor is None else opt.restart(factor)
-        for s in range(plan.shape[-2]):
-            t += 1
-            lane, opt = step(lane, opt, plan[..., epoch, s, :], keys[..., t])
-        t += 1
+        for s, key in enumerate(rest):
+            lane, opt = step(lane, opt, plan[..., epoch, s, :], key)
         keeper.see(lane)
         tick()
-    return unstack(keeper.kept(lane), n)
+    return unstack(keeper.kept(lane), len(jobs))
+
+
+def _keys(
+    jobs: Sequence[Job], epochs: int, steps: int, device: torch.device
+) -> list[list[Tensor]]:
+    """Keys ([lanes]) of every epoch: of its begin, then of its steps."""
+    each = 1 + steps
+    counter = torch.arange(epochs * each, dtype=torch.int32, device=device)
+    found = fold(stack([j.key for j in jobs]).to(device)[..., None], counter).unbind(-1)
+    return [list(found[i * each : (i + 1) * each]) for i in range(epochs)]
 
 
 def _batches(
@@ -277,15 +286,11 @@ def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -
     """
     if bank.device.type != "cuda" or not learner.method.fits:
         return UNBOUNDED
-    begun = learner.method.begin_site(
-        learner.model, job.lane, job.site, job.rng("begin")
-    )
-    job = job._replace(lane=begun)
+    job = begin(learner, job)
     each = 1
     short = replace(training, epochs=1)
-    for _ in range(
-        2
-    ):  # the first epoch also prepares the bank and the libraries' workspaces
+    # the first epoch also prepares the bank and the libraries' workspaces
+    for _ in range(2):
         torch.cuda.synchronize(bank.device)
         torch.cuda.reset_peak_memory_stats(bank.device)
         before = torch.cuda.memory_allocated(bank.device)

@@ -23,7 +23,9 @@ GAUSS: Rule = (
     (0.33000947820757187, 0.32607257743127307),
 )
 LOBATTO: Rule = ((0.0, 1 / 12), (0.5 - 0.5 / 5**0.5, 5 / 12))
-AT_ONCE = 64 * 116**2  # cells of matrices that a CPU works on
+# Worked on at once: cells of matrices on a CPU, matrices on a GPU.
+AT_ONCE = 64 * 116**2
+ON_GPU = 1024
 
 
 def shrink_to_identity(fc: Tensor, amount: float) -> Tensor:
@@ -72,7 +74,6 @@ def from_off_log(
     start: Tensor | None = None,
     tol: float = 1e-5,
     near: float = 0.0,
-    chunk: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The correlation matrices with given off-log coordinates.
 
@@ -92,9 +93,6 @@ def from_off_log(
     near : float
         Deviation from which a CPU's last step is taken to first order, without another
         eigendecomposition; it leaves an error of about 0.008 near^2 in a correlation.
-    chunk : int, optional
-        Most matrices worked on at once (memory); on a CPU as many as 64 of 116 ROIs take,
-        else 1024.
 
     Returns
     -------
@@ -107,30 +105,33 @@ def from_off_log(
     ----------
     Archakov & Hansen, A new parametrization of correlation matrices, Econometrica 2021.
     """
-    n = coordinates.shape[0]
     rois = n_rois_of(coordinates.shape[-1])
-    diagonal = coordinates.new_zeros((n, rois))
+    diagonal = coordinates.new_zeros((len(coordinates), rois))
     if start is not None:
         diagonal += start
-    if coordinates.device.type != "cpu":
-        parts = zip(
-            *(x.split(chunk or 1024) for x in (coordinates, diagonal)), strict=True
-        )
-        return torch.cat(
-            [fixed_point(c, x, min(tol, 1e-4)) for c, x in parts]
-        ), diagonal
-    # LAPACK works through a batch one matrix at a time; threads share the chunks.
+    if coordinates.device.type == "cpu":
+        return _in_threads(coordinates, diagonal, tol, near), diagonal
+    parts = zip(coordinates.split(ON_GPU), diagonal.split(ON_GPU), strict=True)
+    return torch.cat([fixed_point(c, x, min(tol, 1e-4)) for c, x in parts]), diagonal
+
+
+def _in_threads(coordinates: Tensor, x: Tensor, tol: float, near: float) -> Tensor:
+    """Correlation matrices by `newton`; `x` (n, R) is improved in place.
+
+    LAPACK works through a batch one matrix at a time, so threads share chunks of it.
+    """
+    n, rois = x.shape
     workers = torch.get_num_threads()
-    size = max(1, min(chunk or AT_ONCE // rois**2, -(-n // workers)))
+    size = max(1, min(AT_ONCE // rois**2, -(-n // workers)))
     fc = coordinates.new_empty((n, rois, rois))
-    pieces = [x.split(size) for x in (coordinates, diagonal, fc)]
 
     def fill(part: Tensor, x: Tensor, into: Tensor) -> None:
         into.copy_(newton(part, x, tol, near))
 
+    pieces = [whole.split(size) for whole in (coordinates, x, fc)]
     with one_thread(), ThreadPoolExecutor(min(workers, len(pieces[0]))) as pool:
         list(pool.map(fill, *pieces))
-    return fc, diagonal
+    return fc
 
 
 def fixed_point(
@@ -161,35 +162,42 @@ def newton(
     """
     log_matrix = from_edges(coordinates, diagonal=0.0)
     out = torch.empty_like(log_matrix)
-    todo = torch.arange(len(x), device=x.device)
-    factors: tuple[Tensor, Tensor] | None = None
+    todo = torch.arange(len(x))
+    factors = torch.empty(0), torch.empty(0)
     for step in range(max_iter):
-        lm = log_matrix[todo]
-        lm.diagonal(dim1=-2, dim2=-1).copy_(x[todo])
-        values, vectors = torch.linalg.eigh(lm)
-        diag = (vectors.square() @ values.exp()[..., None])[..., 0]
-        gap = diag.log()
-        largest = gap.abs().amax(-1)
-        left = (largest > tol) & (step < max_iter - 1)
+        values, vectors, diag = _eigen(log_matrix[todo], x[todo])
+        gap = diag.log().abs().amax(-1)
+        left = (gap > tol) & (step < max_iter - 1)
         out[todo[~left]] = _matrix_exp(values[~left], vectors[~left])
         todo = todo[left]
         if not len(todo):
             break
-        if factors is None or near or step % 2 == 0:
-            slope = _slope(values[left], vectors[left], LOBATTO if near else GAUSS)
+        values = values[left]
+        vectors = vectors[left]
+        if near or step % 2 == 0:
+            slope = _slope(values, vectors, LOBATTO if near else GAUSS)
             factors = torch.linalg.lu_factor(slope)
         else:
             factors = factors[0][left], factors[1][left]
-        move = torch.linalg.lu_solve(*factors, (diag * gap)[left][..., None])[..., 0]
-        # A cap of 2 in log units keeps a step taken far from the solution inside exp's range.
-        move = move.clamp(-2.0, 2.0)
+        move = _newton_step(factors, diag[left])
         x[todo] -= move
-        close = largest[left] <= near
-        eigen = values[left][close], vectors[left][close]
-        out[todo[close]] = _nearby_exp(*eigen, -move[close])
+        close = gap[left] <= near
+        out[todo[close]] = _nearby_exp(values[close], vectors[close], -move[close])
         todo = todo[~close]
-        factors = factors[0][~close], factors[1][~close]
     return just_valid(out)
+
+
+def _eigen(log_matrix: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Eigenvalues and -vectors of matrices with the diagonals x (n, R), and diag exp of them."""
+    log_matrix.diagonal(dim1=-2, dim2=-1).copy_(x)
+    values, vectors = torch.linalg.eigh(log_matrix)
+    return values, vectors, (vectors.square() @ values.exp()[..., None])[..., 0]
+
+
+def _newton_step(factors: tuple[Tensor, Tensor], diag: Tensor) -> Tensor:
+    """What takes `diag` (n, R) to 1; a cap of 2 in log units keeps it inside exp's range."""
+    right = (diag * diag.log())[..., None]
+    return torch.linalg.lu_solve(*factors, right)[..., 0].clamp(-2.0, 2.0)
 
 
 def _matrix_exp(values: Tensor, vectors: Tensor, s: float = 1.0) -> Tensor:

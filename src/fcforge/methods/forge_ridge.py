@@ -70,6 +70,14 @@ class Seen(NamedTuple):
     mass: Tensor
 
 
+def _scores(lane: Lane, edges: Tensor, rows: Tensor, n_outputs: int) -> Tensor:
+    """Scores (n, c) that the lane's head gives some rows."""
+    columns = slice(n_outputs - n_columns(n_outputs), None)
+    weight = lane.params["head.0.weight"][columns].T
+    said = [edges[some] @ weight for some in rows.split(CHUNK)]
+    return torch.cat(said) + lane.params["head.0.bias"][columns]
+
+
 def _looked_up(place: Tensor, score: Tensor, n_outputs: int, rows: Tensor) -> Output:
     """Logits of bank rows whose scores are known; readouts are known already."""
     s = score[place[rows]]
@@ -141,10 +149,7 @@ class ForgeRidge(SyntheticMemory):
             2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32
         )
         outputs = model.n_outputs
-        columns = slice(outputs - n_columns(outputs), None)
-        weight = lane.params["head.0.weight"][columns].T
-        said = [edges[rows] @ weight for rows in seen.rows.split(CHUNK)]
-        score = torch.cat(said) + lane.params["head.0.bias"][columns]
+        score = _scores(lane, edges, seen.rows, outputs)
         rounds = self.rounds if len(lane.state[ROWS]) and self.chooses else 1
         total = torch.zeros_like(seen.public)
         level = torch.zeros_like(seen.public[0])
@@ -159,11 +164,9 @@ class ForgeRidge(SyntheticMemory):
             score = seen.public + (seen.gram @ total + level) / done
         parts = zip(seen.rows.split(CHUNK), total.split(CHUNK), strict=True)
         head = sum(edges[rows].double().T @ c for rows, c in parts) / rounds
-        empty = head.new_zeros(len(head) + 1, head.shape[1])
-        public = lane.state.get("public.head", empty)
-        bias = public[-1] + level / rounds
-        params = linear_head(public[:-1] + head, bias, outputs)
-        return lane._replace(params=params)
+        head = torch.cat([head, level[None] / rounds])
+        head = lane.state.get("public.head", torch.zeros_like(head)) + head
+        return lane._replace(params=linear_head(head[:-1], head[-1], outputs))
 
     def _products(self, model: Model, lane: Lane, site: SiteView) -> Seen:
         """The open site, and the candidates and held-out subjects of the past ones."""

@@ -198,25 +198,19 @@ def look_at(
     known : pair of Tensor, optional
         The `spread` (T, C) and (T, C, C) of all sites, where readouts never change.
     """
-    (rows, y) = candidates
-    (dev_rows, dev_y) = dev
     seen = []
-    n = rows.shape[1]
-    for t in range(
-        rows.shape[0]
-    ):  # one site at a time: bounds the memory of many lanes
-        out = forward(torch.cat([rows[t], dev_rows[t].clamp(min=0)]))
+    # one site at a time: bounds the memory of many lanes
+    for t, (rows, y, dev_rows, dev_y) in enumerate(zip(*candidates, *dev, strict=True)):
+        n = len(rows)
+        out = forward(torch.cat([rows, dev_rows.clamp(min=0)]))
         logits = out.logits.float()
-        z = out.embedding.float()
-        accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0, proxies)
-        near, far = (
-            (known[0][t], known[1][t])
-            if known
-            else spread(z[:n], y[t], scaling, logits.shape[-1])
-        )
-        seen.append(
-            Look(accuracy, ce, torch.stack([margin(logits[:n]), near], -1), far)
-        )
+        accuracy, ce = held_out(logits[n:], dev_y, dev_rows >= 0, proxies)
+        if known:
+            near, far = (part[t] for part in known)
+        else:
+            near, far = spread(out.embedding[:n].float(), y, scaling, logits.shape[-1])
+        psi = torch.stack([margin(logits[:n]), near], -1)
+        seen.append(Look(accuracy, ce, psi, far))
     return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
 
 
