@@ -22,7 +22,6 @@ from fcforge.estimator import people
 from fcforge.estimator.explaining import Explains, tangent
 from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
 from fcforge.estimator.learning import Given, Learns, as_labels
-from fcforge.estimator.parts import RELEASES
 from fcforge.exchange.scan_checks import probability
 from fcforge.types import Target
 
@@ -115,11 +114,6 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     intercept_ : ndarray of shape (1,)
     """
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = self.features == "fc"
-        return tags
-
     # -- learning --------------------------------------------------------------------------------
     def fit(
         self,
@@ -179,14 +173,10 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         *,
         first: bool,
     ) -> ForgeClassifier:
-        if y is None:
-            what = "ForgeClassifier requires y to be passed, but the target y is None."
-            raise InputError(what)
-        people.refuse_missing(y)
-        X, labels = self._validate(X, y, reset=first)
+        X, labels = self._checked(X, y, first)
         words = self._words if not first else self._named(labels, classes)
         known = people.some_classes(labels, np.unique(words))
-        by = RELEASES if self._from_start else self.method
+        by = self._weighed_by
         given = Given(
             people.coded(labels, words),
             Target(classes=tuple(map(str, words))),

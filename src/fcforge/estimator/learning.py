@@ -54,6 +54,24 @@ class Given(NamedTuple):
 class Learns(Parameters, ABC):
     """Learns one site after another: as steps of a chain, or as releases around a start."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = self.features == "fc"
+        return tags
+
+    def _checked(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
+        """X and y of a call, nobody's y missing."""
+        if y is None:
+            what = "requires y to be passed, but the target y is None."
+            raise InputError(f"{type(self).__name__} {what}")
+        people_module.refuse_missing(y)
+        return self._validate(X, y, reset=first)
+
+    @property
+    def _weighed_by(self) -> str:
+        """The method that decides what each subject counts."""
+        return RELEASES if self._from_start else self.method
+
     def _learn_all(self, X: np.ndarray, given: Given, *, first: bool) -> OwnPeople:
         """Learn the subjects of a call, site by site."""
         before = 0 if first else len(self.sites_)
@@ -139,14 +157,12 @@ class Learns(Parameters, ABC):
             return self._opened_start()
         target = people.target
         two = target.kind == "two classes"
-        calibrate = "" if self.calibrate == "none" else self.calibrate
-        only = {"held_out": self.held_out, "calibrate": calibrate}
-        for name, value in only.items() if not two else ():
-            if value:
-                what = (
-                    f"{name}={value!r} is for two classes; the target is {target.kind}."
-                )
-                raise ConfigError(what, do="Leave it out.")
+        for name in ("held_out", "calibrate") if not two else ():
+            value = getattr(self, name)
+            if value != getattr(Parameters, name):
+                what = f"{name}={value!r} is for two classes"
+                do = "Leave it out."
+                raise ConfigError(f"{what}; the target is {target.kind}.", do=do)
         settings = self._chain(people.fc.shape[1])
         settings.build(target)  # by name where the target cannot be learned
         first = site_name(people.order[0])
@@ -176,17 +192,15 @@ class Learns(Parameters, ABC):
         if self.method != Parameters.method:
             what = f"method '{self.method}' does not go on from a start."
             raise ConfigError(what, do="Leave start= out, or the method.")
-        allowed = ("accept_labels",)
         if not model.exchange.root.policy.exact_allowed:
             what = f"the start takes no exact sums, which method '{self.method}' adds."
             do = f"{WITH_NOISE}, or a start made with `--exact`."
             raise ConfigError(what, where="start=", do=do)
-        if noisy := [
-            name for name in given if name in SETTINGS and name not in allowed
-        ]:
-            what = f"'{noisy[0]}' is no setting of method '{self.method}'."
-            raise ConfigError(what, where="method_params", do=f"{WITH_NOISE}.")
-        check_names("setting beside start=", given, allowed)
+        for name in given:
+            if name in SETTINGS and name != "accept_labels":
+                what = f"'{name}' is no setting of method '{self.method}'."
+                raise ConfigError(what, where="method_params", do=f"{WITH_NOISE}.")
+        check_names("setting beside start=", given, ["accept_labels"])
         return {"mechanism": "none", **given}
 
     def save(
@@ -219,8 +233,13 @@ class Learns(Parameters, ABC):
         out = Path(path)
         archive.require_place(out)
         made = self.model_.on_record(key, allow_real_subjects=allow_real_subjects)
-        data = packed(made, out)
-        with PrivateRecord.open(register or default_place(out)) as private:
+        self._write(packed(made, out), out, Path(register or default_place(out)))
+        self.model_ = made.model
+        return made.id
+
+    def _write(self, data: bytes, out: Path, register: Path) -> None:
+        """What leaves, after what stays: receipts that the private record does not have yet."""
+        with PrivateRecord.open(register) as private:
             known = {receipt.commitment for receipt in private.receipts}
             new = [r for r in self.receipts_ if r.commitment not in known]
             for receipt in new[:-1]:
@@ -229,8 +248,6 @@ class Learns(Parameters, ABC):
                 private.publish(new[-1], {out: data})
             else:
                 archive.write(data, out)
-        self.model_ = made.model
-        return made.id
 
     @classmethod
     def load(

@@ -11,8 +11,7 @@ from sklearn.base import RegressorMixin
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Given, Learns
-from fcforge.estimator.parts import RELEASES
-from fcforge.estimator.people import refuse_missing, sample_weights
+from fcforge.estimator.people import sample_weights
 from fcforge.types import Target
 
 
@@ -44,10 +43,8 @@ class ForgeRegressor(RegressorMixin, Learns):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = self.features == "fc"
-        tags.regressor_tags.poor_score = (
-            True  # a start's penalty is for thousands of edges
-        )
+        # a start's penalty is for thousands of edges
+        tags.regressor_tags.poor_score = True
         return tags
 
     def fit(
@@ -76,18 +73,13 @@ class ForgeRegressor(RegressorMixin, Learns):
     def _learn(
         self, X: Any, y: Any, site: Any, covariates: Any, weight: Any, *, first: bool
     ) -> ForgeRegressor:
-        if y is None:
-            what = "ForgeRegressor requires y to be passed, but the target y is None."
-            raise InputError(what)
         for name in ("class_weight", "positive"):
             if getattr(self, name) is not None:
                 what = f"{name}= is for classes; the target is a number."
                 raise ConfigError(what, do="Leave it out, or give sample_weight.")
-        refuse_missing(y)
-        X, values = self._validate(X, y, reset=first)
+        X, values = self._checked(X, y, first)
         if weight is not None:
-            by = RELEASES if self._from_start else self.method
-            weight = sample_weights(X, weight, by)
+            weight = sample_weights(X, weight, self._weighed_by)
         target = self._target(values) if first else self.target_
         low, high = target.limits
         if values.min() < low or values.max() > high:
