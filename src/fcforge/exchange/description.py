@@ -146,47 +146,36 @@ class Description:
 
 
 def described(
-    model: "Model",
-    sites: tuple[str, ...],
+    of: "Model",
     answers: tuple[Answer, ...],
     facts: Mapping[str, str],
     tables: tuple[PlainTable, ...],
     settings: Mapping[str, Any],
     words: Mapping[str, str],
-    how: str,
     **more: Any,
 ) -> Description:
     """What a model says of itself, with what is said of every exchange alike.
 
     Parameters
     ----------
-    model : Model
-    sites : tuple of str
+    of : Model
     answers : tuple of Answer
         To all questions but the first.
     facts, tables
         The model's own.
     settings : mapping
         Of the root; `words` say what they are.
-    how : str
-        What computes an answer.
     **more
-        Further fields of a description.
+        The other fields of a description.
     """
-    exchange = model.exchange
+    exchange = of.exchange
     policy = exchange.root.policy
     said = {words.get(name, name): value for name, value in settings.items()}
     return Description(
         id=exchange.id,
-        sites=sites,
-        model=how,
         answers=(who_signed(exchange.records), *answers),
-        facts={
-            "disorder": policy.disorder or "not said",
-            **learned(policy.target),
-            **facts,
-        },
-        tables=(*tables, parts_table(exchange), records_table(model)),
+        facts={"disorder": policy.disorder or "not said", **facts},
+        tables=(*tables, parts_table(exchange), records_table(of)),
         settings=said | policy_words(policy),
         **more,
     )

@@ -453,14 +453,13 @@ def explain_model(
     scans = np.asarray(fc, dtype=np.float64)
     against = np.asarray(scan, dtype=np.float64)
     found = attribute(scored, scans, against)
+    base = np.full(len(scans), found.base) + offset
+    moved = {**found._asdict(), "score": found.score + offset, "base": base}
     numbered = (f"scan {k + 1}" for k in range(len(scans)))
     return Explanation(
+        **moved,
         subjects=tuple(subjects or numbered),
-        contribution=found.contribution,
-        slope=found.slope,
         fc=upper_from_fc(scans),
-        score=found.score + offset,
-        base=np.full(len(scans), found.base) + offset,
         reference_fc=upper_from_fc(against[None])[0],
         reference=said,
         positive=model.exchange.root.policy.patient,

@@ -135,13 +135,16 @@ def read_state(
     for name, one in declared.items():
         if wrong := one.complaint(found[name]):
             raise ExchangeError(f"array '{name}' {wrong}.")
-    subjects = {}
-    for part in PARTS:
-        arrays = {f.name: found.pop(f"{part}/{f.name}") for f in fields(Subjects)}
-        subjects[part] = Subjects(**arrays)
+    subjects = [_taken_out(found, part) for part in PARTS]
     lane = Lane.from_named(found)
     _require_answers(learner, lane)
-    return State(lane, **subjects)
+    return State(lane, *subjects)
+
+
+def _taken_out(arrays: dict[str, Tensor], part: str) -> Subjects:
+    """The subjects of a part, which is no longer among the arrays."""
+    names = [field.name for field in fields(Subjects)]
+    return Subjects(**{name: arrays.pop(f"{part}/{name}") for name in names})
 
 
 def _declared(

@@ -53,14 +53,14 @@ def describe(chain: "Chain") -> Description:
     method = METHODS[settings.learner.method.name].title
     return description.described(
         chain,
-        chain.sites,
         answers=(travels(chain), works(own_tests(chain.steps)), _attacked(chain)),
         facts={"ROIs": str(settings.n_rois), "temperature": f"{chain.temperature:.3g}"},
         tables=(_people(chain.steps), _held_out(chain.steps)),
         settings=settings.to_json(),
         words=SETTINGS,
         kind="chain of hospitals",
-        how=f"{method} on {settings.learner.model.name}",
+        sites=chain.sites,
+        model=f"{method} on {settings.learner.model.name}",
         passages=tuple(_audit(chain, audit) for audit in chain.exchange.of(Audit)),
         real_subjects=settings.copies_real,
     )

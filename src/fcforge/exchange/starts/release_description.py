@@ -52,7 +52,6 @@ def describe(model: "Releases") -> Description:
     exact = sorted({record.site for record in given if record.mechanism == "none"})
     return description.described(
         model,
-        model.hospitals,
         answers=(_travels(model, exact), works(root.expected), attacked(model, exact)),
         facts={
             "public people": _public(root),
@@ -62,7 +61,8 @@ def describe(model: "Releases") -> Description:
         settings=root.settings,
         words=SETTINGS,
         kind="releases around a public start",
-        how="one linear head on the matrix logarithm of a scan",
+        sites=model.hospitals,
+        model="one linear head on the matrix logarithm of a scan",
         passages=tuple(_numbers(model)),
     )
 
