@@ -101,6 +101,19 @@ class Trial(NamedTuple):
     inside: np.ndarray
     seed: int
 
+    @classmethod
+    def of(cls, start: Start, everybody: Contributors, plan: AuditPlan) -> Self:
+        """A quarter of the people is the reference, random halves of the others are released."""
+        if len(everybody.y) < MIN_PEOPLE:
+            what = f"{len(everybody.y)} people are too few to audit a release."
+            do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
+            raise DataError(what, do=do)
+        rng = numpy_rng(plan.seed, "audit reference")
+        mask = stratified(everybody.y, plan.reference, rng)
+        who = everybody.select(~mask)
+        inside = halves(len(who.y), plan)
+        return cls(start, who, everybody.select(mask), inside, plan.seed)
+
     def attacked(self, totals: np.ndarray, noise: float = 0.0) -> list[Evidence]:
         """Every attack on every release, of numbers (K, d + 2).
 
@@ -154,13 +167,13 @@ class Trial(NamedTuple):
 
 
 def halves(n: int, plan: AuditPlan) -> np.ndarray:
-    """Who is in each world's release, (K, n): halves at random, whatever their diagnoses.
+    """Who is in each world's release, (K, n) bool: halves at random, whatever their diagnoses.
 
     Halves with equal shares of patients would hide what a release says about diagnoses.
     """
     rng = numpy_rng(plan.seed, "audit halves")
     place = np.stack([rng.permutation(n) for _ in range(plan.worlds)])
-    return np.where(place < n // 2, MEMBER, OUTSIDER)
+    return place < n // 2
 
 
 def audit_people(
@@ -178,16 +191,7 @@ def audit_people(
         Rows of the references first: members' contributions one by one ("bootstrap"), exact ridge
         statistics, a release of strangers ("untrained"); then one release per epsilon.
     """
-    if len(everybody.y) < MIN_PEOPLE:
-        what = f"{len(everybody.y)} people are too few to audit a release."
-        do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
-        raise DataError(what, do=do)
-    rng = numpy_rng(plan.seed, "audit reference")
-    mask = stratified(everybody.y, plan.reference, rng)
-    who = everybody.select(~mask)
-    member = halves(len(who.y), plan)
-    others = everybody.select(mask)
-    trial = Trial(start, who, others, member == MEMBER, plan.seed)
+    trial = Trial.of(start, everybody, plan)
     evidence = trial.references()
     ceilings = {}
     for epsilon in epsilons:
@@ -196,11 +200,12 @@ def audit_people(
         ceilings[name] = round(accounting.ceiling_of(epsilon, delta), 4)
     rows = []
     for name, found in evidence.items():
-        rows += summarise(name, found, member[: len(found)], plan, SHADOWED)
+        member = np.where(trial.inside[: len(found)], MEMBER, OUTSIDER)
+        rows += summarise(name, found, member, plan, SHADOWED)
     about = {
-        "people": len(who.y),
-        "trained_on": len(who.y) // 2,
-        "reference_people": len(others.y),
+        "people": len(trial.who.y),
+        "trained_on": len(trial.who.y) // 2,
+        "reference_people": len(trial.reference.y),
         "ceilings": ceilings,
         "plan": asdict(plan),
     }

@@ -58,20 +58,12 @@ def learn(
             require_labels(before, people.y, asked.accept_labels)
     receipt, spent = _charged(model, people, private, asked, budget)
     numbers = vector.contributions(model.start.arrays, x, people.y).sum(0)
-    files: dict[str, bytes] = {}
-    payloads = {}
-    new: Spending
-    if asked.round:
-        new, files = shares.give(model.exchange, receipt, numbers, spent, key)
-    else:
-        new, data = _release(model, numbers, receipt, spent, key)
-        payloads = {new.payload: data}
+    new, payloads, files = _given(model, numbers, receipt, spent, key)
     joined = model.exchange.joined([new], payloads)
     threshold = None
     if two and not asked.round:
         mine = [*private.receipts, receipt]
-        left_out = left_out_odds(type(model)(joined), people, x, mine)
-        threshold = fit_threshold(left_out, people.y, joined.id, asked.site)
+        threshold = _fitted(type(model)(joined), people, x, mine, asked.site)
     seen = receipt.having_seen(joined)
     found = quality(before, people.y, model.target)
     return Learned(joined, (new,), seen, threshold, found, files)
@@ -104,14 +96,21 @@ def _charged(
     return receipt, spent
 
 
-def _release(
+def _given(
     model: "Releases",
     numbers: np.ndarray,
     receipt: Receipt,
     spent: "Spent",
     key: Signer,
-) -> tuple[Release, bytes]:
-    """The record of a release with secret noise, and its arrays."""
+) -> tuple[Spending, dict[str, bytes], dict[str, bytes]]:
+    """The record of what is given, its arrays by hash, and the shares of keepers by name.
+
+    A release has secret noise; of a round there are shares alone, and the keepers add theirs.
+    """
+    if receipt.round:
+        gift = (model.exchange, receipt, numbers, spent, key)
+        notice, files = shares.give(*gift)
+        return notice, {}, files
     sigma = vector.noise_units(receipt.epsilon, receipt.delta)
     if sigma:
         numbers = numbers + discrete_gaussian(sigma, len(numbers))
@@ -125,7 +124,7 @@ def _release(
         variance=str(sigma**2),
         **receipt.said(spent.epsilon, spent.delta),
     )
-    return release, data
+    return release, {release.payload: data}, {}
 
 
 # -- who the people are ----------------------------------------------------------------------------
@@ -217,7 +216,17 @@ def own_threshold(
             do="Give the one that `fcforge learn` wrote for this site.",
         )
     x = own_features(model, people)
-    left_out = left_out_odds(model, people, x, private.receipts)
+    return _fitted(model, people, x, private.receipts, site)
+
+
+def _fitted(
+    model: "Releases",
+    people: Cohort,
+    x: np.ndarray,
+    receipts: Iterable[Receipt],
+    site: str,
+) -> Threshold:
+    left_out = left_out_odds(model, people, x, receipts)
     return fit_threshold(left_out, people.y, model.exchange.id, site)
 
 
