@@ -138,7 +138,7 @@ def read_matrix_file(
     elif suffix in (".npz", ".mat"):
         arrays = read_npz(path) if suffix == ".npz" else read_mat(path)
         values = _pick(arrays, path, variable, customary)
-        names = _names(arrays, values)
+        names = roi_names_in(arrays, values.shape[1] if values.ndim == 2 else 0)
     else:
         do = f"Known: {', '.join(sorted(SUFFIXES))}."
         raise DataError(f"unknown file type '{path.suffix}'.", where=path, do=do)
@@ -219,7 +219,8 @@ def _pick(
     customary: Sequence[str],
 ) -> np.ndarray:
     """The array named `variable`, or the only matrix, or the first with a customary name."""
-    matrices = {name: array for name, array in arrays.items() if _is_matrix(array)}
+    plain = {k: v for k, v in arrays.items() if isinstance(v, np.ndarray)}
+    matrices = {k: v for k, v in plain.items() if v.ndim == 2 and v.dtype.kind in "fiu"}
     if variable:
         matrices = {k: np.asarray(v) for k, v in arrays.items() if k == variable}
     for name in matrices if len(matrices) == 1 else customary:
@@ -235,20 +236,10 @@ def _pick(
     )
 
 
-def _is_matrix(array: Any) -> bool:
-    return (
-        isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind in "fiu"
-    )
-
-
-def _names(arrays: Mapping[str, Any], values: np.ndarray) -> tuple[str, ...]:
-    """Column names beside a matrix: ``roi_names``, or CONN's ``names`` (and ``names2``)."""
-    for key in ("roi_names", "names2", "names"):
+def roi_names_in(arrays: Mapping[str, Any], n_rois: int) -> tuple[str, ...]:
+    """ROI names beside a matrix, also of CONN (``names``, ``names2``); empty without them."""
+    for key in ("roi_names", "roi_ids", "names2", "names"):
         found = np.asarray(arrays.get(key, ()))
-        if (
-            found.dtype.kind == "U"
-            and values.ndim == 2
-            and found.size == values.shape[1]
-        ):
-            return tuple(found.ravel().tolist())
+        if found.dtype.kind in "Uiu" and found.size == n_rois:
+            return tuple(map(str, found.ravel().tolist()))
     return ()

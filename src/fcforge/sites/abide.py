@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Literal
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from fcforge.components import check_names
@@ -131,16 +131,9 @@ def _download(url: str, get: Get) -> bytes | None:
         except (OSError, HTTPException) as error:
             if isinstance(error, HTTPError) and error.code in (403, 404):
                 return None
-            reason = _reason(error)
+            reason = repr(getattr(error, "reason", error))
             wait(2.0**attempt)
     raise _not_fetched(url, reason)
-
-
-def _reason(error: Exception) -> str:
-    """Why a URL could not be read, in the words of the innermost error."""
-    inner = error.reason if isinstance(error, URLError) else error
-    cause = inner if isinstance(inner, Exception) else error
-    return f"{type(cause).__name__}: {cause}"
 
 
 def _not_fetched(url: str, reason: str) -> DownloadError:

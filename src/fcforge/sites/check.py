@@ -119,7 +119,8 @@ def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
     bad = ~np.isfinite(matrix)
     if bad.any():
         rows = np.flatnonzero(bad.any(axis=1))
-        what = f"{int(bad.sum())} FC values are NaN or infinite ({_rois(rows)})."
+        rois = some((rows + 1).tolist(), 4)
+        what = f"{int(bad.sum())} FC values are NaN or infinite (ROI {rois})."
         yield what, "Leave the subject out, or set the FC of ROIs without signal to 0."
         return
     gap = float(np.abs(matrix - matrix.T).max())
@@ -138,11 +139,6 @@ def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
             f"the diagonal is not 1 ({diagonal[worst]:.3g} at ROI {worst + 1}).",
             "Set it to 1.",
         )
-
-
-def _rois(index: np.ndarray) -> str:
-    """``ROI 3, 7, 9`` counted from 1."""
-    return f"ROI {some((index + 1).tolist(), 4)}"
 
 
 def _subjects(cohort: Cohort) -> Iterator[Fault]:

@@ -122,8 +122,11 @@ def _read_all(
 
 def _covariates(kept: Sequence[Loaded]) -> dict[str, np.ndarray]:
     rows = [{**person.extra, **reading.more} for person, reading in kept]
-    columns = rows[0] if rows else ()
-    return covariates_of({c: [row[c] for row in rows] for c in columns}, len(rows))
+    found = {}
+    for column in rows[0] if rows else ():
+        name = ALIASES.get(column.lower(), column)
+        found[name] = as_covariate(name, [row[column] for row in rows])
+    return found
 
 
 def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
@@ -138,7 +141,10 @@ def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
             what = f"has {len(reading.fc)} ROIs, most subjects have {common}."
             do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
         elif reading.roi_names not in ((), names):
-            what = _first_difference(reading.roi_names, names)
+            own = reading.roi_names
+            place = next(i for i, name in enumerate(own) if name != names[i])
+            usual = f"with most subjects '{names[place]}'"
+            what = f"ROI {place + 1} is '{own[place]}', {usual}."
             do = "All subjects need the same ROIs in the same order; make the file again."
         else:
             kept.append((person, reading))
@@ -161,19 +167,6 @@ def _most_frequent(values: Sequence[Any], otherwise: Any) -> Any:
     return Counter(values).most_common(1)[0][0] if values else otherwise
 
 
-def _first_difference(own: Sequence[str], usual: Sequence[str]) -> str:
-    place = next(i for i, name in enumerate(own) if name != usual[i])
-    return f"ROI {place + 1} is '{own[place]}', with most subjects '{usual[place]}'."
-
-
-def covariates_of(arrays: Mapping[str, Any], n: int) -> dict[str, np.ndarray]:
-    """Arrays with one value for each of n subjects, under their customary names."""
-    own = {
-        ALIASES.get(k.lower(), k): v for k, v in arrays.items() if np.shape(v) == (n,)
-    }
-    return {name: as_covariate(name, values) for name, values in own.items()}
-
-
 def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
     """Numbers (n,) where every value is a number or missing (NaN), else text; sex in words counts.
 
@@ -184,23 +177,13 @@ def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
     """
     texts = [str(v).strip() for v in values]
     words = SEX if name == "sex" else {}
-    numbers = [_as_covariate(text, words) for text in texts]
+    numbers = [
+        np.nan if is_missing(text) else words.get(text.lower()) or as_number(text)
+        for text in texts
+    ]
     if None in numbers:
         return as_text(values)
     return np.array(numbers, dtype=np.float64)
-
-
-def _as_covariate(text: str, words: Mapping[str, float]) -> float | None:
-    if is_missing(text):
-        return np.nan
-    return words.get(text.lower()) or as_number(text)
-
-
-def roi_names_of(arrays: Mapping[str, np.ndarray], n_rois: int) -> tuple[str, ...]:
-    """ROI names in an .npz; empty where it has none."""
-    found = [arrays[k] for k in ("roi_names", "roi_ids") if k in arrays]
-    fitting = [names for names in found if names.shape == (n_rois,)]
-    return tuple(as_text(fitting[0]).tolist()) if fitting else ()
 
 
 def owns_file(file_name: str, subject: str, *, zeros: bool = False) -> bool:

@@ -12,7 +12,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fcforge.errors import DataError, at
-from fcforge.imaging.matrix_files import SUFFIXES, read_matrix_file, read_npz
+from fcforge.imaging.matrix_files import (
+    SUFFIXES,
+    read_matrix_file,
+    read_npz,
+    roi_names_in,
+)
 from fcforge.imaging.people import read_people
 from fcforge.imaging.series import pearson_fc
 from fcforge.sites import participants
@@ -328,7 +333,7 @@ def npz_rows(
     columns = {k: v for k, v in arrays.items() if v.shape == (len(fc),)}
     columns["file"] = np.arange(len(fc))
     rows = [{k: str(v[i]) for k, v in columns.items()} for i in range(len(fc))]
-    names = participants.roi_names_of(arrays, fc.shape[-1])
+    names = roi_names_in(arrays, fc.shape[-1])
 
     def read(person: participants.Participant) -> participants.Reading:
         return participants.Reading(fc[int(person.file)], roi_names=names)
