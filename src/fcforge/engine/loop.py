@@ -4,7 +4,7 @@ A lane is one (method, order so far, seed). Lanes that learn the same site at th
 trained together by `learn_site`; on a CPU a group holds one lane and the same code runs unlifted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -198,13 +198,11 @@ def learn_lanes(
     method = learner.method
     epochs = training.epochs
     plan = _batches(method, jobs, training, bank)
-    keys = _keys(jobs, epochs, plan.shape[-2], bank.device)
     lane = stack([j.lane for j in jobs])
     opt = stack([Adam.start(j.lane.params) for j in jobs])
     begin_epoch, step = _lifted(learner, training, bank, jobs, graphed)
     keeper = Keeper(learner, jobs, training, bank)
-    for epoch in range(epochs):
-        first, *rest = keys[epoch]
+    for epoch, (first, *rest) in enumerate(_keys(jobs, plan)):
         if method.updates_at(epoch, epochs):
             (lane,) = begin_epoch(lane, first)
         factor = method.restart(epoch, epochs)
@@ -216,14 +214,14 @@ def learn_lanes(
     return unstack(keeper.kept(lane), len(jobs))
 
 
-def _keys(
-    jobs: Sequence[Job], epochs: int, steps: int, device: torch.device
-) -> list[list[Tensor]]:
-    """Keys ([lanes]) of every epoch: of its begin, then of its steps."""
-    each = 1 + steps
-    counter = torch.arange(epochs * each, dtype=torch.int32, device=device)
-    found = fold(stack([j.key for j in jobs]).to(device)[..., None], counter).unbind(-1)
-    return [list(found[i * each : (i + 1) * each]) for i in range(epochs)]
+def _keys(jobs: Sequence[Job], plan: Tensor) -> Iterator[Sequence[Tensor]]:
+    """Keys ([lanes]) of every epoch of a plan: of its begin, then of its steps."""
+    *_, epochs, steps, _ = plan.shape
+    counter = torch.arange(epochs * (steps + 1), dtype=torch.int32, device=plan.device)
+    own = stack([j.key for j in jobs]).to(plan.device)
+    by_epoch = fold(own[..., None], counter).unflatten(-1, (epochs, steps + 1))
+    for keys in by_epoch.unbind(-2):
+        yield keys.unbind(-1)
 
 
 def _batches(

@@ -26,6 +26,7 @@ LOBATTO: Rule = ((0.0, 1 / 12), (0.5 - 0.5 / 5**0.5, 5 / 12))
 # Worked on at once: cells of matrices on a CPU, matrices on a GPU.
 AT_ONCE = 64 * 116**2
 ON_GPU = 1024
+MOST_STEPS = 30  # of Newton's method
 
 
 def shrink_to_identity(fc: Tensor, amount: float) -> Tensor:
@@ -50,14 +51,14 @@ def clip_to_correlation(matrix: Tensor, floor: float = 1e-3) -> Tensor:
     return unit_diagonal(clipped)
 
 
-def _slope(values: Tensor, vectors: Tensor, rule: Rule = GAUSS) -> Tensor:
+def _slope(values: Tensor, vectors: Tensor, coarse: bool = False) -> Tensor:
     """H_ij = d exp(L)_ii / d L_jj of L with that eigendecomposition, (n, R, R).
 
     H = int_0^1 exp(s L) * exp((1 - s) L) ds elementwise (Duhamel), by Gauss-Legendre: a few
     matrix products instead of the R^4 of the Daleckii-Krein sum.
     """
     total = torch.zeros_like(vectors)
-    for node, weight in rule:
+    for node, weight in LOBATTO if coarse else GAUSS:
         if node == 0.0:  # exp(0 L) is the identity
             diag = (vectors.square() @ values.exp()[..., None])[..., 0]
             total.diagonal(dim1=-2, dim2=-1).add_(2.0 * weight * diag)
@@ -152,9 +153,7 @@ def fixed_point(
     return just_valid(root @ root.mT)
 
 
-def newton(
-    coordinates: Tensor, x: Tensor, tol: float, near: float = 0.0, max_iter: int = 30
-) -> Tensor:
+def newton(coordinates: Tensor, x: Tensor, tol: float, near: float = 0.0) -> Tensor:
     """Newton iterations of `from_off_log` on one chunk; `x` (n, R) is improved in place.
 
     Every matrix keeps the Jacobian of its first and third step: the steps between are cheap and
@@ -164,10 +163,10 @@ def newton(
     out = torch.empty_like(log_matrix)
     todo = torch.arange(len(x))
     factors = torch.empty(0), torch.empty(0)
-    for step in range(max_iter):
+    for step in range(MOST_STEPS):
         values, vectors, diag = _eigen(log_matrix[todo], x[todo])
         gap = diag.log().abs().amax(-1)
-        left = (gap > tol) & (step < max_iter - 1)
+        left = (gap > tol) & (step < MOST_STEPS - 1)
         out[todo[~left]] = _matrix_exp(values[~left], vectors[~left])
         todo = todo[left]
         if not len(todo):
@@ -175,8 +174,7 @@ def newton(
         values = values[left]
         vectors = vectors[left]
         if near or step % 2 == 0:
-            slope = _slope(values, vectors, LOBATTO if near else GAUSS)
-            factors = torch.linalg.lu_factor(slope)
+            factors = torch.linalg.lu_factor(_slope(values, vectors, near > 0))
         else:
             factors = factors[0][left], factors[1][left]
         move = _newton_step(factors, diag[left])

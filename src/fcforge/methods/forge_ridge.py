@@ -153,9 +153,8 @@ class ForgeRidge(SyntheticMemory):
         rounds = self.rounds if len(lane.state[ROWS]) and self.chooses else 1
         total = torch.zeros_like(seen.public)
         level = torch.zeros_like(seen.public[0])
-        for done in range(1, rounds + 1):
+        for done, key in enumerate(keys[:rounds].to(score.device), 1):
             if self.chooses:
-                key = keys[done - 1].to(score.device)
                 look = partial(_looked_up, seen.place, score, outputs)
                 lane = self.choose(look, lane, key)
             where, dual = self._ridge(seen, lane.state, edges.shape[1])
@@ -163,8 +162,8 @@ class ForgeRidge(SyntheticMemory):
             level = level + dual.bias
             score = seen.public + (seen.gram @ total + level) / done
         parts = zip(seen.rows.split(CHUNK), total.split(CHUNK), strict=True)
-        head = sum(edges[rows].double().T @ c for rows, c in parts) / rounds
-        head = torch.cat([head, level[None] / rounds])
+        weight = sum(edges[rows].double().T @ c for rows, c in parts)
+        head = torch.cat([weight, level[None]]) / rounds
         head = lane.state.get("public.head", torch.zeros_like(head)) + head
         return lane._replace(params=linear_head(head[:-1], head[-1], outputs))
 

@@ -199,6 +199,16 @@ class Ridge(NamedTuple):
     noise: Tensor
 
 
+def _standardise(one: Tensor, x: Tensor, n: float, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and spread (p,) of features x (m, p) of a root; standardised they go into `z`."""
+    mean = (one @ x) / n
+    torch.addr(x, one, mean, alpha=-1, out=z)  # centred: orthogonal to `one`
+    sd = torch.linalg.vector_norm(z, dim=0) / math.sqrt(n)
+    sd = torch.where(sd < 1e-5, torch.inf, sd)  # a flat edge says nothing: weight zero
+    z /= sd
+    return mean, sd
+
+
 def ridge_from_root(
     root: Tensor, penalties: list[float], spare: Tensor | None = None, columns: int = 1
 ) -> Ridge:
@@ -220,15 +230,11 @@ def ridge_from_root(
         c; errors are added up over them.
     """
     one = root[:, 0]
-    x = root[:, 1:-columns]
     t = root[:, -columns:]
     n = float(one @ one)
-    mean = (one @ x) / n
+    x = root[:, 1:-columns]
     z = torch.empty_like(x) if spare is None else spare[:, 1:-columns]
-    torch.addr(x, one, mean, alpha=-1, out=z)  # centred: orthogonal to `one`
-    sd = torch.linalg.vector_norm(z, dim=0) / math.sqrt(n)
-    sd = torch.where(sd < 1e-5, torch.inf, sd)  # a flat edge says nothing: weight zero
-    z /= sd
+    mean, sd = _standardise(one, x, n, z)
     level = (one @ t) / n
     u = t - one[:, None] * level
     value, vector = torch.linalg.eigh(gram(z))
