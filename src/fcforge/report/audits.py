@@ -152,8 +152,7 @@ def _of_release(audit: Audit, release: str, rows: Sequence[AuditRow]) -> str:
         )
     name = f"For comparison, {release} (hides nobody)" if best.is_reference else release
     surest = audit.surest(rows)
-    found = surest or best
-    right = f"{_in_100(found.auc.value)} times in 100"
+    right = f"{_in_100((surest or best).auc.value)} times in 100"
     if surest is None:
         return (
             f"{name}: no attack that was tried told members from others beyond chance; the "

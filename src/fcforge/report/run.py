@@ -119,11 +119,10 @@ def numbers_of(results: RunResults, about: About) -> Contents:
 
 def page_of(results: RunResults, about: About, c: Contents) -> str:
     """The page as text."""
-    known = any(np.isfinite(row.intransigence) for row in c.rows)
-    columns = (*everything(c.rows), *(["intransigence"] if known else []))
     accuracy = {k: found for k, (found, _) in c.curves.items()}
     forgetting = {k: found for k, (_, found) in c.curves.items()}
-    learned = {site for r in results for site in r.spec.order}
+    orders = {r.spec.order for r in results}
+    learned = [s for s in results[0].sites if any(s in order for order in orders)]
     return render(
         "run.html.j2",
         about=about,
@@ -131,19 +130,25 @@ def page_of(results: RunResults, about: About, c: Contents) -> str:
         lead=headline(c),
         tested=_tested(results),
         facts=_facts(results, about),
-        shown=results_table(c.rows, columns, levels=c.levels),
+        shown=results_table(c.rows, _columns(c), levels=c.levels),
         more=_more_table(c),
         csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
         forests=[_forest(c, against) for against in c.forests],
         accuracy=_curve_panels(accuracy, c, c.words.metric),
         forgetting=_curve_panels(forgetting, c, "forgetting"),
         since=_since_panels(c.since, c.words.metric),
-        learned=[name for name in results[0].sites if name in learned],
+        learned=learned,
         sites={name: _mix(results, name, c.kind) for name in results[0].sites},
         settings=about.settings or results[0].spec.to_json(),
         environment=results[0].environment,
         methods=methods_paragraphs(results, about.n_draws),
     )
+
+
+def _columns(c: Contents) -> tuple[str, ...]:
+    """Columns of the results; intransigence where there is a learner to compare with."""
+    known = any(np.isfinite(row.intransigence) for row in c.rows)
+    return (*everything(c.rows), *["intransigence"] * known)
 
 
 def _facts(results: RunResults, about: About) -> list[tuple[str, Any, str]]:

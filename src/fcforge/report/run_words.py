@@ -201,11 +201,6 @@ def _what_was_run(results: RunResults) -> str:
     also = ", each also with every site's own threshold, fitted on its training people"
     shares = "the number" if first.kind == "number" else "diagnosis"
     n_tested = sum(map(len, first.y.values()))
-    used = "test subjects were used for nothing but the final scores."
-    leaks = {leak for spec in specs for leak in spec.leaks.active()}
-    if leaks:
-        on = listed(sorted(leaks))
-        used = f"WARNING: test data were allowed to leak in on purpose ({on})."
     return (
         f"Results were produced with fcforge {__version__}. Data: {sources(results)}, "
         f"{counted(len(first.sites), 'site')} ({listed(first.sites)}). Within each site "
@@ -217,8 +212,17 @@ def _what_was_run(results: RunResults) -> str:
         f"{counted(len({s.order for s in specs}), 'order')}, with "
         f"{counted(len({s.seed for s in specs}), 'random seed')} for split, initialisation and "
         f"minibatches. {_training(first.spec.training)} Protocol: "
-        f"{listed(sorted({s.protocol for s in specs}))}; {used}"
+        f"{listed(sorted({s.protocol for s in specs}))}; {_used(results)}"
     )
+
+
+def _used(results: RunResults) -> str:
+    """What test people were used for."""
+    leaks = {leak for r in results for leak in r.spec.leaks.active()}
+    if not leaks:
+        return "test subjects were used for nothing but the final scores."
+    on = listed(sorted(leaks))
+    return f"WARNING: test data were allowed to leak in on purpose ({on})."
 
 
 def _training(t: Training) -> str:

@@ -136,26 +136,10 @@ BELOW_CHANCE = (
 
 def learned_text(done: Learned) -> str:
     """What was found at the site and what is about to leave, before anything is written."""
-    lines = []
-    before = done.before
-    if before:
-        n = people(int(before["people"]))
-        came = f"site '{done.receipt.site}': {n}. The model that came in reaches"
-        if "majority" in before:
-            lines.append(
-                f"{came} accuracy {number(before['accuracy'])} here (majority class "
-                f"{number(before['majority'])}), AUROC {number(before['auroc'])}."
-            )
-        else:
-            told = [f"{METRICS[k].title} {before[k]:.3g}" for k in list(before)[:-1]]
-            lines.append(f"{came} {', '.join(told)} here.")
-        two = done.exchange.root.policy.target.kind == "two classes"
-        if two and before["auroc"] < 0.5:
-            lines.append(BELOW_CHANCE)
+    lines = _before_lines(done) if done.before else []
     for record in done.new:
-        n_bytes = len(record.line) + len(
-            done.exchange.payloads.get(record.payload, b"")
-        )
+        payload = done.exchange.payloads.get(record.payload, b"")
+        n_bytes = len(record.line) + len(payload)
         lines.append(f"{record.title}: {memory(n_bytes)} leave.")
     if done.receipt.epsilon is None:
         lines.append("No noise is added: no promise of privacy is made.")
@@ -163,6 +147,22 @@ def learned_text(done: Learned) -> str:
         budget = f"epsilon {done.receipt.epsilon:g} (delta {done.receipt.delta:g})"
         lines.append(f"Each person spends {budget}.")
     return joined(lines)
+
+
+def _before_lines(done: Learned) -> list[str]:
+    """How the model that came in does at the site."""
+    before = done.before
+    n = people(int(before["people"]))
+    came = f"site '{done.receipt.site}': {n}. The model that came in reaches"
+    if "majority" not in before:
+        told = [f"{METRICS[k].title} {before[k]:.3g}" for k in list(before)[:-1]]
+        return [f"{came} {', '.join(told)} here."]
+    line = (
+        f"{came} accuracy {number(before['accuracy'])} here (majority class "
+        f"{number(before['majority'])}), AUROC {number(before['auroc'])}."
+    )
+    two = done.exchange.root.policy.target.kind == "two classes"
+    return [line, BELOW_CHANCE] if two and before["auroc"] < 0.5 else [line]
 
 
 def evaluation_text(found: Evaluation) -> str:

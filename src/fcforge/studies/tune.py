@@ -216,14 +216,13 @@ def tune(
     """
     prepared = prepare_tuning(experiment, folder, repeats, budget)
     inner = prepared.experiment
-    sites = prepared.cohort.site_names
-    orders = [" > ".join(order) for order in inner.list_orders(sites)]
-    trainings = f"{prepared.plan.trainings} site trainings"
-    say(f"{len(inner.learners)} settings on {', '.join(orders)}: {trainings}")
+    listed = inner.list_orders(prepared.cohort.site_names)
+    orders = [" > ".join(order) for order in listed]
+    settings = f"{len(inner.learners)} settings on {', '.join(orders)}"
+    say(f"{settings}: {prepared.plan.words}")
     store = open_store(prepared, folder / "runs")
     where: Any = {"jobs": place.jobs, "device": place.device}
-    if place == Place(jobs=1):
-        where["group"] = 1  # one worker: this process
+    where["group"] = 1 if place == Place() else None  # one worker: this process
     run_experiment(prepared, store, **where, progress=progress)
     tuned = judge_trials(experiment, collect(store)[0], budget)
     text = as_toml(tuned, orders, repeats)
