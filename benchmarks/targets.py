@@ -6,7 +6,7 @@ usage: fcforge run experiments/age_abide.toml --out A
 
        python benchmarks/targets.py groups abide1_aal116_dparsf.npz three_groups.npz
        fcforge run experiments/three_groups_529.toml --set dataset.path=three_groups.npz --out C
-       python benchmarks/targets.py C D results/three_classes.json
+       python benchmarks/targets.py C results/three_groups.json
 """
 
 import csv
