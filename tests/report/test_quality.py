@@ -50,9 +50,9 @@ def test_subject_page_shows_everything():
     assert page.rows.index(page.row(names[2])) < page.rows.index(page.row(names[5]))
     assert f"1 ROI without signal, FC set to 0: {names[3]}." in page.text
     assert page.row("kept") == ["kept", "motion, wm_csf"]
-    assert page.row("High Pass Hz") == ["High Pass Hz", "none"]
+    assert page.row("HighPassHz") == ["HighPassHz", "not set"]
     assert page.row("Detrend") == ["Detrend", "yes"]
-    assert page.row("--atlas.name") == ["--atlas.name", EVIL]
+    assert page.row("atlas.name") == ["atlas.name", EVIL]
     assert "40" in page.text
     assert html.count("<svg") == 2
 

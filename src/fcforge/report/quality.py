@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,14 +22,7 @@ from fcforge.report.figures import (
     drawn,
     fc_figure,
 )
-from fcforge.report.rendering import (
-    Section,
-    listed,
-    macro,
-    picture,
-    sections_page,
-    short,
-)
+from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Table
 from fcforge.text import counted, number
 
@@ -41,6 +33,7 @@ FD_LINE_MM = 0.5
 LOW_COVERAGE = 0.8
 WIDE = 6.6  # inches
 GROUP = "group.html"
+SIDECAR = "Names are those of the JSON files beside the series and of the options."
 MEASURES = {"mean_fd": "mean FD, mm", "mean_fc": "mean FC", "n_volumes": "volumes"}
 COLUMNS = {  # of participants.tsv
     **MEASURES,
@@ -58,15 +51,12 @@ _page = partial(
 
 def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     """Carpet plot, FC, motion, ROI coverage and what was done to one subject, as one HTML page."""
-    several = len(result.runs) > 1
     sections = []
     done = []
-    for run in result.runs:
-        name = run.source.path.name
-        title = name if several else _known(run)
-        sections.append(Section(title, _run_figure(run)))
-        title = f"What was done: {name}" if several else "What was done"
-        done.append(Section(title, _words(_done(run, result.settings))))
+    for k, run in enumerate(result.runs, 1):
+        sections.append(Section(f"Run {k}: signal over time", _run_figure(run)))
+        known = {"source": run.source.path, **run.report, **result.settings}
+        done.append(Section(f"Run {k}: what was done", known, SIDECAR))
     order = "grouped by system" if any(atlas.systems) else "in the order of the atlas"
     title = f"Functional connectivity, ROIs {order}"
     fc = fc_figure(result.fc, atlas.systems, "correlation", WIDE, vmin=-1, vmax=1)
@@ -80,22 +70,6 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
         warnings.append(("caution", f"{many} without signal, FC set to 0: {names}."))
     more: Any = {"warnings": warnings, "facts": _facts(result, atlas), "home": GROUP}
     return _page(f"sub-{result.subject}", sections=[*sections, *done], **more)
-
-
-def _known(run: Run) -> str:
-    """What is shown of a run."""
-    known = {"signal": run.carpet, "motion": run.fd, "coverage": run.coverage}
-    shown = listed([name for name, values in known.items() if values is not None])
-    return shown.capitalize()
-
-
-def _done(run: Run, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What was done to a run, and the options that were used."""
-    done = {"source": str(run.source.path), **run.report}
-    for name, value in settings.items():
-        if value is not None:
-            done[f"--{name.replace('_', '-')}"] = value
-    return done
 
 
 def _facts(result: SubjectFC, atlas: Atlas) -> list[tuple[str, Any, str]]:
@@ -129,7 +103,7 @@ def preprocess_page(
         sections.append(Section(f"Motion: {name}", _motion_figure(parameters)))
         outlines = f"Mean scan with the atlas' outlines: {name}"
         sections.append(Section(outlines, _mean_figure(mean, edges)))
-    sections.append(Section("What was done", _words(facts)))
+    sections.append(Section("What was done", facts, SIDECAR))
     return _page(f"sub-{subject}", kind="quality of preprocessing", sections=sections)
 
 
@@ -175,22 +149,6 @@ def _low_coverage(result: SubjectFC, atlas: Atlas) -> Table:
     order = [i for i in np.argsort(lowest) if lowest[i] < LOW_COVERAGE]
     rows = [(atlas.roi_names[i], number(lowest[i], 2)) for i in order]
     return Table.of(("ROI", "coverage"), rows)
-
-
-def _words(value: Any) -> Any:
-    """Settings as a person would say them, nested as they were."""
-    if isinstance(value, Mapping):
-        return {_spaced(key): _words(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return short(", ".join(map(str, value)), 400)
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _spaced(key: str) -> str:
-    """The name of a sidecar's field, ``VolumesKept``, as words."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key)
 
 
 @drawn
