@@ -45,17 +45,27 @@ def n_features(n_rois: int, kind: str) -> int:
 
 
 @dataclass(frozen=True)
-class Linear(Model):
+class EdgeModel(Model):
+    """A model of the edges, as `features` says; it learns every kind of target."""
+
+    features: Features = "z"
+
+    learns = get_args(Kind)
+
+    def prepare(self, fc: Tensor) -> Inputs:
+        """Scaled edges."""
+        return {"edges": edge_features(fc, self.features)}
+
+
+@dataclass(frozen=True)
+class Linear(EdgeModel):
     """Logistic regression on edges (Fisher z, or as `features` says); the readout is the edges.
 
     Starts at zero: a random start adds noise in the directions no subject spans, and training
     never removes it.
     """
 
-    features: Features = "z"
-
     name = "linear"
-    learns = get_args(Kind)
     lr = 3e-5
 
     def init(self, rng: torch.Generator) -> Params:
@@ -66,10 +76,6 @@ class Linear(Model):
             "head.0.weight": torch.zeros(out, n_edges),
             "head.0.bias": torch.zeros(out),
         }
-
-    def prepare(self, fc: Tensor) -> Inputs:
-        """Scaled edges."""
-        return {"edges": edge_features(fc, self.features)}
 
     def apply(
         self,
@@ -86,7 +92,7 @@ class Linear(Model):
 
 
 @dataclass(frozen=True)
-class MLP(Model):
+class MLP(EdgeModel):
     """Fisher-z edges -> 256 -> 64 -> 2 with dropout 0.5; the readout is the first hidden layer.
 
     Attributes
@@ -98,9 +104,7 @@ class MLP(Model):
 
     hidden: Size = 256
     dropout: ShareBelowOne = 0.5
-    features: Features = "z"
     name = "mlp"
-    learns = get_args(Kind)
     lr = 1e-4
 
     @property
@@ -115,10 +119,6 @@ class MLP(Model):
         return params | layers.init_head(
             rng, "head", (self.hidden, max(self.hidden // 4, 2), self.n_outputs)
         )
-
-    def prepare(self, fc: Tensor) -> Inputs:
-        """Scaled edges."""
-        return {"edges": edge_features(fc, self.features)}
 
     def apply(
         self,

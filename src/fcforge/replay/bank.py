@@ -76,31 +76,23 @@ class Bank:
     def fc(self, rows: Tensor) -> Tensor:
         """FC (n, R, R) of some rows."""
         names, pool, item = self.address(rows)
-        found = [
-            self._fc[name][item[pool == i].to(self.device)]
-            for i, name in enumerate(names)
-        ]
-        found = found or [next(iter(self._fc.values()))[:0]]
-        back = torch.argsort(torch.argsort(pool, stable=True)).to(self.device)
-        return found[0] if len(found) == 1 else torch.cat(found)[back]
+        like = next(iter(self._fc.values()))
+        found = like.new_empty(len(rows), *like.shape[1:])
+        for i, name in enumerate(names):
+            inside = pool == i
+            found[inside.to(self.device)] = self._fc[name][item[inside].to(self.device)]
+        return found
 
     def inputs(self, model: Model) -> Inputs:
         """Prepared inputs of all rows; computed once per subject, grown when pools are added."""
         done, cached = self._prepared.get(model, (0, {}))
         if done < self._n:
-            new = [
-                self._fc[name]
-                for name, p in self._pools.items()
-                if p.start >= done and len(p)
-            ]
-            # each pool on its own: a batch's size can change the last digit
-            parts = [model.prepare(chunk) for fc in new for chunk in fc.split(CHUNK)]
-            fresh = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
-            cached = (
-                {k: torch.cat([cached[k], v]) for k, v in fresh.items()}
-                if done
-                else fresh
-            )
+            parts = [cached] if done else []
+            for name, pool in self._pools.items():
+                # each pool on its own: a batch's size can change the last digit
+                if pool.start >= done and len(pool):
+                    parts += map(model.prepare, self._fc[name].split(CHUNK))
+            cached = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
             self._prepared[model] = (self._n, cached)
         return cached
 

@@ -198,6 +198,11 @@ def highest_per_cell(priority: Tensor, cell: Tensor, capacity: int) -> Tensor:
     return torch.cat(kept).sort().values
 
 
+def free_slot(key: str) -> int:
+    """What a part of the memory holds where nobody is."""
+    return -1 if key in (ROWS, "memory.site") else 0
+
+
 def admit(state: State, new: State, rule: Rule) -> State:
     """Memory after `new` subjects were offered to it.
 
@@ -222,6 +227,6 @@ def admit(state: State, new: State, rule: Rule) -> State:
         keep = highest_per_cell(offered["memory.priority"], cell, capacity)
     out = dict(state)
     for key, value in offered.items():
-        free = torch.full_like(state[key], -1 if key in (ROWS, "memory.site") else 0)
+        free = torch.full_like(state[key], free_slot(key))
         out[key] = torch.cat([value[keep], free[len(keep) :]])
     return out

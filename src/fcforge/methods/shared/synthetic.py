@@ -20,7 +20,7 @@ from fcforge.models.base import Inputs, Model, Output, gather
 from fcforge.randomness import uniform
 from fcforge.replay import selection
 from fcforge.replay.hcts import HCTS, Choice, SiteWeight, even_choice
-from fcforge.replay.memory import ROWS, declared_memory, empty_memory, teach
+from fcforge.replay.memory import ROWS, declared_memory, empty_memory, free_slot, teach
 from fcforge.settings import NotNegative, Size, at_least
 
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
@@ -256,15 +256,14 @@ class SyntheticMemory(Method):
             old, range(n - self.candidates, n), self.memory, rng
         )
         active = torch.tensor(sorted(slots), device=state[ROWS].device)
-        widths = (state[key].shape[1] for key in ("memory.embedding", "memory.logits"))
-        width, outputs = widths
-        blank = empty_memory(n, width, state[ROWS].device, outputs)
-        for key, value in blank.items():
-            blank[key] = value.to(state[key]).index_copy(0, active, state[key][active])
+        wiped = torch.ones_like(state[ROWS], dtype=torch.bool).index_fill(0, active, 0)
+        thinned = {k: v.clone() for k, v in state.items() if k.startswith("memory.")}
+        for key, value in thinned.items():
+            value[wiped] = free_slot(key)
         quota = torch.bincount(
             active // self.candidates, minlength=n // self.candidates
         )
-        return blank | self._active(Choice(active, quota, quota / len(active)))
+        return thinned | self._active(Choice(active, quota, quota / len(active)))
 
     def choose(
         self, forward: Callable[[Tensor], Output], lane: Lane, key: Tensor
