@@ -75,7 +75,10 @@ def load_atlas(
     if is_aal(name):
         return _aal_of_user(Path(image)) if image else _packaged_aal()
     if name.endswith((".nii", ".nii.gz")):
-        return _own_volume(Path(name), None if lut is None else Path(lut))
+        table = read_lut(Path(lut)) if lut else LabelTable({}, {}, exact=False)
+        path = Path(name)
+        plain = path.name.removesuffix(".gz").removesuffix(".nii")
+        return _from_image(plain, path, *table)
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     for family in families():
         if match := re.fullmatch(family["name"], plain):
@@ -88,13 +91,6 @@ def load_atlas(
         f"unknown atlas '{name}'.",
         do=f"Known: {known}, or the path of a .nii[.gz] volume.",
     )
-
-
-def _own_volume(path: Path, lut: Path | None) -> Atlas:
-    """A user's volume, with names and systems from a table where there is one."""
-    name = path.name.removesuffix(".gz").removesuffix(".nii")
-    table = LabelTable({}, {}, exact=False) if lut is None else read_lut(lut)
-    return _from_image(name, path, *table)
 
 
 def _packaged_aal() -> Atlas:

@@ -163,11 +163,7 @@ def _choose(
                 raise DataError(what, where=f"site {site}", do=do)
             faults.append(Fault("warning", what, do, "", site))
     chosen = [s for s in subjects if _site(s) in names]
-    return sorted(chosen, key=lambda s: (names.index(_site(s)), _numbers(s))), faults
-
-
-def _numbers(subject: str) -> list[int]:
-    return [int(part) for part in subject.split("-")[1:]]
+    return sorted(chosen, key=lambda s: (names.index(_site(s)), s)), faults
 
 
 def _site(subject: str) -> str:
