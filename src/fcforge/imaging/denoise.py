@@ -64,9 +64,9 @@ class Denoise(NamedTuple):
     """
 
     name: str
-    parameters: Mapping[str, Any] = {}
-    high_pass: float | None = 0.01
-    low_pass: float | None = 0.1
+    parameters: Mapping[str, Any]
+    high_pass: float | None
+    low_pass: float | None
 
 
 def make_denoise(

@@ -221,9 +221,9 @@ def find_sources(
     made = re.sub(r"[^a-z]", "", made_by(root).lower()) if auto else ""
     said = [layout for word, layout in TOOLS.items() if word in made][:1]
     names = (said or list(LAYOUTS)) if auto else [request.layout]
-    tried = ((name, _found(name, request)) for name in names)
-    layout, found = next((pair for pair in tried if pair[1]), ("", []))
-    if layout == "nifti" and auto:
+    tried = (_found(name, request) for name in names)
+    found = next(filter(None, tried), [])
+    if auto:
         _require_mni(found, root)
     wanted = [source for source in found if request.takes(source)]
     if not wanted:
@@ -237,7 +237,7 @@ def _require_mni(found: list[Source], root: Path) -> None:
     for scan in found:
         said = sources.entities(scan.path.name)
         space = said.get("space", "")
-        if "sub" in said and not space.startswith("MNI"):
+        if scan.tool == "nifti" and "sub" in said and not space.startswith("MNI"):
             raise DataError(
                 f"{scan.path.name} is in {space or 'scanner'} space, FC needs MNI space.",
                 where=root,
