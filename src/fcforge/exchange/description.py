@@ -171,10 +171,11 @@ def described(
     exchange = of.exchange
     policy = exchange.root.policy
     said = {words.get(name, name): value for name, value in settings.items()}
+    about = {"disorder": policy.disorder or "not said", **learned(policy.target)}
     return Description(
         id=exchange.id,
         answers=(who_signed(exchange.records), *answers),
-        facts={"disorder": policy.disorder or "not said", **facts},
+        facts={**about, **facts},
         tables=(*tables, parts_table(exchange), records_table(of)),
         settings=said | policy_words(policy),
         **more,

@@ -15,6 +15,7 @@ import numpy as np
 from fcforge.releases.start import (
     FLAT,
     RESIDUAL,
+    SET,
     Array,
     Start,
     StartSettings,
@@ -112,17 +113,20 @@ class Partition:
         self.x = _standardised(features, public)
         self.p = self.x.shape[1]
         self.penalty = penalty
-        own = self.x[public]
-        t = self.t[public]
-        coefficient, left_out = leave_one_out(own @ own.T, t, penalty * self.p)
-        self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
-        self.score = self.x @ (own.T @ coefficient) + t.mean(0)
-        self.axes, self.variance = principal_axes(own, directions)
+        self._fit_public(self.x[public], self.t[public])
+        self.axes, self.variance = principal_axes(self.x[public], directions)
         self.z = self.x @ self.axes
         self.norms = (self.x**2).sum(1)
         self.noise = rng.standard_normal((columns, self.p, draws))
         self.noise_half = rng.standard_normal((columns, draws))
         self.noise_count = rng.standard_normal(draws)
+
+    def _fit_public(self, own: Array, t: Array) -> None:
+        """Scores by the public head, and what it leaves of the public people themselves."""
+        penalty = self.penalty * self.p
+        coefficient, left_out = leave_one_out(own @ own.T, t, penalty)
+        self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
+        self.score = self.x @ (own.T @ coefficient) + t.mean(0)
 
     @cached_property
     def gram(self) -> Array:
@@ -194,11 +198,7 @@ class Partition:
             size=1.0,
             clip=1.0,
             temperature=1.0,
-            full=float(settings.axes),
-            gamma=settings.gamma,
-            even=settings.even,
-            shrink=settings.shrink,
-            pull=settings.pull,
+            **{k: float(getattr(settings, name)) for k, name in SET.items()},
         )
 
     def _factor(self, start: Start, rows: Array) -> Array:

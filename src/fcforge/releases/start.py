@@ -33,7 +33,8 @@ differ by, so that the same files give the same start, bit by bit, on every mach
 """
 
 import hashlib
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -47,6 +48,8 @@ Array = np.ndarray
 BITS = 12
 FLAT = 2.0**40  # scale of a feature that is the same in everybody: it weighs nothing
 MIN_PUBLIC = 20  # people of a start
+# fields of a start that are settings, and what those are called
+SET = {"full": "axes", **{name: name for name in ("gamma", "even", "shrink", "pull")}}
 RESIDUAL = 2.0  # residuals of labels at -1 and +1 are clipped there
 
 
@@ -218,6 +221,11 @@ def rounded_number(value: float, bits: int = BITS) -> float:
     return float(rounded(np.asarray(value), bits))
 
 
+def set_fields(settings: Mapping[str, Any]) -> dict[str, float]:
+    """Fields of a start that are settings, with 24 bits."""
+    return {k: rounded_number(float(settings[name]), 24) for k, name in SET.items()}
+
+
 def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
     r"""Dual coefficients of ridge on centred rows and its exact leave-one-out predictions.
 
@@ -342,14 +350,10 @@ def make_start(
         variance=variance,
         size=1.0,
         clip=1.0,
-        full=float(settings.axes),
-        gamma=rounded_number(settings.gamma, 24),
-        even=rounded_number(settings.even, 24),
-        shrink=rounded_number(settings.shrink, 24),
-        pull=rounded_number(settings.pull, 24),
         weight=weight,
         bias=rounded(t.mean(0) - x.mean(0) @ weight)[()],
         temperature=rounded_number(found),
+        **set_fields(asdict(settings)),
     )
     made = replace(made, size=_middle(coordinates(made, x)[:, :-1], 0.5))
     residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)

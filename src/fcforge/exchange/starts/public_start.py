@@ -19,11 +19,13 @@ from fcforge.releases.features import log_features
 from fcforge.releases.plan import noise_per_person
 from fcforge.releases.start import (
     FLAT,
+    SET,
     Start,
     StartSettings,
     make_start,
     rounded,
     rounded_number,
+    set_fields,
     targets,
 )
 from fcforge.releases.worth import WorthTable, worth
@@ -43,8 +45,6 @@ SITES_APART = 4.0  # a site's mean may differ so much more than a public site's
 ALIKE_SITES = 0.8
 BEYOND = 0.5  # a covariate may lie so much of the public range outside of it
 STRANGE = 0.2  # share of a site's scans that may lie outside what was seen
-# fields of a start that are settings, and what those are called
-SET = {"full": "axes", **{name: name for name in ("gamma", "even", "shrink", "pull")}}
 # Cosine of two scans' whitened places along the axes from which on they are one person's. With
 # ABIDE's 871 and 128 axes: half of a scan and the whole .85 and more, the same scan of another
 # pipeline .65 on average, two people .57 at most. Few axes tell nothing but the very same scan.
@@ -380,11 +380,9 @@ def read_start(exchange: Exchange) -> PublicStart:
             shrink = float(record.settings["shrink"])
             confounds = Confounds(record.removes, centre, slopes, shrink)
         people = stored.pop(PEOPLE).astype(np.float64)
-        plain: dict[str, Any] = {}
+        plain: dict[str, Any] = set_fields(record.settings)
         for name, array in stored.items():
             plain[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
-        for name, setting in SET.items():
-            plain[name] = rounded_number(float(record.settings[setting]), 24)
         start = Start(**plain)
         _check_numbers(start, record)
     return PublicStart(record, start, confounds, people)
