@@ -15,6 +15,7 @@ from fcforge.errors import DataError
 from fcforge.types import SHRINK, TAU
 
 EdgeKind = Literal["positive", "absolute"]
+ZERO = 1e-8  # eigenvalues below it count as 0 (computed in float64)
 EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt
 
 
@@ -120,7 +121,7 @@ def laplacian(adj: Tensor) -> Tensor:
     return torch.diag_embed(present) - scale[..., :, None] * adj * scale[..., None, :]
 
 
-def laplacian_coordinates(adj: Tensor, k: int, tolerance: float = 1e-8) -> Tensor:
+def laplacian_coordinates(adj: Tensor, k: int) -> Tensor:
     """First `k` non-trivial eigenvectors of the normalised Laplacian, one coordinate row per ROI.
 
     A graph of c components (isolated ROIs count) has c eigenvectors of eigenvalue 0 that say
@@ -135,8 +136,6 @@ def laplacian_coordinates(adj: Tensor, k: int, tolerance: float = 1e-8) -> Tenso
     adj : Tensor of shape (n, R, R), symmetric, non-negative
     k : int
         Number of coordinates.
-    tolerance : float
-        Eigenvalues below it count as 0 (computed in float64).
 
     Returns
     -------
@@ -148,7 +147,7 @@ def laplacian_coordinates(adj: Tensor, k: int, tolerance: float = 1e-8) -> Tenso
     """
     values, vectors = symmetric_eigen(laplacian(adj.double()))  # ascending
     n, rois = values.shape
-    first = (values < tolerance).sum(-1, keepdim=True)  # (n, 1)
+    first = (values < ZERO).sum(-1, keepdim=True)  # (n, 1)
     column = first + torch.arange(k, device=adj.device)  # (n, k)
     exists = (column < rois).to(vectors.dtype)
     column = column.clamp_max(rois - 1)
@@ -191,9 +190,9 @@ def _fix_sign(vectors: Tensor) -> Tensor:
     return vectors * torch.where(vectors.gather(-2, lead) < 0, -1.0, 1.0)
 
 
-def fisher_z(fc: Tensor, limit: float = 0.9999) -> Tensor:
-    """Variance-stabilising arctanh of correlations, clipped to ``|r| <= limit``."""
-    return torch.atanh(fc.clamp(-limit, limit))
+def fisher_z(fc: Tensor) -> Tensor:
+    """Variance-stabilising arctanh of correlations, clipped to ``|r| <= 0.9999``."""
+    return torch.atanh(fc.clamp(-0.9999, 0.9999))
 
 
 def edges(fc: Tensor) -> Tensor:

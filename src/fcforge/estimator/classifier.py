@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -115,32 +115,6 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     """
 
     # -- learning --------------------------------------------------------------------------------
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        site: Any = None,
-        covariates: Any = None,
-        sample_weight: Any = None,
-    ) -> ForgeClassifier:
-        """Learn from scratch, one site after another.
-
-        Parameters
-        ----------
-        X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
-        y : array of shape (n,)
-            Any two classes, see `positive`, or more of them.
-        site : array of shape (n,), str or int, optional
-            Site of each subject, or one for all; None is one site, "site-1". Names are texts or
-            whole numbers (1, 1.0 and "1" are one site); an empty or missing one is refused. The
-            names decide the randomness together with `seed`.
-        covariates : mapping or data frame of columns of shape (n,), optional
-            What the start removes (``forge_release``).
-        sample_weight : array of shape (n,), optional
-            What each subject counts, exactly; see `class_weight`.
-        """
-        return self._learn(X, y, None, site, covariates, sample_weight, first=True)
-
     def partial_fit(
         self,
         X: Any,
@@ -149,7 +123,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         site: Any = None,
         covariates: Any = None,
         sample_weight: Any = None,
-    ) -> ForgeClassifier:
+    ) -> Self:
         """Learn one more site, or several.
 
         Parameters
@@ -160,19 +134,20 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
             All classes, where the first site may lack one; by default those of `y`.
         """
         first = not hasattr(self, "model_")
-        return self._learn(X, y, classes, site, covariates, sample_weight, first=first)
+        said = (site, covariates, sample_weight)
+        return self._learn(X, y, *said, first=first, classes=classes)
 
     def _learn(
         self,
         X: Any,
         y: Any,
-        classes: Any,
         site: Any,
         covariates: Any,
         weight: Any,
         *,
         first: bool,
-    ) -> ForgeClassifier:
+        classes: Any = None,
+    ) -> Self:
         X, labels = self._checked(X, y, first)
         words = self._words if not first else self._named(labels, classes)
         known = people.some_classes(labels, np.unique(words))

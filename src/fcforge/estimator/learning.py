@@ -59,6 +59,38 @@ class Learns(Parameters, ABC):
         tags.input_tags.three_d_array = self.features == "fc"
         return tags
 
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        site: Any = None,
+        covariates: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Learn from scratch, one site after another.
+
+        Parameters
+        ----------
+        X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
+        y : array of shape (n,)
+            Of a classifier any two classes, see `positive`, or more; of a regressor numbers.
+        site : array of shape (n,), str or int, optional
+            Site of each subject, or one for all; None is one site, "site-1". Names are texts or
+            whole numbers (1, 1.0 and "1" are one site); an empty or missing one is refused. The
+            names decide the randomness together with `seed`.
+        covariates : mapping or data frame of columns of shape (n,), optional
+            What the start removes (``forge_release``).
+        sample_weight : array of shape (n,), optional
+            What each subject counts, exactly; see `class_weight`.
+        """
+        return self._learn(X, y, site, covariates, sample_weight, first=True)
+
+    @abstractmethod
+    def _learn(
+        self, X: Any, y: Any, site: Any, covariates: Any, weight: Any, *, first: bool
+    ) -> Self:
+        """Learn the subjects of a call, after all that was learned before unless `first`."""
+
     def _checked(self, X: Any, y: Any, first: bool) -> tuple[np.ndarray, np.ndarray]:
         """X and y of a call, nobody's y missing."""
         if y is None:

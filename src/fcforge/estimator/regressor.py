@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -47,17 +47,6 @@ class ForgeRegressor(RegressorMixin, Learns):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        site: Any = None,
-        covariates: Any = None,
-        sample_weight: Any = None,
-    ) -> ForgeRegressor:
-        """Learn from scratch, one site after another; arguments as of `ForgeClassifier.fit`."""
-        return self._learn(X, y, site, covariates, sample_weight, first=True)
-
     def partial_fit(
         self,
         X: Any,
@@ -65,14 +54,14 @@ class ForgeRegressor(RegressorMixin, Learns):
         site: Any = None,
         covariates: Any = None,
         sample_weight: Any = None,
-    ) -> ForgeRegressor:
+    ) -> Self:
         """Learn one more site, or several."""
         first = not hasattr(self, "model_")
         return self._learn(X, y, site, covariates, sample_weight, first=first)
 
     def _learn(
         self, X: Any, y: Any, site: Any, covariates: Any, weight: Any, *, first: bool
-    ) -> ForgeRegressor:
+    ) -> Self:
         for name in ("class_weight", "positive"):
             if getattr(self, name) is not None:
                 what = f"{name}= is for classes; the target is a number."
