@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 
 from fcforge.randomness import numpy_rng
+from fcforge.releases.start import LARGEST, fit_line
 from fcforge.runner.experiment import OWN_FOLDS
 from fcforge.types import FCBatch, RunResult, Site
 
 OWN = ", own threshold"  # end of the row's title
-PRIOR = 1.0  # penalty of a and of b - 1: worth about four people
-STEPS = 50  # of Newton's method
-LARGEST = 30.0  # log odds; those of a probability of 1 are infinite
 
 
 def fold_of_each(y: np.ndarray, *names: str | int) -> np.ndarray:
@@ -65,19 +63,6 @@ def log_odds(p: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         z = np.log(p) - np.log1p(-np.asarray(p, dtype=float))
     return np.clip(z, -LARGEST, LARGEST)
-
-
-def fit_line(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Intercept and slope by penalised logistic regression of diagnoses y (n,) on log odds z."""
-    x = np.stack([np.ones(len(z)), z], axis=1)
-    middle = np.array([0.0, 1.0])
-    theta = middle
-    for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-np.clip(x @ theta, -LARGEST, LARGEST)))
-        gradient = x.T @ (p - y) + PRIOR * (theta - middle)
-        curvature = (x.T * (p * (1 - p))) @ x + PRIOR * np.eye(2)
-        theta = theta - np.linalg.solve(curvature, gradient)
-    return float(theta[0]), float(theta[1])
 
 
 def with_own_thresholds(

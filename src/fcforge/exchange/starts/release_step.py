@@ -14,10 +14,11 @@ from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Learned, require_two_classes
 from fcforge.exchange.names import site_name
 from fcforge.exchange.records import Notice, Release, Spending
-from fcforge.exchange.scan_checks import probability, quality, require_labels
+from fcforge.exchange.scan_checks import quality, require_labels
 from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.privacy.noise import discrete_gaussian
 from fcforge.releases import vector
+from fcforge.releases.start import fit_line
 from fcforge.sites.check import near_duplicates, require_valid
 from fcforge.sites.cohort import Cohort
 
@@ -233,20 +234,8 @@ def _fitted(
 def fit_threshold(
     odds: np.ndarray, y: np.ndarray, exchange: str, site: str
 ) -> Threshold:
-    """The hospital's own intercept and slope by penalised logistic regression.
-
-    The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few
-    people move them little.
-    """
-    design = np.stack([np.ones_like(odds), odds], 1)
-    prior = np.array([0.0, 1.0])
-    theta = prior
-    for _ in range(50):  # Newton; the penalised loss is strictly convex
-        p = probability(design @ theta)
-        gradient = design.T @ (p - y) + (theta - prior)
-        hessian = (design * (p * (1 - p))[:, None]).T @ design + np.eye(2)
-        theta = theta - np.linalg.solve(hessian, gradient)
-    intercept, slope = (round(float(value), 6) for value in theta)
+    """The hospital's own intercept and slope, as runs fit them."""
+    intercept, slope = (round(value, 6) for value in fit_line(odds, y))
     return Threshold(
         intercept=intercept, slope=slope, people=len(y), exchange=exchange, site=site
     )
