@@ -11,7 +11,8 @@ from fcforge.models import make_model
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
 from fcforge.releases.plan import noise_per_person
-from fcforge.releases.start import StartSettings, class_logits, make_start
+from fcforge.releases.start import StartSettings, make_start
+from fcforge.releases.targets import class_logits
 from fcforge.types import Component
 from small_world import World, order
 

@@ -6,7 +6,8 @@ from public_people import people
 
 from fcforge.releases import vector
 from fcforge.releases.partition import Partition, deal
-from fcforge.releases.start import StartSettings, class_logits, make_start, vertices
+from fcforge.releases.start import StartSettings, make_start
+from fcforge.releases.targets import class_logits, vertices
 
 
 def made(classes):

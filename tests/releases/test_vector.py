@@ -13,7 +13,8 @@ from fcforge.errors import DataError
 from fcforge.privacy.accounting import sigma_for
 from fcforge.privacy.noise import discrete_gaussian
 from fcforge.releases import vector
-from fcforge.releases.start import StartSettings, coordinates, make_start, vertices
+from fcforge.releases.start import StartSettings, coordinates, make_start
+from fcforge.releases.targets import vertices
 
 
 def made(gamma=0.25, classes=2):

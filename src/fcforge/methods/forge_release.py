@@ -35,7 +35,8 @@ from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
 from fcforge.releases.plan import noise_per_person
-from fcforge.releases.start import Start, vertices
+from fcforge.releases.start import Start
+from fcforge.releases.targets import vertices
 from fcforge.settings import Fraction, Positive, Size
 
 

@@ -21,9 +21,8 @@ from fcforge.releases.start import (
     StartSettings,
     leave_one_out,
     principal_axes,
-    targets,
-    vertices,
 )
+from fcforge.releases.targets import targets, vertices
 from fcforge.releases.vector import COUNT, SENSITIVITY, UNIT, held
 from fcforge.types import strata
 

@@ -3,9 +3,9 @@ r"""The start: what a consortium knows in advance, made once from public people.
 Nothing in it is private. For a public subject with features :math:`\phi` (`log_features`,
 confounds removed) and diagnosis :math:`t = \pm 1`, let :math:`x = (\phi - m) / s` be standardised
 by the public people. A number has limits that are agreed in advance, -1 and +1 to it; of K classes
-t is a corner of a regular simplex in K - 1 dimensions (`vertices`), -1 and +1 where K is two. Then
-t has length 1 at most whatever is learned, and a start has c = K - 1 *columns*, one for a number.
-The start holds
+t is a corner of a regular simplex in K - 1 dimensions (`fcforge.releases.targets`), -1 and +1 where
+K is two. Then t has length 1 at most whatever is learned, and a start has c = K - 1 *columns*, one
+for a number. The start holds
 
 - the *public head* :math:`w_0, b_0`: ridge of t on x with penalty :math:`\alpha p`, by column;
 - *axes* B: the first K principal directions of :math:`x / \sqrt p`, and the variance
@@ -41,6 +41,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.releases.targets import fit_temperature, targets
 from fcforge.settings import Checked, Fraction, Positive, Share, Size
 from fcforge.types import SHRINK
 
@@ -50,8 +51,6 @@ FLAT = 2.0**40  # scale of a feature that is the same in everybody: it weighs no
 MIN_PUBLIC = 20  # people of a start
 # fields of a start that are settings, and what those are called
 SET = {"full": "axes", **{name: name for name in ("gamma", "even", "shrink", "pull")}}
-STEPS = 50  # of Newton's method
-LARGEST = 30.0  # log odds; those of a probability of 1 are infinite
 RESIDUAL = 2.0  # residuals of labels at -1 and +1 are clipped there
 
 
@@ -249,68 +248,6 @@ def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
     return coefficient, t - ((t - fitted).T / (1 - leverage)).T
 
 
-def vertices(n_classes: int) -> Array:
-    """Corners (K, K - 1) of a regular simplex, each of length 1: -1 and +1 for two classes.
-
-    No class is nearer to another than the rest are, and no class is the one that others are held
-    against (simplex coding, Mroueh et al. 2012).
-
-    Examples
-    --------
-    >>> vertices(3).round(3).tolist()
-    [[-0.866, -0.5], [0.866, -0.5], [0.0, 1.0]]
-    """
-    corners = np.zeros((n_classes, n_classes - 1))
-    for k in range(1, n_classes):
-        size = np.sqrt(n_classes / (n_classes - 1) / (k * (k + 1)))
-        corners[:k, k - 1] = -size
-        corners[k, k - 1] = k * size
-    return corners
-
-
-def class_logits(score: Array) -> Array:
-    """Logits (n, K) of scores (n, c), which softmax makes probabilities once calibrated."""
-    return score @ vertices(score.shape[1] + 1).T / 2
-
-
-def fit_temperature(score: Array, y: Array) -> float:
-    """T that makes the logits of score (n, c) / T probabilities: logistic regression on one number.
-
-    The loss is convex in 1 / T: its slope is bisected, over the logarithm of 1 / T.
-    """
-    low = -6.0
-    high = 6.0
-    logits = class_logits(score)
-    ahead = logits - np.take_along_axis(logits, y[:, None], 1)
-    for _ in range(60):
-        middle = (low + high) / 2
-        scaled = 2.0**middle * ahead
-        share = np.exp(scaled - scaled.max(1, keepdims=True))
-        slope = ((share * ahead).sum(1) / share.sum(1)).sum()
-        if slope < 0:
-            low = middle
-        else:
-            high = middle
-    return 2.0 ** -((low + high) / 2)
-
-
-def fit_line(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Intercept and slope by penalised logistic regression of diagnoses y (n,) on log odds z.
-
-    The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few
-    people move them little; the penalised loss is strictly convex.
-    """
-    x = np.stack([np.ones(len(z)), z], axis=1)
-    middle = np.array([0.0, 1.0])
-    theta = middle
-    for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-np.clip(x @ theta, -LARGEST, LARGEST)))
-        gradient = x.T @ (p - y) + (theta - middle)
-        curvature = (x.T * (p * (1 - p))) @ x + np.eye(2)
-        theta = theta - np.linalg.solve(curvature, gradient)
-    return float(theta[0]), float(theta[1])
-
-
 def coordinates(start: Start, x: Array) -> Array:
     """U (n, d + 1) of standardised features: coordinates and one half; d is p, or q at gamma 0."""
     if start.gamma:
@@ -327,16 +264,6 @@ def products(u: Array, residual: Array) -> Array:
     """U (n, d + 1) times residuals (n,) or (n, c): (n, c (d + 1)), column after column."""
     each = residual.reshape(len(u), -1, 1) * u[:, None, :]
     return each.reshape(len(u), -1)
-
-
-def targets(y: Array, columns: int = 1) -> Array:
-    """What a head is fitted to, of length 1 at most whatever y is.
-
-    (n,): diagnoses at -1 and +1, or a number cut to these limits; (n, c): corners of classes.
-    """
-    if y.dtype.kind == "f":
-        return np.clip(y, -1.0, 1.0)
-    return 2.0 * y - 1.0 if columns == 1 else vertices(columns + 1)[y]
 
 
 def make_start(

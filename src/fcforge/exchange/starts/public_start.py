@@ -26,8 +26,8 @@ from fcforge.releases.start import (
     rounded,
     rounded_number,
     set_fields,
-    targets,
 )
+from fcforge.releases.targets import targets
 from fcforge.releases.worth import WorthTable, worth
 from fcforge.settings import make
 from fcforge.sites.check import require_valid, without_twins

@@ -18,7 +18,7 @@ from fcforge.exchange.scan_checks import quality, require_labels
 from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.privacy.noise import discrete_gaussian
 from fcforge.releases import vector
-from fcforge.releases.start import fit_line
+from fcforge.releases.targets import fit_line
 from fcforge.sites.check import near_duplicates, require_valid
 from fcforge.sites.cohort import Cohort
 
