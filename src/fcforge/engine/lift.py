@@ -78,13 +78,17 @@ def unstack(tree: T, n: int) -> list[T]:
     """Inverse of `stack`."""
     if n == 1:
         return [tree]
-    return [pytree.tree_map(lambda leaf, i=i: leaf[i].clone(), tree) for i in range(n)]
+    lanes = []
+    for i in range(n):
+        lanes.append(pytree.tree_map(lambda leaf, i=i: leaf[i].clone(), tree))
+    return lanes
 
 
 def shapes(tree: Any) -> tuple[Any, ...]:
     """Structure and shapes of a pytree: lanes that agree in it can be stacked."""
     leaves, spec = pytree.tree_flatten(tree)
-    return (str(spec), tuple((tuple(x.shape), str(x.dtype)) for x in leaves))
+    kinds = [(tuple(x.shape), str(x.dtype)) for x in leaves]
+    return str(spec), tuple(kinds)
 
 
 def clone(tree: T) -> T:

@@ -231,7 +231,10 @@ def _batches(
     rows = stack([method.rows(j.lane, j.site) for j in jobs])
     size = training.batch_size
     epochs = training.epochs
-    plans = [minibatches(rows.shape[-1], size, epochs, j.rng("batches")) for j in jobs]
+    plans = []
+    for job in jobs:
+        rng = job.rng("batches")
+        plans.append(minibatches(rows.shape[-1], size, epochs, rng))
     plan = stack(plans).to(bank.device)
     return torch.gather(rows, -1, plan.flatten(-3)).reshape(
         plan.shape

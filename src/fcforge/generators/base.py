@@ -141,7 +141,8 @@ def require_correlations(fc: Tensor, where: str) -> None:
         return
     what = ""
     do = "Give Pearson correlations, not Fisher z."
-    if float((fc.diagonal(dim1=-2, dim2=-1) - 1.0).abs().max()) > 1e-3:
+    diagonal = fc.diagonal(dim1=-2, dim2=-1)
+    if float((diagonal - 1.0).abs().max()) > 1e-3:
         what = " Nor is its diagonal 1: confounds fitted on few people leave such matrices."
         do = "Fit them on public people ([start]), remove fewer, or use another method."
     raise DataError(

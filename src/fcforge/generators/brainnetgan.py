@@ -32,8 +32,10 @@ def cross(p: Params, name: str, x: Tensor) -> Tensor:
 
     (n, c_in, R, R) to (n, c_out, R, R).
     """
-    row = linear(p, f"{name}.row", x.transpose(1, 2).flatten(2)).transpose(1, 2)
-    col = linear(p, f"{name}.col", x.permute(0, 3, 1, 2).flatten(2)).transpose(1, 2)
+    by_row = x.transpose(1, 2).flatten(2)
+    row = linear(p, f"{name}.row", by_row).transpose(1, 2)
+    by_column = x.permute(0, 3, 1, 2).flatten(2)
+    col = linear(p, f"{name}.col", by_column).transpose(1, 2)
     return row[:, :, :, None] + col[:, :, None, :]
 
 
@@ -49,9 +51,11 @@ def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
     """Two edge-to-edge layers, edge-to-node, node-to-graph, two linear; diagnosis at the end."""
     x = _leaky(cross(p, "e2e1", x[:, None]))
     x = _leaky(cross(p, "e2e2", x))
-    nodes = _leaky(linear(p, "e2n", x.transpose(1, 2).flatten(2))[..., 0])
+    by_node = x.transpose(1, 2).flatten(2)
+    nodes = _leaky(linear(p, "e2n", by_node)[..., 0])
     graph = _leaky(linear(p, "n2g", nodes))
-    h = _leaky(linear(p, "fc1", torch.cat([graph, _onehot(y)], -1)))
+    labelled = torch.cat([graph, _onehot(y)], -1)
+    h = _leaky(linear(p, "fc1", labelled))
     return linear(p, "fc2", h)[:, 0]
 
 
@@ -63,7 +67,8 @@ def generate(p: Params, noise: Tensor, y: Tensor, channels: int = 8) -> Tensor:
     x = _leaky(h[:, :, :, None] + h[:, :, None, :])
     x = _leaky(cross(p, "e2e", x))
     x = torch.einsum("ncij,c->nij", x, p["mix.weight"][0])
-    fc = torch.tanh(0.5 * (x + x.mT) + from_edges(p["baseline"], diagonal=0.0))
+    baseline = from_edges(p["baseline"], diagonal=0.0)
+    fc = torch.tanh(0.5 * (x + x.mT) + baseline)
     eye = torch.eye(fc.shape[-1], device=fc.device)
     return fc * (1.0 - eye) + eye
 

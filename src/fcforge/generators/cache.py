@@ -33,8 +33,9 @@ def fit_key(generator: Generator, batch: FCBatch, seed: int) -> str:
     digest = hashlib.sha256(
         json.dumps(head, sort_keys=True, default=lambda start: start.digest).encode()
     )
-    digest.update(batch.fc.detach().cpu().contiguous().numpy().tobytes())
-    digest.update(batch.y.detach().cpu().contiguous().numpy().tobytes())
+    for part in (batch.fc, batch.y):
+        digest.update(part.detach().cpu().contiguous().numpy().tobytes())
+
     return digest.hexdigest()
 
 
@@ -119,7 +120,9 @@ def write_state(path: Path, state: GeneratorState, metadata: Mapping[str, str]) 
     """Write a state as safetensors, whole or not at all."""
     from safetensors.torch import save
 
-    tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
+    tensors = {}
+    for name, value in state.items():
+        tensors[name] = value.detach().cpu().contiguous().clone()
     write_bytes(path, save(tensors, dict(metadata)))
 
 

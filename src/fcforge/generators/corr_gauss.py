@@ -99,7 +99,8 @@ def residual_noise(factors: Tensor, diagonal: Tensor, n: int, rng: RNG) -> Tenso
 def within_class_variance(x: Tensor, y: Tensor) -> Tensor:
     """Pooled within-class variance of every column of (n, p)."""
     groups = [x[y == c] for c in y.unique()]
-    squares = torch.stack([(g - g.mean(0)).square().sum(0) for g in groups]).sum(0)
+    residuals = [g - g.mean(0) for g in groups]
+    squares = torch.stack([r.square().sum(0) for r in residuals]).sum(0)
     return squares / max(x.shape[0] - len(groups), 1)
 
 
@@ -128,7 +129,8 @@ def decode(
     fc, diagonal = from_off_log(coordinates, start=start, tol=TOLERANCE, near=rough)
     shifted = coordinates.clone()
     for c in enough:
-        target, found = log_matrix(torch.stack([means[c], fc[y == c].mean(0)]), 0.0)
+        both = torch.stack([means[c], fc[y == c].mean(0)])
+        target, found = log_matrix(both, 0.0)
         shifted[y == c] += edges(target - found)
         if large:
             diagonal[y == c] += (target - found).diagonal()

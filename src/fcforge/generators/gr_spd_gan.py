@@ -54,10 +54,15 @@ def graph_penalty(fake: Tensor, real: Tensor, y: Tensor, k: int) -> Tensor:
     value per lane.
     """
     d = torch.cdist(real, real)
-    apart = torch.where(d > 0, d, torch.nan).flatten(-2).nanmedian(-1).values
-    h = torch.where(apart.isfinite(), apart, 1.0).clamp_min(1e-6)[..., None, None]
-    near = d <= d.kthvalue(min(k + 1, d.shape[-1]), dim=-1, keepdim=True).values
-    weight = (-(d**2) / (2 * h**2)).exp() * near * (y[..., :, None] == y[..., None, :])
+    of_others = torch.where(d > 0, d, torch.nan)
+    apart = of_others.flatten(-2).nanmedian(-1).values
+    median = torch.where(apart.isfinite(), apart, 1.0)
+    h = median.clamp_min(1e-6)[..., None, None]
+    nearest = min(k + 1, d.shape[-1])
+    near = d <= d.kthvalue(nearest, dim=-1, keepdim=True).values
+    alike = y[..., :, None] == y[..., None, :]
+    kernel = (-(d**2) / (2 * h**2)).exp()
+    weight = kernel * near * alike
     weight = weight * (1.0 - torch.eye(d.shape[-1], device=d.device))
     products = fake @ fake.mT
     squares = products.diagonal(dim1=-2, dim2=-1)

@@ -36,7 +36,8 @@ def neighbour_mask(fc: Tensor, k: int) -> Tensor:
 def encode(p: Params, x: Tensor) -> tuple[Tensor, Tensor]:
     """ReLU layer, then mean and log variance of q(z | x)."""
     h = torch.relu(nn.linear(p, "encoder", x))
-    return nn.linear(p, "mu", h), nn.linear(p, "log_var", h).clamp(-8.0, 4.0)
+    log_var = nn.linear(p, "log_var", h)
+    return nn.linear(p, "mu", h), log_var.clamp(-8.0, 4.0)
 
 
 def log_rate(p: Params, z: Tensor, mask: Tensor) -> Tensor:
@@ -92,8 +93,10 @@ class ReGATE(Generator):
             "y_mean": y.mean(),
             "y_sd": y.std(correction=0).clamp_min(0.1),
         }
-        x = ((z - state["centre"]) / state["unit"]).clamp(-8.0, 8.0).exp()
-        p = self._train(x, (y - state["y_mean"]) / state["y_sd"], state["mask"], rng)
+        standardised = (z - state["centre"]) / state["unit"]
+        x = standardised.clamp(-8.0, 8.0).exp()
+        trait = (y - state["y_mean"]) / state["y_sd"]
+        p = self._train(x, trait, state["mask"], rng)
         with torch.no_grad():
             state["active_units"] = (encode(p, x)[0].var(0) > 0.01).sum()
         # The trait is standardised, so its noise in Bayes' rule is the public code's std(y) = 1.
@@ -137,7 +140,8 @@ class ReGATE(Generator):
         z = mu + (0.5 * log_var).exp() * nn.normal(*mu.shape, rng=rng)
         eta = log_rate(p, z, mask).clamp(-10.0, 10.0)
         poisson = (eta.exp() - x * eta).sum()
-        trait_error = (nn.linear(p, "head", mu)[:, 0] - trait).square().sum()
+        told = nn.linear(p, "head", mu)[:, 0]
+        trait_error = (told - trait).square().sum()
         return self.weight * (poisson + kl_per_unit(mu, log_var).sum()) + trait_error
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:

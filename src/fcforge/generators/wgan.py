@@ -48,7 +48,8 @@ def critic_loss(
     score: Score, params: Params, real: Tensor, fake: Tensor, y: Tensor, t: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Penalised minus distance, and the distance E f(real) - E f(fake); one value per lane."""
-    gap = score(params, real, y).mean(-1) - score(params, fake, y).mean(-1)
+    of_real = score(params, real, y).mean(-1)
+    gap = of_real - score(params, fake, y).mean(-1)
     rough = gradient_penalty(score, params, real, fake, y, t).mean(-1)
     return PENALTY * rough - gap, gap
 
@@ -99,7 +100,7 @@ class WGAN(Generator):
     ) -> list[GeneratorState]:
         """Adversarial training of all sites in the same steps."""
         seen = [self.see(batch.fc) for batch in batches]
-        starts = [self.start(b, rng) for b, rng in zip(batches, rngs, strict=True)]
+        starts = list(map(self.start, batches, rngs))
         y = [batch.y for batch in batches]
         size = min(self.batch_size, *map(len, y))
         real = [x for x, _ in seen]
@@ -133,7 +134,8 @@ class WGAN(Generator):
             distance.append(gap.detach())
             x, y, noise, _ = draw(False)
             fake = make(gen, noise, y)
-            loss = -score(critic, fake, y).mean(-1) + self.regulariser(fake, x, y)
+            fooled = score(critic, fake, y).mean(-1)
+            loss = -fooled + self.regulariser(fake, x, y)
             nn.step(gen_opt, loss.sum())
         return torch.stack(distance, 1)
 

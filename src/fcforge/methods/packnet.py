@@ -87,7 +87,8 @@ class PackNet(Method):
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
         """One more site; its weights are the free ones until pruning."""
-        if not any(bool((o == 0).any()) for o in part(lane.state, "owner").values()):
+        owners = part(lane.state, "owner").values()
+        if all(bool((owner != 0).all()) for owner in owners):
             raise ConfigError(
                 f"no free weight is left for site '{site.name}'.",
                 where=f"method '{self.name}'",
@@ -169,7 +170,8 @@ class PackNet(Method):
             return lane.params
         params = dict(lane.params)
         for k, owner in part(lane.state, "owner").items():
-            params[k] = torch.where((owner > 0) & (owner <= site), params[k], 0.0)
+            own = (owner > 0) & (owner <= site)
+            params[k] = torch.where(own, params[k], 0.0)
         return params
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
@@ -181,5 +183,6 @@ class PackNet(Method):
         seen = [model.apply(p, lane.stats, inputs).logits for p in networks]
         log_p = torch.log_softmax(torch.stack(seen), -1)  # (sites, n, K)
         entropy = -(log_p.exp() * log_p).sum(-1)
-        best = entropy.argmin(0)[None, :, None].expand(1, -1, log_p.shape[-1])
+        best = entropy.argmin(0)[None, :, None]
+        best = best.expand(1, -1, log_p.shape[-1])
         return log_p.gather(0, best)[0]

@@ -69,7 +69,8 @@ class SI(penalty.Anchored):
         origin = penalty.part(lane.state, "origin")
         omega = penalty.part(lane.state, "importance")
         for k, p in lane.params.items():
-            gained = path[k].clamp_min(0.0) / ((p - origin[k]).square() + self.damping)
+            way = (p - origin[k]).square() + self.damping
+            gained = path[k].clamp_min(0.0) / way
             omega[k] = omega[k] + gained if k in omega else gained
         state = penalty.without(lane.state, "path", "origin")
         return lane._replace(state=penalty.move_anchor(state, lane.params, omega))

@@ -36,7 +36,8 @@ def attention(h: Tensor, near: Tensor) -> Tensor:
     near : Tensor of shape (n, R, R), bool
     """
     score = F.leaky_relu(torch.tanh(h) @ h.transpose(-1, -2), 0.2)
-    return torch.where(near, torch.softmax(torch.where(near, score, -1e9), dim=-1), 0.0)
+    share = torch.softmax(torch.where(near, score, -1e9), dim=-1)
+    return torch.where(near, share, 0.0)
 
 
 def squared_energy(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:

@@ -42,7 +42,8 @@ def neighbours(inputs: Inputs) -> Tensor:
         open_ = inputs["blocked"] == 0
     else:
         open_ = inputs["propagation" if "propagation" in inputs else "mean"] != 0
-    return open_ & ~torch.eye(open_.shape[-1], dtype=torch.bool, device=open_.device)
+    itself = torch.eye(open_.shape[-1], dtype=torch.bool, device=open_.device)
+    return open_ & ~itself
 
 
 def local_structure(nodes: Tensor, near: Tensor, tau: float) -> Tensor:
@@ -51,7 +52,8 @@ def local_structure(nodes: Tensor, near: Tensor, tau: float) -> Tensor:
     The term ``|h_v|^2`` is the same for all neighbours of v and drops out of the softmax.
     """
     scale = 1.0 / (nodes.shape[-1] * tau)
-    score = 2.0 * nodes @ nodes.transpose(-1, -2) - nodes.square().sum(-1)[..., None, :]
+    size = nodes.square().sum(-1)
+    score = 2.0 * nodes @ nodes.transpose(-1, -2) - size[..., None, :]
     return F.log_softmax(torch.where(near, score * scale, -1e9), dim=-1)
 
 
@@ -59,7 +61,8 @@ def local_divergence(old: Tensor, new: Tensor, near: Tensor, tau: float) -> Tens
     """Mean KL over ROIs that have a neighbour between old and new local structure."""
     p = local_structure(old, near, tau)
     q = local_structure(new, near, tau)
-    kl = torch.where(near, p.exp() * (p - q), 0.0).sum(-1)
+    each = p.exp() * (p - q)
+    kl = torch.where(near, each, 0.0).sum(-1)
     return kl.sum() / near.any(-1).sum().clamp(min=1)
 
 

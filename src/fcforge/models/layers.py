@@ -123,7 +123,8 @@ def running(
     """Running mean and variance after a batch of n rows, to whose mean `offset` belongs."""
     batch_mean = batch_mean.detach()
     inverse_sd = inverse_sd.detach()
-    sample_var = (inverse_sd.square().reciprocal() - EPSILON) * (n / max(n - 1, 1))
+    batch_var = inverse_sd.square().reciprocal() - EPSILON
+    sample_var = batch_var * (n / max(n - 1, 1))
     mean = mean + MOMENTUM * (batch_mean + offset.detach() - mean)
     return mean, var + MOMENTUM * (sample_var - var)
 

@@ -126,12 +126,14 @@ class HCTS(Checked):
     # -- state -----------------------------------------------------------------------------------
     def start(self, device: torch.device | str) -> State:
         """State before the first site: no arm."""
-        return {k: v[:0] for k, v in self._arm(torch.zeros((), device=device)).items()}
+        arm = self._arm(torch.zeros((), device=device))
+        return {k: v[:0] for k, v in arm.items()}
 
     def add_site(self, state: State, accuracy: Tensor) -> State:
         """State with one more arm, whose best accuracy so far is `accuracy` ()."""
         arm = self._arm(accuracy)
-        return {**state, **{k: torch.cat([state[k], v]) for k, v in arm.items()}}
+        joined = {k: torch.cat([state[k], v]) for k, v in arm.items()}
+        return {**state, **joined}
 
     def _arm(self, accuracy: Tensor) -> State:
         device = accuracy.device
@@ -253,7 +255,8 @@ def take_first(
     sites, steps = order.shape
     place = torch.arange(total, device=order.device)
     ends = quota.cumsum(0)
-    site = (place[:, None] >= ends[None, :]).sum(1).clamp(max=sites - 1)
+    past = (place[:, None] >= ends[None, :]).sum(1)
+    site = past.clamp(max=sites - 1)
     within = (place - (ends - quota)[site]).clamp(0, steps - 1)
     active = site * n + order[site, within]
     wanted = torch.arange(steps, device=order.device)[None, :] < quota[:, None]
@@ -282,16 +285,20 @@ def draw_slots(
     if by == "equal":
         sites = quota.shape[0]
         u = uniform(key, (sites, -(-size // sites)))
-        place = (quota.cumsum(0) - quota)[:, None] + _within(u, quota[:, None])
-        weight = (quota > 0)[:, None] * torch.full_like(u, 1.0 / u.numel())
+        first = (quota.cumsum(0) - quota)[:, None]
+        place = first + _within(u, quota[:, None])
+        each = torch.full_like(u, 1.0 / u.numel())
+        weight = (quota > 0)[:, None] * each
         place = place.clamp(0, active.shape[0] - 1)
         return active[place.flatten()], weight.flatten()
     u = uniform(key, (size,))
     shares = share.cumsum(0)
-    site = (uniform(fold(key, 1), (size, 1)) * shares[-1] >= shares).sum(1)
+    drawn = uniform(fold(key, 1), (size, 1)) * shares[-1]
+    site = (drawn >= shares).sum(1)
     site = site.clamp(max=share.shape[0] - 1)
     place = (quota.cumsum(0) - quota)[site] + _within(u, quota[site])
-    return active[place.clamp(0, active.shape[0] - 1)], torch.full_like(u, 1.0 / size)
+    slots = active[place.clamp(0, active.shape[0] - 1)]
+    return slots, torch.full_like(u, 1.0 / size)
 
 
 def _within(u: Tensor, n: Tensor) -> Tensor:

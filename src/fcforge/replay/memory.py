@@ -159,7 +159,8 @@ def uniform_slots(state: State, key: Tensor, size: int) -> tuple[Tensor, Tensor]
     """`size` filled slots drawn uniformly with replacement, and weights 1 / size."""
     u = uniform(key, (size,))
     n = filled(state)
-    slots = torch.minimum((u * n).long(), n - 1).clamp(min=0)  # u may round to 1
+    place = torch.minimum((u * n).long(), n - 1)  # u may round to 1
+    slots = place.clamp(min=0)
     return slots, torch.full((size,), 1.0 / size, device=u.device)
 
 
@@ -194,7 +195,9 @@ def highest_per_cell(priority: Tensor, cell: Tensor, capacity: int) -> Tensor:
     members = [(cell == c).nonzero()[:, 0] for c in names]
     sizes = torch.tensor([len(m) for m in members])
     room = quotas(torch.ones(len(members)), capacity, sizes).tolist()
-    kept = [m[highest(priority[m], k)] for m, k in zip(members, room, strict=True)]
+    kept = []
+    for member, k in zip(members, room, strict=True):
+        kept.append(member[highest(priority[member], k)])
     return torch.cat(kept).sort().values
 
 
@@ -217,7 +220,10 @@ def admit(state: State, new: State, rule: Rule) -> State:
     """
     capacity = state["memory.site"].shape[0]
     held = int((state["memory.site"] >= 0).sum())
-    offered = {k: torch.cat([state[k][:held], new[k].to(state[k])]) for k in new}
+    offered = {}
+    for key, value in new.items():
+        old = state[key]
+        offered[key] = torch.cat([old[:held], value.to(old)])
     if rule == "reservoir":
         keep = highest(offered["memory.priority"], capacity)
     else:

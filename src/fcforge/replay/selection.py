@@ -58,7 +58,8 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
     gram = centred @ centred.T
     if ridge is None:
         rank = n.clamp(max=float(z.shape[1]))
-        load = (gram.diagonal(dim1=-2, dim2=-1).sum() / rank).clamp(min=1e-12)
+        trace = gram.diagonal(dim1=-2, dim2=-1).sum()
+        load = (trace / rank).clamp(min=1e-12)
     else:
         load = n * ridge
     eye = torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
@@ -86,7 +87,8 @@ def closeness(
         member = y == label
         d = mahalanobis(z, member, None if scaling == "mean" else JITTER)
         if scaling == "mean":
-            d = d * member.sum().clamp(min=1) / d.sum().clamp(min=1e-12)
+            size = member.sum().clamp(min=1)
+            d = d * size / d.sum().clamp(min=1e-12)
         total = total + torch.where(member, 1.0 - torch.tanh(d), 0.0)
     return total
 

@@ -124,7 +124,8 @@ def _init_decoder(
     if s.odd_decoder:
         p["factors.weight"] *= 0.2
         p["factors.bias"] = torch.randn(rois * s.rank, generator=rng) * s.rank**-0.25
-        p["alpha"] = torch.tensor([1.0, -1.0]).repeat(s.rank)[: s.rank].contiguous()
+        signs = torch.tensor([1.0, -1.0]).repeat(s.rank)
+        p["alpha"] = signs[: s.rank].contiguous()
     n_edges = rois * (rois - 1) // 2
     p["baseline"] = torch.zeros(n_classes if s.class_baseline else 1, n_edges)
     p["log_noise"] = torch.zeros(n_edges)
@@ -156,7 +157,8 @@ def _attention(
     def split(t: Tensor) -> Tensor:
         return t.view(n, rois, s.heads, d_head).transpose(1, 2)
 
-    q, k, v = (split(t) for t in linear(p, f"{name}.qkv", x).chunk(3, -1))
+    parts = linear(p, f"{name}.qkv", x).chunk(3, -1)
+    q, k, v = (split(part) for part in parts)
     q = q * d_head**-0.5
     if s.sge:
         position = split(inputs["spectral"] @ p[f"{name}.spectral.weight"].T)

@@ -45,7 +45,8 @@ def reconstruction_nll(
 def label_nll(p: Params, z: Tensor, y: Tensor, floor: float) -> Tensor:
     """-log N(y; b + w'z, sigma_y^2) per subject (n,), up to a constant."""
     sigma = p["log_sigma_y"].exp().clamp(floor, 10.0)
-    return 0.5 * ((y - net.head(p, z)) / sigma).square() + sigma.log()
+    error = (y - net.head(p, z)) / sigma
+    return 0.5 * error.square() + sigma.log()
 
 
 def kl_per_unit(mu: Tensor, log_var: Tensor) -> Tensor:
@@ -118,11 +119,13 @@ def negative_elbo(
     if s.gate == "class":
         log_rate = log_rate + net.gate_log(p, batch["gate"], s)
     rec = mean(reconstruction_nll(p, batch["target"], log_rate, s))
-    label = mean(label_nll(p, z if s.head_on_z else mu, y.to(z.dtype), s.sigma_y_floor))
+    read = z if s.head_on_z else mu
+    label = mean(label_nll(p, read, y.to(z.dtype), s.sigma_y_floor))
     units = mean(kl_per_unit(mu, log_var))
     # Free bits: a unit that costs less than the allowance is not pushed down further.
     cost = units.clamp_min(s.free_bits).sum()
-    return rec + label + beta * cost, torch.stack([units.sum(), rec, label]).detach()
+    parts = torch.stack([units.sum(), rec, label])
+    return rec + label + beta * cost, parts.detach()
 
 
 # torch.optim.Adam's
@@ -237,7 +240,8 @@ def advance(
     sizes = torch.tensor(batches.sizes, device=batches.device)
 
     def step(lanes: Lanes, given: Step, beta: Tensor) -> tuple[Lanes]:
-        batch = {k: v[given.rows] for k, v in bank.items()} | {"weight": given.weight}
+        batch = {k: v[given.rows] for k, v in bank.items()}
+        batch["weight"] = given.weight
         params = lanes.params.detach().requires_grad_()
         elbo = torch.func.vmap(partial(negative_elbo, s=s, beta=beta))
         loss, parts = elbo(_named(params, shapes), batch, given.noise, given.masks)

@@ -97,8 +97,11 @@ def add_anchor(state: State, params: Params, importance: Params) -> State:
         return move_anchor(state, params, importance)
     total = {k: old[k] + v for k, v in importance.items()}
     # a parameter nobody needed yet follows the network
-    share = {k: torch.where(t > 0, importance[k] / t, 1.0) for k, t in total.items()}
-    merged = {k: torch.lerp(anchor[k], params[k], share[k]) for k in total}
+    merged = {}
+    for k, t in total.items():
+        share = torch.where(t > 0, importance[k] / t, 1.0)
+        merged[k] = torch.lerp(anchor[k], params[k], share)
+
     return {**state, **named("importance", total), **named("anchor", merged)}
 
 
@@ -134,7 +137,8 @@ def margin_gradients(
     each = torch.func.vmap(torch.func.grad(value), in_dims=(None, 0))
     total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
     for i in range(0, len(weight), CHUNK):
-        grads = each(lane.params, {k: v[i : i + CHUNK] for k, v in inputs.items()})
+        some = {k: v[i : i + CHUNK] for k, v in inputs.items()}
+        grads = each(lane.params, some)
         w = weight[i : i + CHUNK] / len(weight)
         for k, g in grads.items():
             total[k] += torch.einsum("n,n...->...", w, g.square())
@@ -169,7 +173,8 @@ def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Param
         own = F.one_hot(y, model.n_outputs).to(torch.float32)
         return class_gradients(model, lane, inputs, own)
     p = answers(model, lane, inputs)
-    return margin_gradients(model, lane, inputs, torch.where(y == 1, 1 - p, p).square())
+    wrong = torch.where(y == 1, 1 - p, p)
+    return margin_gradients(model, lane, inputs, wrong.square())
 
 
 # -- the network of the last site as a frozen teacher, while the next site is learned --------------

@@ -181,7 +181,10 @@ def gram(z: Tensor, blocks: int = 8) -> Tensor:
     r""":math:`Z Z^\top` (m, m) of Z (m, p); the half above the diagonal is not computed twice."""
     out = z.new_empty(len(z), len(z))
     parts = torch.arange(len(z), device=z.device).chunk(blocks)
-    for rows in (slice(int(p[0]), int(p[-1]) + 1) for p in parts if len(p)):
+    for part in parts:
+        if not len(part):
+            continue
+        rows = slice(int(part[0]), int(part[-1]) + 1)
         out[rows, : rows.stop] = z[rows] @ z[: rows.stop].T
         out[: rows.start, rows] = out[rows, : rows.start].T
     return out
@@ -243,8 +246,10 @@ def ridge_from_root(
 
     def gcv(alpha: float) -> float:
         shrink = value / (value + alpha)
-        rss = float((((1 - shrink)[:, None] * along) ** 2).sum()) / columns
-        return rss / n / max(1 - (1 + float(shrink.sum())) / n, 1e-3) ** 2
+        left = (1 - shrink)[:, None] * along
+        rss = float((left**2).sum()) / columns
+        freedom = 1 - (1 + float(shrink.sum())) / n
+        return rss / n / max(freedom, 1e-3) ** 2
 
     alpha = min(penalties, key=gcv)
     dual = vector @ (along / (value + alpha)[:, None])
