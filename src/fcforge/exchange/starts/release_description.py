@@ -141,11 +141,14 @@ def _promised(model: "Releases", audits: list[str]) -> Answer:
     bound = ceiling_of(epsilon, delta)
     noise = vector.noise_units(epsilon, delta)
     replaced = vector.promises(noise, delta)["replace one person"]
+    asked = f"which {model.target.name}?"
+    if model.target.kind == "two classes":
+        asked = "patient or control?"
     more = (
         "That is for one person who took part and one who did not, whatever else the attacker "
         f"knows: differential privacy, epsilon {epsilon:g} (delta {delta:g}), the most that a "
         f"person of any hospital has spent (at {worst.site}).",
-        "For 'patient or control?' of somebody who is known to have taken part (one person "
+        f"For '{asked}' of somebody who is known to have taken part (one person "
         f"replaced) it means epsilon {replaced.epsilon:.3g}: right at most "
         f"{100 * replaced.ceiling:.0f} times in 100.",
         *audits,
@@ -178,12 +181,14 @@ def _hospitals(model: "Releases") -> PlainTable:
         about = f"about {sum(n for n, _ in counts):.0f} ± {spread:.0f}"
         flag = "more of one mind than people are: ask" if name in outliers else ""
         rows.append((name, about, f"{moved[name]:.3f}", flag))
+    what = "log odds" if model.target.classes else "the number"
+    scaled = "" if model.target.classes else "; its limits are -1 and +1"
     return PlainTable(
         "What each hospital gave",
-        ("hospital or round", "people", "moves log odds by", ""),
+        ("hospital or round", "people", f"moves {what} by", ""),
         tuple(rows),
-        "People are counted with noise. Without a hospital or a round, log odds of public people "
-        "would move by so much (standard deviation).",
+        f"People are counted with noise. Without a hospital or a round, {what} of public people "
+        f"would move by so much (standard deviation{scaled}).",
     )
 
 
