@@ -31,6 +31,7 @@ from fcforge.methods.base import (
 )
 from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.methods.shared.rehearsal import Rehearsal
+from fcforge.models.base import joined
 from fcforge.models.layers import mean_max
 from fcforge.replay.memory import Rule
 from fcforge.settings import NotNegative, Positive
@@ -132,7 +133,7 @@ class UGCL(Taught, Rehearsal):
         if replay is None or old is None:
             return super().loss(model, params, lane, batch, key)
         n = batch.y.shape[0]
-        both = {k: torch.cat([v, replay.inputs[k]]) for k, v in batch.inputs.items()}
+        both = joined([batch.inputs, replay.inputs])
         now, stats = look(model, params, lane.stats, both, key)
         with torch.no_grad():
             then, _ = look(model, *old, replay.inputs, None)

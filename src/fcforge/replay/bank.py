@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError, SealedError
-from fcforge.models.base import Inputs, Model, gather
+from fcforge.models.base import Inputs, Model, gather, joined
 from fcforge.randomness import torch_rng
 from fcforge.releases.start import Start
 from fcforge.types import FCBatch
@@ -92,7 +92,7 @@ class Bank:
                 # each pool on its own: a batch's size can change the last digit
                 if pool.start >= done and len(pool):
                     parts += map(model.prepare, self._fc[name].split(CHUNK))
-            cached = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
+            cached = joined(parts)
             self._prepared[model] = (self._n, cached)
         return cached
 

@@ -17,7 +17,7 @@ from fcforge.methods.base import (
     SiteView,
     misfit,
 )
-from fcforge.models.base import Model, Output, Params
+from fcforge.models.base import Model, Output, Params, joined
 from fcforge.randomness import fold
 from fcforge.replay import memory
 from fcforge.replay.memory import ROWS, Declared, Rule
@@ -150,8 +150,7 @@ def both_batches(
             params, first.stats, then, train=True, key=fold(key, 1)
         )
     n = next(iter(now.values())).shape[0]
-    both = {k: torch.cat([v, then[k]]) for k, v in now.items()}
-    out = model.apply(params, stats, both, train=True, key=key)
+    out = model.apply(params, stats, joined([now, then]), train=True, key=key)
     return (
         out._replace(logits=out.logits[:n], embedding=out.embedding[:n]),
         out._replace(logits=out.logits[n:], embedding=out.embedding[n:]),
