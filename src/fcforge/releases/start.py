@@ -279,9 +279,7 @@ def make_start(
     """
     check_public(len(features), y, settings.axes, columns)
     t = targets(y, columns)
-    spread = features.std(0)
-    mean = rounded(features.mean(0))
-    scale = rounded(np.where(spread > 1e-9, spread, FLAT))
+    mean, scale = _mean_and_scale(features)
     x = (features - mean) / scale
     x0 = x - x.mean(0)  # rounding has moved the mean by a hair
     coefficient, left_out = leave_one_out(x0 @ x0.T, t, settings.penalty * x.shape[1])
@@ -301,10 +299,21 @@ def make_start(
         temperature=rounded_number(found),
         **set_fields(asdict(settings)),
     )
+    return _sized(made, x, t - left_out, settings.clip)
+
+
+def _mean_and_scale(features: Array) -> tuple[Array, Array]:
+    """Of every feature (p,), rounded."""
+    spread = features.std(0)
+    return rounded(features.mean(0)), rounded(np.where(spread > 1e-9, spread, FLAT))
+
+
+def _sized(made: Start, x: Array, residual: Array, quantile: float) -> Start:
+    """The start with size and clip of public people with these left-out residuals."""
     made = replace(made, size=_middle(coordinates(made, x)[:, :-1], 0.5))
-    residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
-    moved = products(coordinates(made, x), residual)
-    return replace(made, clip=_middle(moved, settings.clip))
+    clipped = np.clip(residual, -RESIDUAL, RESIDUAL)
+    moved = products(coordinates(made, x), clipped)
+    return replace(made, clip=_middle(moved, quantile))
 
 
 def _middle(rows: Array, quantile: float) -> float:
