@@ -57,7 +57,7 @@ from fcforge.sites.cohort import Cohort
 from fcforge.sites.simulated import simulate
 
 KEEPERS = ("Ministry", "University")
-PEOPLE = 35  # of a hospital, as those that learn in the real partitions
+PEOPLE = 35  # of a hospital; 17 of them are the 590 who learn in the real partitions
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
 CROWDS = (17, 100, 1_000, 10_000)
 IN_A_ROUND = 100

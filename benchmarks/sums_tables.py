@@ -145,7 +145,7 @@ def many(name: str, _: str) -> str:
     ways = {"pooled": "pooled ridge", "None": "exact"}
     ways |= {f"{e}.0": f"epsilon {e}" for e in (8, 4, 2, 1)}
     real = [f"{found['real'][key]:+.3f}" for key in ways]
-    lines = [("17 (real partitions)", "1", *real)]
+    lines = [("14 (mean of real partitions)", "1", *real)]
     for row in found["rows"]:
         gains = [f"{row[key]:+.3f}" for key in ways]
         line = (f"{row['hospitals']:,}", str(row["rounds"]), *gains)
@@ -196,4 +196,12 @@ def by_rois(name: str, _: str) -> str:
 def about(name: str, _: str) -> str:
     """Command, commit and machine of a spreadsheet."""
     told = json.loads((RESULTS / f"{name}.json").read_text())
-    return f"`{told['command']}`; commit {told['commit'][:10]}; {told['machine']}."
+    machine = told["machine"]
+    if isinstance(machine, dict):
+        parts = (
+            machine["cpu"],
+            f"{machine['cores']} cores",
+            f"torch {machine['torch']}",
+        )
+        machine = ", ".join(parts)
+    return f"`{told['command']}`; commit {told['commit'][:10]}; {machine}."
