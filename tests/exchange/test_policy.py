@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange.keeping.keepers import card_of
-from fcforge.exchange.policy import Keeper, Policy
+from fcforge.exchange.policy import Keeper, Measured, Policy
 from fcforge.types import Target
 
 POLICY = Policy(disorder="autism", control="TC", patient="ASD")
@@ -44,7 +44,15 @@ def test_a_keeper_is_known_by_name():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_delta": 2.0}, {"most_people": 0}, {"keepers": "us"}]
+    "wrong",
+    [
+        {"max_delta": 2.0},
+        {"most_people": 0},
+        {"keepers": "us"},
+        {"patient": "control"},
+        {"others": ("BP", "control")},
+        {"others": ("BP",), "number": Measured(name="age", limits=(5.0, 65.0))},
+    ],
 )
 def test_a_policy_has_bounds(wrong):
     with pytest.raises(ValidationError):
@@ -86,3 +94,12 @@ def test_one_keeper_under_two_names_is_refused_on_reading_too():
     twice = [card_of(name, key_of("University")) for name in ("University", "Ministry")]
     with pytest.raises(ValidationError, match="one and the same"):
         Policy(keepers=tuple(twice))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"limits": (65.0, 5.0)}, {"limits": (0.0, 5e-324)}, {"name": "diagnosis"}]
+)
+def test_a_number_has_limits_that_lie_apart_and_is_no_diagnosis(wrong):
+    """Scaled by limits that are one to all purposes, everybody's number would be infinite."""
+    with pytest.raises(ValidationError):
+        Measured(**{"name": "age", "limits": (5.0, 65.0), **wrong})

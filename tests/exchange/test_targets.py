@@ -289,5 +289,5 @@ def test_arrays_of_another_number_of_columns_are_refused(world):
     policy = found.root.policy.changed(number=None, others=("x", "y"))
     forged = found.root.changed(policy=policy, key="", signature="")
     other = type(found)(forged, (), dict(found.payloads))
-    with pytest.raises(ExchangeError, match="array 'bias'"):
+    with pytest.raises(ExchangeError, match=r"array 'bias'|another target"):
         read_start(other)

@@ -28,6 +28,8 @@ from fcforge.types import Target
 # What diagnoses are called in any data: they mean the same everywhere.
 ANYWHERE = (("0", "1"), ("control", "patient"))
 People = Annotated[int, Field(ge=1, le=1_000_000)]
+DIAGNOSIS = Target().name
+NARROWEST = 1e-9  # of limits: numbers are scaled by how far they lie apart
 
 
 class Keeper(Closed):
@@ -71,8 +73,10 @@ class Measured(Closed):
     @model_validator(mode="after")
     def _increasing(self) -> Self:
         low, high = self.limits
-        if not low < high:
+        if not high - low >= NARROWEST:
             raise ValueError("the smaller limit comes first")
+        if self.name == DIAGNOSIS:
+            raise ValueError("a diagnosis is no number")
         return self
 
 
@@ -126,6 +130,16 @@ class Policy(Closed):
             if both or lookalike(first.name, other.name):
                 named = f"'{first.name}' and '{other.name}'"
                 raise ValueError(f"the keepers {named} are one and the same")
+        return self
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        """A number, or diagnoses that can be told apart."""
+        named = (self.control, self.patient, *self.others)
+        if len(set(named)) < len(named):
+            raise ValueError("a diagnosis is named twice")
+        if self.number is not None and self.others:
+            raise ValueError("a number has no further groups")
         return self
 
     @classmethod

@@ -10,7 +10,7 @@ from fcforge.errors import DataError, ExchangeError
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import load_arrays, save_arrays
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.policy import Policy
+from fcforge.exchange.policy import Measured, Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.releases.start import StartSettings
 from fcforge.types import Target
@@ -98,6 +98,16 @@ def test_an_honest_start_is_opened():
                 people=9_000, majority=0.5, accuracy=None, auroc=None
             )
         },
+        {
+            "expected": records.Expected(
+                people=9,
+                majority=0.5,
+                accuracy=None,
+                auroc=None,
+                number={"r2": (0.9, 0.8, 1.0)},
+            )
+        },
+        {"policy": Policy(number=Measured(name="age", limits=(5.0, 65.0)))},
     ],
     ids=lambda fields: next(iter(fields)),
 )

@@ -391,7 +391,9 @@ def read_start(exchange: Exchange) -> PublicStart:
 def _check_claims(record: records.Start) -> None:
     """People, sites, ROIs and ranges agree."""
     expected = record.expected
-    estimates = [e for e in (expected.accuracy, expected.auroc) if e is not None]
+    of_classes = [e for e in (expected.accuracy, expected.auroc) if e is not None]
+    estimates = [*of_classes, *expected.number.values()]
+    number = record.policy.number is not None
     wrong = {
         "more patients than people": record.patients > record.people,
         "sites that do not add up": sum(record.sites.values()) != record.people,
@@ -400,6 +402,8 @@ def _check_claims(record: records.Start) -> None:
         "ranges of what it does not remove": set(record.ranges) != set(record.removes),
         "a range upside down": any(a > b for a, b in record.ranges.values()),
         "more expected people than people": expected.people > record.people,
+        "patients where there is a number": number and record.patients > 0,
+        "estimates of another target": bool(of_classes if number else expected.number),
         "an estimate outside its interval": any(
             not low <= value <= high for value, low, high in estimates
         ),
