@@ -68,7 +68,8 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
     last = np.minimum.accumulate(last, -1)[..., ::-1]
     ranks = np.empty(values.shape)
     np.put_along_axis(ranks, order, (first + last) / 2 + 1, -1)
-    return np.where(np.isnan(values).any(-1, keepdims=True), np.nan, ranks)
+    unknown = np.isnan(values).any(-1, keepdims=True)
+    return np.where(unknown, np.nan, ranks)
 
 
 def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -87,15 +88,13 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     ranks = average_ranks(p)
     placement = np.zeros(p.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
+        n_patients = np.float64(patient.sum())
+        n_controls = np.float64(control.sum())
         above = ranks[..., patient] - average_ranks(p[..., patient])
         below = ranks[..., control] - average_ranks(p[..., control])
-        placement[..., patient] = above / np.float64(control.sum())
-        placement[..., control] = 1 - below / np.float64(patient.sum())
-        half = (
-            placement[..., patient].sum(-1, keepdims=True)
-            / np.float64(patient.sum())
-            / 2
-        )
+        placement[..., patient] = above / n_controls
+        placement[..., control] = 1 - below / n_patients
+        half = placement[..., patient].sum(-1, keepdims=True) / n_patients / 2
     value = placement - half
     one = np.ones(p.shape)
     return np.stack([value * patient, one * patient, value * control, one * control])
@@ -111,9 +110,12 @@ def called(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _confusion(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Members of each class that are called so, then those that are not; controls first."""
     said, own = called(p, y)
-    members = [own == k for k in range(y.shape[1] if y.ndim == 2 else 2)]
+    n_classes = y.shape[1] if y.ndim == 2 else 2
+    members = [own == k for k in range(n_classes)]
     right = said == own
-    return np.stack([right & m for m in members] + [~right & m for m in members])
+    called_so = [right & m for m in members]
+    called_otherwise = [~right & m for m in members]
+    return np.stack(called_so + called_otherwise)
 
 
 def _brier(p: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -121,9 +123,15 @@ def _brier(p: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _ece(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    bins = np.clip(np.ceil(np.nan_to_num(p) * N_BINS) - 1, 0, N_BINS - 1)
-    gaps = np.where(bins == np.arange(N_BINS).reshape(-1, *[1] * p.ndim), p - y, 0.0)
+    own_bin = np.ceil(np.nan_to_num(p) * N_BINS) - 1
+    own_bin = np.clip(own_bin, 0, N_BINS - 1)
+    bins = np.arange(N_BINS).reshape(-1, *[1] * p.ndim)
+    gaps = np.where(own_bin == bins, p - y, 0.0)
     return np.concatenate([gaps, np.ones((1, *p.shape))])
+
+
+def _mean_gap(s: np.ndarray) -> np.ndarray:
+    return np.abs(s[:-1]).sum(0) / s[-1]
 
 
 def _ratio(s: np.ndarray) -> np.ndarray:
@@ -142,11 +150,18 @@ def _recalls(s: np.ndarray) -> np.ndarray:
 
 def _precision(s: np.ndarray) -> np.ndarray:
     said = s[1] + s[2]
-    return np.where(said == 0, 0.0, s[1] / np.where(said == 0, 1.0, said))
+    nobody = said == 0
+    return np.where(nobody, 0.0, s[1] / np.where(nobody, 1.0, said))
+
+
+def _f1(s: np.ndarray) -> np.ndarray:
+    found = 2 * s[1]
+    return found / (found + s[2] + s[3])
 
 
 def _macro_auroc(s: np.ndarray) -> np.ndarray:
-    above, patients, below, controls = np.moveaxis(s.reshape(-1, 4, *s.shape[1:]), 1, 0)
+    by_class = s.reshape(-1, 4, *s.shape[1:])
+    above, patients, below, controls = np.moveaxis(by_class, 1, 0)
     return (above / patients + below / controls).mean(0)
 
 
@@ -172,7 +187,10 @@ def _rank_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _correlation(s: np.ndarray) -> np.ndarray:
     a, b, aa, bb, ab, n = s
-    return (ab - a * b / n) / np.sqrt((aa - a * a / n) * (bb - b * b / n))
+    covariance = ab - a * b / n
+    variance_a = aa - a * a / n
+    variance_b = bb - b * b / n
+    return covariance / np.sqrt(variance_a * variance_b)
 
 
 CLASSES: tuple[Kind, ...] = ("two classes", "more classes")
@@ -191,12 +209,10 @@ METRICS: dict[str, Metric] = {
     "auroc": Metric("AUROC", _auroc_features, _macro_auroc, kinds=CLASSES),
     "sensitivity": Metric("sensitivity", _confusion, lambda s: _recalls(s)[1]),
     "specificity": Metric("specificity", _confusion, lambda s: _recalls(s)[0]),
-    "f1": Metric("F1", _confusion, lambda s: 2 * s[1] / (2 * s[1] + s[2] + s[3])),
+    "f1": Metric("F1", _confusion, _f1),
     "precision": Metric("precision", _confusion, _precision),
     "brier": Metric("Brier score", _brier, _ratio, lower_is_better=True),
-    "ece": Metric(
-        "ECE", _ece, lambda s: np.abs(s[:-1]).sum(0) / s[-1], lower_is_better=True
-    ),
+    "ece": Metric("ECE", _ece, _mean_gap, lower_is_better=True),
     "r2": Metric("R²", _r2_features, _r2, kinds=NUMBER),
     "mae": Metric("MAE", _mae, _ratio, lower_is_better=True, kinds=NUMBER),
     "spearman": Metric("Spearman", _rank_features, _correlation, kinds=NUMBER),
@@ -218,10 +234,10 @@ def features_of(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
     p = np.asarray(p, dtype=np.float64)
     y = np.asarray(y)
     known = np.isfinite(p)
+    if y.ndim == 2:
+        known = known.all(-1)
     # Without this, a comparison with the threshold would count a NaN score as "control".
-    return np.where(
-        known.all(-1) if y.ndim == 2 else known, metric.features(p, y), np.nan
-    )
+    return np.where(known, metric.features(p, y), np.nan)
 
 
 def cell_values(
@@ -288,5 +304,6 @@ def swapped_values(
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         moved = weighted_sums(b - a, swap)
-        left, right = (x.sum(-1)[..., None] for x in (a, b))
+        left = a.sum(-1)[..., None]
+        right = b.sum(-1)[..., None]
         return metric.combine(left + moved), metric.combine(right - moved)

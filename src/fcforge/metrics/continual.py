@@ -21,8 +21,10 @@ import numpy as np
 
 def _column_mean(x: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Mean over the last axis of the entries whose column is `known`; NaN where none is."""
+    if not x.shape[-1]:
+        return np.full(x.shape[:-1], np.nan)
     if known.all():
-        return x.mean(-1) if x.shape[-1] else np.full(x.shape[:-1], np.nan)
+        return x.mean(-1)
     total = np.where(known, x, 0.0).sum(-1)
     count = np.broadcast_to(known, x.shape).sum(-1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
@@ -49,7 +51,8 @@ def aaa(a: np.ndarray) -> np.ndarray:
     r"""Average accuracy along the way: :math:`\frac1T \sum_t A_t`."""
     n = a.shape[-1]
     if not np.isnan(a).any():  # the usual case as one product
-        weight = np.tri(n) / np.arange(1, n + 1)[:, None] / n
+        stage = np.arange(1, n + 1)[:, None]
+        weight = np.tri(n) / stage / n
         return np.einsum("...ti,ti->...", a, weight.astype(a.dtype))
     curve = accuracy_curve(a)
     # A stage whose only site is undefined says nothing; a diverged run must stay NaN.
@@ -65,7 +68,9 @@ def for_literal(a: np.ndarray) -> np.ndarray:
     """
     if a.shape[-1] < 2:
         return np.full(a.shape[:-2], np.nan)
-    return _column_mean(a[..., :-1, :].max(-2) - a[..., -1, :], _known(a))
+    best = a[..., :-1, :].max(-2)
+    final = a[..., -1, :]
+    return _column_mean(best - final, _known(a))
 
 
 def _drops(a: np.ndarray) -> np.ndarray:
@@ -76,14 +81,16 @@ def _drops(a: np.ndarray) -> np.ndarray:
 def _learned(a: np.ndarray) -> np.ndarray:
     """Values at sites learned so far, before the last stage, else -inf. (..., T-1, T-1)."""
     before = a[..., :-1, :-1]
-    return np.where(np.tri(before.shape[-1], dtype=bool), before, -np.inf)
+    lower = np.tri(before.shape[-1], dtype=bool)
+    return np.where(lower, before, -np.inf)
 
 
 def for_triangular(a: np.ndarray) -> np.ndarray:
     r"""FOR on the lower triangle alone (term i = T is 0): :math:`\frac{T-1}{T}` FM."""
     if a.shape[-1] < 2:
         return np.full(a.shape[:-2], np.nan)
-    drops = np.concatenate([_drops(a), np.zeros((*a.shape[:-2], 1))], axis=-1)
+    last = np.zeros((*a.shape[:-2], 1))
+    drops = np.concatenate([_drops(a), last], axis=-1)
     return _column_mean(drops, _known(a))
 
 
@@ -106,7 +113,8 @@ def fm_split(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.full(a.shape[:-2], np.nan)
     best = _learned(a).argmax(-2)[..., None, :]
     at_best = np.take_along_axis(b[..., :-1], best, axis=-2)[..., 0, :]
-    return _column_mean(at_best - b[..., -1, :-1], _known(b)[..., :-1])
+    final = b[..., -1, :-1]
+    return _column_mean(at_best - final, _known(b)[..., :-1])
 
 
 def forgetting_curve(a: np.ndarray) -> np.ndarray:
@@ -114,17 +122,18 @@ def forgetting_curve(a: np.ndarray) -> np.ndarray:
     n = a.shape[-1]
     first = np.full((*a.shape[:-2], 1), np.nan)
     learned = np.tri(n, dtype=bool)[:-1]
-    best = np.maximum.accumulate(np.where(learned, a[..., :-1, :], -np.inf), axis=-2)
+    before = np.where(learned, a[..., :-1, :], -np.inf)
+    best = np.maximum.accumulate(before, axis=-2)
     drops = np.where(learned, best - a[..., 1:, :], 0.0)
-    return np.concatenate(
-        [first, _column_mean(drops, learned & _known(a)[..., None, :])], -1
-    )
+    counted = learned & _known(a)[..., None, :]
+    return np.concatenate([first, _column_mean(drops, counted)], -1)
 
 
 def bwt(a: np.ndarray) -> np.ndarray:
     r"""Backward transfer: :math:`\frac1{T-1}\sum_{i<T} (a_{T,i} - a_{i,i})`."""
-    diagonal = np.diagonal(a, axis1=-2, axis2=-1)
-    return _column_mean((a[..., -1, :] - diagonal)[..., :-1], _known(a)[..., :-1])
+    when_learned = np.diagonal(a, axis1=-2, axis2=-1)
+    change = a[..., -1, :] - when_learned
+    return _column_mean(change[..., :-1], _known(a)[..., :-1])
 
 
 def fwt(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -149,7 +158,8 @@ def intransigence(a: np.ndarray, a_star: np.ndarray) -> np.ndarray:
     a_star : ndarray of shape (..., T)
         The same cells of a reference that sees all data so far (cumulative or joint).
     """
-    return _column_mean(a_star - np.diagonal(a, axis1=-2, axis2=-1), _known(a))
+    when_learned = np.diagonal(a, axis1=-2, axis2=-1)
+    return _column_mean(a_star - when_learned, _known(a))
 
 
 SUMMARIES: tuple[str, ...] = (
@@ -193,5 +203,10 @@ def summaries_of(
     better = -full if lower_is_better else full
     a = better[..., 1:, :]
     b = better[..., 0, :]
-    found = {n: fwt(a, b) if n == "fwt" else _OF_MATRIX[n](a) for n in names}
-    return {n: -v if n in _LEVELS and lower_is_better else v for n, v in found.items()}
+    found = {}
+    for name in names:
+        value = fwt(a, b) if name == "fwt" else _OF_MATRIX[name](a)
+        if name in _LEVELS and lower_is_better:
+            value = -value
+        found[name] = value
+    return found

@@ -88,9 +88,12 @@ class Runs:
         scores = {}
         place = {}
         for site in runs[0].sites:
-            rows = [row for r in runs for row in (r.initial[site], *r.scores[site])]
+            rows = []
+            for run in runs:
+                rows += [run.initial[site], *run.scores[site]]
             known: dict[bytes, int] = {}
-            at = np.array([known.setdefault(row.tobytes(), len(known)) for row in rows])
+            numbers = [known.setdefault(row.tobytes(), len(known)) for row in rows]
+            at = np.array(numbers)
             _, first = np.unique(at, return_index=True)
             scores[site] = np.stack([rows[k] for k in first])
             place[site] = at.reshape(len(runs), -1)
@@ -103,7 +106,8 @@ class Runs:
         for site, theirs in other.scores.items():
             pairs = self.place[site] * len(theirs) + other.place[site]
             found, at = np.unique(pairs, return_inverse=True)
-            scores[site] = np.stack(np.divmod(found, len(theirs)), axis=1)
+            ours_and_theirs = np.divmod(found, len(theirs))
+            scores[site] = np.stack(ours_and_theirs, axis=1)
             place[site] = at.reshape(pairs.shape)
         return Runs(self.runs, scores, place)
 
@@ -131,9 +135,8 @@ class Runs:
         m = metric_named(metric)
 
         def cells(site: str, _: np.ndarray) -> np.ndarray:
-            return combined(
-                self.features(site, m), m, weights(site) if weights else None
-            )
+            own = weights(site) if weights else None
+            return combined(self.features(site, m), m, own)
 
         return self.stack(cells)
 
@@ -156,7 +159,8 @@ class Runs:
             values = cells(site, scores)
             run, column = np.nonzero(orders == site)
             if not full.size:
-                shape = (*orders.shape, orders.shape[1] + 1, *values.shape[1:])
+                stages = orders.shape[1] + 1
+                shape = (*orders.shape, stages, *values.shape[1:])
                 full = np.empty(shape, dtype=values.dtype)
             full[run, column] = values[self.place[site][run]]
         return np.moveaxis(full, (1, 2), (-1, -2))
@@ -226,10 +230,13 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     order = result.spec.order
     n = np.array([len(result.y[s]) for s in order], dtype=float)
     means = {s: np.asarray(mean, dtype=float) for s, mean in result.train_mean.items()}
-    seen = np.stack([k * means[s] for k, s in zip(n, order, strict=True)])
+    weighted = [k * means[s] for k, s in zip(n, order, strict=True)]
+    seen = np.stack(weighted)
     prior = (np.cumsum(seen, 0).T / np.cumsum(n)).T  # (T,) or (T, K)
-    at = {s: np.stack([means[s]] * len(order)) if own else prior for s in result.y}
-    counts = {s: len(result.y[s]) for s in result.sites}
+    scores = {}
+    for site in result.sites:
+        share = np.stack([means[site]] * len(order)) if own else prior
+        scores[site] = np.repeat(share[:, None], len(result.y[site]), axis=1)
     before = dict(result.initial)
     if result.kind != "number":
         even = 1 / max(2, prior[0].size)
@@ -237,7 +244,7 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     return replace(
         result,
         spec=replace(result.spec, learner=majority_learner(result.kind, own)),
-        scores={s: np.repeat(at[s][:, None], k, axis=1) for s, k in counts.items()},
+        scores=scores,
         initial=before,
         memory_bytes=np.full(len(order), 16),  # two counts
         seconds=np.zeros(len(order)),

@@ -25,7 +25,8 @@ def correlations(a: Array, b: Array) -> Array:
 
     def unit(x: Array) -> Array:
         x = x - x.mean(1, keepdims=True)
-        return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), TINY)
+        norm = np.linalg.norm(x, axis=1, keepdims=True)
+        return x / np.maximum(norm, TINY)
 
     return unit(a) @ unit(b).T
 
@@ -33,7 +34,8 @@ def correlations(a: Array, b: Array) -> Array:
 def nearest_distance(x: Array, records: Array) -> Array:
     """Log of the distance to the closest record, floored at a millionth of the typical one."""
     d = distances(x, records)
-    return np.log(np.maximum(d.min(1), 1e-6 * max(float(np.median(d)), TINY)))
+    typical = max(float(np.median(d)), TINY)
+    return np.log(np.maximum(d.min(1), 1e-6 * typical))
 
 
 def distance_ratio(x: Array, records: Array, reference: Array) -> Array:
@@ -56,19 +58,24 @@ def kde_log_density(x: Array, points: Array) -> Array:
     from scipy.special import logsumexp
 
     m, d = points.shape
-    cov = np.atleast_2d(np.cov(points.T)) * m ** (-2.0 / (d + 4))
-    cov[np.diag_indices(d)] += 1e-9 * max(np.trace(cov) / d, TINY)
+    bandwidth = m ** (-2.0 / (d + 4))  # squared
+    cov = np.atleast_2d(np.cov(points.T)) * bandwidth
+    mean_variance = np.trace(cov) / d
+    cov[np.diag_indices(d)] += 1e-9 * max(mean_variance, TINY)
     apart = distances(x, points, metric="mahalanobis", VI=np.linalg.inv(cov))
     volume = d * np.log(2 * np.pi) + np.linalg.slogdet(cov).logabsdet
-    return logsumexp(-0.5 * apart**2, axis=1) - (np.log(m) + 0.5 * volume)
+    constant = np.log(m) + 0.5 * volume
+    return logsumexp(-0.5 * apart**2, axis=1) - constant
 
 
 def principal_scores(fit: Array, k: int, *others: Array) -> list[Array]:
     """Scores of `others` on the first k principal axes of `fit` (m, p), m small and p large."""
     centre = fit.mean(0)
     values, vectors = np.linalg.eigh((fit - centre) @ (fit - centre).T)
-    k = max(1, min(k, int((values > 1e-9 * values[-1]).sum())))
-    axes = vectors[:, -k:].T @ (fit - centre) / np.sqrt(values[-k:])[:, None]
+    rank = int((values > 1e-9 * values[-1]).sum())
+    k = max(1, min(k, rank))
+    lengths = np.sqrt(values[-k:])[:, None]
+    axes = vectors[:, -k:].T @ (fit - centre) / lengths
     return [(x - centre) @ axes.T for x in others]
 
 
@@ -90,8 +97,11 @@ def domias(x: Array, records: Array, reference: Array, components: int = 30) -> 
 
 def class_mean(y: Array, records: Array, records_y: Array) -> Array:
     """Mean record of each target's class, (n, p); of all records where that class is missing."""
-    found = [records[records_y == c] for c in (0, 1)]
-    return np.stack([(own if len(own) else records).mean(0) for own in found])[y]
+    means = []
+    for c in (0, 1):
+        own = records[records_y == c]
+        means.append((own if len(own) else records).mean(0))
+    return np.stack(means)[y]
 
 
 def mean_shift(
@@ -109,7 +119,8 @@ def mean_shift(
     """
     released = class_mean(y, records, records_y)
     own = class_mean(y, reference, reference_y)
-    return ((x - 0.5 * (released + own)) * (released - own)).sum(1)
+    halfway = 0.5 * (released + own)
+    return ((x - halfway) * (released - own)).sum(1)
 
 
 def other_scan(half: Array, records: Array, reference: Array) -> Array:
@@ -159,7 +170,8 @@ def leverage(rows: Array, moments: Array, ridge: float = 1e-8) -> Array:
     ridge : float
         lambda as a share of the largest eigenvalue.
     """
-    if moments.shape[0] == moments.shape[1] and np.allclose(moments, moments.T):
+    is_square = moments.shape[0] == moments.shape[1]
+    if is_square and np.allclose(moments, moments.T):
         values, vectors = np.linalg.eigh(moments)
         along = rows @ vectors
     else:
@@ -168,7 +180,8 @@ def leverage(rows: Array, moments: Array, ridge: float = 1e-8) -> Array:
         along = rows @ axes.T
     floor = ridge * max(float(np.abs(values).max()), TINY)
     values = np.maximum(values, 0.0)
-    outside = np.maximum((rows * rows).sum(1) - (along * along).sum(1), 0.0)
+    outside = (rows * rows).sum(1) - (along * along).sum(1)
+    outside = np.maximum(outside, 0.0)
     total = (along * along / (values + floor)).sum(1) + outside / floor
     return -np.log(np.maximum(total, TINY))
 
@@ -207,10 +220,13 @@ def _ratio(own: Array, shadows: Array, inside: Array) -> Array:
     """Log likelihood ratio (n,) of `own` (n, f) given shadows (K, n, f) and who was inside."""
     n_in = inside.sum(0)[:, None]
     n_out = (~inside).sum(0)[:, None]
-    mean_in = (shadows * inside[..., None]).sum(0) / np.maximum(n_in, 1)
-    mean_out = (shadows * ~inside[..., None]).sum(0) / np.maximum(n_out, 1)
+    sum_in = (shadows * inside[..., None]).sum(0)
+    sum_out = (shadows * ~inside[..., None]).sum(0)
+    mean_in = sum_in / np.maximum(n_in, 1)
+    mean_out = sum_out / np.maximum(n_out, 1)
     both = (n_in > 0) & (n_out > 0)
-    gap = np.where(both, mean_in - mean_out, 0.0).sum(0) / max(int(both.sum()), 1)
+    gaps = np.where(both, mean_in - mean_out, 0.0)
+    gap = gaps.sum(0) / max(int(both.sum()), 1)
     # a person never (or always) among the shadows' members gets the others' typical shift
     mean_in = np.where(n_in > 0, mean_in, mean_out + gap)
     mean_out = np.where(n_out > 0, mean_out, mean_in - gap)
@@ -225,7 +241,10 @@ def _log_density(own: Array, mean: Array, shadows: Array, mask: Array) -> Array:
     """
     count = mask.sum(0)[:, None]
     freedom = max(int(np.maximum(count - 1, 0).sum()), 1)
-    spread = (((shadows - mean) * mask[..., None]) ** 2).sum((0, 1)) / freedom
-    floor = 1e-6 * shadows.reshape(-1, shadows.shape[-1]).var(0) + TINY
+    deviation = (shadows - mean) * mask[..., None]
+    spread = (deviation**2).sum((0, 1)) / freedom
+    everybody = shadows.reshape(-1, shadows.shape[-1])
+    floor = 1e-6 * everybody.var(0) + TINY
     variance = (spread + floor) * (1 + 1 / np.maximum(count, 1))
-    return (-0.5 * (own - mean) ** 2 / variance - 0.5 * np.log(variance)).sum(1)
+    exponent = -0.5 * (own - mean) ** 2 / variance
+    return (exponent - 0.5 * np.log(variance)).sum(1)

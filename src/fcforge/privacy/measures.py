@@ -30,10 +30,12 @@ def auc(
 
     `p` and `q` are weights of the people, (n,) or (B, n) for B areas at once.
     """
-    wins = (inside[:, None] > outside) + 0.5 * (inside[:, None] == outside)
+    members = inside[:, None]
+    wins = (members > outside) + 0.5 * (members == outside)
     p = _or_ones(p, inside)
     q = _or_ones(q, outside)
-    return ((p @ wins) * q).sum(-1) / (p.sum(-1) * q.sum(-1))
+    won = ((p @ wins) * q).sum(-1)
+    return won / (p.sum(-1) * q.sum(-1))
 
 
 def _or_ones(weight: Array | None, people: Array) -> Array:
@@ -84,8 +86,11 @@ def _weights(
 
 
 def _interval(value: float, draws: Array) -> Estimate:
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(value, float(min(low, value)), float(max(high, value)))
+    ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    low, high = np.quantile(draws, ends)
+    low = min(low, value)
+    high = max(high, value)
+    return Estimate(value, float(low), float(high))
 
 
 def _share_interval(value: float, draws: Array, n: int) -> Estimate:
@@ -139,11 +144,14 @@ def membership(
         return tpr_at_fpr(scores[inside], scores[outside], fpr, w[inside], w[outside])
 
     draws = _weights(rng, n_draws, worlds, n)
-    plain = float(mean_auc(scores, member, np.ones((1, n)), np.ones((1, worlds)))[0])
-    area = _interval(plain, mean_auc(scores, member, *draws))
-    rates = np.array([tpr(*pair) for pair in zip(*draws, strict=True)])
+    subjects_alike = np.ones(n)
+    worlds_alike = np.ones(worlds)
+    plain = mean_auc(scores, member, subjects_alike[None], worlds_alike[None])
+    area = _interval(float(plain[0]), mean_auc(scores, member, *draws))
+    rates = [tpr(*pair) for pair in zip(*draws, strict=True)]
     members = int(inside.any(0).sum())
-    return area, _share_interval(tpr(np.ones(n), np.ones(worlds)), rates, members)
+    rate = tpr(subjects_alike, worlds_alike)
+    return area, _share_interval(rate, np.array(rates), members)
 
 
 def identification(

@@ -79,20 +79,24 @@ def from_log_features(
     log[..., every, every] = features[..., n_edges:] * 2**0.5
     value, vector = _eigen(log * LOG_SCALE)
     grown = (np.exp(value) - shrink) / (1 - shrink)
-    grown = np.maximum(grown, 0.0) if unit else grown
+    if unit:
+        grown = np.maximum(grown, 0.0)
     fc = (vector * grown[..., None, :]) @ _turned(vector)
     fc = (fc + _turned(fc)) / 2
     if not unit:
         return fc
-    size = np.maximum(np.diagonal(fc, axis1=-2, axis2=-1), 1e-12) ** -0.5
-    fc = np.clip(size[..., :, None] * fc * size[..., None, :], -1.0, 1.0)
+    variance = np.diagonal(fc, axis1=-2, axis2=-1)
+    size = np.maximum(variance, 1e-12) ** -0.5
+    fc = size[..., :, None] * fc * size[..., None, :]
+    fc = np.clip(fc, -1.0, 1.0)
     fc[..., every, every] = 1.0
     return fc
 
 
 def _eigen(matrices: Array) -> tuple[Array, Array]:
     """Eigenvalues and -vectors of (..., R, R); NaN where a matrix holds NaN or infinity."""
-    whole = np.isfinite(matrices).all(axis=(-2, -1))[..., None, None]
+    whole = np.isfinite(matrices).all(axis=(-2, -1))
+    whole = whole[..., None, None]
     usable = np.where(whole, matrices, np.eye(matrices.shape[-1]))
     value, vector = np.linalg.eigh(usable)
     return np.where(whole[..., 0], value, np.nan), vector

@@ -39,14 +39,15 @@ def deal(site: Array, y: Array, wanted: float, rng: np.random.Generator) -> Rows
     groups = strata(y)
     names = rng.permutation(np.unique(site))
     sizes = np.array([(site == name).sum() for name in names])
-    count = max(1, int(np.searchsorted(np.cumsum(sizes), wanted) + 1))
-    count = min(count, len(names) - 1)
+    enough = int(np.searchsorted(np.cumsum(sizes), wanted) + 1)
+    count = min(max(1, enough), len(names) - 1)
     public = np.flatnonzero(np.isin(site, names[:count]))
     learn = []
     test = []
     for name in names[count:]:
         for group in np.unique(groups):
-            here = rng.permutation(np.flatnonzero((site == name) & (groups == group)))
+            here = np.flatnonzero((site == name) & (groups == group))
+            here = rng.permutation(here)
             cut = round(TESTED * len(here))
             test.append(here[:cut])
             learn.append(here[cut:])
@@ -158,7 +159,8 @@ class Partition:
         return [self._of_one_hospital((y == k)[:, None] & (y != k)) for k in asked]
 
     def _of_one_hospital(self, wanted: Array) -> tuple[Array, Array]:
-        first, second = np.nonzero(wanted & (self.site_test[:, None] == self.site_test))
+        same_site = self.site_test[:, None] == self.site_test
+        first, second = np.nonzero(wanted & same_site)
         return first, second
 
     def auroc(self, scores: Array) -> Array:
@@ -172,15 +174,16 @@ class Partition:
         for way, (first, second) in zip(ways, self.pairs, strict=True):
             toward = scores @ way
             above = toward[first] - toward[second]
-            right.append((above > 0).mean(0) + 0.5 * (above == 0).mean(0))
+            ties = (above == 0).mean(0)
+            right.append((above > 0).mean(0) + 0.5 * ties)
         return np.mean(right, 0)
 
     def place(self, settings: StartSettings) -> Coordinates:
         """All people in the coordinates of one setting."""
         public, learn, test = self.rows
         start = self._start(settings)
-        size = float(np.median(np.sqrt(self._squares(start.gain, public))))
-        start = replace(start, size=size)
+        lengths = np.sqrt(self._squares(start.gain, public))
+        start = replace(start, size=float(np.median(lengths)))
         norm = self._norm(start, public, self.public_residual)
         start = replace(start, clip=float(np.quantile(norm, settings.clip)))
         return Coordinates(start, self._factor(start, learn), self._factor(start, test))
@@ -204,7 +207,8 @@ class Partition:
         """Factor (n, c) of each person's u in a sum: clipped residual, clipped norm."""
         left = np.clip(self.t[rows] - self.score[rows], -RESIDUAL, RESIDUAL)
         norm = self._norm(start, rows, left)
-        return left * np.minimum(start.clip / np.maximum(norm, 1e-30), 1.0)[:, None]
+        cut = np.minimum(start.clip / np.maximum(norm, 1e-30), 1.0)
+        return left * cut[:, None]
 
     def _norm(self, start: Start, rows: Array, residual: Array) -> Array:
         """Norms (n,) of what people with these residuals contribute."""
@@ -262,11 +266,12 @@ class Partition:
         x = self.x[both]
         centre = x.mean(0)
         gram = (x - centre) @ (x - centre).T
-        target = self.t[both] - self.t[both].mean(0)
-        eye = np.eye(len(both))
-        coefficient = np.linalg.solve(gram + self.penalty * self.p * eye, target)
+        level = self.t[both].mean(0)
+        target = self.t[both] - level
+        penalty = self.penalty * self.p * np.eye(len(both))
+        coefficient = np.linalg.solve(gram + penalty, target)
         weight = (x - centre).T @ coefficient
-        return (self.x[test] - centre) @ weight + self.t[both].mean(0)
+        return (self.x[test] - centre) @ weight + level
 
 
 def _standardised(features: Array, public: Array) -> Array:

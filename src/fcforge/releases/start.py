@@ -257,12 +257,14 @@ def coordinates(start: Start, x: Array) -> Array:
 
 
 def _with_half(z: Array) -> Array:
-    return np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
+    half = np.full((len(z), 1), 0.5)
+    return np.concatenate([z, half], 1)
 
 
 def products(u: Array, residual: Array) -> Array:
     """U (n, d + 1) times residuals (n,) or (n, c): (n, c (d + 1)), column after column."""
-    each = residual.reshape(len(u), -1, 1) * u[:, None, :]
+    by_column = residual.reshape(len(u), -1, 1)
+    each = by_column * u[:, None, :]
     return each.reshape(len(u), -1)
 
 
@@ -318,7 +320,8 @@ def _sized(made: Start, x: Array, residual: Array, quantile: float) -> Start:
 
 def _middle(rows: Array, quantile: float) -> float:
     """Quantile of the norms of rows (n, d)."""
-    return rounded_number(float(np.quantile(np.linalg.norm(rows, axis=1), quantile)))
+    norms = np.linalg.norm(rows, axis=1)
+    return rounded_number(float(np.quantile(norms, quantile)))
 
 
 def principal_axes(x: Array, most: int) -> tuple[Array, Array]:
@@ -335,15 +338,17 @@ def principal_axes(x: Array, most: int) -> tuple[Array, Array]:
     lead = np.abs(axes).argmax(0)
     axes = axes * np.sign(axes[lead, np.arange(k)])
     along = value[: -k - 1 : -1] / (n * p)
-    left = max(value.sum() / (n * p) - along.sum(), 0.0) / max(p - k, 1)
-    return rounded(axes), rounded(np.append(along, left))
+    left = max(value.sum() / (n * p) - along.sum(), 0.0)
+    each = left / max(p - k, 1)
+    return rounded(axes), rounded(np.append(along, each))
 
 
 def check_public(n: int, y: Array, axes: int, columns: int = 1) -> None:
     """Raise `DataError` where public people are too few for a start."""
     rarest = n
     if y.dtype.kind != "f":
-        rarest = min(int((y == k).sum()) for k in range(columns + 1))
+        counts = [int((y == k).sum()) for k in range(columns + 1)]
+        rarest = min(counts)
     if n < max(MIN_PUBLIC, axes + 4) or rarest < 5:
         raise DataError(
             f"{n} public people ({rarest} of the rarest class) are too few for {axes} axes.",

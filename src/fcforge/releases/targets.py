@@ -54,7 +54,8 @@ def fit_temperature(score: Array, y: Array) -> float:
         middle = (low + high) / 2
         scaled = 2.0**middle * ahead
         share = np.exp(scaled - scaled.max(1, keepdims=True))
-        slope = ((share * ahead).sum(1) / share.sum(1)).sum()
+        expected = (share * ahead).sum(1) / share.sum(1)
+        slope = expected.sum()
         if slope < 0:
             low = middle
         else:
@@ -72,8 +73,10 @@ def fit_line(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     middle = np.array([0.0, 1.0])
     theta = middle
     for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-np.clip(x @ theta, -LARGEST, LARGEST)))
+        odds = np.clip(x @ theta, -LARGEST, LARGEST)
+        p = 1 / (1 + np.exp(-odds))
         gradient = x.T @ (p - y) + (theta - middle)
-        curvature = (x.T * (p * (1 - p))) @ x + np.eye(2)
+        weight = p * (1 - p)
+        curvature = (x.T * weight) @ x + np.eye(2)
         theta = theta - np.linalg.solve(curvature, gradient)
     return float(theta[0]), float(theta[1])

@@ -75,7 +75,8 @@ def whole_rows(start: Start, u: Array, residual: Array) -> Array:
         raise DataError("a scan and the start give numbers that are not finite.")
     norm = np.linalg.norm(moved, axis=1, keepdims=True)
     most = UNIT * (1 - 1e-9)  # rounding of floats must not lift a norm above the unit
-    cut = np.trunc(moved * np.minimum(most / np.maximum(norm, 1e-30), 1.0))
+    factor = np.minimum(most / np.maximum(norm, 1e-30), 1.0)
+    cut = np.trunc(moved * factor)
     count = np.full((len(u), 1), COUNT)
     return np.concatenate([cut.astype(np.int64), count], 1)
 
@@ -122,12 +123,14 @@ def solve(start: Start, total: Array, variance: float, releases: float = 1) -> A
     hold = start.hold * start.share**2
     if start.gamma:
         factor = held(n, start.second, hold, noise)
-        inside = (moved @ start.axes) * (factor[..., :-1] - factor[..., -1:])
-        along = factor[..., -1:] * moved + inside @ start.axes.T
+        common = factor[..., -1:]
+        inside = (moved @ start.axes) * (factor[..., :-1] - common)
+        along = common * moved + inside @ start.axes.T
     else:
         q = int(start.full)
         along = moved * held(n, start.second[:q], hold[:q], noise)
-    half = total[..., -2:-1] * start.grid * held(n, 0.25, start.hold, noise)
+    moved_half = total[..., -2:-1] * start.grid
+    half = moved_half * held(n, 0.25, start.hold, noise)
     return np.concatenate([along, half], -1)
 
 
@@ -136,7 +139,8 @@ def _by_column(start: Start, total: Array) -> Array:
     if start.columns == 1:
         return total
     sums = total[..., :-1].reshape(*total.shape[:-1], start.columns, -1)
-    count = np.broadcast_to(total[..., None, -1:], (*sums.shape[:-1], 1))
+    count = total[..., None, -1:]
+    count = np.broadcast_to(count, (*sums.shape[:-1], 1))
     return np.concatenate([sums, count], -1)
 
 
@@ -151,7 +155,8 @@ def head(start: Start, beta: Array) -> Head:
         step = start.scaled(beta[..., :-1], start.gain)
     else:
         q = int(start.full)
-        step = (start.gain[:q] * beta[..., :-1]) @ start.axes[:, :q].T
+        along = start.gain[:q] * beta[..., :-1]
+        step = along @ start.axes[:, :q].T
     return Head(start.weight + step.T, start.bias + 0.5 * beta[..., -1])
 
 
@@ -169,7 +174,8 @@ def temperature(start: Start, solution: Head) -> float:
         for weight in np.atleast_2d(weights.T):
             inside = start.axes.T @ weight
             off = max(float(weight @ weight - inside @ inside), 0.0)
-            total += float(start.smooth[:-1] @ inside**2 + start.smooth[-1] * off)
+            variance = start.smooth[:-1] @ inside**2 + start.smooth[-1] * off
+            total += float(variance)
         return total
 
     public = size(start.weight)
@@ -192,11 +198,12 @@ def moved(start: Start, beta: Array) -> float:
     """
     total = 0.0
     for step in np.atleast_2d(beta):
-        inside = start.axes.T @ step[:-1] if start.gamma else step[:-1]
+        along = step[:-1]
+        inside = start.axes.T @ along if start.gamma else along
         total += float(start.second[: len(inside)] @ inside**2)
         total += 0.25 * float(step[-1]) ** 2
         if start.gamma:
-            off = max(float(step[:-1] @ step[:-1] - inside @ inside), 0.0)
+            off = max(float(along @ along - inside @ inside), 0.0)
             total += float(start.second[-1]) * off
     return math.sqrt(total)
 

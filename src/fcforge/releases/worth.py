@@ -114,21 +114,32 @@ def worth(
     noise : float
         Per person, that the start is made for.
     """
-    plans = {}
-    for keepers in (True, False):
-        for epsilon in epsilons:
-            doses = DOSES if keepers else hospitals
-            plans[epsilon, keepers] = noise_per_person(people, epsilon, doses)
-    found = [*_dealt(features, y, site, {noise, *plans.values()}, dealings)]
+    plans = _plans(people, hospitals, epsilons)
+    levels = {noise, *plans.values()}
+    found = [*_dealt(features, y, site, levels, dealings)]
     settings = _held(found, noise, features.shape[1])
     if len(found) < 2:
         return WorthTable(0.5, 0.0, (), settings)
     rows = []
     for (epsilon, keepers), level in plans.items():
-        gain, error = _mean(_gains(found, level)[:, _caution(found, level)])
+        pull = _caution(found, level)
+        gain, error = _mean(_gains(found, level)[:, pull])
         rows.append(Worth(epsilon, keepers, gain, error))
-    public, pooled = np.mean([dealing[:2] for dealing in found], axis=0).tolist()
+    references = [dealing[:2] for dealing in found]
+    public, pooled = np.mean(references, axis=0).tolist()
     return WorthTable(public, pooled, tuple(rows), settings)
+
+
+def _plans(
+    people: int, hospitals: int, epsilons: Sequence[float | None]
+) -> dict[tuple[float | None, bool], float]:
+    """Noise per person by epsilon and whether keepers add it."""
+    plans = {}
+    for keepers in (True, False):
+        doses = DOSES if keepers else hospitals
+        for epsilon in epsilons:
+            plans[epsilon, keepers] = noise_per_person(people, epsilon, doses)
+    return plans
 
 
 def suited(features: Array, y: Array, site: Array, noise: float) -> StartSettings:
@@ -144,7 +155,8 @@ def _dealt(
     for k in range(dealings if len(np.unique(site)) > 1 else 0):
         rng = numpy_rng(k, "worth of sums")
         rows = deal(site, y, PUBLIC * len(y), rng)
-        if min(len(rows[0]), len(rows[1])) >= MIN_PUBLIC and _all_there(y, rows):
+        fewest = min(len(rows[0]), len(rows[1]))
+        if fewest >= MIN_PUBLIC and _all_there(y, rows):
             part = Partition(features, y, site, rows, rng)
             public = float(part.auroc(part.score[rows[2]]))
             pooled = float(part.auroc(part.ridge())) - public
@@ -161,10 +173,11 @@ def _all_there(y: Array, rows: Rows) -> bool:
 def _by_pull(part: Partition, level: float) -> Array:
     """AUROC (PULLS,) at a noise per person."""
     where = part.place(planned_settings(level, part.p))
+    noise = level * len(part.rows[1])
     found = []
     for times in PULLS:
         start = replace(where.start, pull=times * where.start.pull)
-        scores = part.scores(replace(where, start=start), level * len(part.rows[1]))
+        scores = part.scores(replace(where, start=start), noise)
         found.append(part.auroc(scores).mean())
     return np.array(found)
 
@@ -192,4 +205,5 @@ def _held(found: Sequence[Dealt], noise: float, n_features: int) -> StartSetting
 
 def _mean(values: Array) -> tuple[float, float]:
     """Mean of (n,) and its standard error."""
-    return float(values.mean()), float(values.std(ddof=1) / len(values) ** 0.5)
+    error = values.std(ddof=1) / len(values) ** 0.5
+    return float(values.mean()), float(error)
