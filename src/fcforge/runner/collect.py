@@ -45,7 +45,9 @@ def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
 def _describe(site: Site, outputs: int) -> dict[str, Any]:
     tested = site.covariates.get("test", {})
     y = site.learning(with_val=True).y.numpy()
-    mean = y.mean() if outputs < 3 else np.bincount(y, minlength=outputs) / len(y)
+    mean = y.mean()
+    if outputs > 2:
+        mean = np.bincount(y, minlength=outputs) / len(y)
     return {
         "labels": site.test.y.tolist(),
         "subject_ids": list(site.subject_ids["test"]),
@@ -60,7 +62,8 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
     data = store.read_experiment()
     try:
         asked = ("experiment", "sites", "data_sha256")
-        told = [*(data[name] for name in asked), data.get("methods", {})]
+        told = [data[name] for name in asked]
+        told.append(data.get("methods", {}))
         experiment, plan = _planned(json.dumps(told))
         for seed in experiment.seeds:
             data["site_facts"][str(seed)]
@@ -104,8 +107,12 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
     results = [result for result in made if result.spec.left_out is None]
     if not experiment.own_threshold:
         return results, len(plan.runs)
-    folds = {r.spec.key: r.scores for r in made if r.spec.left_out is not None}
-    return [*results, *_with_own(results, folds, data)], 2 * len(plan.runs)
+    folds = {}
+    for result in made:
+        if result.spec.left_out is not None:
+            folds[result.spec.key] = result.scores
+    own = _with_own(results, folds, data)
+    return [*results, *own], 2 * len(plan.runs)
 
 
 def _with_own(
@@ -133,16 +140,18 @@ def result_of(
         """Numbers of a target that is one, in its unit."""
         return values if target.classes else target.restored(np.asarray(values))
 
+    learned = keys[1:]
+    after = {s: np.stack([scores[key][s] for key in learned]) for s in sites}
     return RunResult(
         spec=spec,
         sites=sites,
-        scores={s: told(np.stack([scores[k][s] for k in keys[1:]])) for s in sites},
+        scores={s: told(after[s]) for s in sites},
         initial={s: told(scores[keys[0]][s]) for s in sites},
         y={s: told(np.asarray(facts[s]["labels"])) for s in sites},
         subject_ids={s: tuple(facts[s]["subject_ids"]) for s in sites},
         train_mean={s: told(facts[s]["train_positive"]) for s in sites},
-        memory_bytes=np.array([metas[k]["memory_bytes"] for k in keys[1:]]),
-        seconds=np.array([metas[k]["seconds"] for k in keys[1:]]),
+        memory_bytes=np.array([metas[key]["memory_bytes"] for key in learned]),
+        seconds=np.array([metas[key]["seconds"] for key in learned]),
         environment=metas[keys[-1]]["environment"],
     )
 
@@ -173,10 +182,12 @@ def edge_weights(store: Store) -> dict[str, Weights]:
         weights = store.read_weights(key)
         if weights is not None:
             found.setdefault(spec.learner.title, []).append((spec.seed, weights))
-    return {
-        title: Weights(np.stack([w for _, w in rows]), len({seed for seed, _ in rows}))
-        for title, rows in found.items()
-    }
+    stacked = {}
+    for title, rows in found.items():
+        seeds = {seed for seed, _ in rows}
+        weights = np.stack([row for _, row in rows])
+        stacked[title] = Weights(weights, len(seeds))
+    return stacked
 
 
 def kept_by(store: Store) -> dict[str, str]:

@@ -95,9 +95,8 @@ def read_config(path: str | Path, settings: Sequence[str] = ()) -> ConfigFiles:
     for _, said in reversed(files):
         data = merge(data, said)
     data.pop("base", None)
-    return ConfigFiles(
-        override(deepcopy(data), settings), tuple((str(p), said) for p, said in files)
-    )
+    named = tuple((str(file), said) for file, said in files)
+    return ConfigFiles(override(deepcopy(data), settings), named)
 
 
 def _with_bases(
@@ -122,7 +121,9 @@ def _with_bases(
             where=path,
             do=f"Give the name of a config file, relative to {path.resolve().parent}.",
         )
-    return [(path, data), *_with_bases(path.parent / base, (*above, path.resolve()))]
+    seen = (*above, path.resolve())
+    below = _with_bases(path.parent / base, seen)
+    return [(path, data), *below]
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,14 +98,16 @@ def _pick_orders(
         what = f"orders = {wanted!r}: of {len(sites)} sites, more than {MOST_ORDERS} orders "
         do = f"Give orders = a number up to {MOST_ORDERS}, or a list of orders."
         raise ConfigError(what + "are too many to run.", do=do)
+    rng = numpy_rng(0, "orders", *sites)
     if there_are <= MOST_ORDERS:
         every = list(permutations(sites))
         if wanted == "all":
             return every
-        chosen = numpy_rng(0, "orders", *sites).choice(len(every), n, replace=False)
+        chosen = rng.choice(len(every), n, replace=False)
         return [every[i] for i in np.sort(chosen)]
-    rng = numpy_rng(0, "orders", *sites)
     found = dict[tuple[str, ...], None]()
     while len(found) < n:  # far fewer than there are: hardly one is drawn twice
-        found[tuple(sites[i] for i in rng.permutation(len(sites)))] = None
+        places = rng.permutation(len(sites))
+        order = tuple(sites[place] for place in places)
+        found[order] = None
     return list(found)

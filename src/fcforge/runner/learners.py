@@ -78,7 +78,10 @@ def _exact(value: Tensor) -> Tensor:
 
 def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
     """Log odds of a lane in float64 on the CPU, to be explained; of a number the number."""
-    exact = Lane(*({k: _exact(v) for k, v in part.items()} for part in lane))
+    parts = []
+    for part in lane:
+        parts.append({name: _exact(value) for name, value in part.items()})
+    exact = Lane(*parts)
 
     def score(fc: Tensor) -> Tensor:
         u = learner.method.logits(learner.model, exact, learner.model.prepare(fc))

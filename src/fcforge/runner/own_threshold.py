@@ -37,10 +37,11 @@ def fold_of_each(y: np.ndarray, *names: str | int) -> np.ndarray:
 def without_fold(site: Site, fold: int, seed: int) -> Site:
     """The site without a fold of its training people, who take the place of the tested ones."""
     both = {"train": site.train, "val": site.val}
-    folds = [
-        fold_of_each(b.y.numpy(), seed, site.name, part) for part, b in both.items()
-    ]
-    part = np.repeat(list(both), [len(batch) for batch in both.values()])
+    folds = []
+    for name, batch in both.items():
+        folds.append(fold_of_each(batch.y.numpy(), seed, site.name, name))
+    sizes = [len(batch) for batch in both.values()]
+    part = np.repeat(list(both), sizes)
     part[np.concatenate(folds) == fold] = "test"
     everybody = FCBatch.concat(list(both.values()))
     ids = np.array(site.subject_ids["train"] + site.subject_ids["val"], dtype=object)
@@ -81,7 +82,8 @@ def with_own_thresholds(
     """
     scores = {}
     for site, own in result.scores.items():
-        y = np.concatenate([np.asarray(fold, dtype=float) for fold in labels[site]])
+        parts = [np.asarray(fold, dtype=float) for fold in labels[site]]
+        y = np.concatenate(parts)
         moved = np.empty_like(own)
         for stage in range(len(own)):
             p = np.concatenate([fold[site][stage] for fold in folds])

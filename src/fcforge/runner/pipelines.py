@@ -249,7 +249,8 @@ def _fit(
             estimator.partial_fit(_inputs(part, pipeline), part.y.numpy(), **known)
         return
     every = FCBatch.concat(list(parts.values()))
-    sites = np.repeat(list(parts), [len(part) for part in parts.values()])
+    sizes = [len(part) for part in parts.values()]
+    sites = np.repeat(list(parts), sizes)
     with _told(pipeline, sites) as more:
         estimator.fit(_inputs(every, pipeline), every.y.numpy(), **more)
 
@@ -286,11 +287,14 @@ def scores_after(
     target: Target = TWO_CLASSES,
 ) -> dict[str, np.ndarray]:
     """Scores of all test people once the estimator has learned from some parts."""
-    tested = {name: site.test for name, site in sites.items()}
-    if not parts:
-        return {name: knows_nothing(len(part), target) for name, part in tested.items()}
-    fitted = train(pipeline, parts, seed, order, target)
-    return {n: scores(fitted, pipeline, part, n, target) for n, part in tested.items()}
+    found = {}
+    fitted = train(pipeline, parts, seed, order, target) if parts else None
+    for name, site in sites.items():
+        if fitted is None:
+            found[name] = knows_nothing(len(site.test), target)
+        else:
+            found[name] = scores(fitted, pipeline, site.test, name, target)
+    return found
 
 
 def knows_nothing(n: int, target: Target) -> np.ndarray:

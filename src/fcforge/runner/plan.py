@@ -196,10 +196,11 @@ def make_plan(
             nodes[key] = Node(node_spec, parent, shown=shown)
         return key
 
-    stages = [
-        (spec, tuple(add(spec, spec.order[:t]) for t in range(len(spec.order) + 1)))
-        for spec in specs
-    ]
+    stages = []
+    for spec in specs:
+        lengths = range(len(spec.order) + 1)
+        keys = tuple(add(spec, spec.order[:n]) for n in lengths)
+        stages.append((spec, keys))
     asked = {key for _, keys in stages for key in keys}
     return Plan(_wanted(nodes, asked), stages)
 

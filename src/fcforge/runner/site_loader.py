@@ -90,7 +90,8 @@ class SiteLoader:
             return None
         found = self.public(spec)
         name = PoolName("public", PUBLIC, 0, f"{spec.start}:{spec.confounds}")
-        return PublicView(found.start, self.bank, self.bank.add(name, found.people))
+        rows = self.bank.add(name, found.people)
+        return PublicView(found.start, self.bank, rows)
 
     def learning_rows(
         self, site: Site, spec: RunSpec, with_val: bool
@@ -133,7 +134,8 @@ class SiteLoader:
             path = self.generators / f"{SUBJECTS}{digest}.safetensors"
         if path and path.exists():
             found = read_state(path)
-            return FCBatch(from_edges(found["edges"]), found["y"]), int(found["bytes"])
+            stored = FCBatch(from_edges(found["edges"]), found["y"])
+            return stored, int(found["bytes"])
         generator, state, source = self.fit_generator(site, spec)
         rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
         y = generator.diagnoses(state, source.y, n)
@@ -142,7 +144,8 @@ class SiteLoader:
         if not path:
             return made, size
         flat = edges(made.fc)
-        write_state(path, {"edges": flat, "y": made.y, "bytes": torch.tensor(size)}, {})
+        tensors = {"edges": flat, "y": made.y, "bytes": torch.tensor(size)}
+        write_state(path, tensors, {})
         return FCBatch(from_edges(flat), made.y), size
 
     def fit_generator(
@@ -191,7 +194,8 @@ class SiteLoader:
         held = _different(rows, self.bank.device)
         names, pool, _ = self.bank.address(held)
         total = 0
-        for name, n in zip(names, pool.bincount(minlength=len(names)), strict=True):
+        counts = pool.bincount(minlength=len(names))
+        for name, n in zip(names, counts, strict=True):
             taken = int(n) * each
             total += min(taken, self.state_bytes.get(name, taken))
         return total
@@ -269,7 +273,8 @@ def so_far(spec: RunSpec) -> str:
 
 def synthetic_size(pool: PoolName) -> int:
     """How many subjects a synthetic pool has."""
-    return int(pool.part.partition(SO_FAR)[0].rsplit(":", 1)[1])
+    made, _, _ = pool.part.partition(SO_FAR)
+    return int(made.rsplit(":", 1)[1])
 
 
 def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:

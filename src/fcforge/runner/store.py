@@ -99,7 +99,8 @@ class Store:
 
     @staticmethod
     def _ends(folder: Path) -> bool:
-        for name, back, mark in (("scores.npz", 22, b"PK\5\6"), ("meta.json", 1, b"}")):
+        endings = (("scores.npz", 22, b"PK\5\6"), ("meta.json", 1, b"}"))
+        for name, back, mark in endings:
             try:
                 with (folder / name).open("rb") as stream:
                     stream.seek(-back, os.SEEK_END)
@@ -233,7 +234,8 @@ class Store:
 
     def size(self) -> int:
         """Bytes on disk."""
-        return sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file())
+        files = (path for path in self.root.rglob("*") if path.is_file())
+        return sum(path.stat().st_size for path in files)
 
     @contextmanager
     def _arrays(self, key: str) -> Iterator[Any]:

@@ -133,7 +133,8 @@ class _Trials:
         epoch = 0.0
         more = min(spec.training.epochs, LONG) - SHORT
         if more and self._has_epochs(spec):
-            epoch = max(_clocked(run, [_brief(spec, LONG)]) - one, 0.0) / more
+            long = _clocked(run, [_brief(spec, LONG)])
+            epoch = max(long - one, 0.0) / more
         rest = max(one - shown - epoch * SHORT, 0.0)
         return Trial(epoch, rest, state, scores)
 

@@ -174,7 +174,10 @@ class Trainer:
     def fit_generators(self, nodes: Sequence[Node]) -> int:
         """Fit the generators of the nodes' last sites side by side on this trainer's device."""
         specs = [node.spec for node in nodes]
-        asked = [(self.sites(s)[s.order[-1]], s) for s in specs]
+        asked = []
+        for spec in specs:
+            last = self.sites(spec)[spec.order[-1]]
+            asked.append((last, spec))
         return self.loader.fit_generators(asked, self.store.generators)
 
     # -- lanes to and from the store -----------------------------------------------------------
@@ -199,8 +202,10 @@ class Trainer:
         if self.store.has(node.parent) and not self.store.has_lane(node.parent):
             self._rebuild(node)
         tensors = self.store.read_lane(node.parent)
-        lane = Lane.from_named({k: v.to(self.device) for k, v in tensors.items()})
-        pools = [PoolName(*p) for p in self.store.read_meta(node.parent)["pools"]]
+        moved = {name: value.to(self.device) for name, value in tensors.items()}
+        lane = Lane.from_named(moved)
+        meta = self.store.read_meta(node.parent)
+        pools = [PoolName(*pool) for pool in meta["pools"]]
         for pool in pools:
             self._ensure_pool(node.spec, pool)
         keys = self.learner(node.spec).method.row_keys
@@ -215,7 +220,8 @@ class Trainer:
             parent = Node(spec, None, shown=depth)
         else:
             parent = Node(spec, before.key)
-        (lane,) = self._learn(spec, [self.job(spec, self.load_lane(parent))])
+        job = self.job(spec, self.load_lane(parent))
+        (lane,) = self._learn(spec, [job])
         self.store.write_lane(parent.key, self._tensors(parent, lane)[0])
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
@@ -356,7 +362,8 @@ class Trainer:
         several = learner.model.n_outputs > 2
         if several or not (isinstance(learner.model, Linear) and spec.order):
             return None
-        fc = torch.cat([sites[name].train.fc for name in spec.order]).mean(0)
+        learned = [sites[name].train.fc for name in spec.order]
+        fc = torch.cat(learned).mean(0)
         z = fisher_z(edges(fc.double()))
         return scorer_of(learner, lane).slopes(z[None].numpy())[0]
 

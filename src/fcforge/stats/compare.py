@@ -58,12 +58,14 @@ def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """
     p = np.array([c.p_value for c in comparisons])
     order = np.argsort(p, kind="stable")
-    raised = np.minimum(1, p[order] * np.arange(len(p), 0, -1))
+    factors = np.arange(len(p), 0, -1)
+    raised = np.minimum(1, p[order] * factors)
     corrected = np.empty(len(p))
     corrected[order] = np.maximum.accumulate(raised)
-    return [
-        replace(c, p_holm=float(q)) for c, q in zip(comparisons, corrected, strict=True)
-    ]
+    found = []
+    for comparison, p_holm in zip(comparisons, corrected, strict=True):
+        found.append(replace(comparison, p_holm=float(p_holm)))
+    return found
 
 
 def _pairs(a: RunResults, b: RunResults) -> tuple[list[RunResult], list[RunResult]]:
@@ -130,13 +132,15 @@ def _comparison(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Com
     low, high = resampling.interval(difference, draws)
     # Rounding must not make an exactly equal permutation look smaller.
     extreme = (np.abs(nulls) >= abs(difference) - 1e-6).sum()
+    won = (points > 0).mean()
+    drawn = (points == 0).mean()
     return Comparison(
         difference=float(difference),
         low=float(low),
         high=float(high),
         p_value=float((1 + extreme) / (1 + len(nulls))),
         n_pairs=len(points),
-        wins=float((points > 0).mean() + (points == 0).mean() / 2),
+        wins=float(won + drawn / 2),
         n_draws=len(nulls),
     )
 
@@ -172,9 +176,9 @@ class Comparer:
             b = self._drawn([right[k] for k in rows])
             points[rows] = a.points - b.points
             draws[rows] = a.draws - b.draws
-            value = self._reduce(
-                a.batch.beside(b.batch).stack(self._swapped(a.batch, b.batch))
-            )
+            both = a.batch.beside(b.batch)
+            swapped = self._swapped(a.batch, b.batch)
+            value = self._reduce(both.stack(swapped))
             nulls += (value[:, 0] - value[:, 1]).sum(0)
         draws *= resampling.training_weights(left, self.n_draws)
         return _comparison(points, draws.mean(0), nulls / len(left))

@@ -29,12 +29,15 @@ def _among(result: RunResult, keep: Callable[[str, str], bool]) -> RunResult:
     kept: dict[str, list[int]] = {}
     for site, people in ids.items():
         kept[site] = [k for k, who in enumerate(people) if keep(site, who)]
+    subject_ids = {}
+    for site, places in kept.items():
+        subject_ids[site] = tuple(ids[site][place] for place in places)
     return replace(
         result,
         scores={site: result.scores[site][:, k] for site, k in kept.items()},
         initial={site: result.initial[site][k] for site, k in kept.items()},
         y={site: result.y[site][k] for site, k in kept.items()},
-        subject_ids={s: tuple(ids[s][i] for i in k) for s, k in kept.items()},
+        subject_ids=subject_ids,
     )
 
 
@@ -67,7 +70,9 @@ def observed_share(low: float, high: float) -> Metric:
 
     def features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
         inside = ((p > low) | (low == 0.0)) & (p <= high)
-        return np.stack([inside * (y == 1), inside * np.ones(p.shape)])
+        patients = inside * (y == 1)
+        everybody = inside * np.ones(p.shape)
+        return np.stack([patients, everybody])
 
     return Metric("observed share of patients", features, lambda s: s[0] / s[1])
 
@@ -85,7 +90,9 @@ def net_benefit(threshold: float) -> Metric:
 
     def features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
         said = p > threshold
-        return np.stack([said & (y == 1), said & (y == 0), np.ones(p.shape)])
+        found = said & (y == 1)
+        alarmed = said & (y == 0)
+        return np.stack([found, alarmed, np.ones(p.shape)])
 
     def combine(sums: np.ndarray) -> np.ndarray:
         return (sums[0] - odds * sums[1]) / sums[2]
@@ -108,10 +115,11 @@ def decision_curve(results: RunResults) -> dict[str, Estimate]:
 
 def everybody_treated(results: RunResults) -> list[RunResult]:
     """The same runs with everybody called a patient: the curve that a score has to beat."""
-    return [
-        replace(r, scores={site: np.ones_like(p) for site, p in r.scores.items()})
-        for r in results
-    ]
+    found = []
+    for result in results:
+        ones = {site: np.ones_like(p) for site, p in result.scores.items()}
+        found.append(replace(result, scores=ones))
+    return found
 
 
 # -- a site that is not among those tested ---------------------------------------------------------
@@ -150,7 +158,11 @@ def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estim
 
 def new_site(by_site: Mapping[str, Estimate]) -> Estimate:
     """Random-effects mean of values by site, whose intervals tell their variances."""
-    known = [e for e in by_site.values() if np.isfinite([e.value, e.low, e.high]).all()]
+    known = []
+    for estimate in by_site.values():
+        numbers = [estimate.value, estimate.low, estimate.high]
+        if np.isfinite(numbers).all():
+            known.append(estimate)
     if not known:
         return Estimate(np.nan, np.nan, np.nan)
     width = 2 * 1.959964  # of a 95 % interval, in standard errors

@@ -46,7 +46,8 @@ def subject_draws(
     what: str, site: str, ids: Sequence[str], n_draws: int = N_DRAWS
 ) -> np.ndarray:
     """Uniform numbers of each subject, the same wherever it is tested. (n_draws, n)."""
-    return np.stack([_of_subject(what, site, s, n_draws) for s in ids], axis=1)
+    columns = [_of_subject(what, site, subject, n_draws) for subject in ids]
+    return np.stack(columns, axis=1)
 
 
 def subject_weights(
@@ -78,7 +79,8 @@ def _weights(
     raw = -np.log1p(-drawn)
     for label in set(labels):
         members = np.array(labels) == label
-        raw[:, members] *= members.sum() / raw[:, members].sum(1, keepdims=True)
+        total = raw[:, members].sum(1, keepdims=True)
+        raw[:, members] *= members.sum() / total
     raw.flags.writeable = False  # shared by all who ask
     return raw
 
@@ -185,7 +187,8 @@ def halves(
     for label in np.unique(labels):
         members = np.array(labels) == label
         place = luck[:, members].argsort(1).argsort(1)
-        up = numpy_rng(0, "half up", site, int(label)).random((n_draws, 1)) < 0.5
+        rng = numpy_rng(0, "half up", site, int(label))
+        up = rng.random((n_draws, 1)) < 0.5
         chosen[:, members] = place < (members.sum() + up) // 2
     return chosen
 
@@ -204,7 +207,8 @@ def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
     for batch in split_batches(results):
         drawn = batch.values(metric, partial(both_halves, batch.runs[0]))
         a = sign * drawn[..., 1:, :]  # (run, 2 N_HALVES, T, T)
-        values = fm_split(a, np.roll(a, N_HALVES, axis=1)).mean(1)
+        other_half = np.roll(a, N_HALVES, axis=1)
+        values = fm_split(a, other_half).mean(1)
         found |= zip(map(id, batch.runs), values, strict=True)
     return np.array([found[id(r)] for r in results])
 
@@ -228,8 +232,10 @@ def estimates(
         by_order[r.spec.order].append(k)
     several = len(by_order) > 1
     mean = points.mean(0)
-    each = np.stack([points[k].mean(0) for k in by_order.values()])
-    sd = each.std(0, ddof=1) if several else np.full(mean.shape, np.nan)
+    sd = np.full(mean.shape, np.nan)
+    if several:
+        of_order = [points[places].mean(0) for places in by_order.values()]
+        sd = np.stack(of_order).std(0, ddof=1)
     found = np.stack([mean, *interval(mean, draws), sd])
     return [Estimate(*map(float, column)) for column in found.T]
 
@@ -283,7 +289,11 @@ def means(
     """Summaries of one learner's runs without intervals: mean over orders and seeds."""
     batches = split_batches(results)
     found = [summarised(batch.values(metric), metric, names) for batch in batches]
-    return {n: float(np.concatenate([f[n] for f in found]).mean()) for n in names}
+    averaged = {}
+    for name in names:
+        values = np.concatenate([summaries[name] for summaries in found])
+        averaged[name] = float(values.mean())
+    return averaged
 
 
 def at_site(

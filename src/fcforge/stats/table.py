@@ -174,7 +174,8 @@ def _estimates(runs: list[RunResult], kind: Kind, n_draws: int) -> dict[str, Est
     """Estimate of every column; NaN where no run is left."""
     columns = columns_of(kind)
     if not runs:
-        return {c.key: Estimate(np.nan, np.nan, np.nan) for c in columns}
+        nothing = Estimate(np.nan, np.nan, np.nan)
+        return {column.key: nothing for column in columns}
     found = {}
     for metric in dict.fromkeys(c.metric for c in columns):
         names = tuple(c.summary for c in columns if c.metric == metric)
