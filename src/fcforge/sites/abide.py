@@ -201,7 +201,8 @@ def _names(table: Sequence[Row]) -> dict[str, str]:
     found = {}
     for row in table:
         who = row["SUB_ID"]
-        usual = [f"{prefix}_{who:0>7}" for prefix in sorted(prefixes[row["SITE_ID"]])]
+        of_site = sorted(prefixes[row["SITE_ID"]])
+        usual = [f"{prefix}_{who:0>7}" for prefix in of_site]
         unlisted = row["FILE_ID"] == UNLISTED
         found[who] = " ".join(usual) if unlisted else row["FILE_ID"]
     return found

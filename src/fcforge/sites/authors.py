@@ -136,8 +136,10 @@ def _forge_sites(content: Any, names: Sequence[str] | None) -> list[Part]:
     known = names or [f"site{i}" for i in range(1, len(parts) + 1)]
     if len(known) != len(parts):
         raise DataError(f"{len(parts)} sites, but {len(known)} names.")
-    both = zip(known, parts, strict=True)
-    return [(name, list(part["roi_list"]), part["labels"]) for name, part in both]
+    sites = []
+    for name, part in zip(known, parts, strict=True):
+        sites.append((name, list(part["roi_list"]), part["labels"]))
+    return sites
 
 
 def _brainib(path: Path) -> list[Part]:
@@ -159,7 +161,8 @@ def _fc(matrices: Sequence[Any]) -> np.ndarray:
 
 
 def _labels(labels: Any) -> np.ndarray:
-    values = np.array([np.asarray(v).reshape(()).item() for v in labels], dtype=float)
+    numbers = [np.asarray(v).reshape(()).item() for v in labels]
+    values = np.array(numbers, dtype=float)
     out = np.where(values == -1, 0, values).astype(np.int64)
     if not np.isin(out, (0, 1)).all():
         raise DataError(f"labels {sorted(set(values.tolist()))[:5]}, not 0 / 1.")

@@ -51,7 +51,8 @@ def check_cohort(
     # Matrix checks index by row and column: they need the shapes to be right.
     if not any(f.severity == "error" and not f.subject for f in found):
         same = list(_subjects(cohort))
-        found += [*_matrices(cohort), *same, *_twins(cohort, {f.subject for f in same})]
+        told = {f.subject for f in same}
+        found += [*_matrices(cohort), *same, *_twins(cohort, told)]
         found += _one_number(cohort)
         found += _sites(cohort, "error" if to_split else "warning")
     return sorted(found, key=lambda f: f.severity != "error")
@@ -128,7 +129,8 @@ def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
         what = f"FC is not symmetric (largest difference {gap:.3g})."
         do = "Make it again, or take (FC + FC.T) / 2. A square time series? kind='timeseries'."
         yield what, do
-    largest = float(np.abs(matrix[~np.eye(len(matrix), dtype=bool)]).max())
+    off_diagonal = ~np.eye(len(matrix), dtype=bool)
+    largest = float(np.abs(matrix[off_diagonal]).max())
     if largest > 1 + TOLERANCE:
         what = f"FC goes up to |r| = {largest:.3g}, beyond 1."
         yield what, "Fisher z values? Take tanh of them."
@@ -172,16 +174,19 @@ def _no_target(cohort: Cohort, i: int) -> str:
         return "" if known else f"unknown label {y} (0 is control, 1 is patient)."
     low, high = target.limits
     value = target.restored(y)
-    return (
-        "" if abs(y) <= 1 else f"{target.name} {value:g} is not in {low:g} to {high:g}."
-    )
+    if abs(y) <= 1:
+        return ""
+    return f"{target.name} {value:g} is not in {low:g} to {high:g}."
 
 
 def _one_number(cohort: Cohort) -> Iterator[Fault]:
     """An error where the number to be learned does not differ between people."""
     y = cohort.y
-    if not cohort.target.classes and len(y) > 1 and (y == y[0]).all():
-        name, value = cohort.target.name, cohort.target.restored(y[0])
+    if cohort.target.classes or len(y) < 2:
+        return
+    if (y == y[0]).all():
+        name = cohort.target.name
+        value = cohort.target.restored(y[0])
         what = f"{name} is the same for everybody ({value:g}): nothing to learn."
         yield Fault("error", what, f"Check the column {name}, or name another target.")
 
@@ -227,11 +232,11 @@ def _sites(cohort: Cohort, severity: Literal["error", "warning"]) -> Iterator[Fa
 def not_splittable(y: np.ndarray, target: Target) -> str:
     """Why a site with these labels cannot be split in three; empty where it can."""
     counts = class_counts(y, target)
-    told = ", ".join(
-        f"{n} {name}" for n, name in zip(counts, names_of(target), strict=True)
-    )
+    names = names_of(target)
+    each = [f"{n} {name}" for n, name in zip(counts, names, strict=True)]
+    told = ", ".join(each)
     if min(counts) == 0:
-        missing = names_of(target)[counts.index(0)]
+        missing = names[counts.index(0)]
         return f"has no {missing} ({told}), so that only a public start can use it."
     if len(y) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS:
         least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class"
@@ -253,7 +258,8 @@ def _alike(fc: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     def unit(scans: np.ndarray) -> np.ndarray:
         x = upper_from_fc(scans).astype(np.float32, copy=False)
         x -= x.mean(1, keepdims=True)
-        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        norm = np.linalg.norm(x, axis=1, keepdims=True)
+        x /= np.maximum(norm, 1e-12)
         return x
 
     a = unit(fc)
@@ -264,8 +270,7 @@ def _alike(fc: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def twins_within(fc: np.ndarray, ids: np.ndarray) -> list[Twins]:
     """Pairs of scans of one data set that look like one person, in the order of the rows."""
     r, found = _alike(fc, fc)
-    pairs = np.argwhere(np.triu(found, 1))
-    return [Twins(str(ids[i]), str(ids[j]), float(r[i, j])) for i, j in pairs]
+    return _pairs(r, np.triu(found, 1), ids, ids)
 
 
 def twins_across(
@@ -274,10 +279,17 @@ def twins_across(
     """Pairs of one scan of each of two data sets that look like one person or share an id."""
     r, found = _alike(fc, other)
     found |= np.asarray(ids)[:, None] == np.asarray(other_ids)[None, :]
-    return [
-        Twins(str(ids[i]), str(other_ids[j]), float(r[i, j]))
-        for i, j in np.argwhere(found)
-    ]
+    return _pairs(r, found, ids, other_ids)
+
+
+def _pairs(
+    r: np.ndarray, found: np.ndarray, ids: np.ndarray, other_ids: np.ndarray
+) -> list[Twins]:
+    twins = []
+    for i, j in np.argwhere(found):
+        correlation = float(r[i, j])
+        twins.append(Twins(str(ids[i]), str(other_ids[j]), correlation))
+    return twins
 
 
 def near_duplicates(cohort: Cohort) -> list[Twins]:
@@ -291,7 +303,8 @@ def near_duplicates(cohort: Cohort) -> list[Twins]:
 
 def without_twins(cohort: Cohort) -> tuple[Cohort, list[str]]:
     """The cohort without the second of any two scans that look like one person, and who that is."""
-    twice = sorted({pair.second for pair in twins_within(cohort.fc, cohort.subject_id)})
+    pairs = twins_within(cohort.fc, cohort.subject_id)
+    twice = sorted({pair.second for pair in pairs})
     return cohort.select(~np.isin(cohort.subject_id, twice)), twice
 
 

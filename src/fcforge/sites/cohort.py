@@ -52,10 +52,11 @@ def grouped(faults: Iterable[Fault]) -> list[Fault]:
     for fault in faults:
         place = "" if fault.subject else fault.site
         alike.setdefault((fault.what, fault.do, place), []).append(fault)
-    return [
-        replace(own[0], subject=some(f.subject for f in own), count=len(own))
-        for own in alike.values()
-    ]
+    found = []
+    for own in alike.values():
+        subjects = some(f.subject for f in own)
+        found.append(replace(own[0], subject=subjects, count=len(own)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -127,11 +128,13 @@ class Cohort:
 
     def select(self, index: np.ndarray) -> Cohort:
         """Cohort of the subjects at `index` (integers or boolean mask)."""
-        rows: Any = {
-            k: getattr(self, k)[index] for k in ("fc", "y", "site", "subject_id")
-        }
         return replace(
-            self, **rows, covariates={k: v[index] for k, v in self.covariates.items()}
+            self,
+            fc=self.fc[index],
+            y=self.y[index],
+            site=self.site[index],
+            subject_id=self.subject_id[index],
+            covariates={name: own[index] for name, own in self.covariates.items()},
         )
 
     def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> Cohort:
@@ -146,9 +149,11 @@ class Cohort:
                         f"site '{part}' is merged into both {taken[part]} and {new}."
                     )
                 taken[part] = new
-        faults = tuple(replace(f, site=taken.get(f.site, f.site)) for f in self.faults)
-        site = as_text([taken.get(s, s) for s in self.site.tolist()])
-        return replace(self, site=site, faults=faults)
+        faults = []
+        for fault in self.faults:
+            faults.append(replace(fault, site=taken.get(fault.site, fault.site)))
+        site = [taken.get(s, s) for s in self.site.tolist()]
+        return replace(self, site=as_text(site), faults=tuple(faults))
 
     def select_sites(self, names: Sequence[str] | None) -> Cohort:
         """Cohort of the named sites, grouped in the order of `names`; of all for None."""
@@ -179,7 +184,8 @@ class Cohort:
 
     def without(self, gone: Sequence[str]) -> Cohort:
         """The cohort, and what is wrong with it, without the subjects of these ids."""
-        known = [*self.subject_id.tolist(), *(f.subject for f in self.faults)]
+        faulty = [f.subject for f in self.faults]
+        known = [*self.subject_id.tolist(), *faulty]
         check_names("subject to leave out", gone, known)
         kept = tuple(f for f in self.faults if not f.subject or f.subject not in gone)
         rest = self.select(~np.isin(self.subject_id, gone))

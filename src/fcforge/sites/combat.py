@@ -72,12 +72,15 @@ def _inverse_gamma(scale: np.ndarray) -> tuple[float, float]:
     """Parameters a and b of the inverse gamma with the mean and variance of squared scales."""
     mean = scale.mean()
     variance = scale.var(ddof=1)
-    return (2 * variance + mean**2) / variance, (mean * variance + mean**3) / variance
+    a = (2 * variance + mean**2) / variance
+    b = (mean * variance + mean**3) / variance
+    return a, b
 
 
 def _largest_change(new: np.ndarray, old: np.ndarray) -> float:
     """Largest relative change of an edge."""
-    return float((np.abs(new - old) / np.maximum(np.abs(old), 1e-12)).max())
+    size = np.maximum(np.abs(old), 1e-12)
+    return float((np.abs(new - old) / size).max())
 
 
 @dataclass(frozen=True)
@@ -125,14 +128,16 @@ class SiteEffects:
         neuroCombat.
         """
         sites = tuple(sorted(set(site.tolist())))
-        member = (site[:, None] == np.array(sites, dtype=object)).astype(float)
+        is_member = site[:, None] == np.array(sites, dtype=object)
+        member = is_member.astype(float)
         kept = d if y is None else np.column_stack([d, y - 0.5])
         beta = _coefficients(np.column_stack([member, kept]), z)
         means = beta[: len(sites)]
         slopes = beta[len(sites) :]
         level = member.mean(0) @ means
         left = z - kept @ slopes
-        sigma = np.sqrt(no_zeros(((left - member @ means) ** 2).mean(0)))
+        variance = ((left - member @ means) ** 2).mean(0)
+        sigma = np.sqrt(no_zeros(variance))
         standard = (left - level) / sigma
         found = [_shift_and_scale(standard[site == name], how) for name in sites]
         gamma, delta = (np.stack(part) for part in zip(*found, strict=True))

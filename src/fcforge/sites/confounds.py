@@ -64,8 +64,10 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
 def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
     """Design matrix (n, k) of the named covariates, in float64."""
     check_names("covariate", names, covariates, where="confounds to remove")
-    columns = [terms(name, as_numbers(name, covariates[name])) for name in names]
-    return np.stack([column for each in columns for column in each.values()], axis=1)
+    columns: list[np.ndarray] = []
+    for name in names:
+        columns += terms(name, as_numbers(name, covariates[name])).values()
+    return np.stack(columns, axis=1)
 
 
 def require_covariates(
@@ -182,7 +184,9 @@ def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
         _require_of_site(site, names, ("train", "val"))
     people = [site.covariates[part] for site in sites for part in ("train", "val")]
     everyone = FCBatch.concat([s.learning(with_val=True) for s in sites])
-    values = {name: np.concatenate([own[name] for own in people]) for name in names}
+    values = {}
+    for name in names:
+        values[name] = np.concatenate([own[name] for own in people])
     return Confounds.fit(everyone.fc.numpy(), values, names)
 
 

@@ -164,16 +164,16 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     arrays = read_npz(path)
     if "subject_id" not in arrays:
         raise DataError("array 'subject_id' is missing.", do="Add it.")
-    place = {who: k for k, who in enumerate(as_text(arrays["subject_id"]).tolist())}
+    ids = as_text(arrays["subject_id"]).tolist()
+    place = {who: k for k, who in enumerate(ids)}
     rows = np.array([place.get(who, -1) for who in cohort.subject_id.tolist()])
-    added = {
-        name: np.where(rows >= 0, values[rows].astype(float), np.nan)
-        for name, values in arrays.items()
-        if values.shape == (len(place),)
-        and values.dtype.kind in "fiu"
-        and name not in ARRAYS
-    }
-    if not added or not (rows >= 0).any():
+    known = rows >= 0
+    added = {}
+    for name, values in arrays.items():
+        fits = values.shape == (len(place),)
+        if fits and values.dtype.kind in "fiu" and name not in ARRAYS:
+            added[name] = np.where(known, values[rows].astype(float), np.nan)
+    if not added or not known.any():
         raise DataError("holds no covariate of these subjects.")
     return replace(cohort, covariates={**added, **cohort.covariates})
 
@@ -226,12 +226,14 @@ def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
     rows = [{k: v for k, v in row.items() if k not in names} for row in rows]
     key, listed = _beside(path, rows, named)
     place = {row[key]: k for k, row in enumerate(rows)}
-    same = tables.same_ids([person.subject_id for person in listed.people], place)
+    ids = [person.subject_id for person in listed.people]
+    same = tables.same_ids(ids, place)
 
     def read(person: Participant) -> Reading:
         if person.subject_id not in same:
             raise DataError(f"is listed, but has no row in {path.name}.")
-        return Reading(fc[place[same[person.subject_id]]], roi_names=roi_names)
+        number = place[same[person.subject_id]]
+        return Reading(fc[number], roi_names=roi_names)
 
     return listed, read
 
@@ -296,9 +298,10 @@ class _Files:
     def owned(self, subject: str) -> list[Path]:
         """All files of a subject; 50952 owns sub-0050952.tsv where it has no other."""
         if self.pattern:
-            names = (subject, f"sub-{subject}")
-            matching = (self.root.glob(self.pattern.format(id=n)) for n in names)
-            return sorted({path for paths in matching for path in paths})
+            found: set[Path] = set()
+            for name in (subject, f"sub-{subject}"):
+                found.update(self.root.glob(self.pattern.format(id=name)))
+            return sorted(found)
         return self._named(subject) or self._named(subject, zeros=True)
 
     def _named(self, subject: str, zeros: bool = False) -> list[Path]:

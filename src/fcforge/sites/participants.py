@@ -243,7 +243,9 @@ def _left_out(left: Counter[str]) -> Iterator[Fault]:
 def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, ...]:
     """What controls and patients are called: every value of them, or 0 and 1 without a word."""
     pairs = sorted(set(zip(diagnoses, y.tolist(), strict=True)))
-    names = tuple("/".join(d for d, label in pairs if label == k) for k in (0, 1))
+    controls = "/".join(word for word, label in pairs if label == 0)
+    patients = "/".join(word for word, label in pairs if label == 1)
+    names = (controls, patients)
     words = all(names) and names != ("False", "True")
     return names if words else ("0", "1")
 
@@ -256,8 +258,12 @@ def columns_of(text: str) -> dict[str, str]:
     >>> columns_of("site=scanner_site, label=dx")
     {'site': 'scanner_site', 'label': 'dx'}
     """
-    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-    return {role.strip(): column.strip() for role, _, column in pairs}
+    found = {}
+    for part in text.split(","):
+        if part.strip():
+            role, _, column = part.partition("=")
+            found[role.strip()] = column.strip()
+    return found
 
 
 def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, str]:

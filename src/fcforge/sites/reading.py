@@ -138,7 +138,8 @@ def looks_transposed(series: np.ndarray) -> str:
     if across > 3 * max(down, 1.0):
         return "every row keeps its own level, as an ROI does"
     spread = x.std(axis=0)
-    z = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    scale = np.where(spread > 0, spread, 1.0)
+    z = (x - x.mean(axis=0)) / scale
     if down < 3 and _lag_one(z.T) - _lag_one(z) > 0.12:
         return "signals are smoother along the rows than down the columns"
     return ""
@@ -154,8 +155,9 @@ def _lag_one(x: np.ndarray) -> float:
     """Mean correlation of each column with itself one row later, 0 for noise of any length."""
     x = x - x.mean(axis=0)
     norm = (x**2).sum(axis=0)
-    found = ((x[1:] * x[:-1]).sum(axis=0) / np.where(norm > 0, norm, 1.0)).mean()
-    return float(found) + 1 / len(x)
+    together = (x[1:] * x[:-1]).sum(axis=0)
+    found = together / np.where(norm > 0, norm, 1.0)
+    return float(found.mean()) + 1 / len(x)
 
 
 # -- new scans -------------------------------------------------------------------------------------
@@ -221,9 +223,9 @@ def _checked(scan: Scan, n_rois: int) -> Scan:
 
 def _files(where: Where) -> list[tuple[str, Path, Person]]:
     """Name, path and row of the participants table of every file."""
-    paths = (
-        [Path(where)] if isinstance(where, (str, Path)) else [Path(p) for p in where]
-    )
+    if isinstance(where, (str, Path)):
+        where = [where]
+    paths = [Path(p) for p in where]
     found: list[tuple[str, Path, Person]] = []
     for path in paths:
         if path.is_dir():
@@ -243,15 +245,13 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
     """Scans in a folder; else those its table lists (as `fcforge fc` writes it), else all below."""
     inside = scan_files(folder.iterdir())
     people = _people(folder)
-    listed = {
-        who: row["file"]
-        for who, row in people.items()
-        if row.get("file", "n/a") != "n/a"
-    }
+    listed = {}
+    for who, row in people.items():
+        if row.get("file", "n/a") != "n/a":
+            listed[who] = row
     if listed and not inside:
-        yield from (
-            (f"sub-{who}", folder / file, people[who]) for who, file in listed.items()
-        )
+        for who, row in listed.items():
+            yield f"sub-{who}", folder / row["file"], row
         return
     for path in inside or scan_files(folder.rglob("*")):
         yield path.relative_to(folder).as_posix(), path, _row_of(path, people)
@@ -259,8 +259,12 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
 
 def scan_files(paths: Iterable[Path]) -> list[Path]:
     """Files that may hold FC or a series: not the table of the people."""
-    known = (p for p in sorted(paths) if p.suffix.lower() in SUFFIXES and p.is_file())
-    return [p for p in known if not p.name.startswith("participants")]
+    found = []
+    for path in sorted(paths):
+        known = path.suffix.lower() in SUFFIXES and path.is_file()
+        if known and not path.name.startswith("participants"):
+            found.append(path)
+    return found
 
 
 def _people(folder: Path) -> Mapping[str, Person]:
@@ -332,7 +336,9 @@ def npz_rows(
             )
     columns = {k: v for k, v in arrays.items() if v.shape == (len(fc),)}
     columns["file"] = np.arange(len(fc))
-    rows = [{k: str(v[i]) for k, v in columns.items()} for i in range(len(fc))]
+    rows = []
+    for i in range(len(fc)):
+        rows.append({name: str(values[i]) for name, values in columns.items()})
     names = roi_names_in(arrays, fc.shape[-1])
 
     def read(person: participants.Participant) -> participants.Reading:

@@ -83,11 +83,10 @@ class SiteLayout(NamedTuple):
 def layouts() -> dict[str, tuple[SiteLayout, ...]]:
     """Sites of each layout: those of the paper's data sets."""
     text = files("fcforge.sites").joinpath("layouts.tsv").read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")][
-        1:
-    ]
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
     found: dict[str, tuple[SiteLayout, ...]] = {}
-    for layout, name, n, m, volumes, *motion in rows:
+    for line in lines[1:]:
+        layout, name, n, m, volumes, *motion = line.split("\t")
         site = SiteLayout(name, int(n), int(m), int(volumes), *map(float, motion))
         found[layout] = (*found.get(layout, ()), site)
     return found
@@ -120,10 +119,13 @@ def twins(roi_names: Sequence[str]) -> np.ndarray:
     Sides are told by the last letter of the name, ``_L`` or ``_R``.
     """
     place = {name: i for i, name in enumerate(roi_names)}
-    other = {"L": "R", "R": "L"}
-    return np.array(
-        [place.get(n[:-1] + other.get(n[-1], n[-1]), i) for n, i in place.items()]
-    )
+    other_side = {"L": "R", "R": "L"}
+    found = []
+    for name, own in place.items():
+        side = name[-1]
+        twin = name[:-1] + other_side.get(side, side)
+        found.append(place.get(twin, own))
+    return np.array(found)
 
 
 def made_up_atlas(n_rois: int) -> Atlas:
@@ -137,15 +139,14 @@ def made_up_atlas(n_rois: int) -> Atlas:
     xyz = np.zeros((n_rois, 3))
     xyz[0 : 2 * pairs : 2] = left
     xyz[1 : 2 * pairs : 2] = left * [-1, 1, 1]
-    group = _grow(
-        np.abs(xyz) * [1, 0, 0] + xyz * [0, 1, 1], max(1, min(9, n_rois // 6))
-    )
+    folded = np.abs(xyz) * [1, 0, 0] + xyz * [0, 1, 1]  # both sides in one
+    n_systems = max(1, min(9, n_rois // 6))
+    group = _grow(folded, n_systems)
     both = [f"ROI{i + 1:03d}_{side}" for i in range(pairs) for side in "LR"]
     names = (*both, *[f"ROI{pairs + 1:03d}"] * (n_rois % 2))
     systems = tuple(f"system{g + 1}" for g in group)
-    return Atlas(
-        f"MadeUp{n_rois}", names, systems, codes=tuple(range(1, n_rois + 1)), xyz=xyz
-    )
+    codes = tuple(range(1, n_rois + 1))
+    return Atlas(f"MadeUp{n_rois}", names, systems, codes=codes, xyz=xyz)
 
 
 def atlas_of(n_rois: int) -> Atlas:
@@ -160,7 +161,9 @@ def _half_ellipsoid(n: int) -> np.ndarray:
     angle = (i * np.pi * (3 - np.sqrt(5))) % np.pi  # half a turn: x stays on one side
     radius = (0.3 + 0.7 * ((i * 0.6180339887) % 1)) ** (1 / 3)
     ring = np.sqrt(1 - height**2)
-    unit = np.stack([-ring * np.sin(angle), ring * np.cos(angle), height], axis=1)
+    x = -ring * np.sin(angle)
+    y = ring * np.cos(angle)
+    unit = np.stack([x, y, height], axis=1)
     return unit * radius[:, None] * [65.0, 85.0, 60.0]
 
 

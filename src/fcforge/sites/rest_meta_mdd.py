@@ -72,19 +72,31 @@ def load_rest_meta_mdd(
     check_names("column block", [atlas], COLUMNS)
     folder = _folder(Path(path).expanduser(), global_signal)
     listed = read_subject_list(Path(subjects)) if subjects else {}
-    files = {m[1]: p for p in sorted(folder.iterdir()) if (m := _FILE.match(p.name))}
+    files = _files(folder)
+    ids, faults = _choose(list(listed or files), sites, duplicates)
+    people = []
+    for who in ids:
+        extra = listed.get(who, {})
+        people.append(Participant(who, _site(who), _label(who), extra=extra))
+    read = partial(_read, files, atlas)
+    cohort = assemble("rest_meta_mdd", Listed(people, faults), read)
+    about = {"global_signal": global_signal, "subjects": str(subjects or "")}
+    return cohort.stamped(path=str(folder), atlas=atlas, **about)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """File of each subject id."""
+    files = {}
+    for file in sorted(folder.iterdir()):
+        if match := _FILE.match(file.name):
+            files[match[1]] = file
     if not files:
         raise DataError(
             "no ROISignals_S*-*-*.mat here.",
             where=folder,
             do="Unpack the shared archive.",
         )
-    ids, faults = _choose(list(listed or files), sites, duplicates)
-    people = [Participant(i, _site(i), _label(i), extra=listed.get(i, {})) for i in ids]
-    read = partial(_read, files, atlas)
-    cohort = assemble("rest_meta_mdd", Listed(people, faults), read)
-    about = {"global_signal": global_signal, "subjects": str(subjects or "")}
-    return cohort.stamped(path=str(folder), atlas=atlas, **about)
+    return files
 
 
 def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading:
@@ -124,18 +136,22 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
         columns = {name: data[key].ravel() for key, name in known.items()}
         if any(len(values) != len(ids) for values in (dx, *columns.values())):
             raise DataError("its columns differ in length.")
-        wrong = [s for s, d in zip(ids, dx, strict=True) if _label(s) != int(d > 0)]
+        labels = [_label(who) for who in ids]
+        wrong = int((labels != (dx > 0)).sum())
         if wrong:
-            raise DataError(f"Dx contradicts the id of {len(wrong)} subjects.")
-    return {s: {k: v[i] for k, v in columns.items()} for i, s in enumerate(ids)}
+            raise DataError(f"Dx contradicts the id of {wrong} subjects.")
+    found = {}
+    for i, who in enumerate(ids):
+        found[who] = {name: values[i] for name, values in columns.items()}
+    return found
 
 
 def _folder(path: Path, global_signal: bool) -> Path:
     name = f"ROISignals_FunImgAR{'global' if global_signal else ''}CWF"
     for folder in (path / name, path / "Results" / name, path):
-        if folder.is_dir() and (
-            folder.name == name or any(folder.glob("ROISignals_S*.mat"))
-        ):
+        if not folder.is_dir():
+            continue
+        if folder.name == name or any(folder.glob("ROISignals_S*.mat")):
             return folder
     raise DataError(f"no folder {name} here.", where=path, do="Give the shared folder.")
 
@@ -163,7 +179,8 @@ def _choose(
                 raise DataError(what, where=f"site {site}", do=do)
             faults.append(Fault("warning", what, do, "", site))
     chosen = [s for s in subjects if _site(s) in names]
-    return sorted(chosen, key=lambda s: (names.index(_site(s)), s)), faults
+    chosen.sort(key=lambda s: (names.index(_site(s)), s))
+    return chosen, faults
 
 
 def _site(subject: str) -> str:

@@ -123,7 +123,9 @@ def _symmetric(rng: np.random.Generator, n: int) -> np.ndarray:
 
 def _by_system(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
     """The same number for all edges between two systems, (R, R)."""
-    return _symmetric(rng, int(system.max()) + 1)[np.ix_(system, system)]
+    n_systems = int(system.max()) + 1
+    between = _symmetric(rng, n_systems)
+    return between[np.ix_(system, system)]
 
 
 def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
@@ -135,7 +137,8 @@ def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
     share = np.where(_by_system(rng, system) > 0.524, 1.0, 0.25)  # 30 % of pairs full
     block = _by_system(rng, system)
     pattern = share * (0.5 * block + 0.8 * _symmetric(rng, len(system)))
-    typical = np.sqrt((share[np.triu_indices(len(system), 1)] ** 2).mean())
+    upper = np.triu_indices(len(system), 1)
+    typical = np.sqrt((share[upper] ** 2).mean())
     return pattern / (1.08 * typical) - 0.5
 
 
@@ -200,7 +203,8 @@ class World:
         disorder, shift, reliability = self._site_effects(place)
         rng = self._rng("subjects", place.name)
         label, fd, amounts = self._amounts(rng, place)
-        by_motion = self.recipe.motion * (-0.15 + 0.5 * np.exp(-self.distance / 30.0))
+        nearness = np.exp(-self.distance / 30.0)
+        by_motion = self.recipe.motion * (-0.15 + 0.5 * nearness)
 
         # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
         mean, _, traits = self.population
@@ -218,7 +222,8 @@ class World:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Label (n,), mean FD (n,) and how much of each pattern (n, k) a site's subjects have."""
         recipe = self.recipe
-        label = rng.permutation(np.repeat([1, 0], [place.patients, place.controls]))
+        sizes = [place.patients, place.controls]
+        label = rng.permutation(np.repeat([1, 0], sizes))
         n = len(label)
         # mean framewise displacement in mm: lognormal around the class mean, log SD .6
         fd = np.where(label == 1, place.fd_patients, place.fd_controls)
@@ -230,8 +235,8 @@ class World:
         severity = np.exp(spread * rng.standard_normal(n) - spread**2 / 2) * label
         label = label * (1 + np.cumsum(label) % self.disorders)  # patients in turn
         of = [severity * (label == k) for k in range(1, self.disorders + 1)]
-        amounts = np.column_stack([np.ones(n), gain, of[0], fd - 0.08, weight, *of[1:]])
-        return label, fd, amounts
+        columns = [np.ones(n), gain, of[0], fd - 0.08, weight, *of[1:]]
+        return label, fd, np.column_stack(columns)
 
     def _other(self, number: int, first: np.ndarray) -> np.ndarray:
         """Pattern (1, R, R) of a further disorder: some of the first one's, the rest its own."""
@@ -247,7 +252,8 @@ class World:
         recipe = self.recipe
         n = self.atlas.n_rois
         own = _disorder(rng, self.system)
-        mixed = recipe.rho * self.population.disorder + np.sqrt(1 - recipe.rho**2) * own
+        shared = recipe.rho * self.population.disorder
+        mixed = shared + np.sqrt(1 - recipe.rho**2) * own
         shift = recipe.site_block * _by_system(rng, self.system)
         shift += recipe.site_edge * _symmetric(rng, n)
         reliability = 1 - recipe.unreliability * np.abs(rng.standard_normal(n))
@@ -266,13 +272,14 @@ def _observe(matrix: np.ndarray, samples: int, rng: np.random.Generator) -> np.n
     n, n_rois, _ = matrix.shape
     matrix[:, np.arange(n_rois), np.arange(n_rois)] = 1.0
     values, vectors = np.linalg.eigh(matrix)
-    root = (
-        vectors * np.sqrt(np.maximum(values, 1e-3))[:, None, :]
-    ) @ vectors.transpose(0, 2, 1)
+    deviations = np.sqrt(np.maximum(values, 1e-3))
+    scaled = vectors * deviations[:, None, :]
+    root = scaled @ vectors.transpose(0, 2, 1)
     noise = rng.standard_normal((n, n_rois, samples), dtype=np.float32)
     draws = root @ noise
     draws /= np.linalg.norm(draws, axis=2, keepdims=True)
     fc = draws @ draws.transpose(0, 2, 1)
-    fc = np.clip((fc + fc.transpose(0, 2, 1)) / 2, -1.0, 1.0)
+    fc = (fc + fc.transpose(0, 2, 1)) / 2
+    fc = np.clip(fc, -1.0, 1.0)
     fc[:, np.arange(n_rois), np.arange(n_rois)] = 1.0
     return fc

@@ -53,7 +53,8 @@ def split_rows(
         if fold:
             number, k = fold
             # the classes' longer folds are not the same ones
-            tested = np.arange(len(rows)) % k == (number + cls * (k // 2)) % k
+            first = (number + cls * (k // 2)) % k
+            tested = np.arange(len(rows)) % k == first
             rows = np.concatenate([rows[~tested], rows[tested]])
             n_test = int(tested.sum())
         counts = split_counts(len(rows), test_fraction, val_fraction, n_test)
@@ -164,7 +165,8 @@ def make_sites(
 
 def split_sha256(subject_ids: dict[str, tuple[str, ...]]) -> str:
     """SHA-256 of who is in which split."""
-    text = "\x1e".join("\x1f".join([name, *subject_ids[name]]) for name in SPLITS)
+    parts = ["\x1f".join([name, *subject_ids[name]]) for name in SPLITS]
+    text = "\x1e".join(parts)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -39,7 +39,8 @@ class Triangle(NamedTuple):
 
     def matrices(self, edges: np.ndarray) -> np.ndarray:
         """Symmetric matrices (n, R, R), float32, of edges (n, E); the diagonal is 1 or as told."""
-        fc = np.ones((len(edges), self.n_rois, self.n_rois), dtype=np.float32)
+        shape = (len(edges), self.n_rois, self.n_rois)
+        fc = np.ones(shape, dtype=np.float32)
         fc[:, self.rows, self.columns] = edges
         fc[:, self.columns, self.rows] = edges
         return fc
@@ -129,10 +130,13 @@ def _by_names(names: Sequence[str]) -> Triangle | None:
             continue
         rois = tuple(dict.fromkeys(roi.strip() for pair in pairs for roi in pair))
         place = {roi: i for i, roi in enumerate(rois)}
-        ends = np.array([[place[roi.strip()] for roi in pair] for pair in pairs])
+        first = [place[one.strip()] for one, _ in pairs]
+        second = [place[other.strip()] for _, other in pairs]
+        ends = np.array([first, second]).T
         different = len({frozenset(pair) for pair in ends.tolist()}) == len(pairs)
         n = len(rois)
-        if different and len(pairs) in (n * (n - 1) // 2, n * (n + 1) // 2):
+        sizes = (n * (n - 1) // 2, n * (n + 1) // 2)
+        if different and len(pairs) in sizes:
             return Triangle(ends[:, 0], ends[:, 1], n, rois)
     return None
 
