@@ -151,15 +151,18 @@ def edge_stability(
         for half in pair:
             given = {k: _part(v, half, len(labels)) for k, v in fit.items()}
             part = X[half] if hasattr(X, "shape") else [X[i] for i in half]
-            weights.append(_weights(clone(model).fit(part, labels[half], **given)))
+            fitted = clone(model).fit(part, labels[half], **given)
+            weights.append(_weights(fitted))
     return Stability.of(np.stack(weights))
 
 
 def _part(value: Any, rows: np.ndarray, n: int) -> Any:
     if isinstance(value, Mapping):
         return {k: _part(v, rows, n) for k, v in value.items()}
-    whole = isinstance(value, str) or np.ndim(value) == 0 or len(value) != n
-    return value if whole else np.asarray(value)[rows]
+    single = isinstance(value, str) or np.ndim(value) == 0
+    if single or len(value) != n:
+        return value
+    return np.asarray(value)[rows]
 
 
 def _weights(model: ForgeClassifier) -> np.ndarray:
@@ -194,6 +197,7 @@ def tangent(model: Model, at: np.ndarray, *, in_z: bool) -> tuple[np.ndarray, fl
         raise AttributeError(f"{what} this one is another.")
     at = np.asarray(at, dtype=np.float64)
     slope = slope_at(scored, at)
-    bias = float(scored.score(at[None])[0] - fisher_z(at[None])[0] @ slope)
+    z = fisher_z(at[None])[0]
+    bias = float(scored.score(at[None])[0] - z @ slope)
     weight = slope * (1.0 if in_z else EDGE_SCALE)
     return matrices(weight[None], 0.0)[0], bias

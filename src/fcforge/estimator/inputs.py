@@ -48,7 +48,8 @@ class Layout(NamedTuple):
         fc = np.zeros((len(X), self.n_rois, self.n_rois), dtype=np.float32)
         fc[:, rows, cols] = X
         fc[:, cols, rows] = X
-        fc[:, np.arange(self.n_rois), np.arange(self.n_rois)] = 1.0
+        diagonal = np.arange(self.n_rois)
+        fc[:, diagonal, diagonal] = 1.0
         return fc
 
 
@@ -72,8 +73,9 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
     if n_rois > 2 and len(X):
         rows, cols = with_diagonal.indices()
         there = X[:, rows == cols]
-        if any(np.abs(there - one).max() <= TOLERANCE for one in (1.0, math.sqrt(0.5))):
-            layout = with_diagonal
+        for one in (1.0, math.sqrt(0.5)):
+            if np.abs(there - one).max() <= TOLERANCE:
+                layout = with_diagonal
     if len(X) and np.isfinite(X).all():
         _require_order(X[:9], layout)
         _require_a_pattern(X)
@@ -114,7 +116,8 @@ def _require_a_pattern(X: np.ndarray) -> None:
     if len(X) < 5:
         return
     level = float((X.mean(axis=0) ** 2).mean())
-    spread = max(float(np.linalg.norm(X)) ** 2 / X.size - level, 0.0)
+    power = float(np.linalg.norm(X)) ** 2 / X.size
+    spread = max(power - level, 0.0)
     if math.sqrt(level) < 0.1 * math.sqrt(spread / len(X)):
         raise InputError("the mean of X over people is zero in every edge.", do=NOT_FC)
 
@@ -131,7 +134,8 @@ def edges_as_fc(X: np.ndarray, layout: Layout) -> np.ndarray:
 
 def any_layout(p: int) -> Layout:
     """Where any p numbers lie in made-up matrices: the beginning of the upper triangle."""
-    return Layout(max(3, math.ceil((1 + math.sqrt(1 + 8 * p)) / 2)), "upper", False)
+    n_rois = math.ceil((1 + math.sqrt(1 + 8 * p)) / 2)
+    return Layout(max(3, n_rois), "upper", False)
 
 
 def numbers_as_fc(X: np.ndarray) -> np.ndarray:

@@ -326,7 +326,8 @@ def as_label(word: str) -> Any:
 
 def as_labels(target: Target) -> np.ndarray:
     """Classes of a model as y has them, in its order; each by the first of its words."""
-    return np.array([as_label(name.split("/")[0]) for name in target.classes])
+    first_words = [name.split("/")[0] for name in target.classes]
+    return np.array([as_label(word) for word in first_words])
 
 
 def as_cohort(people: OwnPeople, site: str, target: Target = TWO_CLASSES) -> Cohort:

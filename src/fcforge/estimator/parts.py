@@ -107,7 +107,9 @@ class Parameters(Fitted):
             part, _, name = key.partition("__")
             with as_input_error():
                 check_names(f"{part} setting", [name], self._defaults(part))
-            setattr(self, HELD_IN[part], {**self._given(HELD_IN[part]), name: value})
+            held_in = HELD_IN[part]
+            changed = {**self._given(held_in), name: value}
+            setattr(self, held_in, changed)
         return self
 
     @property

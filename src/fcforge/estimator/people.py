@@ -53,8 +53,10 @@ class OwnPeople(NamedTuple):
             rows = slice(None) if len(self.order) == 1 else self.site == name
             weight = None if self.weight is None else self.weight[rows]
             columns = {key: values[rows] for key, values in self.columns.items()}
-            mine = (self.fc[rows], self.code[rows], self.site[rows])
-            yield name, OwnPeople(*mine, (name,), weight, columns)
+            fc = self.fc[rows]
+            code = self.code[rows]
+            site = self.site[rows]
+            yield name, OwnPeople(fc, code, site, (name,), weight, columns)
 
 
 # -- sites -----------------------------------------------------------------------------------------
@@ -213,7 +215,8 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
 def refuse_missing(y: Any) -> None:
     """`InputError` where a value of `y` says that nothing is known, or two differ in spelling."""
     spelled: dict[str, Any] = {}
-    for place, value in enumerate(np.asarray(y, dtype=object).ravel().tolist()):
+    values = np.asarray(y, dtype=object).ravel()
+    for place, value in enumerate(values.tolist()):
         word = "" if value is None else str(value).strip("<> ").lower()  # pandas: <NA>
         if is_missing(word):
             what = f"y[{place}] is {value!r}, which stands for a missing value."
@@ -234,7 +237,8 @@ def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
         raise InputError(
             "Classifier can't train when only one class is present: 1 class."
         )
-    if odd := sorted(set(np.unique(labels).tolist()) - set(known.tolist())):
+    there = np.unique(labels).tolist()
+    if odd := sorted(set(there) - set(known.tolist())):
         raise InputError(f"y holds {odd[0]!r}, which is neither of {known.tolist()}.")
     return known
 
@@ -252,7 +256,8 @@ def obvious_patient(known: Any) -> Any:
     """
     values = np.asarray(known).tolist()
     if all(isinstance(value, (bool, int, float)) for value in values):
-        return max(values) if sorted(values) in ([0, 1], [-1, 1]) else None
+        plain = sorted(values) in ([0, 1], [-1, 1])
+        return max(values) if plain else None
     try:
         means = {label_of(str(value)): value for value in values}
     except FCForgeError:

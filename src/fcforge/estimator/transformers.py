@@ -64,7 +64,8 @@ class MatrixLog(TransformerMixin, ReadsFC):
             raise InputError(
                 f"reference={self.reference!r} is neither 'identity' nor 'mean'."
             )
-        fc, self._layout = self._as_fc(self._validate(X, reset=True)[0], None)
+        numbers, _ = self._validate(X, reset=True)
+        fc, self._layout = self._as_fc(numbers, None)
         self.n_rois_ = fc.shape[1]
         self._whitener = None
         if self.reference == "mean":
@@ -78,16 +79,17 @@ class MatrixLog(TransformerMixin, ReadsFC):
         from fcforge.graphs import LOG_SCALE, log_matrix
 
         check_is_fitted(self, "n_rois_")
-        fc, _ = self._as_fc(self._validate(X, reset=False)[0], self._layout)
+        numbers, _ = self._validate(X, reset=False)
+        fc, _ = self._as_fc(numbers, self._layout)
         if self._whitener is None:
             log = log_matrix(_tensor(fc), self.shrink).numpy()
         else:
             shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(self.n_rois_)
-            log = log_matrix(
-                _tensor(self._whitener @ shrunk @ self._whitener), 0.0
-            ).numpy()
+            whitened = self._whitener @ shrunk @ self._whitener
+            log = log_matrix(_tensor(whitened), 0.0).numpy()
         rows, cols = Layout(self.n_rois_, self.edges, self.diagonal).indices()
-        return log[:, rows, cols] / np.where(rows == cols, np.sqrt(2), 1.0) / LOG_SCALE
+        scale = np.where(rows == cols, np.sqrt(2), 1.0)
+        return log[:, rows, cols] / scale / LOG_SCALE
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """``log(i, j)`` of ROIs counted from 1, of every column."""

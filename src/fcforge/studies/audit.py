@@ -341,5 +341,6 @@ def _in_halves(
     keep = torch.tensor([s in known for s in ids])
     if not keep.any():
         raise DataError("has none of the site's subjects.", where=halves)
-    first, second = torch.stack([known[s] for s in ids if s in known], dim=1)
+    halves_of_each = [known[subject] for subject in ids if subject in known]
+    first, second = torch.stack(halves_of_each, dim=1)
     return FCBatch(second, y[keep]), first

@@ -75,8 +75,10 @@ class AuditRow:
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, intervals as [value, low, high]."""
-        found = vars(self).items()
-        return {k: v.to_json() if isinstance(v, Estimate) else v for k, v in found}
+        found = {}
+        for name, value in vars(self).items():
+            found[name] = value.to_json() if isinstance(value, Estimate) else value
+        return found
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AuditRow:
@@ -97,12 +99,14 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Plain nested data."""
-        return {"about": dict(self.about), "rows": [row.to_json() for row in self.rows]}
+        rows = [row.to_json() for row in self.rows]
+        return {"about": dict(self.about), "rows": rows}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Audit:
         """Inverse of `to_json`."""
-        return cls(tuple(map(AuditRow.from_json, data["rows"])), dict(data["about"]))
+        rows = map(AuditRow.from_json, data["rows"])
+        return cls(tuple(rows), dict(data["about"]))
 
     def row(self, release: str, attack: str) -> AuditRow:
         """The row of that attack on that release."""
@@ -117,7 +121,8 @@ class Audit:
             for other in self.rows
             if (other.release, other.attack) == (UNTRAINED, row.attack)
         ]
-        return row.auc.low > 0.5 and row.auc.value > max([0.5, *untrained])
+        to_beat = max([0.5, *untrained])
+        return row.auc.low > 0.5 and row.auc.value > to_beat
 
     def surest(self, rows: Iterable[AuditRow]) -> AuditRow | None:
         """Of the attacks that beat chance the one with the highest lower end of its AUC."""

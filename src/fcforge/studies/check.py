@@ -62,7 +62,8 @@ class Verdict:
         """For `--json`: every subject by itself."""
         about = {"what": self.what, "ok": self.ok, "n_rois": self.cohort.n_rois}
         about["target"] = self.target
-        found = {"findings": [asdict(f) for f in self.findings], "notes": self.notes}
+        findings = [asdict(finding) for finding in self.findings]
+        found = {"findings": findings, "notes": self.notes}
         return {**about, "sites": self.sites(), **found}
 
 

@@ -36,7 +36,9 @@ def grid_of(method: Component) -> list[Settings]:
     if method.name == "forge":  # one weight at a time
         lambdas = LAMBDAS[method.params.get("lambdas", "asd")]
         default = dict(zip(said, lambdas, strict=True))
-        moved = [{**default, k: v} for k, values in said.items() for v in values]
+        moved = []
+        for name, values in said.items():
+            moved += [{**default, name: value} for value in values]
     else:
         default = said.pop("default", {})
         crossed = product(*said.values())
@@ -72,7 +74,8 @@ def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:
 
 def _kept(said: Mapping[str, Any], offered: Settings) -> Settings:
     """What was said, and what is offered beside it."""
-    return {**said, **{k: v for k, v in offered.items() if k not in said}}
+    beside = {name: value for name, value in offered.items() if name not in said}
+    return {**said, **beside}
 
 
 def _trainings(learner: LearnerSpec) -> list[Settings]:

@@ -46,11 +46,13 @@ def with_phenotypes(cohort: Cohort, file: Path) -> Cohort:
             raise DataError(error.what, where=file, do=error.do)
     fd = pd.to_numeric(table[FD], errors="coerce")
     fd = fd.where(fd > 0)  # -9999 stands for missing
-    known = dict(zip(table[IDENTIFIER].str.strip().str.lstrip("0"), fd, strict=True))
-    values = np.array(
-        [known.get(s.lstrip("0"), np.nan) for s in cohort.subject_id.tolist()]
-    )
-    return replace(cohort, covariates={**cohort.covariates, COVARIATE: values})
+    listed = table[IDENTIFIER].str.strip().str.lstrip("0")
+    known = dict(zip(listed, fd, strict=True))
+    values = []
+    for subject in cohort.subject_id.tolist():
+        values.append(known.get(subject.lstrip("0"), np.nan))
+    columns = {**cohort.covariates, COVARIATE: np.array(values)}
+    return replace(cohort, covariates=columns)
 
 
 def fit_scores(
@@ -78,7 +80,8 @@ def fit_scores(
     def scaled(values: np.ndarray) -> np.ndarray:
         return ((values - centre) / spread)[:, None]
 
-    model = LogisticRegression(C=1e3).fit(scaled(x[known]), y[known])
+    model = LogisticRegression(C=1e3)
+    model.fit(scaled(x[known]), y[known])
     at = _log(test)
     filled = np.where(np.isfinite(at), at, centre)
     return model.predict_proba(scaled(filled))[:, 1]
@@ -128,8 +131,10 @@ def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray
     """P(patient) of all test people after some sites; one half before the first."""
     train = []
     for name in seen:
-        fd = np.concatenate([_fd(sites[name], "train"), _fd(sites[name], "val")])
-        train.append((fd, sites[name].learning(with_val=True).y.numpy()))
+        site = sites[name]
+        fd = np.concatenate([_fd(site, "train"), _fd(site, "val")])
+        y = site.learning(with_val=True).y.numpy()
+        train.append((fd, y))
     found = {}
     for name, site in sites.items():
         test = _fd(site, "test")

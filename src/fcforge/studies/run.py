@@ -97,7 +97,8 @@ def run(
     ['majority class', 'majority class of each site', 'ridge']
     """
     files, folder = _read(experiment)
-    files.data["learner"] = [*files.data.get("learner", ()), *learners]
+    said = files.data.get("learner", ())
+    files.data["learner"] = [*said, *learners]
     if jobs > 1 and not all(
         isinstance(row.get("estimator", ""), str) for row in learners
     ):

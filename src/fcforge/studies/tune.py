@@ -87,7 +87,8 @@ def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         )
     every = list(permutations(sites, N_SITES))
     rng = numpy_rng(0, "tune", *sites)
-    chosen = rng.choice(len(every), min(N_ORDERS, len(every)), replace=False)
+    n = min(N_ORDERS, len(every))
+    chosen = rng.choice(len(every), n, replace=False)
     return tuple(every[i] for i in np.sort(chosen))
 
 
@@ -104,9 +105,11 @@ def training_parts(
     people = zip(cohort.site.tolist(), cohort.subject_id.tolist(), strict=True)
     keep = np.array([who[0] in names and who not in tested for who in people])
     left = cohort.select(keep)
-    few = [
-        n for n in names if min(np.bincount(left.y[left.site == n], minlength=2)) < 5
-    ]
+    few = []
+    for name in names:
+        y = left.y[left.site == name]
+        if min(np.bincount(y, minlength=2)) < 5:
+            few.append(name)
     if few:
         raise ConfigError(
             f"fewer than 5 of a class are left to tune on at {', '.join(few)}, once the test "
@@ -162,7 +165,8 @@ def prepare_tuning(
         folder / DATA
     ) as file:  # as dataset `folder` reads it: workers load it
         np.savez(file, fc=parts.fc, **who)  # type: ignore[arg-type]
-    data = Component("folder", {"path": str((folder / DATA).resolve()), "sites": names})
+    path = (folder / DATA).resolve()
+    data = Component("folder", {"path": str(path), "sites": names})
     return prepare(replace(inner, dataset=data))
 
 
@@ -177,10 +181,10 @@ def judge_trials(
         for k, candidate in enumerate(_tries(learner, budget)):
             runs = by_title[f"{learner.title} #{k}"]
             usable = all(finite(r) for r in runs)
-            metrics = ("accuracy", "brier")
-            score = (
-                means(runs, m, ("aaa",))["aaa"] if usable else np.nan for m in metrics
-            )
+            score = [np.nan, np.nan]
+            if usable:
+                metrics = ("accuracy", "brier")
+                score = [means(runs, metric, ("aaa",))["aaa"] for metric in metrics]
             trials.append(Trial(candidate, *score))
         best = best_trial(trials).learner if trials else learner
         tuned.append(Tuned(best, tuple(trials)))

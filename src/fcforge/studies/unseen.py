@@ -50,7 +50,10 @@ class Study:
     @property
     def columns(self) -> list[str]:
         """All that rows have, as it comes."""
-        return list(dict.fromkeys(name for row in self.rows.values() for name in row))
+        found: dict[str, None] = {}
+        for row in self.rows.values():
+            found.update(dict.fromkeys(row))
+        return list(found)
 
 
 def zero_shot(full: np.ndarray) -> np.ndarray:
@@ -59,14 +62,19 @@ def zero_shot(full: np.ndarray) -> np.ndarray:
     Entry k is after k sites, k = 0 being the untrained network.
     """
     n = full.shape[-1]
-    return np.stack([full[..., k, k:].mean(-1) for k in range(n)], axis=-1)
+    means = [full[..., k, k:].mean(-1) for k in range(n)]
+    return np.stack(means, axis=-1)
 
 
 def leave_one_out(runs: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
     """Value at each site just before it was learned last, all others having been learned."""
     found = {}
     for site in runs[0].sites:
-        last = [r for r in runs if r.spec.order[-1] == site and len(r.spec.order) > 1]
+        last = []
+        for run in runs:
+            order = run.spec.order
+            if order[-1] == site and len(order) > 1:
+                last.append(run)
         if last:
             found[site] = at_site(last, site, metric, stage=-2)
     return found
@@ -117,10 +125,12 @@ def calibration_tables(results: RunResults) -> list[Study]:
 
 def usable(results: RunResults) -> dict[str, list[RunResult]]:
     """Runs by learner, the majority class among them; diverged ones are left out."""
-    found = {
-        k: [r for r in v if finite(r)] for k, v in group(with_majority(results)).items()
-    }
-    return {k: v for k, v in found.items() if v}
+    found = {}
+    for learner, runs in group(with_majority(results)).items():
+        left = [run for run in runs if finite(run)]
+        if left:
+            found[learner] = left
+    return found
 
 
 def unseen_of(folder: Path, metric: str = "accuracy") -> list[Study]:

@@ -56,12 +56,14 @@ def portrait(batch: FCBatch) -> Portrait:
     typical = []
     for label in (0, 1):
         members = (batch.y == label).nonzero().flatten()
-        members = members if members.numel() else (batch.y >= 0).nonzero().flatten()
-        nearest = members[(e[members] - means[label]).norm(dim=1).argmin()]
+        if not members.numel():
+            members = (batch.y >= 0).nonzero().flatten()
+        distance = (e[members] - means[label]).norm(dim=1)
+        nearest = members[distance.argmin()]
         typical.append(_array(batch.fc[nearest]))
-    return Portrait(
-        typical[0], typical[1], _array(e.mean(0)), _array(spectrum(batch.fc))
-    )
+    control, patient = typical
+    edge_mean = _array(e.mean(0))
+    return Portrait(control, patient, edge_mean, _array(spectrum(batch.fc)))
 
 
 def _array(x: Tensor) -> np.ndarray:
@@ -223,5 +225,6 @@ class JudgeRun:
                 made[row] = portrait(fake)
         if atlas := atlas_of_names(self.cohort.roi_names):
             systems = np.array(atlas.systems)
-            made = {row: found._replace(systems=systems) for row, found in made.items()}
+            for row, found in made.items():
+                made[row] = found._replace(systems=systems)
         return made

@@ -20,7 +20,8 @@ PSD_TOLERANCE = 5e-3
 
 def correlation(a: Tensor, b: Tensor) -> float:
     """Pearson correlation of two vectors; NaN when one is constant."""
-    return float(torch.corrcoef(torch.stack([a, b]).double())[0, 1])
+    both = torch.stack([a, b]).double()
+    return float(torch.corrcoef(both)[0, 1])
 
 
 def validity(fc: Tensor) -> dict[str, float]:
@@ -66,7 +67,9 @@ def class_effect(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> dict[str,
 def class_difference(batch: FCBatch) -> Tensor:
     """Mean edges of patients minus controls (p,)."""
     e = edges(batch.fc)
-    return e[batch.y == 1].mean(0) - e[batch.y == 0].mean(0)
+    patients = e[batch.y == 1]
+    controls = e[batch.y == 0]
+    return patients.mean(0) - controls.mean(0)
 
 
 def spectrum(fc: Tensor) -> Tensor:
@@ -80,7 +83,8 @@ def matched_density(fc: Tensor, density: float = 0.15) -> Tensor:
     keep = max(1, round(density * e.shape[1]))
     limit = e.topk(keep, dim=1).values[:, -1]
     graph = fc * (fc >= limit[:, None, None])
-    return graph * (1.0 - torch.eye(fc.shape[-1], device=fc.device))
+    eye = torch.eye(fc.shape[-1], device=fc.device)
+    return graph * (1.0 - eye)
 
 
 def topology(fc: Tensor, density: float = 0.15) -> dict[str, Tensor]:
@@ -95,8 +99,9 @@ def topology(fc: Tensor, density: float = 0.15) -> dict[str, Tensor]:
     degree = a.sum(-1)
     triangles = (a @ a * a).sum(-1)
     possible = (degree * (degree - 1)).clamp_min(1.0)
+    present = a.sum((-1, -2)).clamp_min(1.0)
     return {
-        "strength": weighted.sum((-1, -2)) / a.sum((-1, -2)).clamp_min(1.0),
+        "strength": weighted.sum((-1, -2)) / present,
         "clustering": (triangles / possible).mean(-1),
         "efficiency": _efficiency(a),
         "modularity": _bisection_modularity(a, degree),
@@ -110,27 +115,29 @@ def _efficiency(a: Tensor) -> Tensor:
         [shortest_path(graph, unweighted=True) for graph in a.cpu().numpy()]
     )
     steps[:, range(rois), range(rois)] = np.inf
-    return torch.from_numpy((1 / steps).sum((1, 2)) / (rois * (rois - 1))).to(a)
+    total = (1 / steps).sum((1, 2))
+    return torch.from_numpy(total / (rois * (rois - 1))).to(a)
 
 
 def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
     edges2 = degree.sum(-1).clamp_min(1.0)
-    b = a - degree[:, :, None] * degree[:, None, :] / edges2[:, None, None]
+    expected = degree[:, :, None] * degree[:, None, :] / edges2[:, None, None]
+    b = a - expected
     # Collapsed generators give near-copies of one sparse graph with hundreds of equal eigenvalues,
     # on which float32 eigh may not converge; a ramp far below any gap of interest separates them.
     ramp = torch.linspace(
         0.0, 1e-6, a.shape[-1], dtype=torch.float64, device=a.device
     ).diag()
-    leading = torch.linalg.eigh(b.double() + ramp).eigenvectors[..., -1]
+    vectors = torch.linalg.eigh(b.double() + ramp).eigenvectors
+    leading = vectors[..., -1]
     side = torch.where(leading < 0, -1.0, 1.0).to(b.dtype)
     return torch.einsum("ni,nij,nj->n", side, b, side) / (2 * edges2)
 
 
 def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
     """Spectrum distance and topology distances of two sets of FC matrices."""
-    out = {
-        "spectrum_distance": float((spectrum(fc) - spectrum(reference)).abs().mean())
-    }
+    distance = (spectrum(fc) - spectrum(reference)).abs()
+    out = {"spectrum_distance": float(distance.mean())}
     real = topology(reference)
     fake = topology(fc)
     for name in real:
@@ -211,7 +218,8 @@ def ridge_scores(
     b = (query - mean) / sd
     t = 2.0 * target.to(x.dtype) - 1.0
     eye = torch.eye(len(x), dtype=x.dtype, device=x.device)
-    w = torch.linalg.solve(a @ a.T + per_subject * len(x) * eye, t - t.mean())
+    penalised = a @ a.T + per_subject * len(x) * eye
+    w = torch.linalg.solve(penalised, t - t.mean())
     return b @ (a.T @ w) + t.mean()
 
 
@@ -227,7 +235,7 @@ def classifier_test(
     x = torch.cat([a, b])
     # Squares let a linear rule see differences in spread.
     x = torch.cat([x, x.square()], 1)
-    y = np.r_[np.zeros(len(a), dtype=int), np.ones(len(b), dtype=int)]
+    y = np.repeat([0, 1], [len(a), len(b)])
     fold = np.empty(len(y), dtype=int)
     for label in (0, 1):
         members = rng.permutation(np.flatnonzero(y == label))
@@ -237,8 +245,9 @@ def classifier_test(
         inside = np.flatnonzero(fold != f)
         outside = np.flatnonzero(fold == f)
         target = torch.from_numpy(y[inside]).to(x.device)
-        score = ridge_scores(x[inside], target, x[outside], 1.0).cpu().numpy()
-        values.append(float(cell_values(score, y[outside], "auroc")))
+        score = ridge_scores(x[inside], target, x[outside], 1.0)
+        auroc = cell_values(score.cpu().numpy(), y[outside], "auroc")
+        values.append(float(auroc))
     return float(np.nanmean(values))
 
 
@@ -249,9 +258,10 @@ def coverage(real: Tensor, fake: Tensor, k: int = 5) -> dict[str, float]:
     radius_fake = torch.cdist(fake, fake).kthvalue(k + 1, dim=1).values
     d = torch.cdist(real, fake)
     inside = d <= radius_real[:, None]
+    reached = d <= radius_fake[None]
     return {
         "precision": float(inside.any(0).double().mean()),
-        "recall": float((d <= radius_fake[None]).any(1).double().mean()),
+        "recall": float(reached.any(1).double().mean()),
         "density": float(inside.double().sum(0).mean() / k),
         "coverage": float(inside.any(1).double().mean()),
     }

@@ -50,8 +50,11 @@ class Panel:
     @property
     def rows(self) -> dict[str, Component | None]:
         """Row names and generators; None is the real/real row."""
-        extra = {k: v for k, v in REFERENCES.items() if k not in self.generators}
-        return {REAL: None, **extra, **self.generators}
+        found: dict[str, Component | None] = {REAL: None}
+        for row, reference in REFERENCES.items():
+            if row not in self.generators:
+                found[row] = reference
+        return {**found, **self.generators}
 
 
 def synthesise(
@@ -86,10 +89,10 @@ class JudgedSet(NamedTuple):
     @property
     def augmented(self) -> FCBatch:
         """Real subjects plus as many synthetic ones."""
-        added = (
-            [] if self.is_real else [self.synthetic.select(slice(0, len(self.train)))]
-        )
-        return FCBatch.concat([self.train, *added])
+        if self.is_real:
+            return FCBatch.concat([self.train])
+        as_many = slice(0, len(self.train))
+        return FCBatch.concat([self.train, self.synthetic.select(as_many)])
 
 
 def judge_all(

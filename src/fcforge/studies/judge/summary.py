@@ -70,7 +70,8 @@ def interval(
     mean = float(x.mean()) if len(x) else math.nan
     if len(x) < FEWEST_SEEDS:
         return Estimate(mean, math.nan, math.nan)
-    half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1)) / math.sqrt(len(x))
+    quantile = student.ppf(0.975, len(x) - 1)
+    half = float(quantile * x.std(ddof=1)) / math.sqrt(len(x))
     low, high = np.clip((mean - half, mean + half), *limits)
     return Estimate(mean, float(low), float(high))
 
@@ -128,7 +129,10 @@ def _printed() -> dict[tuple[str, str], str]:
         files("fcforge.studies.judge").joinpath("paper.csv").read_text(encoding="utf-8")
     )
     _, *lines = csv.reader(text.splitlines())
-    return {(classifier, row): " / ".join(four) for classifier, row, *four in lines}
+    found = {}
+    for classifier, row, *four in lines:
+        found[classifier, row] = " / ".join(four)
+    return found
 
 
 def published(classifier: str, row: str) -> str:
@@ -166,7 +170,8 @@ def read_portraits(path: Path) -> dict[str, Portrait]:
     """Inverse of `write_portraits`."""
     parts: dict[str, dict[str, np.ndarray]] = {}
     with np.load(path, allow_pickle=False) as found:
-        for key in sorted(found.files, key=lambda k: int(k.split("|")[0])):
-            _, name, field = key.split("|")
-            parts.setdefault(name, {})[field] = found[key]
+        keys = [key.split("|") for key in found.files]
+        for place, name, field in sorted(keys, key=lambda key: int(key[0])):
+            of_row = parts.setdefault(name, {})
+            of_row[field] = found[f"{place}|{name}|{field}"]
     return {name: Portrait(**fields) for name, fields in parts.items()}

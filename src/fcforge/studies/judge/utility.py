@@ -88,9 +88,8 @@ def _train_together(
     jobs = []
     for i, task in enumerate(tasks):
         view = loader.show(f"judge {i}", task.train, task.seed)
-        jobs.append(
-            Job(start_lane(learner, task.seed, device), view, task.seed, ("judge",))
-        )
+        lane = start_lane(learner, task.seed, device)
+        jobs.append(Job(lane, view, task.seed, ("judge",)))
     done = learn_site(learner, jobs, loader.bank, training)
     return [
         _score(learner, lane, task.test, device)
@@ -104,7 +103,8 @@ def _score(
 ) -> np.ndarray:
     inputs = learner.model.prepare(test.fc.to(device))
     logits = learner.method.logits(learner.model, lane, inputs)
-    return torch.softmax(logits, -1)[:, 1].float().cpu().numpy()
+    p = torch.softmax(logits, -1)[:, 1]
+    return p.float().cpu().numpy()
 
 
 def classify(
@@ -118,9 +118,10 @@ def classify(
         scores = [linear_scores(t) for t in tasks]
     else:
         scores = network_scores(tasks, Component(classifier), training, device)
-    return [
-        summarise(s, t.test.y.cpu().numpy()) for s, t in zip(scores, tasks, strict=True)
-    ]
+    found = []
+    for score, task in zip(scores, tasks, strict=True):
+        found.append(summarise(score, task.test.y.cpu().numpy()))
+    return found
 
 
 def add_utility(
