@@ -6,8 +6,8 @@ Scores are those of results/*.npz, as pages show them; ages, sexes and head moti
 data files, in which a subject is found by its place in the sorted list of ids. `make tables` puts
 them into docs/results/people.md. Two numbers that pages quote are measured here, too: how much
 wider intervals are than those over subjects alone, and FORGE - Base over twenty sites in standard
-errors. Probabilities are stored to about 0.01, so that the ends of a bin or a threshold other than
-0.5 may take a person in or out.
+errors. Probabilities are stored to about 0.01 on average, so that the ends of a bin or a threshold
+other than 0.5 may take a person in or out.
 """
 
 import json

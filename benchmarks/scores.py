@@ -5,7 +5,8 @@ subject is its place in the sorted list of the data file's ids (`places`), whose
 ``fcforge.sites.published``; no id and no FC is in it. That hides nobody of a public list, and does
 not pretend to: do not publish such a file of people who are to stay unknown. A score is one byte
 that keeps the order, the ties and the side of 0.5, so that accuracy, balanced accuracy and AUROC
-are exact, and the probability to about 0.01:
+are exact, and the probability to about 0.01 on average (in cells of an overconfident network far
+less: their scores crowd at 0 and 1, and moving them apart can cost 0.3):
 
 .. math:: q = \pm\left\lceil m\,\frac{|z|}{|z| + c}\cdot\frac{z_m + c}{z_m} \right\rceil,
           \quad z = \operatorname{logit} p, \quad z_m = z_0 2^{-k / 8},

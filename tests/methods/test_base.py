@@ -29,7 +29,6 @@ def test_a_lane_is_the_lane_of_its_names():
         ("lwf", {"temperature": 0.0}, "too small"),
         ("twp", {"loss_strength": -1.0}, "too small"),
         ("packnet", {"prune_first": 1.0}, "fraction"),
-        ("packnet", {"route": "best"}, "Known: entropy"),
         ("er", {"rule": "fifo"}, "Known: balanced, reservoir"),
         ("pdgnn", {"sampler": "best"}, "Known: memory"),
         ("ugcl", {"tau": 0.0}, "too small"),
