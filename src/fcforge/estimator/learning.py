@@ -209,8 +209,9 @@ class Learns(Parameters, ABC):
         if isinstance(self.start, Exchange):
             return self.start.model
         if isinstance(self.start, (str, Path)):
-            known = str(self.start) in STARTS
-            place = public_start(str(self.start)) if known else self.start
+            place = self.start
+            if str(place) in STARTS:
+                place = public_start(str(place), warnings.warn)
             return open_exchange(place).model
         do = "Give start= a name, a file of `fcforge start`, or what `make_public` returned."
         raise ConfigError("method 'forge_release' needs a public start.", do=do)

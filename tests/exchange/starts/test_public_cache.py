@@ -6,11 +6,11 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
-from small_exchange import start
+from small_exchange import data_file, given, sites, start
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.estimator import ForgeClassifier, InputError
-from fcforge.exchange.exchange import open_exchange
+from fcforge.exchange.exchange import open_exchange, save
 from fcforge.exchange.starts import public_cache
 from fcforge.exchange.starts.public_cache import STARTS, Source, public_start
 from fcforge.sites import abide, published
@@ -97,6 +97,32 @@ def test_other_arrays_of_the_same_people_are_told(bucket, monkeypatch):
     told = []
     public_start("abide-aal", told.append)
     assert "bit by bit" in told[0]
+
+
+def test_what_somebody_put_into_the_cache_is_not_believed(bucket, monkeypatch):
+    """Neither a start of other people, nor their scans, nor what hospitals gave around one."""
+    folder = public_cache.cache_folder()
+    folder.mkdir()
+    monkeypatch.setitem(STARTS, "abide-aal", Source("abide-871", people="0" * 64))
+    data_file(folder).rename(folder / "abide-871.npz")
+    asked = ("start", "--public", "abide-aal", "--without", "NYU", "--exact")
+    told = fcforge(*asked, "--out", folder / "mine.fcx")
+    assert told.code == 2
+    assert "not those of 'abide-aal'" in " ".join(told.err.split())
+    place = folder / "abide-aal.fcx"
+    save(start(), place)
+    with pytest.raises(DataError, match=r"abide-aal\.fcx.*not those of 'abide-aal'"):
+        public_start("abide-aal")
+    known = Source("abide-871", people=start().root.people_sha256, arrays="0" * 64)
+    monkeypatch.setitem(STARTS, "abide-aal", known)
+    told = []
+    public_start("abide-aal", told.append)
+    assert "bit by bit" in told[0]
+    place.unlink()
+    save(given(sites()[2]).exchange, place)
+    with pytest.raises(DataError, match="not a start by itself"):
+        public_start("abide-aal")
+    assert bucket == []
 
 
 def test_nothing_is_kept_of_a_fetch_that_somebody_is_missing_from(bucket, monkeypatch):

@@ -17,6 +17,7 @@ from fcforge.exchange import exchange, records
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.sites.abide import DownloadError
+from fcforge.sites.check import without_twins
 from fcforge.sites.folder import load_folder
 from fcforge.sites.published import rebuild
 from fcforge.writing import whole_file
@@ -73,7 +74,18 @@ def public_people(name: str, **options: Any) -> Path:
             if different:
                 do = "Run the same again: what was fetched is kept."
                 raise DataError("; ".join(different) + ".", where=name, do=do)
+    if source.people:
+        alone, _ = without_twins(load_folder(place))
+        _require_published(name, alone.content_sha256(), place)
     return place
+
+
+def _require_published(name: str, people: str, place: Path) -> None:
+    """Raise `DataError` where a file in the cache is of other people than published."""
+    if people != STARTS[name].people:
+        what = f"its people are not those of '{name}' as published (SHA-256 {people})."
+        do = "Remove it to fetch it again, or use it as your own: `fcforge start --data`."
+        raise DataError(what, where=place, do=do)
 
 
 def _offline(name: str) -> str:
@@ -103,20 +115,30 @@ def public_start(
     source = look_up("public start", name, STARTS)
     place = cache_folder() / f"{name}.fcx"
     if place.exists():
-        return place
-    cohort = load_folder(public_people(name, **options))
-    plan = records.Plan(epsilon=None)
-    made = make_public(cohort, policy=Policy(exact_allowed=True), plan=plan)
-    if source.people and made.root.people_sha256 != source.people:
-        what = f"its people are not those of '{name}' as published"
-        what = f"{what} (SHA-256 {made.root.people_sha256})."
-        file = cache_folder() / f"{source.data}.npz"
-        do = "Remove it to fetch it again, or use it as your own: `fcforge start --data`."
-        raise DataError(what, where=file, do=do)
-    if source.arrays and made.root.payload != source.arrays:
+        found = _kept(name, place)
+    else:
+        found = _made(name, **options)
+        exchange.save(found, place)
+    if source.arrays and found.root.payload != source.arrays:
         what = (
             f"the arrays of '{name}' are not, bit by bit, the published ones, as may be"
         )
         say(f"{what} on another processor: in one consortium all use one file.")
-    exchange.save(made, place)
     return place
+
+
+def _kept(name: str, place: Path) -> exchange.Exchange:
+    """The start in the cache, which anybody may have put there."""
+    found = exchange.open_exchange(place)
+    if found.records or found.root.kind != "start":
+        what = "is not a start by itself."
+        raise DataError(what, where=place, do="Remove it to make it again.")
+    if STARTS[name].people:
+        _require_published(name, found.root.people_sha256, place)
+    return found
+
+
+def _made(name: str, **options: Any) -> exchange.Exchange:
+    cohort = load_folder(public_people(name, **options))
+    plan = records.Plan(epsilon=None)
+    return make_public(cohort, policy=Policy(exact_allowed=True), plan=plan)
