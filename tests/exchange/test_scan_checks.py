@@ -21,6 +21,7 @@ from fcforge.exchange.scan_checks import (
     wrong_rois,
 )
 from fcforge.sites.cohort import upper_from_fc
+from fcforge.types import Target
 
 R, N = 24, 40
 ALTERNATING = np.arange(R) ^ 1
@@ -142,6 +143,31 @@ def test_diagnoses_that_are_turned_round_are_refused_unless_accepted():
     assert require_labels(odds, y, accept=True)
     assert not require_labels(odds, 1 - y, accept=False)
     assert not require_labels(odds, np.ones(20), accept=False)  # nobody to compare with
+
+
+def test_classes_that_changed_places_are_refused_unless_accepted():
+    three = Target(classes=("HC", "SZ", "BP"))
+    rng = np.random.default_rng(0)
+    truth = np.arange(60) % 3
+    score = rng.normal(size=(60, 3)) + 3 * np.eye(3)[truth]
+    assert not require_labels(score, truth, False, three)
+    for order in ([0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1]):
+        changed = np.array(order)[truth]
+        with pytest.raises(DataError, match=r"'\w\w' from '\w\w' the wrong way round"):
+            require_labels(score, changed, False, three)
+        assert require_labels(score, changed, True, three)
+    here = truth < 2  # a hospital without the third
+    assert not require_labels(score[here], truth[here], False, three)
+
+
+def test_a_number_with_its_sign_turned_is_refused_unless_accepted():
+    age = Target("age", (), (5.0, 65.0))
+    y = np.linspace(-0.9, 0.9, 30)
+    score = y + np.random.default_rng(0).normal(size=30)
+    assert not require_labels(score, y, False, age)
+    with pytest.raises(DataError, match="higher age"):
+        require_labels(score, -y, False, age)
+    assert require_labels(score, -y, True, age)
 
 
 @pytest.mark.parametrize(

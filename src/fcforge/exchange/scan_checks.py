@@ -24,6 +24,7 @@ log-loss of subjects the scored network was not trained on.
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -102,34 +103,63 @@ def quality(score: Array, y: Array, target: Target = TWO_CLASSES) -> dict[str, f
     return found
 
 
-def require_labels(odds: Array, y: Array, accept: bool) -> bool:
+class Pair(NamedTuple):
+    """Two groups that scores shall tell apart: what they are called, and what each scores."""
+
+    low: str
+    high: str
+    below: Array
+    above: Array
+
+
+def require_labels(
+    score: Array, y: Array, accept: bool, target: Target = TWO_CLASSES
+) -> bool:
     """Whether diagnoses look swapped: `DataError` unless that is accepted.
 
     They do where a model's patients have lower log odds than its controls and chance would do so
-    in less than 5 % of all cases (one-sided Mann-Whitney test).
+    in less than 5 % of all cases (one-sided Mann-Whitney test). Of more classes every two are
+    compared, with 5 % for all of them together; of a number, people above the median and others.
 
     Parameters
     ----------
-    odds : ndarray of shape (n,)
+    score : ndarray of shape (n,) or (n, K)
         Of the model that came in.
     y : ndarray of shape (n,)
     accept : bool
+    target : Target
     """
-    patients = odds[y == 1]
-    controls = odds[y == 0]
-    if not len(patients) or not len(controls):
-        return False
-    wins, p = lower_tail(patients, controls)
-    turned = p < TURNED
-    if turned and not accept:
-        auroc = wins / (len(patients) * len(controls))
-        raise DataError(
-            "the model that came in tells this site's patients from controls the wrong way round "
-            f"(AUROC {auroc:.2f} of {len(y)} people; chance gives so little with p = {p:.2g}).",
-            do="Check which diagnosis means patient in the data (--positive); if it is right, add "
-            "--accept-labels.",
-        )
+    pairs = [p for p in _pairs(score, y, target) if len(p.below) and len(p.above)]
+    turned = False
+    for low, high, below, above in pairs:
+        wins, p = lower_tail(above, below)
+        if p >= TURNED / len(pairs):
+            continue
+        turned = True
+        if not accept:
+            auroc = wins / (len(above) * len(below))
+            raise DataError(
+                f"the model that came in tells this site's {high} from {low} the wrong way round "
+                f"(AUROC {auroc:.2f} of {len(y)} people; chance gives so little with p = {p:.2g}).",
+                do="Check which diagnosis means patient in the data (--positive), or the order of "
+                "the classes, or the sign of the number; if it is right, add --accept-labels.",
+            )
     return turned
+
+
+def _pairs(score: Array, y: Array, target: Target) -> list[Pair]:
+    if target.kind == "number":
+        upper = y > np.median(y)
+        low = "other people"
+        return [Pair(low, f"higher {target.name}", score[~upper], score[upper])]
+    if target.kind == "two classes":
+        return [Pair("controls", "patients", score[y == 0], score[y == 1])]
+    found = []
+    named = [f"'{name}'" for name in target.classes]
+    for one, other in combinations(range(len(named)), 2):
+        odds = score[:, other] - score[:, one]
+        found.append(Pair(named[one], named[other], odds[y == one], odds[y == other]))
+    return found
 
 
 def lower_tail(patients: Array, controls: Array) -> tuple[float, float]:

@@ -291,8 +291,8 @@ class Chain:
         flags = []
         if scan_checks.require_alike(self.known, fc, ACCEPT_SCANS in accept):
             flags.append(ACCEPT_SCANS)
-        two = self.target.kind == "two classes"
-        if two and scan_checks.require_labels(odds, y, ACCEPT_LABELS in accept):
+        accepted = ACCEPT_LABELS in accept
+        if scan_checks.require_labels(odds, y, accepted, self.target):
             flags.append(ACCEPT_LABELS)
         return found, flags
 

@@ -53,16 +53,14 @@ def learn(
     budget = asked_budget(asked)
     x = own_features(model, people)
     before = model.odds(x)
-    two = model.target.kind == "two classes"
-    if two:
-        with at(f"site '{asked.site}'"):
-            require_labels(before, people.y, asked.accept_labels)
+    with at(f"site '{asked.site}'"):
+        require_labels(before, people.y, asked.accept_labels, model.target)
     receipt, spent = _charged(model, people, private, asked, budget)
     numbers = vector.contributions(model.start.arrays, x, people.y).sum(0)
     new, payloads, files = _given(model, numbers, receipt, spent, key)
     joined = model.exchange.joined([new], payloads)
     threshold = None
-    if two and not asked.round:
+    if model.target.kind == "two classes" and not asked.round:
         mine = [*private.receipts, receipt]
         threshold = _fitted(type(model)(joined), people, x, mine, asked.site)
     seen = receipt.having_seen(joined)
