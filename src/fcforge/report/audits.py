@@ -51,18 +51,21 @@ def in_order(audit: Audit) -> list[AuditRow]:
 
 def as_text(audit: Audit) -> str:
     """Aligned table, then what to make of it."""
-    return "\n".join([audit_table(audit).text(), "", *sentences(audit)])
+    table = audit_table(audit).text()
+    return "\n".join([table, "", *sentences(audit)])
 
 
 def as_markdown(audit: Audit) -> str:
     """The table as Markdown, then the sentences."""
-    lines = [audit_table(audit).markdown(), *(f"- {s}" for s in sentences(audit))]
+    lines = [audit_table(audit).markdown()]
+    lines += [f"- {sentence}" for sentence in sentences(audit)]
     return "\n".join(lines) + "\n"
 
 
 def as_json(audit: Audit) -> str:
     """All numbers, for programs."""
-    return json.dumps({**audit.to_json(), "words": sentences(audit)}, indent=1)
+    found = {**audit.to_json(), "words": sentences(audit)}
+    return json.dumps(found, indent=1)
 
 
 def section(audit: Audit) -> Section:

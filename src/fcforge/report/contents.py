@@ -98,7 +98,8 @@ class Contents:
     def ahead(self) -> list[str]:
         """Honest learners whose whole interval lies above the baseline, none of them flawed."""
         above = {k for k, c in self.against_baseline.items() if c.low > 0}
-        sound = above - {k for k, level in self.levels.items() if level == "serious"}
+        flawed = {k for k, level in self.levels.items() if level == "serious"}
+        sound = above - flawed
         return [row.learner for row in self.honest if row.learner in sound]
 
     def limits(self, against: str) -> tuple[float, float]:
@@ -111,8 +112,11 @@ class Contents:
         """Common axis of the sites."""
         if self.kind != "number":
             return 0.0, 1.0
-        found = [e for sites in self.sites.values() for e in sites.values()]
-        return span([np.array([e.low, e.high, e.value, 0.0]) for e in found])
+        ends = []
+        for sites in self.sites.values():
+            for e in sites.values():
+                ends.append(np.array([e.low, e.high, e.value, 0.0]))
+        return span(ends)
 
     @property
     def heat_limits(self) -> tuple[float, float]:
@@ -150,8 +154,9 @@ def contents(
 
 def _usable(results: RunResults, ranking: Sequence[Row]) -> dict[str, list[RunResult]]:
     """Runs with finite scores by learner, in the order of the ranking."""
-    groups = stats.group([r for r in results if finite(r)])
-    return {r.learner: groups[r.learner] for r in ranking if r.learner in groups}
+    groups = stats.group([run for run in results if finite(run)])
+    ranked = [row.learner for row in ranking]
+    return {learner: groups[learner] for learner in ranked if learner in groups}
 
 
 def _more(runs: RunResults) -> dict[str, dict[str, float]]:
@@ -172,7 +177,9 @@ def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
     points, draws = stats.bootstrap(runs, main, statistic, n_draws=n_draws)
     mean = points.mean(0)
     low, high = interval(mean, draws)
-    return Curve(mean[:n], low[:n], high[:n]), Curve(mean[n:], low[n:], high[n:])
+    accuracy = Curve(mean[:n], low[:n], high[:n])
+    forgetting = Curve(mean[n:], low[n:], high[n:])
+    return accuracy, forgetting
 
 
 def since_learned(runs: RunResults, n_draws: int = SINCE_DRAWS) -> dict[str, Curve]:
@@ -182,9 +189,10 @@ def since_learned(runs: RunResults, n_draws: int = SINCE_DRAWS) -> dict[str, Cur
     intervals over the site's test subjects.
     """
     most = max(len(run.spec.order) for run in runs)
+    width = 2 * most - 1
     # row 0 holds the means, the other rows the draws
-    sums = {s: np.zeros((n_draws + 1, 2 * most - 1)) for s in runs[0].sites}
-    counts = {s: np.zeros(2 * most - 1) for s in runs[0].sites}
+    sums = {site: np.zeros((n_draws + 1, width)) for site in runs[0].sites}
+    counts = {site: np.zeros(width) for site in runs[0].sites}
     main = PRIMARY[runs[0].kind]
     for run in runs:
         for position, site in enumerate(run.spec.order):
@@ -210,12 +218,13 @@ def _banded(sums: np.ndarray, counts: np.ndarray) -> Curve:
 def _matrices(learner: str, runs: RunResults) -> Matrices:
     main = PRIMARY[runs[0].kind]
     found = np.stack([score_matrix(r, main) for r in runs])
-    sites = [s for s in runs[0].sites if any(s in r.spec.order for r in runs)]
+    orders = [run.spec.order for run in runs]
+    sites = [s for s in runs[0].sites if any(s in order for order in orders)]
     by_last = np.full((len(sites), len(sites)), np.nan)
     for j, last in enumerate(sites):
         for i, site in enumerate(sites):
             values = []
-            for matrix, order in zip(found, (r.spec.order for r in runs), strict=True):
+            for matrix, order in zip(found, orders, strict=True):
                 if order[-1] == last and site in order:
                     values.append(matrix[-1, order.index(site)])
             by_last[j, i] = np.mean(values) if values else np.nan
@@ -236,9 +245,12 @@ def _forests(
     for against, asked in partners.items():
         pairs = []
         for one, other in asked.items():
-            if {*map(pair_of, groups[one])} & {*map(pair_of, groups[other])}:
+            ours = set(map(pair_of, groups[one]))
+            theirs = set(map(pair_of, groups[other]))
+            if ours & theirs:
                 pairs.append((one, other))
-        found = stats.holm([comparer.compare(groups[a], groups[b]) for a, b in pairs])
+        compared = [comparer.compare(groups[a], groups[b]) for a, b in pairs]
+        found = stats.holm(compared)
         if pairs:
             both = zip(pairs, found, strict=True)
             forests[against] = [Difference(*pair, c) for pair, c in both]

@@ -107,7 +107,8 @@ def _plain_files(folder: Path, files: list[str]) -> list[str]:
 def _item(kind: ItemKind, path: Path, root: Path) -> Item:
     relative = path.relative_to(root).as_posix()
     name = printable(relative if relative != "." else root.resolve().name or "/")
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
+    hyphened = re.sub(r"[^a-z0-9]+", "-", name.lower())
+    slug = hyphened.strip("-")[:60]
     digest = hashlib.sha256(os.fsencode(relative)).hexdigest()[:8]
     return Item(kind, path, name, f"{kind}-{slug}-{digest}.html")
 

@@ -170,7 +170,9 @@ def page_of(
         Section("Intended use", (*USE, STATED)),
         Section("Not for", macro("listed", NOT_FOR)),
     ]
-    sections += [Section(t.title, _shown(t), t.note) for t in found.tables if t.rows]
+    for table in found.tables:
+        if table.rows:
+            sections.append(Section(table.title, _shown(table), table.note))
     sections += more
     if found.passages:
         body = macro("passages", found.passages)

@@ -170,7 +170,8 @@ def _sum_table(
     signed = bool((sums < 0).any())
     rows = []
     for place in strongest(sums, LISTED):
-        rows.append((names[place], number(sums[place], 3, sign=signed)))
+        added = number(sums[place], 3, sign=signed)
+        rows.append((names[place], added))
     return Table.of((what, head), rows, title=title, note=note)
 
 
@@ -213,10 +214,11 @@ def write_explanation(
     They hold edges of patients' scans: only their owner may read them.
     """
     out = io.BytesIO()
+    matrices = [found.matrix(k) for k in range(len(found.subjects))]
     np.savez_compressed(
         out,
         subject=np.array(found.subjects),
-        contribution=np.stack([found.matrix(k) for k in range(len(found.subjects))]),
+        contribution=np.stack(matrices),
         roi_names=np.array(found.atlas.roi_names),
         coordinates=found.atlas.places,
     )
@@ -284,7 +286,8 @@ def _sum_words(found: Explanation, k: int) -> str:
     if abs(gap) > 0.01 * max(abs(total - base), 1e-9):
         words += f" {signed(gap)} (not explained by edges)"
     size = -np.sort(-np.abs(each))
-    share = 100 * size[:LISTED].sum() / max(size.sum(), 1e-12)
+    movement = max(size.sum(), 1e-12)
+    share = 100 * size[:LISTED].sum() / movement
     return (
         f"{words}. The {LISTED} strongest of {len(size)} edges, below, make up {share:.1f} % of "
         "all movement."
@@ -294,9 +297,9 @@ def _sum_words(found: Explanation, k: int) -> str:
 def _deletion_words(found: Explanation, k: int) -> str:
     tested = found.deletion
     random = tested.random[k]
-    low, mean, high = (
-        number(v, 2) for v in (random.min(), random.mean(), random.max())
-    )
+    low = number(random.min(), 2)
+    mean = number(random.mean(), 2)
+    high = number(random.max(), 2)
     return (
         f"Deletion test: with its {counted(tested.k, 'strongest edge')} set to the reference "
         f"the log odds move by {number(float(tested.explained[k]), 2)} towards it; with as many "

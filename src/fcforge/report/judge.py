@@ -91,7 +91,8 @@ TITLES = {
 def groups_of(panel: Panel, summary: Summary) -> list[tuple[str, list[Table]]]:
     """Headings and their tables, empty ones left out."""
     # the paper's five options, then ours; its ablation where anything was ablated
-    ours = {r: r for r in summary if r not in {*judged.OPTIONS, *judged.ABLATIONS}}
+    printed = {*judged.OPTIONS, *judged.ABLATIONS}
+    ours = {row: row for row in summary if row not in printed}
     options: Mapping[str, str] = {**judged.OPTIONS, **ours}
     ablated = judged.ABLATIONS if any(row in summary for row in judged.WITHOUT) else {}
     groups = [
@@ -181,8 +182,9 @@ def folder_section(folder: Path) -> Section:
 def fidelity_tables(summary: Summary) -> list[Table]:
     """One table per group of metrics, one line per generator."""
     out = []
+    known = {metric for values in summary.values() for metric in values}
     for title, metrics in FIDELITY.items():
-        used = [m for m in metrics if any(m in values for values in summary.values())]
+        used = [metric for metric in metrics if metric in known]
         rows = []
         for row, values in summary.items():
             cells = [
@@ -237,7 +239,8 @@ def portrait_figure(found: Portrait, real: Portrait, lowest: float = LOWEST) -> 
 
 def lowest_edge(portraits: Mapping[str, Portrait]) -> float:
     """Lower end of the axis: a generator whose edges are all negative stays in the picture."""
-    return min(LOWEST, *(float(p.edge_mean.min()) - 0.05 for p in portraits.values()))
+    ends = [float(p.edge_mean.min()) - 0.05 for p in portraits.values()]
+    return min(LOWEST, *ends)
 
 
 @drawn

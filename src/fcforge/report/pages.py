@@ -184,8 +184,11 @@ def _files_beside(
     for page, other in sorted(same.items(), key=lambda pair: len(pair[1].records)):
         sites = ", ".join(other.model.sites)
         held = f"{len(other.everything)} of {len(every)}"
-        name = f"{other.id[:12]} (this file)" if page == own.page else other.id[:12]
-        link = "" if page == own.page else page
+        name = other.id[:12]
+        link = page
+        if page == own.page:
+            name += " (this file)"
+            link = ""
         rows.append((Cell(name, link=link), sites, held))
     heads = ("file", Heading("hospitals", words=True), "records")
     note = "Files with the same root below this folder; `fcforge merge` joins them."

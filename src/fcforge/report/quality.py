@@ -113,10 +113,11 @@ def group_page(
     methods: Methods,
 ) -> str:
     """Table of all subjects, what failed and why, distributions, and the methods paragraph."""
-    sites = [(s["site"], str(s["n"]), s["diagnosis"], s["tr"]) for s in site_rows(rows)]
-    sections = [
-        Section("Sites", Table.of(("site", "subjects", "diagnosis", "TR, s"), sites))
-    ]
+    sites = []
+    for row in site_rows(rows):
+        sites.append((row["site"], str(row["n"]), row["diagnosis"], row["tr"]))
+    heads = ("site", "subjects", "diagnosis", "TR, s")
+    sections = [Section("Sites", Table.of(heads, sites))]
     if rows:
         note = "How many subjects have which value."
         sections.insert(0, Section("Distributions", _distributions(rows), note))
@@ -125,7 +126,8 @@ def group_page(
     warnings += [("caution", text) for text in mixed_trs(rows)]
     cited = [f"[{i}] {work}" for i, work in enumerate(methods.references, 1)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
-    sections.append(Section("Methods", (methods.text, methods.software, *cited), note))
+    paragraphs = (methods.text, methods.software, *cited)
+    sections.append(Section("Methods", paragraphs, note))
     title = f"{len(rows)} of {len(rows) + len(failed)} subjects have FC"
     return _page(title, sections=sections, warnings=warnings)
 
@@ -135,10 +137,14 @@ def _subjects(rows: Sequence[Mapping[str, Any]]) -> Table:
     known = {column for row in rows for column, value in row.items() if value != "n/a"}
     columns = [column for column in rows[0] if column in known - {"file"}]
     link = {"participant_id": "{}.html"}
-    body = [
-        [Cell(x := str(row[c]), link=link.get(c, "").format(x)) for c in columns]
-        for row in rows
-    ]
+    body = []
+    for row in rows:
+        cells = []
+        for column in columns:
+            text = str(row[column])
+            to_page = link.get(column, "").format(text)
+            cells.append(Cell(text, link=to_page))
+        body.append(cells)
     heads = [COLUMNS.get(column, column) for column in columns]
     return Table.of(heads, body, sortable=True)
 
@@ -191,7 +197,8 @@ def _motion(axes: Any, fd: Any, n_volumes: int) -> None:
     """Framewise displacement with the line that scrubbing usually goes by."""
     axes.plot(np.arange(len(fd)), fd, lw=0.8, color=SERIES[1])
     axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
-    top = max(1.2 * FD_LINE_MM, 1.05 * float(np.nanmax(fd, initial=0.0)))
+    largest = float(np.nanmax(fd, initial=0.0))
+    top = max(1.2 * FD_LINE_MM, 1.05 * largest)
     axes.set(xlim=(0, n_volumes - 1), ylim=(0, top), yticks=[0, FD_LINE_MM])
     axes.set_title(f"framewise displacement, mm (dotted: {FD_LINE_MM})")
 
@@ -232,8 +239,10 @@ def _mean_figure(mean: np.ndarray, edges: np.ndarray) -> Figure:
     levels = np.linspace(0.25, 0.8, 5) * mean.shape[2]
     top = np.percentile(mean, 99.5)
     for axis, k in zip(figure.subplots(1, 5), levels.astype(int), strict=True):
-        axis.imshow(mean[:, :, k].T, origin="lower", cmap="gray", vmin=0, vmax=top)
-        shown = np.ma.masked_equal(edges[:, :, k].T.astype(float), 0)
+        brain = mean[:, :, k].T
+        axis.imshow(brain, origin="lower", cmap="gray", vmin=0, vmax=top)
+        outline = edges[:, :, k].T.astype(float)
+        shown = np.ma.masked_equal(outline, 0)
         axis.imshow(shown, origin="lower", cmap="autumn", vmin=0, vmax=1, alpha=0.6)
         axis.set_axis_off()
     return figure

@@ -81,7 +81,8 @@ def picture(figure: Figure, alt: str) -> Markup:
         '<div class="scroll plain fit" tabindex="0" role="img" style="{}" '
         'aria-label="{}">{}</div>'
     )
-    return Markup(box).format(look, safe(alt), inline(figure, safe(alt)))
+    label = safe(alt)
+    return Markup(box).format(look, label, inline(figure, label))
 
 
 def safe(value: Any) -> Any:
@@ -94,9 +95,10 @@ def safe(value: Any) -> Any:
 def coded(value: str) -> Markup:
     """Text whose `commands` are set as code."""
     parts = safe(value).split("`")
-    shown = [
-        Markup("<code>{}</code>").format(p) if k % 2 else p for k, p in enumerate(parts)
-    ]
+    code = Markup("<code>{}</code>")
+    shown = []
+    for k, part in enumerate(parts):
+        shown.append(code.format(part) if k % 2 else part)
     return Markup("").join(shown)
 
 
@@ -148,12 +150,11 @@ def share(value: float, low: float = 0.0, high: float = 1.0) -> str:
 
 def ticks(low: float, high: float) -> np.ndarray:
     """Three to six round numbers inside [low, high]."""
-    step = next(
-        (s for s in (0.01, 0.02, 0.05, 0.1, 0.2) if (high - low) / s <= 5.01), 0.5
-    )
-    return (
-        np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) * step
-    )
+    steps = (0.01, 0.02, 0.05, 0.1, 0.2)
+    step = next((step for step in steps if (high - low) / step <= 5.01), 0.5)
+    first = np.ceil(low / step - 1e-9)
+    last = np.floor(high / step + 1e-9)
+    return np.arange(first, last + 1) * step
 
 
 @lru_cache(maxsize=1)

@@ -49,7 +49,8 @@ KEPT = {
 
 def everything(rows: Sequence[Row]) -> tuple[str, ...]:
     """Keys of all columns that are not extra."""
-    return tuple(c.key for c in columns_of(rows[0].kind) if c.shown == "yes")
+    columns = columns_of(rows[0].kind)
+    return tuple(column.key for column in columns if column.shown == "yes")
 
 
 def results_table(
@@ -135,9 +136,11 @@ def name_cell(learner: str, levels: Mapping[str, str]) -> Cell:
 
 def _cell(row: Row, key: str, bare: bool, spread: bool, best: bool) -> Cell:
     e = row.estimates[key]
-    sd = f"± {number(e.sd_orders)}" if spread and math.isfinite(e.sd_orders) else ""
-    below = () if bare else tuple(filter(None, (bracket(e.low, e.high), sd)))
-    return Cell(number(e.value), below, e.value, "best" if best else "")
+    look = "best" if best else ""
+    below = [] if bare else [bracket(e.low, e.high)]
+    if not bare and spread and math.isfinite(e.sd_orders):
+        below.append(f"± {number(e.sd_orders)}")
+    return Cell(number(e.value), tuple(filter(None, below)), e.value, look)
 
 
 def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str]]:
@@ -147,7 +150,8 @@ def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str
     for c in columns_of(rows[0].kind):
         means = {r.learner: r.estimates[c.key].value for r in shown}
         known = {k: rounded(v, 3) for k, v in means.items() if math.isfinite(v)}
-        top = (max if c.good == "high" else min)(known.values(), default=None)
+        best_end = max if c.good == "high" else min
+        top = best_end(known.values(), default=None)
         best[c.key] = {k for k, v in known.items() if v == top}
     return best
 
@@ -200,7 +204,10 @@ def as_json(rows: Sequence[Row]) -> str:
 
 
 def _plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    return [{k: plain(v) for k, v in record.items()} for record in records(rows)]
+    found = []
+    for record in records(rows):
+        found.append({name: plain(value) for name, value in record.items()})
+    return found
 
 
 def plain(value: Any) -> Any:

@@ -275,7 +275,10 @@ def _curve_panels(found: Mapping[str, Curve], c: Contents, what: str) -> Panels:
 
 def _since_panels(found: Mapping[str, Mapping[str, Curve]], what: str) -> Panels:
     """One panel per learner: each site before and after it was learned, all on one axis."""
-    every = [x for sites in found.values() for curve in sites.values() for x in curve]
+    every: list[np.ndarray] = []
+    for sites in found.values():
+        for curve in sites.values():
+            every += curve
     limits = figures.span(every or [np.array([])])
     panels = []
     for title, sites in found.items():

@@ -21,7 +21,8 @@ PIPE_WIDTH = 140  # columns where the terminal is a file
 
 def in_a_row(cell: str) -> str:
     """Text that ends neither its cell nor the table: no line break, bars escaped."""
-    return " ".join(cell.split()).replace("\\", "\\\\").replace("|", "\\|")
+    line = " ".join(cell.split())
+    return line.replace("\\", "\\\\").replace("|", "\\|")
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,9 @@ class Table:
     ) -> Table:
         """A table from plain texts."""
         columns = tuple(Heading(h) if isinstance(h, str) else h for h in heads)
-        made = (
-            tuple(Cell(c) if isinstance(c, str) else c for c in row) for row in rows
-        )
+        made = []
+        for row in rows:
+            made.append(tuple(Cell(c) if isinstance(c, str) else c for c in row))
         return cls(columns, tuple(made), **rest)
 
     def markdown(self, escaped: Callable[[str], str] = in_a_row) -> str:
@@ -118,8 +119,11 @@ class Table:
         rows = [[in_a_row(c.title) for c in self.columns]]
         rows += [[escaped(c.line()) for c in row] for row in self.rows]
         made = [f"| {' | '.join(row)} |" for row in rows]
-        lines += [made[0], "|" + "---|" * len(self.columns), *made[1:]]
-        return "\n".join([*lines, *([f"\n{self.note}"] if self.note else [])]) + "\n"
+        rule = "|" + "---|" * len(self.columns)
+        lines += [made[0], rule, *made[1:]]
+        if self.note:
+            lines.append(f"\n{self.note}")
+        return "\n".join(lines) + "\n"
 
     def text(self, width: int = PIPE_WIDTH) -> str:
         """Aligned lines without colours."""
@@ -127,9 +131,8 @@ class Table:
 
         out = io.StringIO()
         self.print(Console(file=out, width=width, color_system=None))
-        return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip(
-            "\n"
-        )
+        lines = [line.rstrip() for line in out.getvalue().splitlines()]
+        return "\n".join(lines).strip("\n")
 
     def print(self, console: Console) -> None:
         """Print it: the best of a column bold, smaller lines dim."""

@@ -167,10 +167,12 @@ def _before_lines(done: Learned) -> list[str]:
 
 def evaluation_text(found: Evaluation) -> str:
     """Metrics with intervals, one row per model, and the majority class."""
-    names = [METRICS[name].title for name in next(iter(found.rows.values()))]
+    first_row = next(iter(found.rows.values()))
+    names = [METRICS[name].title for name in first_row]
     rows: list[Sequence[str]] = []
     for title, row in found.rows.items():
-        rows.append((title, *(interval_text(e) for e in row.values())))
+        intervals = map(interval_text, row.values())
+        rows.append((title, *intervals))
     who = people(found.people)
     if found.majority is not None:
         chance = ["0.500", "0.500"] if len(names) > 3 else ["", "0.500"]
