@@ -168,9 +168,11 @@ def share_in_view(atlas: Atlas, grid: Grid) -> np.ndarray:
     weights = weights_on(atlas, (shape, affine.tobytes()))
     rows = np.flatnonzero(np.diff(weights.indptr))
     index = np.stack(np.unravel_index(rows, shape, order="F"), axis=1)
-    to_grid = np.linalg.inv(np.frombuffer(grid[1]).reshape(4, 4)) @ affine
+    grid_affine = np.frombuffer(grid[1]).reshape(4, 4)
+    to_grid = np.linalg.inv(grid_affine) @ affine
     at = np.rint(apply_affine(to_grid, index))
-    inside = ((at >= 0) & (at < grid[0])).all(axis=1)
+    inside = (at >= 0) & (at < grid[0])
+    inside = inside.all(axis=1)
     return weights[rows[inside]].sum(axis=0) / weights.sum(axis=0)
 
 

@@ -261,11 +261,13 @@ def _names(bunch: Mapping[str, Any]) -> tuple[Words, Words]:
         names = dict(enumerate(columns["difumo_names"], 1))
         return names, dict(enumerate(columns.get("yeo_networks7", []), 1))
     if lut is not None and "index" in getattr(lut, "columns", ()):
-        names = {
-            int(i): str(n) for i, n in zip(lut["index"], lut["name"], strict=True) if i
-        }
+        both = zip(lut["index"], lut["name"], strict=True)
+        names = {int(i): str(n) for i, n in both if i}
     else:
         names = {i: str(n) for i, n in enumerate(labels or (), 1)}
     # Schaefer's names say the Yeo network: 7Networks_LH_Vis_1 is Vis.
-    found = {i: re.match(r"\d+Networks_[LR]H_([A-Za-z]+)", n) for i, n in names.items()}
-    return names, {i: match[1] if match else "" for i, match in found.items()}
+    systems = {}
+    for i, name in names.items():
+        match = re.match(r"\d+Networks_[LR]H_([A-Za-z]+)", name)
+        systems[i] = match[1] if match else ""
+    return names, systems

@@ -93,7 +93,10 @@ class SubjectFC(NamedTuple):
     @property
     def mean_fd(self) -> float | None:
         """Mean framewise displacement in mm over runs; None where unknown."""
-        known = [run.fd[np.isfinite(run.fd)] for run in self.runs if run.fd is not None]
+        known = []
+        for run in self.runs:
+            if run.fd is not None:
+                known.append(run.fd[np.isfinite(run.fd)])
         values = np.concatenate([[], *known])
         return float(values.mean()) if len(values) else None
 
@@ -282,13 +285,17 @@ def roi_means(
     _in_mni(scan, atlas, int((own.sum(axis=0) > 0).sum()))
     voxels = read_voxels(scan, flat)
     finite = np.isfinite(voxels).all(axis=1)
-    good = np.flatnonzero(finite)[np.ptp(voxels[finite], axis=1) > 0]
-    good = good[np.argsort(own[good].argmax(axis=1), kind="stable")]
-    seen = own[good].sum(axis=0) / np.maximum(weights.sum(axis=0), 1e-12)
+    changing = np.ptp(voxels[finite], axis=1) > 0
+    good = np.flatnonzero(finite)[changing]
+    roi = own[good].argmax(axis=1)
+    good = good[np.argsort(roi, kind="stable")]
+    whole = np.maximum(weights.sum(axis=0), 1e-12)
+    seen = own[good].sum(axis=0) / whole
     coverage = seen * share_in_view(atlas, scan.grid)
     series = _signals(own[good], voxels[good])
     series[:, (coverage < min_coverage) | (coverage == 0)] = np.nan
-    carpet = voxels[good[:: max(1, len(good) // CARPET_VOXELS)][:CARPET_VOXELS]]
+    every = max(1, len(good) // CARPET_VOXELS)
+    carpet = voxels[good[::every][:CARPET_VOXELS]]
     notes = {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
     return series, coverage, carpet, notes
 
@@ -311,7 +318,8 @@ def _in_mni(scan: ScanHeader, atlas: Atlas, n_inside: int) -> None:
     if n_inside >= atlas.n_rois / 2:
         return
     corner = scan.affine[:3, 3]
-    other = scan.affine[:3, :3] @ (np.array(scan.shape[:3]) - 1) + corner
+    last = np.array(scan.shape[:3]) - 1
+    other = scan.affine[:3, :3] @ last + corner
     box = ", ".join(f"{a:.0f}..{b:.0f}" for a, b in zip(corner, other, strict=True))
     few = f"only {n_inside} of {atlas.n_rois} ROIs lie; it is not in MNI space"
     raise DataError(

@@ -229,7 +229,11 @@ def find_sources(
     if not wanted:
         raise _nothing_found(request, found)
     wanted = _one_task(wanted, request, say)
-    return sorted(wanted, key=lambda s: (*s.said("sub", "ses", "run"), s.path.name))
+
+    def place(source: Source) -> tuple[str, ...]:
+        return (*source.said("sub", "ses", "run"), source.path.name)
+
+    return sorted(wanted, key=place)
 
 
 def _require_mni(found: list[Source], root: Path) -> None:

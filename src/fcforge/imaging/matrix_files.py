@@ -219,21 +219,28 @@ def _pick(
     customary: Sequence[str],
 ) -> np.ndarray:
     """The array named `variable`, or the only matrix, or the first with a customary name."""
-    plain = {k: v for k, v in arrays.items() if isinstance(v, np.ndarray)}
-    matrices = {k: v for k, v in plain.items() if v.ndim == 2 and v.dtype.kind in "fiu"}
-    if variable:
-        matrices = {k: np.asarray(v) for k, v in arrays.items() if k == variable}
+    matrices = {}
+    for name, array in arrays.items():
+        wanted = name == variable if variable else _is_matrix(array)
+        if wanted:
+            matrices[name] = np.asarray(array)
     for name in matrices if len(matrices) == 1 else customary:
         if name in matrices:
             return matrices[name]
-    wanted = f"{len(matrices) or 'no'} matrices, not one"
+    found = f"{len(matrices) or 'no'} matrices, not one"
     if variable:
-        wanted = f"no array '{variable}'"
+        found = f"no array '{variable}'"
     raise DataError(
-        f"holds {wanted}.",
+        f"holds {found}.",
         where=path,
         do=f"It has: {', '.join(sorted(arrays))}; name one as variable.",
     )
+
+
+def _is_matrix(array: Any) -> bool:
+    if not isinstance(array, np.ndarray):
+        return False
+    return array.ndim == 2 and array.dtype.kind in "fiu"
 
 
 def roi_names_in(arrays: Mapping[str, Any], n_rois: int) -> tuple[str, ...]:

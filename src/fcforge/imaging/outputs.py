@@ -137,14 +137,13 @@ def write_description(
 def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
     """dataset_description.json and the atlas' label table."""
     write_description(out, source, "fcforge functional connectivity")
-    places = atlas.places if len(atlas.places) else np.full((atlas.n_rois, 3), np.nan)
+    unknown = np.full((atlas.n_rois, 3), np.nan)
+    places = atlas.places if len(atlas.places) else unknown
+    places = places.round(1).tolist()
     about = (atlas.values.tolist(), atlas.roi_names, atlas.systems)
-    rows = [
-        [value, name, system or "n/a", *xyz]
-        for value, name, system, xyz in zip(
-            *about, places.round(1).tolist(), strict=True
-        )
-    ]
+    rows = []
+    for value, name, system, xyz in zip(*about, places, strict=True):
+        rows.append([value, name, system or "n/a", *xyz])
     folder = out / "atlases" / f"atlas-{atlas.name}"
     columns = ["index", "name", "system", "x", "y", "z"]
     write_table(folder / f"atlas-{atlas.name}_dseg.tsv", columns, rows)
@@ -156,11 +155,13 @@ def write_failed(
     """Write logs/failed.tsv; failures of earlier runs stay for subjects not asked for now."""
     log = out / "logs" / "failed.tsv"
     lines = log.read_text().splitlines()[1:] if log.exists() else []
-    before = [
-        (who, why) for who, tab, why in (line.partition("\t") for line in lines) if tab
-    ]
     now = {f"sub-{subject}" for subject in asked}
-    rows = [*(row for row in before if row[0] not in now), *failed]
+    rows = []
+    for line in lines:
+        who, tab, why = line.partition("\t")
+        if tab and who not in now:
+            rows.append((who, why))
+    rows += failed
     write_table(log, ["participant_id", "reason"], rows)
     return rows
 
@@ -190,7 +191,10 @@ def fingerprint(
     sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]
 ) -> str:
     """Hash of the settings, the atlas and the input files' names, sizes and times."""
-    files = [p for s in sources for p in (s.path, s.motion, s.mask, sidecar_of(s.path))]
+    files = []
+    for source in sources:
+        side = sidecar_of(source.path)
+        files += [source.path, source.motion, source.mask, side]
     about = [__version__, atlas.sha256, atlas.roi_names, settings]
     return fingerprint_of([path for path in files if path], about)
 

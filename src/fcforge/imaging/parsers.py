@@ -132,9 +132,12 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
         return [], rows
     first = [as_number(cell) for cell in header]
     words = all(value is None for value in first)
-    inner = first[1:] if first[0] is None or np.isnan(first[0]) else first
+    unnamed = first[0] is None or np.isnan(first[0])
+    inner = first[1:] if unnamed else first
     n = len(inner)
-    counted = n > 2 and inner in (list(range(n)), list(range(1, n + 1)))
+    from_zero = list(range(n))
+    from_one = list(range(1, n + 1))
+    counted = n > 2 and inner in (from_zero, from_one)
     counted = counted and len(rows[1]) == len(first)
     whole = all(v is None or math.isnan(v) or v.is_integer() for v in inner)
     blank = header[0] in ("", "Unnamed: 0") and whole  # pandas' column of row names
@@ -182,7 +185,8 @@ def _numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
 
 def parse_table(text: str) -> list[dict[str, str]]:
     """Rows of a table, cells by column; lines that begin with ``#`` are comments."""
-    lines = [s for s in text.splitlines() if s.strip() and s.lstrip()[0] != "#"]
+    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if line.lstrip()[0] != "#"]
     delimiter = delimiter_of(lines[0]) if lines else None
     cells = csv.reader(lines or [""], delimiter=delimiter or ",")
     header, *rows = ([cell.strip() for cell in row] for row in cells)
@@ -249,8 +253,10 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
 def _flat(name: str, value: Any, take: Take) -> dict[str, Any]:
     """What is kept of a variable: numbers, a cell of texts, the arrays of a struct's fields."""
     if isinstance(value, dict):
-        arrays = {k: [v for v in own if _is_array(v)] for k, own in value.items()}
-        return {f"{name}.{field}": own for field, own in arrays.items()}
+        found = {}
+        for field, own in value.items():
+            found[f"{name}.{field}"] = [v for v in own if _is_array(v)]
+        return found
     if isinstance(value, list):
         if not value or not all(isinstance(text, str) for text in value):
             return {}
@@ -310,15 +316,18 @@ def _variable(element: _Element) -> tuple[str, Any]:
     elif kind == TEXT:
         value = _text(parts[0])
     elif kind in NUMERIC_CLASSES:
-        value = _array(parts[0].numbers(), list(map(int, shape.numbers())))
+        sizes = list(map(int, shape.numbers()))
+        value = _array(parts[0].numbers(), sizes)
     return name.data.decode(), value
 
 
 def _fields(width: _Element, names: _Element, *cells: _Element) -> dict[str, list[Any]]:
     """Values of each field of a struct array, which lie one after the other."""
     step = max(int(width.numbers()[0]), 1)
-    starts = range(0, len(names.data), step)
-    fields = [names.data[i : i + step].rstrip(bytes(1)).decode() for i in starts]
+    fields = []
+    for start in range(0, len(names.data), step):
+        padded = names.data[start : start + step]
+        fields.append(padded.rstrip(bytes(1)).decode())
     values = [_variable(cell)[1] for cell in cells]
     return {field: values[k :: len(fields)] for k, field in enumerate(fields)}
 

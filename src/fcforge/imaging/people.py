@@ -79,7 +79,8 @@ class ParticipantTable(NamedTuple):
     def under_ids_of(self, subjects: Iterable[str]) -> Self:
         """The same rows under the ids that the files have: 50952 is sub-0050952."""
         own = same_ids(self.rows, subjects)
-        return self._replace(rows={own.get(k, k): row for k, row in self.rows.items()})
+        rows = {own.get(who, who): row for who, row in self.rows.items()}
+        return self._replace(rows=rows)
 
 
 def same_ids(listed: Iterable[str], found: Iterable[str]) -> dict[str, str]:
@@ -261,8 +262,11 @@ def participant_rows(
         if not side:
             continue
         known = people.of(subject)
-        made = {column: _said(side[key]) for column, key in FROM_SIDECAR.items()}
-        made = {k: v for k, v in made.items() if v != "n/a" or k not in known}
+        made = {}
+        for column, key in FROM_SIDECAR.items():
+            value = _said(side[key])
+            if value != "n/a" or column not in known:
+                made[column] = value
         file = path.relative_to(out)
         who = {"participant_id": file.parts[0], "original_id": subject}
         rows.append({**who, **known, **made, "file": str(file)})
@@ -303,4 +307,5 @@ def mixed_trs(rows: Sequence[Row]) -> list[str]:
 
 def numbers(rows: Sequence[Row], column: str) -> np.ndarray:
     """Column as numbers, NaN where it holds none, (n_rows,)."""
-    return np.array([as_number(str(row[column])) for row in rows], dtype=float)
+    values = [as_number(str(row[column])) for row in rows]
+    return np.array(values, dtype=float)

@@ -75,9 +75,8 @@ def open_scan(path: Path) -> ScanHeader:
     tr = zoom * {"msec": 1e-3, "usec": 1e-6}.get(unit, 1.0)
     # Tools that do not know the TR write 0 or, without a time unit, 1.
     unknown = tr <= 0 or (unit == "unknown" and zoom == 1.0)
-    return ScanHeader(
-        path, image.shape, affine, None if unknown else round(tr, 6), code == 1
-    )
+    known = None if unknown else round(tr, 6)
+    return ScanHeader(path, image.shape, affine, known, code == 1)
 
 
 def repetition_time(

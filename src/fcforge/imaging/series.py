@@ -114,7 +114,8 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = ()) -> None:
     bad = ~np.isfinite(series)
     holes = np.flatnonzero(bad.any(axis=0) & ~bad.all(axis=0))
     if holes.size:
-        known = names if len(names) == len(bad.T) else range(1, len(bad.T) + 1)
+        n_rois = series.shape[1]
+        known = names if len(names) == n_rois else range(1, n_rois + 1)
         shown = some((known[i] for i in holes), 3)
         volumes = int(bad[:, holes].any(axis=1).sum())
         raise DataError(
@@ -154,7 +155,8 @@ def pearson_fc(series: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
         raise DataError(f"{len(good)} of {series.shape[1]} ROIs have a signal.")
     # Scaling by powers of two keeps the squares of very large or small signals in range.
     x = series[:, good]
-    x = np.ldexp(x, -np.frexp(np.abs(x).max(axis=0))[1])
+    _, exponent = np.frexp(np.abs(x).max(axis=0))
+    x = np.ldexp(x, -exponent)
     x -= x.mean(axis=0)
     x /= np.linalg.norm(x, axis=0)
     fc = np.zeros((series.shape[1], series.shape[1]))
@@ -178,6 +180,7 @@ def join_runs(runs: list[np.ndarray]) -> np.ndarray:
     for run in runs:
         safe = np.where(empty, 0.0, run)
         spread = safe.std(axis=0)
-        z = (safe - safe.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        scale = np.where(spread > 0, spread, 1.0)
+        z = (safe - safe.mean(axis=0)) / scale
         parts.append(np.where(empty, np.nan, z))
     return np.concatenate(parts)

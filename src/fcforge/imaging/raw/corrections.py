@@ -85,8 +85,10 @@ def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.n
     middle = float(times.max() / 2)
     out = np.empty(data.shape, dtype=np.float32)
     for k, offset in enumerate(times):  # one slice at a time keeps the spline small
-        spline = CubicSpline(volume + offset, data[:, :, k].astype(np.float64), axis=-1)
-        ask = np.clip(volume + middle, volume[0] + offset, volume[-1] + offset)
+        acquired = volume + offset
+        signal = data[:, :, k].astype(np.float64)
+        spline = CubicSpline(acquired, signal, axis=-1)
+        ask = np.clip(volume + middle, acquired[0], acquired[-1])
         out[:, :, k] = spline(ask)
     return out
 
@@ -124,14 +126,12 @@ def unwarp(
     from scipy.ndimage import map_coordinates
 
     shift = field_mm / voxel_mm
-    at = np.stack(np.meshgrid(*map(np.arange, volume.shape), indexing="ij")).astype(
-        float
-    )
+    at = np.indices(volume.shape).astype(float)
     at[axis] += shift
-    moved = map_coordinates(
-        np.asarray(volume, dtype=np.float32), at, order=1, mode="nearest"
-    )
-    return (moved * np.clip(1 + np.gradient(shift, axis=axis), 0, 2)).astype(np.float32)
+    values = np.asarray(volume, dtype=np.float32)
+    moved = map_coordinates(values, at, order=1, mode="nearest")
+    stretch = 1 + np.gradient(shift, axis=axis)
+    return (moved * np.clip(stretch, 0, 2)).astype(np.float32)
 
 
 def to_voxels(field: np.ndarray, axis: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -222,15 +222,18 @@ def slicetimer_file(times: np.ndarray, tr: float) -> str:
 
 def read_mcflirt(path: Path) -> np.ndarray:
     """Translation (mm) and rotation (radians), (n_volumes, 6); the file has rotations first."""
-    return np.roll(np.loadtxt(path, ndmin=2)[:, :6], 3, axis=1)
+    rotations_first = np.loadtxt(path, ndmin=2)[:, :6]
+    return np.roll(rotations_first, 3, axis=1)
 
 
 def acquisition_parameters(directions: list[str], readout: float) -> str:
     """Content of topup's ``--datain``: one line of phase vector and readout time per volume."""
-    vectors = [
-        np.eye(3, dtype=int)[axis] * sign for axis, sign in map(phase_axis, directions)
-    ]
-    return "".join(f"{x} {y} {z} {readout:.6f}\n" for x, y, z in vectors)
+    lines = []
+    for direction in directions:
+        axis, sign = phase_axis(direction)
+        x, y, z = np.eye(3, dtype=int)[axis] * sign
+        lines.append(f"{x} {y} {z} {readout:.6f}\n")
+    return "".join(lines)
 
 
 def spm_normalise_batch(mean: Path, series: Path, mm: float) -> str:

@@ -84,9 +84,11 @@ def find_raw(root: Path) -> list[RawRun]:
             do="Give a BIDS folder, or a folder with one 4D file per subject.",
         )
     runs = [_describe(path, root) for path in paths]
-    return sorted(
-        runs, key=lambda run: (*run.source.said("sub", "ses"), run.source.path.name)
-    )
+
+    def place(run: RawRun) -> tuple[str, ...]:
+        return (*run.source.said("sub", "ses"), run.source.path.name)
+
+    return sorted(runs, key=place)
 
 
 def _describe(path: Path, root: Path) -> RawRun:

@@ -25,7 +25,8 @@ def mni_grid(mm: float = 3.0) -> tuple[tuple[int, int, int], np.ndarray]:
     """Shape and affine of the output grid: the usual MNI box at `mm` millimetres."""
     low = np.array([-90.0, -126.0, -72.0])
     high = np.array([90.0, 90.0, 108.0])
-    x, y, z = (np.floor((high - low) / mm) + 1).astype(int).tolist()
+    steps = np.floor((high - low) / mm)
+    x, y, z = (steps + 1).astype(int).tolist()
     affine = np.diag([mm, mm, mm, 1.0])
     affine[:3, 3] = low
     return (x, y, z), affine

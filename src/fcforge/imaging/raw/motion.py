@@ -74,14 +74,16 @@ def estimate_motion(data: np.ndarray, affine: np.ndarray) -> Motion:
     matrices = first.align_all(data, [np.eye(4)] * data.shape[3])
     mean = mean_volume(data, affine, matrices)
     matrices = _Target(mean, affine, centre).align_all(data, matrices)
-    return np.stack(matrices), np.stack([parameters_of(m, centre) for m in matrices])
+    parameters = [parameters_of(matrix, centre) for matrix in matrices]
+    return np.stack(matrices), np.stack(parameters)
 
 
 def mean_volume(data: np.ndarray, affine: np.ndarray, matrices: Any) -> np.ndarray:
     """Mean of the realigned volumes, on the scan's own grid."""
     total = np.zeros(data.shape[:3], dtype=np.float64)
+    grid = (data.shape, affine)
     for t, matrix in enumerate(matrices):
-        total += resample(data[..., t], affine, matrix, (data.shape, affine), order=1)
+        total += resample(data[..., t], affine, matrix, grid, order=1)
     return (total / len(matrices)).astype(np.float32)
 
 
@@ -117,7 +119,7 @@ class _Target:
         step = np.maximum(np.rint(SAMPLE_MM / self.voxel_mm), 1).astype(int)
         lattice = np.zeros(volume.shape, dtype=bool)
         # Border voxels have no proper gradient and leave the field of view first.
-        lattice[2 : -2 : step[0], 2 : -2 : step[1], 2 : -2 : step[2]] = True
+        lattice[tuple(slice(2, -2, size) for size in step)] = True
         head = smooth > 0.2 * np.percentile(smooth, 98)
         voxels = np.argwhere(lattice & head)
         gradient = np.stack(np.gradient(smooth), axis=-1)[tuple(voxels.T)]
@@ -140,9 +142,9 @@ class _Target:
         """Transforms of all volumes; each starts from the one before where that fits better."""
         found: list[np.ndarray] = []
         for t in range(data.shape[3]):
-            begin = (
-                found[-1] if found and np.allclose(start[t], np.eye(4)) else start[t]
-            )
+            begin = start[t]
+            if found and np.allclose(begin, np.eye(4)):
+                begin = found[-1]
             found.append(self.align(data[..., t], begin))
         return found
 
@@ -163,9 +165,8 @@ class _Target:
             step = self.solve @ (gain * seen - self.values)
             matrix = matrix @ np.linalg.inv(rigid(step[:6], self.centre))
             gain /= 1 + step[6]
-            if (
-                np.abs(step[:3]).max() + HEAD_RADIUS_MM * np.abs(step[3:6]).max()
-                < TOLERANCE_MM
-            ):
+            shift = np.abs(step[:3]).max()
+            turn = np.abs(step[3:6]).max()
+            if shift + HEAD_RADIUS_MM * turn < TOLERANCE_MM:
                 break
         return matrix

@@ -73,7 +73,9 @@ def _subject(
     subject = f"sub-{runs[0].source.subject}"
     results: list[Preprocessed] = []
     for run in runs:
-        paths = [run.source.path, *([run.reverse] if run.reverse else [])]
+        paths = [run.source.path]
+        if run.reverse:
+            paths.append(run.reverse)
         key = outputs.fingerprint_of(paths, [request.recorded, asdict(run)])
         if not outputs.is_done(output_path(request.out, run), key):
             results.append(preprocess_run(run, request, key))
@@ -113,9 +115,9 @@ def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed
         if scan.n_volumes - drop < 10:
             raise DataError(f"{scan.n_volumes} volumes, {drop} dropped: too few.")
         data = read_volume(scan.path)[..., drop:]
-        if not np.isfinite(data).all():
-            bad = int((~np.isfinite(data)).any(axis=-1).sum())
-            raise DataError(f"{bad} NaN voxels in a raw scan.")
+        bad = (~np.isfinite(data)).any(axis=-1)
+        if bad.any():
+            raise DataError(f"{int(bad.sum())} NaN voxels in a raw scan.")
     plan = corrections.plan_route(request.route)
     with tempfile.TemporaryDirectory() as work:
         way = _Way(run, request, plan, Path(work), data, scan.affine, tr)
@@ -233,7 +235,8 @@ class _Way:
             self.matrices = np.stack([np.eye(4)] * self.data.shape[3])
         else:
             self.matrices, self.parameters = estimate_motion(self.data, self.affine)
-        self.done["motion"] = {"LargestMm": float(np.abs(self.parameters[:, :3]).max())}
+        largest = np.abs(self.parameters[:, :3]).max()
+        self.done["motion"] = {"LargestMm": float(largest)}
 
     def to_mni(self) -> np.ndarray:
         """Volumes on the MNI grid, (x, y, z, n_volumes)."""
@@ -260,7 +263,8 @@ class _Way:
         path = output_path(self.request.out, self.run)
         table = self.write(scan, path)
         steps: dict[str, Any] = dict.fromkeys(corrections.STEPS, "not done")
-        steps |= {s: {"Tool": self.plan[s], **how} for s, how in self.done.items()}
+        for step, how in self.done.items():
+            steps[step] = {"Tool": self.plan[step], **how}
         side = {
             "RepetitionTime": self.tr,
             "SpatialReference": mni.SPACE,
@@ -279,7 +283,8 @@ class _Way:
         mm = self.request.resolution
         tissues = mni.mni_tissues(mm)
         mask = path.with_name(path.name.replace("preproc_bold", "brain_mask"))
-        stored = ((scan, path, "i2"), (tissues.brain.astype(np.uint8), mask, "u1"))
+        brain = tissues.brain.astype(np.uint8)
+        stored = ((scan, path, "i2"), (brain, mask, "u1"))
         for data, file, kind in stored:
             with whole_file(file) as part:
                 files.save_nifti(data, mni.mni_grid(mm)[1], self.tr, part, kind)
