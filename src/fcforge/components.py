@@ -31,16 +31,14 @@ def check_names(
 def classes_in(package: str, base: type[Any]) -> dict[str, Any]:
     """Classes of a package's modules that derive from `base` and have a name of their own."""
     places = import_module(package).__path__
-    modules = [
-        import_module(f"{package}.{m.name}") for m in pkgutil.iter_modules(places)
-    ]
-    found: list[Any] = [
-        c for m in modules for c in vars(m).values() if isinstance(c, type)
-    ]
-    own = [
-        c for c in found if issubclass(c, base) and c is not base and "name" in vars(c)
-    ]
-    return {c.name: c for c in sorted(own, key=lambda c: c.name)}
+    found: dict[str, Any] = {}
+    for place in pkgutil.iter_modules(places):
+        module = import_module(f"{package}.{place.name}")
+        for thing in vars(module).values():
+            derived = isinstance(thing, type) and issubclass(thing, base)
+            if derived and thing is not base and "name" in vars(thing):
+                found[thing.name] = thing
+    return dict(sorted(found.items()))
 
 
 def build(

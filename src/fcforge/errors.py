@@ -75,9 +75,9 @@ def at(
         yield
     except FCForgeError as error:
         places = [place for place in (str(where), error.where) if place]
-        raise (kind or type(error))(
-            error.what, where=": ".join(dict.fromkeys(places)), do=error.do or do
-        ) from error
+        whole = ": ".join(dict.fromkeys(places))
+        raised = kind or type(error)
+        raise raised(error.what, where=whole, do=error.do or do) from error
 
 
 def needs(

@@ -21,7 +21,8 @@ EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, neve
 
 def without_diagonal(fc: Tensor) -> Tensor:
     """Copy of (..., R, R) with zeros on the diagonal."""
-    return fc * (1.0 - torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device))
+    eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
+    return fc * (1.0 - eye)
 
 
 def adjacency(
@@ -75,8 +76,10 @@ def gcn_norm(adj: Tensor) -> Tensor:
     ----------
     Kipf and Welling, Semi-supervised classification with graph convolutional networks, 2017.
     """
-    looped = adj + torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
-    scale = looped.sum(-1).clamp_min(torch.finfo(adj.dtype).tiny).rsqrt()
+    eye = torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
+    looped = adj + eye
+    tiny = torch.finfo(adj.dtype).tiny
+    scale = looped.sum(-1).clamp_min(tiny).rsqrt()
     return scale[..., :, None] * looped * scale[..., None, :]
 
 
@@ -88,7 +91,8 @@ def mean_norm(adj: Tensor) -> Tensor:
 
 def attention_mask(adj: Tensor) -> Tensor:
     """0 where a node may attend (its neighbours and itself), -inf elsewhere; (n, R, R)."""
-    open_ = binary(adj) + torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
+    eye = torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
+    open_ = binary(adj) + eye
     return torch.where(open_ > 0, 0.0, float("-inf")).to(adj.dtype)
 
 
@@ -117,8 +121,10 @@ def laplacian(adj: Tensor) -> Tensor:
     """Normalised Laplacian I - D^-1/2 A D^-1/2 of (n, R, R); zero rows for isolated nodes."""
     deg = degree(adj)
     present = (deg > 0).to(adj.dtype)
-    scale = present * deg.clamp_min(torch.finfo(adj.dtype).tiny).rsqrt()
-    return torch.diag_embed(present) - scale[..., :, None] * adj * scale[..., None, :]
+    tiny = torch.finfo(adj.dtype).tiny
+    scale = present * deg.clamp_min(tiny).rsqrt()
+    normalised = scale[..., :, None] * adj * scale[..., None, :]
+    return torch.diag_embed(present) - normalised
 
 
 def laplacian_coordinates(adj: Tensor, k: int) -> Tensor:
@@ -151,7 +157,8 @@ def laplacian_coordinates(adj: Tensor, k: int) -> Tensor:
     column = first + torch.arange(k, device=adj.device)  # (n, k)
     exists = (column < rois).to(vectors.dtype)
     column = column.clamp_max(rois - 1)
-    picked = vectors.gather(2, column[:, None, :].expand(n, rois, k))
+    places = column[:, None, :].expand(n, rois, k)
+    picked = vectors.gather(2, places)
     return (_fix_sign(picked) * exists[:, None, :]).to(adj.dtype)
 
 
@@ -187,7 +194,8 @@ def _fix_sign(vectors: Tensor) -> Tensor:
     size = vectors.abs()
     largest = size >= (1.0 - 1e-6) * size.amax(-2, keepdim=True)
     lead = largest.to(torch.int8).argmax(-2, keepdim=True)  # first True
-    return vectors * torch.where(vectors.gather(-2, lead) < 0, -1.0, 1.0)
+    negative = vectors.gather(-2, lead) < 0
+    return vectors * torch.where(negative, -1.0, 1.0)
 
 
 def fisher_z(fc: Tensor) -> Tensor:
@@ -243,8 +251,10 @@ def centre_edges(x: Tensor) -> Tensor:
         total[:, i + 1 :] += row
     strength = total / n_rois
     taken = strength - strength.mean(1, keepdim=True) / 2
-    left = (row - taken[:, i, None] - taken[:, i + 1 :] for i, row in enumerate(by_roi))
-    return torch.cat(list(left), dim=1)
+    left = []
+    for i, row in enumerate(by_roi):
+        left.append(row - taken[:, i, None] - taken[:, i + 1 :])
+    return torch.cat(left, dim=1)
 
 
 def log_matrix(fc: Tensor, shrink: float = SHRINK) -> Tensor:
@@ -274,11 +284,14 @@ class _SymmetricLog(torch.autograd.Function):
         value, log, vector = ctx.saved_tensors
         apart = value[..., :, None] - value[..., None, :]
         same = apart.abs() < 1e-9
-        rise = (log[..., :, None] - log[..., None, :]) / torch.where(same, 1.0, apart)
+        log_apart = log[..., :, None] - log[..., None, :]
+        rise = log_apart / torch.where(same, 1.0, apart)
         slope = torch.where(value > 1e-6, 1 / value.clamp(min=1e-6), 0.0)
         rise = torch.where(same, slope[..., :, None], rise)
-        inside = vector.transpose(-1, -2) @ (grad + grad.transpose(-1, -2)) @ vector
-        return vector @ (inside * rise / 2) @ vector.transpose(-1, -2)
+        transposed = vector.transpose(-1, -2)
+        both = grad + grad.transpose(-1, -2)
+        inside = transposed @ both @ vector
+        return vector @ (inside * rise / 2) @ transposed
 
 
 def log_edges(fc: Tensor, shrink: float = SHRINK) -> Tensor:
@@ -304,4 +317,5 @@ def log_features(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     distances of whole matrices (up to one factor); scaled to roughly unit spread.
     """
     log = log_matrix(fc, shrink) / LOG_SCALE
-    return torch.cat([edges(log), log.diagonal(dim1=-2, dim2=-1) / 2**0.5], dim=1)
+    diagonal = log.diagonal(dim1=-2, dim2=-1)
+    return torch.cat([edges(log), diagonal / 2**0.5], dim=1)

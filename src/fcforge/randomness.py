@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def derive(seed: int, *names: str | int) -> int:
     """63-bit integer from a seed and a path of names (SHA-256, stable across versions)."""
     text = "\x1f".join([str(seed), *map(str, names)])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def numpy_rng(seed: int, *names: str | int) -> np.random.Generator:
@@ -61,7 +62,8 @@ def bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     n = math.prod(shape)  # numpy here would break torch.compile's graph
     counter = torch.arange(n, dtype=torch.int32, device=key.device)
-    return (_mix(_mix(counter * -1640531535 + key) ^ key) & 0x7FFFFFFF).reshape(shape)
+    mixed = _mix(_mix(counter * -1640531535 + key) ^ key)
+    return (mixed & 0x7FFFFFFF).reshape(shape)
 
 
 def uniform(key: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -75,7 +77,8 @@ def normal(key: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     u = uniform(fold(key, 1), shape)
     v = uniform(fold(key, 2), shape)
-    return torch.sqrt(-2.0 * torch.log(u)) * torch.cos(2.0 * torch.pi * v)
+    radius = torch.sqrt(-2.0 * torch.log(u))
+    return radius * torch.cos(2.0 * torch.pi * v)
 
 
 def dropped_of_256(p: float) -> int:
@@ -109,5 +112,6 @@ def keep_mask(key: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     counter = torch.arange(-(-n // 4), dtype=torch.int32, device=key.device)
     u = _mix(_mix(counter * -1640531535 + key) ^ key)
     draws = torch.stack([u & 255, (u >> 8) & 255, (u >> 16) & 255, (u >> 24) & 255])
-    mask = (draws >= dropped).to(torch.float32) * (256.0 / (256 - dropped))
+    kept = (draws >= dropped).to(torch.float32)
+    mask = kept * (256.0 / (256 - dropped))
     return mask.reshape(-1)[:n].reshape(shape)

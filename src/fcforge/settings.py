@@ -131,7 +131,8 @@ def _of_bounds(extras: tuple[Any, ...], value: Any) -> Invalid | None:
 def _of_choices(known: tuple[Any, ...], value: Any) -> Invalid | None:
     if value in known:
         return None
-    return Invalid("is unknown", unknown_name("", str(value), map(str, known)).do)
+    error = unknown_name("", str(value), map(str, known))
+    return Invalid("is unknown", error.do)
 
 
 def _of_items(args: tuple[Any, ...], fixed: bool, value: Any) -> Invalid | None:
@@ -277,7 +278,8 @@ def read_json(hint: Any, value: Any) -> Any:
         hints = field_types(table)
         if odd := sorted(value.keys() - hints.keys()):
             raise ValueError(f"unknown key '{odd[0]}'")
-        return table(**{k: read_json(hints[k], v) for k, v in value.items()})
+        read = {name: read_json(hints[name], v) for name, v in value.items()}
+        return table(**read)
     items = next((h for h in kinds if get_origin(h) is tuple), None)
     if items and isinstance(value, list):
         return tuple(read_json(get_args(items)[0], v) for v in value)
@@ -296,9 +298,12 @@ def make(
     params = dict(params)
     if "preset" in params and getattr(cls, "presets", None):
         name = params.pop("preset")
-        _require("preset", _of_choices(("default", *cls.presets), name), name, where)
+        found = _of_choices(("default", *cls.presets), name)
+        _require("preset", found, name, where)
         base = cls.from_preset(name)
     if base is None and issubclass(cls, Checked) and not given:
         base = cls()
     values = checked(cls, params, where, base=base, hidden=given)
-    return cls(**given, **values) if base is None else replace(base, **values, **given)
+    if base is None:
+        return cls(**given, **values)
+    return replace(base, **values, **given)

@@ -72,7 +72,9 @@ def bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> 
     """Interval as ``[low, high]``, empty for NaN."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
-    return f"[{number(low, digits, sign=sign)}, {number(high, digits, sign=sign)}]"
+    first = number(low, digits, sign=sign)
+    last = number(high, digits, sign=sign)
+    return f"[{first}, {last}]"
 
 
 def p_value(p: float, at_floor: bool = False) -> str:

@@ -117,8 +117,9 @@ class Target:
         if same != (other.name, other.outputs, other.limits):
             return False
         words = zip(self.classes, other.classes, strict=True)
-        alike = (set(a.split("/")) & set(b.split("/")) for a, b in words)
-        return self.kind != "more classes" or all(alike)
+        if self.kind != "more classes":
+            return True
+        return all(set(a.split("/")) & set(b.split("/")) for a, b in words)
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
         """Numbers as learners see them: -1 to 1 between the limits."""
@@ -187,9 +188,9 @@ class FCBatch:
         """One batch holding all subjects of `batches`, in order."""
         import torch
 
-        return cls(
-            torch.cat([b.fc for b in batches]), torch.cat([b.y for b in batches])
-        )
+        fc = torch.cat([batch.fc for batch in batches])
+        y = torch.cat([batch.y for batch in batches])
+        return cls(fc, y)
 
     def __len__(self) -> int:
         return int(self.y.shape[0])

@@ -255,7 +255,8 @@ def verify(asked: requests.VerifyRequest) -> int:
     checks = verified(asked.file, Trust.asked(asked), asked.expect)
     ok = all(check.ok for check in checks)
     if asked.as_json:
-        print(json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1))
+        found = {"ok": ok, "checks": [asdict(check) for check in checks]}
+        print(json.dumps(found, indent=1))
     else:
         print(verify_text(checks))
     return 0 if ok else 1

@@ -230,8 +230,10 @@ def catalogue() -> dict[str, dict[str, str]]:
     }
     found: dict[str, dict[str, str]] = {}
     for kind, registry in kinds.items():
-        free = (n for n, t in registry.items() if not getattr(t, "belongs_to", ""))
-        found[kind] = {name: _about(registry[name]) for name in free}
+        found[kind] = {}
+        for name, thing in registry.items():
+            if not getattr(thing, "belongs_to", ""):
+                found[kind][name] = _about(thing)
     return found
 
 
@@ -369,9 +371,11 @@ def _show(tables: Sequence[Study], as_json: bool) -> None:
     from fcforge.report.table import interval_table
 
     if as_json:
-        print(json.dumps({t.title: study_json(t.rows) for t in tables}, indent=1))
+        found = {table.title: study_json(table.rows) for table in tables}
+        print(json.dumps(found, indent=1))
     else:
-        print("\n".join(interval_table(t).markdown() for t in tables), end="")
+        shown = [interval_table(table).markdown() for table in tables]
+        print("\n".join(shown), end="")
 
 
 def motion(
