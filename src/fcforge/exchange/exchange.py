@@ -104,9 +104,8 @@ class Exchange:
         kept = in_order(without_taken(every))
         arrays = {**self.payloads, **(payloads or {})}
         travel = _carried((self.root, *kept))
-        made = type(self)(
-            self.root, kept, {k: v for k, v in arrays.items() if k in travel}
-        )
+        carried = {name: data for name, data in arrays.items() if name in travel}
+        made = type(self)(self.root, kept, carried)
         made.check()
         return made
 
@@ -127,12 +126,13 @@ class Exchange:
                 do=f"Sites with something: {', '.join(known) or 'none'}. A step of a chain cannot "
                 "be undone; begin the chain anew without it.",
             )
-        takes = tuple(
-            Taken(kind=r.kind, number=r.number, commitment=r.committed) for r in mine
-        )
+        takes = []
+        for r in mine:
+            taken = Taken(kind=r.kind, number=r.number, commitment=r.committed)
+            takes.append(taken)
         lost = _taken(self.records, {(site, t.kind, t.commitment) for t in takes})
         gone = tuple(sorted(lost))
-        return self.recorded(Withdrawal, site, key, takes=takes, gone=gone)
+        return self.recorded(Withdrawal, site, key, takes=tuple(takes), gone=gone)
 
     def rotated(self, site: str, old: Signer, new: PrivateKey) -> Self:
         """The exchange with a rotation on record: from now on `new` signs for `site`."""
@@ -302,7 +302,8 @@ def _line(mine: Sequence[Record]) -> tuple[str, ...]:
     line = [*first][:1]
     while line and line[-1] in new and len(line) <= len(new):
         line.append(new[line[-1]])
-    if len(first) != 1 or len(new) < len(rotations) or not used <= set(line):
+    forked = len(first) != 1 or len(new) < len(rotations)
+    if forked or not used <= set(line):
         raise ExchangeError(
             f"records of '{mine[0].site}' are signed by different keys.",
             do="An author has one key, or rotates it (`fcforge keys rotate`); ask it.",
@@ -316,7 +317,8 @@ def _check_vouched(records: Sequence[Record]) -> None:
     for rotation in [record for record in records if isinstance(record, Rotation)]:
         stands[rotation.site, rotation.key] = {rotation.id, *rotation.vouches}
     for record in records:
-        if record.id not in stands.get((record.site, record.key), {record.id}):
+        vouched = stands.get((record.site, record.key), {record.id})
+        if record.id not in vouched:
             raise ExchangeError(
                 f"the {record.title} is signed by an old key of '{record.site}', and its new "
                 "key does not vouch for it.",

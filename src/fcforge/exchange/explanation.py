@@ -128,14 +128,16 @@ def attribute(model: Scored, fc: Array, reference: Array) -> Attribution:
 def _mean_slope(model: Scored, begin: Array, way: Array) -> Array:
     """Mean gradient (E,) on the straight way."""
     place, weight = np.polynomial.legendre.leggauss(model.steps)
-    return weight / 2 @ model.slopes(begin + (place[:, None] + 1) / 2 * way)
+    points = begin + (place[:, None] + 1) / 2 * way
+    return weight / 2 @ model.slopes(points)
 
 
 def _with_jumps(
     model: Scored, seen: Callable[[Array], Array], begin: Array, way: Array
 ) -> tuple[Array, Array]:
     """Mean gradient (E,), and what edges add (E,) by crossing the threshold."""
-    points = begin + np.linspace(0, 1, model.steps + 1)[:, None] * way
+    share = np.linspace(0, 1, model.steps + 1)[:, None]
+    points = begin + share * way
     slopes = model.slopes((points[1:] + points[:-1]) / 2)
     r = np.tanh(points)
     jump = np.diff(model.score(matrices(r))) - slopes @ way / model.steps
@@ -198,13 +200,15 @@ def _log_slopes(value: Array) -> Array:
     log = np.log(value)
     apart = value[..., :, None] - value[..., None, :]
     same = np.abs(apart) < SAME
-    rise = (log[..., :, None] - log[..., None, :]) / np.where(same, 1.0, apart)
+    higher = log[..., :, None] - log[..., None, :]
+    rise = higher / np.where(same, 1.0, apart)
     return np.where(same, 1 / value[..., :, None], rise)
 
 
 def matrices(upper: Array, diagonal: float = 1.0) -> Array:
     """Symmetric matrices (n, R, R) of edges (n, E), float64."""
-    n_rois = (1 + int(np.sqrt(1 + 8 * upper.shape[1]))) // 2
+    n_edges = upper.shape[1]
+    n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
     rows, columns = np.triu_indices(n_rois, 1)
     found = np.zeros((len(upper), n_rois, n_rois))
     found[:, rows, columns] = upper
@@ -247,7 +251,8 @@ class Deletion:
             changed = np.repeat(here[scan][None], DRAWS + 1, axis=0)
             for row, chosen in zip(changed, [top, *random], strict=True):
                 row[chosen] = there[chosen]
-            moved[scan] = way * (found.score[scan] - model.score(matrices(changed)))
+            after = model.score(matrices(changed))
+            moved[scan] = way * (found.score[scan] - after)
         return cls(k, moved[:, 0], moved[:, 1:])
 
 
@@ -294,9 +299,12 @@ class Stability:
                 "stability needs at least two trainings.", do="Use more seeds."
             )
         size = np.abs(weights)
-        q = max(1, int(np.sqrt((2 * AGREED - 1) * FALSE * size.shape[1])))
+        square = (2 * AGREED - 1) * FALSE * size.shape[1]
+        q = max(1, int(np.sqrt(square)))
         limit = np.sort(size, axis=1)[:, -q, None]
-        sign = np.maximum((weights > 0).mean(0), (weights < 0).mean(0))
+        positive = (weights > 0).mean(0)
+        negative = (weights < 0).mean(0)
+        sign = np.maximum(positive, negative)
         top = ((size >= limit) & (size > 0)).mean(0)
         return cls(sign, top, weights.mean(0), len(weights), over, least)
 
@@ -417,7 +425,8 @@ class Explanation:
             do = "Give atlas=Atlas(name, roi_names, systems, xyz=...) or load_atlas(...)."
             raise DataError("where these ROIs lie is not known.", do=do)
         found = self.contribution[scan].copy()
-        found[np.argsort(-np.abs(found), kind="stable")[n:]] = 0.0
+        by_size = np.argsort(-np.abs(found), kind="stable")
+        found[by_size[n:]] = 0.0
         return self.matrix(values=found), self.atlas.places
 
 

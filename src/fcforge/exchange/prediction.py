@@ -148,10 +148,11 @@ def _answer_names(target: Target) -> tuple[str, ...]:
 
 def covariates_of(exchange: Exchange, scans: Sequence[Scan]) -> dict[str, np.ndarray]:
     """What the model needs to know of scans beside the FC; NaN where a value is missing."""
-    return {
-        name: np.array([scan.covariates.get(name, np.nan) for scan in scans])
-        for name in exchange.model.needs
-    }
+    found = {}
+    for name in exchange.model.needs:
+        values = [scan.covariates.get(name, np.nan) for scan in scans]
+        found[name] = np.array(values)
+    return found
 
 
 def _rounded(value: float, digits: int = 4) -> float | None:

@@ -96,7 +96,10 @@ def quality(score: Array, y: Array, target: Target = TWO_CLASSES) -> dict[str, f
     if said.ndim == 2:
         truth = np.eye(said.shape[1])[y]
     names = ("accuracy", "auroc") if target.classes else ("r2", "mae", "spearman")
-    found = {name: float(cell_values(said[None], truth, name)[0]) for name in names}
+    found = {}
+    for name in names:
+        value = cell_values(said[None], truth, name)
+        found[name] = float(value[0])
     if target.classes:
         found["majority"] = float(np.bincount(y).max()) / len(y)
     found["people"] = float(len(y))
@@ -170,12 +173,16 @@ def lower_tail(patients: Array, controls: Array) -> tuple[float, float]:
     """
     n, m = len(patients), len(controls)
     above = (patients[:, None] > controls).sum()
-    wins = float(above + 0.5 * (patients[:, None] == controls).sum())
-    _, level = np.unique(np.concatenate([patients, controls]), return_counts=True)
+    ties = (patients[:, None] == controls).sum()
+    wins = float(above + 0.5 * ties)
+    everybody = np.concatenate([patients, controls])
+    _, level = np.unique(everybody, return_counts=True)
     every = n + m
-    spread = every + 1 - float((level**3 - level).sum()) / (every * (every - 1))
+    tied = float((level**3 - level).sum())
+    spread = every + 1 - tied / (every * (every - 1))
     sd = math.sqrt(n * m / 12 * spread) or 1.0
-    return wins, 0.5 * math.erfc((n * m / 2 - wins - 0.5) / (sd * math.sqrt(2)))
+    short = n * m / 2 - wins - 0.5
+    return wins, 0.5 * math.erfc(short / (sd * math.sqrt(2)))
 
 
 def fit_temperature(odds: Array, y: Array) -> float:
@@ -192,10 +199,12 @@ def fit_temperature(odds: Array, y: Array) -> float:
     """
     from scipy.optimize import minimize_scalar  # slow to import
 
-    right = np.where(np.asarray(y) == 1, odds, -np.asarray(odds, dtype=np.float64))
+    against = -np.asarray(odds, dtype=np.float64)
+    right = np.where(np.asarray(y) == 1, odds, against)
 
     def loss(log_t: float) -> float:
-        return float(np.logaddexp(0.0, -right / math.exp(log_t)).sum()) + log_t**2
+        each = np.logaddexp(0.0, -right / math.exp(log_t))
+        return float(each.sum()) + log_t**2
 
     bounds = (math.log(TEMPERATURES[0]), math.log(TEMPERATURES[1]))
     return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
@@ -315,12 +324,14 @@ def odd_scans(known: list[Known], fc: Array) -> str:
     """What is odd about the scans (n, R, R) of a whole site; empty where nothing is."""
     z = fisher_z(fc)
     means = [site.reference.mean for site in known]
-    alike = max((float(np.median(likeness(z, mean))) for mean in means), default=1.0)
+    typical = [float(np.median(likeness(z, mean))) for mean in means]
+    alike = max(typical, default=1.0)
     if alike < ALIKE:
         names = ", ".join(site.site for site in known)
         nearest = f"correlation with the nearest mean {alike:.2f}"
         return f"its FC does not resemble that of {names} ({nearest})."
-    if any(side_distance(mean, z.mean(0)[None])[0] > 1 for mean in means):
+    own = z.mean(0)[None]
+    if any(side_distance(mean, own)[0] > 1 for mean in means):
         return "its left and right hemispheres look swapped beside the sites before it."
     return ""
 
@@ -348,7 +359,8 @@ def asymmetry(upper: Array, places: Array) -> Array:
     number = np.zeros((len(places), len(places)), dtype=np.int64)
     number[rows, columns] = np.arange(len(rows))
     number[columns, rows] = np.arange(len(rows))
-    return upper - upper[:, number[places[rows], places[columns]]]
+    swapped = number[places[rows], places[columns]]
+    return upper - upper[:, swapped]
 
 
 def side_fit(mean: Array, upper: Array) -> Array | None:
@@ -370,4 +382,6 @@ def side_fit(mean: Array, upper: Array) -> Array | None:
 def side_distance(mean: Array, upper: Array) -> Array:
     """(n,): 0 where a scan's asymmetry is that of the mean, beyond 1 where it is swapped."""
     fit = side_fit(mean, upper)
-    return np.zeros(len(upper)) if fit is None else (1 - fit) / (1 - SWAPPED)
+    if fit is None:
+        return np.zeros(len(upper))
+    return (1 - fit) / (1 - SWAPPED)

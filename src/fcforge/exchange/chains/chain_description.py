@@ -157,8 +157,11 @@ def works(tests: Sequence[Bar]) -> Answer:
 
 def own_tests(steps: Sequence[Step]) -> list[Bar]:
     """What each hospital measured on its own real test subjects when it had just learned."""
-    tested = [(step, step.own_test) for step in steps]
-    return [_bar(s.site, own, s.counts.test) for s, own in tested if own is not None]
+    bars = []
+    for step in steps:
+        if step.own_test is not None:
+            bars.append(_bar(step.site, step.own_test, step.counts.test))
+    return bars
 
 
 def _bar(site: str, accuracy: float, counts: SplitCounts) -> Bar:
@@ -183,7 +186,8 @@ def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
     """
     spread = z * z / n
     middle = (share + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
+    variance = share * (1 - share) / n + spread / (4 * n)
+    half = z / (1 + spread) * math.sqrt(variance)
     return middle - half, middle + half
 
 

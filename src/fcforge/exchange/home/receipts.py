@@ -206,8 +206,10 @@ def sketches_of(fc: Array) -> list[str]:
     """Sketches of scans (n, R, R): whether they have many edges, then base64."""
     x = upper_from_fc(np.asarray(fc)).astype(np.float64)
     x -= x.mean(1, keepdims=True)
-    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    steps = np.rint(_UNIT * (x @ _signs(x.shape[1]))).clip(-127, 127)
+    norm = np.linalg.norm(x, axis=1, keepdims=True)
+    x /= np.maximum(norm, 1e-12)
+    projected = x @ _signs(x.shape[1])
+    steps = np.rint(_UNIT * projected).clip(-127, 127)
     many = int(x.shape[1] >= FEW)
     rows = steps.astype(np.int8)
     return [f"{many}{base64.b64encode(row.tobytes()).decode()}" for row in rows]
@@ -233,4 +235,5 @@ def _read(sketches: Sequence[str]) -> Array:
     """(n, SIZE), each of length 1."""
     data = b"".join(base64.b64decode(sketch[1:]) for sketch in sketches)
     rows = np.frombuffer(data, np.int8).reshape(-1, SIZE).astype(np.float64)
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    norm = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.maximum(norm, 1e-12)

@@ -134,7 +134,8 @@ class PublicStart:
 
         The diagonal stands apart: with it, a scan whose ROIs all do the same would look familiar.
         """
-        return likeness(features[:, : self.n_edges], self.arrays.mean[: self.n_edges])
+        edges = features[:, : self.n_edges]
+        return likeness(edges, self.arrays.mean[: self.n_edges])
 
     def side(self, features: np.ndarray) -> np.ndarray:
         """Beyond 1 where left and right are swapped, (n,)."""
@@ -166,7 +167,8 @@ def places(start: Start, features: np.ndarray) -> np.ndarray:
     """Whitened coordinates (n, K) of scans along the axes, of length 1."""
     spread = np.sqrt(np.maximum(start.variance[:-1], 1e-12))
     found = start.standardise(features) @ start.axes / spread
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+    norm = np.linalg.norm(found, axis=1, keepdims=True)
+    return found / np.maximum(norm, 1e-12)
 
 
 # -- making one ------------------------------------------------------------------------------------
@@ -290,13 +292,16 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
 
 def _limits(start: Start, features: np.ndarray, cohort: Cohort) -> StartLimits:
     """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
-    size = float(np.sqrt((start.standardise(features) ** 2).mean(1)).max())
+    squares = start.standardise(features) ** 2
+    size = float(np.sqrt(squares.mean(1)).max())
     edges = features[:, : len(start.mean) - cohort.n_rois]
     alike = likeness(edges, start.mean[: edges.shape[1]]).min()
     apart = []
     for name in cohort.site_names if len(cohort.site_names) > 1 else ():
         here = cohort.site == name
-        apart.append(1 - likeness(edges[here].mean(0)[None], edges[~here].mean(0)))
+        own = edges[here].mean(0)[None]
+        others = edges[~here].mean(0)
+        apart.append(1 - likeness(own, others))
     site = 1 - SITES_APART * float(np.max(apart)) if apart else 0.0
     return StartLimits(
         size=rounded_number(SIZE_LIMIT * size),
@@ -340,8 +345,11 @@ def _said_of(
     if not target.classes:
         return {"number": {name: value for name, value in said.items() if value}}
     commonest = float(np.bincount(y).max()) / len(y)
-    kept = ("accuracy", "auroc")
-    return {"majority": round(commonest, 3), **{name: said[name] for name in kept}}
+    return {
+        "majority": round(commonest, 3),
+        "accuracy": said["accuracy"],
+        "auroc": said["auroc"],
+    }
 
 
 def _said(found: Estimate) -> tuple[float, float, float] | None:
@@ -357,11 +365,12 @@ def _told(found: WorthTable) -> records.Worth | None:
         return None
     rows = []
     for row in found.rows:
-        short = row._replace(gain=round(row.gain, 4), error=round(row.error, 4))
+        gain = round(row.gain, 4)
+        short = row._replace(gain=gain, error=round(row.error, 4))
         rows.append(records.WorthRow(**short._asdict()))
-    return records.Worth(
-        public=round(found.public, 3), pooled=round(found.pooled, 4), rows=tuple(rows)
-    )
+    public = round(found.public, 3)
+    pooled = round(found.pooled, 4)
+    return records.Worth(public=public, pooled=pooled, rows=tuple(rows))
 
 
 # -- reading one: what it claims is held against itself ------------------------------------------

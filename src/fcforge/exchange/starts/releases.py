@@ -193,8 +193,11 @@ class Releases:
         arrays = self.start.arrays
         z = arrays.standardise(x)
         used = list(self.given)
-        total = sum((g.numbers for g in used), np.zeros(self.size, np.int64))
-        moved = (coordinates(arrays, z) * self._solved(total - own, used)).sum(1)
+        total = np.zeros(self.size, np.int64)
+        for given in used:
+            total = total + given.numbers
+        beta = self._solved(total - own, used)
+        moved = (coordinates(arrays, z) * beta).sum(1)
         return (arrays.score(z) + moved) / self.temperature
 
     @cached_property
@@ -335,9 +338,8 @@ class Releases:
         odds = np.full((n, *columns), np.nan)
         strange = np.full(n, np.nan)
         if here.any():
-            x = self.start.features(
-                fc[here], {k: v[here] for k, v in covariates.items()}
-            )
+            known = {name: values[here] for name, values in covariates.items()}
+            x = self.start.features(fc[here], known)
             apart = self.start.strangeness(x)
             every = np.stack([*apart.values()])
             strange[here] = every.max(0)
@@ -390,7 +392,8 @@ class Releases:
         by_column = given.numbers[:-1].reshape(columns, -1)  # without people
         moved = by_column[:, :-1].astype(np.float64).ravel()  # and intercepts
         n = max(self.head_count(given)[0], 1.0)
-        noise = math.sqrt(len(moved) * given.variance) * (1 + 5 / math.sqrt(len(moved)))
+        noise = math.sqrt(len(moved) * given.variance)
+        noise *= 1 + 5 / math.sqrt(len(moved))
         chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
         return bool(np.linalg.norm(moved) > noise + chance)
 
