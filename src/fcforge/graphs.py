@@ -169,7 +169,8 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
     would not be the CPU's: models would depend on the device. A matrix with NaN or infinity in it
     has eigenvalues NaN.
     """
-    whole = torch.isfinite(matrices).all(-1).all(-1)[..., None, None]
+    finite = torch.isfinite(matrices)
+    whole = finite.all(-1).all(-1)[..., None, None]
     eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
     usable = torch.where(whole, matrices, eye)
     if matrices.device.type == "cpu":

@@ -74,7 +74,8 @@ def list_keys(as_json: given.AsJson = False) -> None:
 
     known = read_keyring().keys
     if as_json:
-        print(json.dumps([k.model_dump() for k in known], indent=1))
+        found = [key.model_dump() for key in known]
+        print(json.dumps(found, indent=1))
     elif not known:
         print(f"{keyring_file()}: no key yet")
     for k in () if as_json else known:

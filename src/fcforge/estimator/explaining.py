@@ -109,7 +109,8 @@ def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:
         return None
     found = np.asarray(reference, dtype=float)
     found = found.mean(0) if found.ndim == 3 else found
-    if found.shape != (n_rois, n_rois) or not (np.abs(found) <= 1.0 + 1e-6).all():
+    square = found.shape == (n_rois, n_rois)
+    if not square or not (np.abs(found) <= 1.0 + 1e-6).all():
         what = f"the reference has the shape {np.shape(reference)}, or is not a correlation matrix."
         do = f"Give FC of shape ({n_rois}, {n_rois}), or (n, {n_rois}, {n_rois}) to average."
         raise InputError(what, do=do)

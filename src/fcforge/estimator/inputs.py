@@ -155,7 +155,8 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     InputError
         When a matrix is neither FC nor a time series, or their ROI counts differ.
     """
-    listed = isinstance(X, (list, tuple)) and len(X) and getattr(X[0], "ndim", 0) == 2
+    several = isinstance(X, (list, tuple)) and len(X)
+    listed = several and getattr(X[0], "ndim", 0) == 2
     if not listed and getattr(X, "ndim", 0) != 3:
         return X
     plain = _plain_fc(X) if isinstance(X, np.ndarray) and kind != "timeseries" else None

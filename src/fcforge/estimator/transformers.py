@@ -69,7 +69,8 @@ class MatrixLog(TransformerMixin, ReadsFC):
         self.n_rois_ = fc.shape[1]
         self._whitener = None
         if self.reference == "mean":
-            mean = log_matrix(_tensor(fc), self.shrink).mean(0).numpy()
+            logs = log_matrix(_tensor(fc), self.shrink)
+            mean = logs.mean(0).numpy()
             value, vector = np.linalg.eigh(mean)
             self._whitener = (vector * np.exp(-value / 2)) @ vector.T
         return self

@@ -104,8 +104,11 @@ class Contents:
 
     def limits(self, against: str) -> tuple[float, float]:
         """Common axis of all differences from one reference, zero on it."""
-        found = [d.found for d in self.forests[against]]
-        return span([np.array([c.low, c.high, 0.0]) for c in found])
+        ends = []
+        for difference in self.forests[against]:
+            found = difference.found
+            ends.append(np.array([found.low, found.high, 0.0]))
+        return span(ends)
 
     @property
     def site_limits(self) -> tuple[float, float]:
@@ -172,7 +175,8 @@ def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
 
     def statistic(full: np.ndarray) -> np.ndarray:
         a = full[..., 1:, :]
-        return np.concatenate([accuracy_curve(a), forgetting_curve(a)], axis=-1)
+        both = [accuracy_curve(a), forgetting_curve(a)]
+        return np.concatenate(both, axis=-1)
 
     points, draws = stats.bootstrap(runs, main, statistic, n_draws=n_draws)
     mean = points.mean(0)
@@ -205,7 +209,8 @@ def since_learned(runs: RunResults, n_draws: int = SINCE_DRAWS) -> dict[str, Cur
             sums[site][0, place] += cell_values(scores, y, main)
             sums[site][1:, place] += drawn.T
             counts[site][place] += 1
-    return {s: _banded(sums[s], counts[s]) for s in sums if counts[s].any()}
+    known = [site for site in sums if counts[site].any()]
+    return {site: _banded(sums[site], counts[site]) for site in known}
 
 
 def _banded(sums: np.ndarray, counts: np.ndarray) -> Curve:

@@ -109,8 +109,8 @@ def _item(kind: ItemKind, path: Path, root: Path) -> Item:
     name = printable(relative if relative != "." else root.resolve().name or "/")
     hyphened = re.sub(r"[^a-z0-9]+", "-", name.lower())
     slug = hyphened.strip("-")[:60]
-    digest = hashlib.sha256(os.fsencode(relative)).hexdigest()[:8]
-    return Item(kind, path, name, f"{kind}-{slug}-{digest}.html")
+    digest = hashlib.sha256(os.fsencode(relative)).hexdigest()
+    return Item(kind, path, name, f"{kind}-{slug}-{digest[:8]}.html")
 
 
 def _items_of(folder: Path, files: list[str]) -> Iterator[tuple[ItemKind, Path]]:

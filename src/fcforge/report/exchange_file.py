@@ -135,7 +135,8 @@ def records_text(records: Sequence[Record]) -> str:
 
 def records_json(records: Sequence[Record]) -> str:
     """The same for programs."""
-    return json.dumps([record.model_dump() for record in records], indent=1)
+    found = [record.model_dump() for record in records]
+    return json.dumps(found, indent=1)
 
 
 def _shown(table: PlainTable) -> Table:

@@ -82,7 +82,8 @@ def write_pages(
         say(f"{item.kind} {item.name}")
         listed.append(_write(item, to, opened))
     _remove_old(to, {item.page for item in items})
-    write_text(to / INDEX, _overview(root.resolve().name or "/", listed, cut))
+    overview = _overview(root.resolve().name or "/", listed, cut)
+    write_text(to / INDEX, overview)
     return to / INDEX
 
 
@@ -181,7 +182,8 @@ def _files_beside(
         return []
     every = {record.id for other in same.values() for record in other.everything}
     rows = []
-    for page, other in sorted(same.items(), key=lambda pair: len(pair[1].records)):
+    by_length = sorted(same.items(), key=lambda pair: len(pair[1].records))
+    for page, other in by_length:
         sites = ", ".join(other.model.sites)
         held = f"{len(other.everything)} of {len(every)}"
         name = other.id[:12]

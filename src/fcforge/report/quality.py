@@ -134,7 +134,9 @@ def group_page(
 
 def _subjects(rows: Sequence[Mapping[str, Any]]) -> Table:
     """What is known of somebody in participants.tsv, each subject linked to its page."""
-    known = {column for row in rows for column, value in row.items() if value != "n/a"}
+    known = set()
+    for row in rows:
+        known |= {column for column, value in row.items() if value != "n/a"}
     columns = [column for column in rows[0] if column in known - {"file"}]
     link = {"participant_id": "{}.html"}
     body = []

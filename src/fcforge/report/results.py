@@ -97,7 +97,8 @@ def results_table(
 def _costs(row: Row) -> tuple[Cell, Cell]:
     """What a learner keeps, and how long its runs take."""
     look = f"keeps keeps-{KEPT.get(row.keeps, 'other')}"
-    kept = Cell(row.keeps, (memory(row.memory_bytes),), row.memory_bytes, look)
+    size = memory(row.memory_bytes)
+    kept = Cell(row.keeps, (size,), row.memory_bytes, look)
     below = [counted(row.n_runs, "run")]
     if row.n_left_out:
         below.append(f"{row.n_left_out} diverged")
@@ -125,7 +126,8 @@ def _heads(columns: Sequence[Column], intransigence: bool) -> list[Heading]:
     heads = [Heading("Learner", words=True)]
     for c in columns:
         way = f"{c.good} is good"
-        heads.append(Heading(c.title, c.help, way, falling=c.good == "high"))
+        falling = c.good == "high"
+        heads.append(Heading(c.title, c.help, way, falling=falling))
     return [*heads, INTRANSIGENCE] if intransigence else heads
 
 

@@ -253,7 +253,8 @@ Panels = list[tuple[str, Markup]]
 def _curve_panels(found: Mapping[str, Curve], c: Contents, what: str) -> Panels:
     """A learner with its band, the others faint behind it, the baseline dashed."""
     references = {row.learner for row in c.rows if row.is_majority}
-    limits = figures.span([x for curve in found.values() for x in curve])
+    every = [x for curve in found.values() for x in curve]
+    limits = figures.span(every)
     panels = []
     for title, own in found.items():
         if title in references:

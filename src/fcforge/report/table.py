@@ -117,7 +117,8 @@ class Table:
         """GitHub table, title and note around it."""
         lines = [f"{self.title}\n"] if self.title else []
         rows = [[in_a_row(c.title) for c in self.columns]]
-        rows += [[escaped(c.line()) for c in row] for row in self.rows]
+        for row in self.rows:
+            rows.append([escaped(cell.line()) for cell in row])
         made = [f"| {' | '.join(row)} |" for row in rows]
         rule = "|" + "---|" * len(self.columns)
         lines += [made[0], rule, *made[1:]]

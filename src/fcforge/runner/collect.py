@@ -141,11 +141,13 @@ def result_of(
         return values if target.classes else target.restored(np.asarray(values))
 
     learned = keys[1:]
-    after = {s: np.stack([scores[key][s] for key in learned]) for s in sites}
+    after = {}
+    for site in sites:
+        after[site] = told(np.stack([scores[key][site] for key in learned]))
     return RunResult(
         spec=spec,
         sites=sites,
-        scores={s: told(after[s]) for s in sites},
+        scores=after,
         initial={s: told(scores[keys[0]][s]) for s in sites},
         y={s: told(np.asarray(facts[s]["labels"])) for s in sites},
         subject_ids={s: tuple(facts[s]["subject_ids"]) for s in sites},
@@ -181,7 +183,8 @@ def edge_weights(store: Store) -> dict[str, Weights]:
     for key, spec in last.items():
         weights = store.read_weights(key)
         if weights is not None:
-            found.setdefault(spec.learner.title, []).append((spec.seed, weights))
+            rows = found.setdefault(spec.learner.title, [])
+            rows.append((spec.seed, weights))
     stacked = {}
     for title, rows in found.items():
         seeds = {seed for seed, _ in rows}

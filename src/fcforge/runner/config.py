@@ -212,7 +212,8 @@ def _learners(files: ConfigFiles, *, paper: bool) -> tuple[LearnerSpec, ...]:
     for i, table in enumerate(files.data["learner"]):
         place = f"{where}: learner {i}"
         if isinstance(table, Mapping) and "estimator" in table:
-            rows.append(read_pipeline(table, place, Path(where).resolve().parent))
+            folder = Path(where).resolve().parent
+            rows.append(read_pipeline(table, place, folder))
         else:
             rows.append(_learner(table, place, files, paper))
     titles = [row.title for row in rows]

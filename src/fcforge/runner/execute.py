@@ -175,7 +175,8 @@ def _exit_with_parent(parent: int) -> None:
 
 def _start_worker(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    watch = threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True)
+    watch.start()
 
 
 def _workers(n: int) -> ProcessPoolExecutor:

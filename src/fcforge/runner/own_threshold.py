@@ -47,7 +47,8 @@ def without_fold(site: Site, fold: int, seed: int) -> Site:
     ids = np.array(site.subject_ids["train"] + site.subject_ids["val"], dtype=object)
     columns = {}
     for name, values in site.covariates.get("train", {}).items():
-        columns[name] = np.concatenate([values, site.covariates["val"][name]])
+        of_val = site.covariates["val"][name]
+        columns[name] = np.concatenate([values, of_val])
     batches: dict[str, Any] = {}
     subject_ids = {}
     covariates = {}

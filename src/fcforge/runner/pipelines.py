@@ -160,7 +160,8 @@ def _described(value: Any) -> str:
 
 
 def _source(pipeline: Pipeline) -> bytes:
-    file = _module(pipeline.estimator.partition(":")[0], pipeline.folder).__file__
+    module, _, _ = pipeline.estimator.partition(":")
+    file = _module(module, pipeline.folder).__file__
     return Path(file).read_bytes() if file and Path(file).is_file() else b""
 
 
@@ -341,4 +342,5 @@ def _probabilities(decision: np.ndarray) -> np.ndarray:
     odds = np.clip(decision, -50, 50)
     if odds.ndim == 1:
         odds = np.stack([np.zeros(len(odds)), odds], 1)
-    return np.exp(odds) / np.exp(odds).sum(1, keepdims=True)
+    weight = np.exp(odds)
+    return weight / weight.sum(1, keepdims=True)

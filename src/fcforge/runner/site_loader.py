@@ -247,7 +247,8 @@ class SiteLoader:
 def _different(rows: Sequence[Tensor], device: Any = "cpu") -> Tensor:
     """All different rows (n,), empty slots aside."""
     none = torch.empty(0, dtype=torch.int64, device=device)
-    every = torch.cat([none, *(some.reshape(-1) for some in rows)])
+    flat = [some.reshape(-1) for some in rows]
+    every = torch.cat([none, *flat])
     return torch.unique(every[every >= 0])
 
 

@@ -88,7 +88,8 @@ class Trainer:
         if spec.start:
             step = self.public(spec).confounds
         else:
-            step = fit_on_training([sites[s] for s in spec.fitted_on], spec.confounds)
+            fitted_on = [sites[name] for name in spec.fitted_on]
+            step = fit_on_training(fitted_on, spec.confounds)
         if step is None:
             return sites
         return {name: step.apply(site) for name, site in sites.items()}
@@ -120,7 +121,8 @@ class Trainer:
         """Place of the network of a seed that was trained on the public people."""
         public = [spec.start, spec.confounds]
         decides = [*public, spec.learner.model, spec.seed, spec.training]
-        name = hashlib.sha256(str(decides).encode()).hexdigest()[:24]
+        digest = hashlib.sha256(str(decides).encode()).hexdigest()
+        name = digest[:24]
         return self.store.generators / f"pretrained-{name}.safetensors"
 
     def pretrain(self, specs: Sequence[RunSpec]) -> None:
@@ -222,7 +224,8 @@ class Trainer:
             parent = Node(spec, before.key)
         job = self.job(spec, self.load_lane(parent))
         (lane,) = self._learn(spec, [job])
-        self.store.write_lane(parent.key, self._tensors(parent, lane)[0])
+        tensors, _ = self._tensors(parent, lane)
+        self.store.write_lane(parent.key, tensors)
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
         if pool in self.loader.bank:
@@ -365,7 +368,8 @@ class Trainer:
         learned = [sites[name].train.fc for name in spec.order]
         fc = torch.cat(learned).mean(0)
         z = fisher_z(edges(fc.double()))
-        return scorer_of(learner, lane).slopes(z[None].numpy())[0]
+        slopes = scorer_of(learner, lane).slopes(z[None].numpy())
+        return slopes[0]
 
     def _store_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
         """Write scores, and tensors and weights where there are some."""

@@ -39,7 +39,8 @@ LEVEL = 0.95
 
 @lru_cache(maxsize=16384)
 def _of_subject(what: str, site: str, subject: str, n_draws: int) -> np.ndarray:
-    return numpy_rng(0, what, site, subject).random(n_draws, dtype=np.float32)
+    rng = numpy_rng(0, what, site, subject)
+    return rng.random(n_draws, dtype=np.float32)
 
 
 def subject_draws(

@@ -129,7 +129,8 @@ def _matrices(runs: RunResults) -> dict[tuple, np.ndarray]:
     """Matrix (T, T) of the primary metric of every run, by (seed, order)."""
     found = {}
     for batch in resampling.split_batches(runs):
-        values = batch.values(PRIMARY[batch.runs[0].kind])[:, 1:]
+        metric = PRIMARY[batch.runs[0].kind]
+        values = batch.values(metric)[:, 1:]
         for run, matrix in zip(batch.runs, values, strict=True):
             found[pair_of(run)] = matrix
     return found
@@ -278,7 +279,8 @@ def measure(
     found = {}
     for name in [name for name in MEASURES if kind in METRICS[name].kinds]:
         value = cell_values(p[None], truth, name)[0]
-        draws = cell_values(p[None], truth, name, weights)[0].astype(float)
+        drawn = cell_values(p[None], truth, name, weights)
+        draws = drawn[0].astype(float)
         ends = np.full(2, np.nan)
         if np.isfinite(value):
             ends = resampling.interval(value, draws)

@@ -98,7 +98,8 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
     The splits are those of the experiment, so the row can stand beside its learners.
     """
     fd = cohort.covariates.get(COVARIATE)
-    if fd is None or not np.isfinite(np.asarray(fd, dtype=float)).any():
+    known = fd is not None and np.isfinite(np.asarray(fd, dtype=float)).any()
+    if not known:
         raise DataError(
             "the dataset gives no mean FD.",
             do="Add a column mean_fd, or give the phenotype table with --phenotypes.",

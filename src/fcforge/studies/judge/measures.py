@@ -43,9 +43,10 @@ def moments(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> dict[str, floa
     fake = edges(synthetic.fc)
     var_real = within_class_variance(real, train.y)
     var_fake = within_class_variance(fake, synthetic.y)
+    tested = edges(test.fc)
     return {
         "edge_mean_r": correlation(fake.mean(0), real.mean(0)),
-        "edge_mean_r_test": correlation(fake.mean(0), edges(test.fc).mean(0)),
+        "edge_mean_r_test": correlation(fake.mean(0), tested.mean(0)),
         "variance_ratio": float(var_fake.mean() / var_real.mean()),
         "sd_ratio": float(var_fake.sqrt().mean() / var_real.sqrt().mean()),
     }
@@ -111,9 +112,8 @@ def topology(fc: Tensor, density: float = 0.15) -> dict[str, Tensor]:
 def _efficiency(a: Tensor) -> Tensor:
     """Mean 1/d over pairs; unreachable pairs count 0."""
     rois = a.shape[-1]
-    steps = np.stack(
-        [shortest_path(graph, unweighted=True) for graph in a.cpu().numpy()]
-    )
+    graphs = a.cpu().numpy()
+    steps = np.stack([shortest_path(graph, unweighted=True) for graph in graphs])
     steps[:, range(rois), range(rois)] = np.inf
     total = (1 / steps).sum((1, 2))
     return torch.from_numpy(total / (rois * (rois - 1))).to(a)
@@ -160,7 +160,8 @@ def embed(reference: Tensor, fc: Tensor, dimensions: int = 50) -> tuple[Tensor, 
     both = both - both.mean(0)
     values, vectors = torch.linalg.eigh(both @ both.T)
     k = min(dimensions, both.shape[0] - 1)
-    scores = vectors[:, -k:] * values[-k:].clamp_min(0.0).sqrt()
+    lengths = values[-k:].clamp_min(0.0).sqrt()
+    scores = vectors[:, -k:] * lengths
     return scores[: len(a)], scores[len(a) :]
 
 
@@ -254,8 +255,10 @@ def classifier_test(
 def coverage(real: Tensor, fake: Tensor, k: int = 5) -> dict[str, float]:
     """Precision, recall (Kynkaanniemi 2019), density and coverage (Naeem 2020)."""
     k = min(k, len(real) - 1, len(fake) - 1)
-    radius_real = torch.cdist(real, real).kthvalue(k + 1, dim=1).values
-    radius_fake = torch.cdist(fake, fake).kthvalue(k + 1, dim=1).values
+    among_real = torch.cdist(real, real)
+    among_fake = torch.cdist(fake, fake)
+    radius_real = among_real.kthvalue(k + 1, dim=1).values
+    radius_fake = among_fake.kthvalue(k + 1, dim=1).values
     d = torch.cdist(real, fake)
     inside = d <= radius_real[:, None]
     reached = d <= radius_fake[None]

@@ -205,7 +205,8 @@ def judge_fidelity(
     _check(real_train, real_test, synthetic)
     rng = numpy_rng(seed, "judge")
     pick = rng.permutation(len(synthetic))[: len(real_train)]
-    some = synthetic.fc[torch.from_numpy(pick).to(synthetic.fc.device)]
+    picked = torch.from_numpy(pick).to(synthetic.fc.device)
+    some = synthetic.fc[picked]
     dimensions = min(50, min(len(real_test), len(some)) // 2)
     held, fake = measures.embed(real_test.fc, some, dimensions)
     return {
