@@ -117,6 +117,14 @@ def test_a_copied_commitment_is_refused():
         joined(release("NYU", people="some"), release("UM", people="some"))
 
 
+def test_copied_numbers_are_refused():
+    """Merged, they were a file that nobody could read."""
+    first, arrays = release("NYU")
+    copy = release("UM")[0].changed(payload=first.payload)
+    with pytest.raises(ExchangeError, match="same numbers as the release 1 of"):
+        joined((first, arrays), (copy, arrays))
+
+
 def test_a_missing_parent_is_refused():
     with pytest.raises(ExchangeError, match="not here"):
         ROOT.joined([record(records.Audit, parents=("cd" * 32,))])

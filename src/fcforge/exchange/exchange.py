@@ -265,9 +265,10 @@ def _check_parents(records: Sequence[Record]) -> None:
 
 
 def _check_once(records: Sequence[Record]) -> None:
-    """No number and no commitment is there twice."""
+    """No number, no commitment and no arrays are there twice."""
     numbers: dict[tuple[str, str, int], str] = {}
     commitments: dict[str, str] = {}
+    arrays: dict[str, str] = {}
     for record in records:
         with at(record.title):
             place = (record.site, record.kind, record.number)
@@ -280,6 +281,12 @@ def _check_once(records: Sequence[Record]) -> None:
             if first != record.title:
                 raise ExchangeError(
                     f"has the same people and salt as the {first}: one is a copy.",
+                    do="Ask both hospitals; nothing was changed.",
+                )
+            first = arrays.setdefault(record.payload or record.id, record.title)
+            if first != record.title:
+                raise ExchangeError(
+                    f"has the same numbers as the {first}: one is a copy.",
                     do="Ask both hospitals; nothing was changed.",
                 )
 
