@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".share"
 FIRST_LINE = b"fcforge-share 1\n"
-MAX_BYTES = 16 << 20
+MAX_BYTES = 320 << 20  # of 20 classes and 2,000 ROIs
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 WORD = np.dtype("<u8")
 
