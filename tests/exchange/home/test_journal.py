@@ -64,6 +64,26 @@ def test_what_is_not_a_private_record_is_told_and_stays(text, place):
         assert place.read_text() == text
 
 
+@pytest.mark.parametrize("whole_line", [False, True])
+def test_a_receipt_that_was_cut_off_is_not_taken_for_one_that_was_begun(
+    place, whole_line
+):
+    """Its people would spend again: what it paid for has been given."""
+    with PrivateRecord.open(place) as private:
+        private.publish(receipt(), {place.with_name("nyu.record"): b"given"})
+    data = place.read_bytes()
+    last = data.rfind(b"\n", 0, -1) + 1
+    place.write_bytes(data[:last] if whole_line else data[:-20])
+    with (
+        pytest.raises(ExchangeError, match=r"cut off.*bring back your copy"),
+        PrivateRecord.open(place),
+    ):
+        pass
+    place.write_bytes(data)
+    with PrivateRecord.open(place) as private:
+        assert len(private.receipts) == 1
+
+
 def test_a_damaged_receipt_is_not_taken_for_none(place):
     with PrivateRecord.open(place) as private:
         private.publish(receipt(), {})

@@ -177,10 +177,23 @@ class Journal:
         data = read_plain(self.path, MAX_BYTES)
         with at(self.path, do=self.keep):
             self.lines, whole = self._parsed(data)
+            self._require_end(begun=len(data) > whole)
         if len(data) > whole:  # a line that a killed process began
             os.ftruncate(self._handle, whole)
         if not self.lines:
             self.append(Header(format=self.format))
+
+    def _require_end(self, *, begun: bool) -> None:
+        """Raise `ExchangeError` where the last line was whole once, and was cut off since.
+
+        It follows its files, which stay hidden until all of it is there.
+        """
+        last = self.lines[-1] if self.lines else None
+        placed = last.files if isinstance(last, Intent) else ()
+        kept = any(place.paths[0].exists() for place in placed)
+        named = any(place.paths[1].exists() for place in placed)
+        if placed and not kept and (begun or named):
+            raise ExchangeError("its end is cut off.")
 
     def _recover(self) -> None:
         """Put right what an earlier command was killed in."""
