@@ -86,6 +86,8 @@ def test_html_has_the_same_cells_and_what_sorting_needs(table):
 
 
 def test_a_bar_or_a_line_break_does_not_end_a_cell():
+    told = Table.of(["<b>"], [["< 0.01 </b>"]]).markdown()
+    assert told.split("\n")[::2] == ["| \\<b> |", "| < 0.01 \\</b> |"]
     text = Table.of(["a|b"], [["c|d\ne\\"]]).markdown().splitlines()
     assert text == ["| a\\|b |", "|---|", "| c\\|d?e\\\\ |"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,10 @@ PIPE_WIDTH = 140  # columns where the terminal is a file
 
 
 def in_a_row(cell: str) -> str:
-    """Text that ends neither its cell nor the table: no line break, bars escaped."""
+    """Text that ends neither its cell nor the table: no line break, bars and tags escaped."""
     line = " ".join(cell.split())
-    return line.replace("\\", "\\\\").replace("|", "\\|")
+    line = line.replace("\\", "\\\\").replace("|", "\\|")
+    return re.sub("<(?=[A-Za-z/!?])", r"\\<", line)
 
 
 @dataclass(frozen=True)
