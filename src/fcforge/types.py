@@ -83,7 +83,7 @@ class Target:
             increasing = False
         if not increasing:
             what = f"limits={self.limits!r} of target '{self.name}' are not two finite numbers"
-            do = "Give the least and the most, e.g. 5 and 65."
+            do = "Give the least and the most, e.g. --set 'dataset.limits=[5, 65]'."
             raise ConfigError(f"{what}, the smaller first.", do=do)
 
     def __str__(self) -> str:

@@ -196,7 +196,12 @@ def test_check_says_which_groups_and_columns(tmp_path):
     config = fcforge("check", small_config(), "--positive", "ASD")
     assert config.code == 2
     assert "dataset.positive" in config.err
-    assert fcforge(*named, "--set", "training.epochs=5").code == 2
+    listed = ("--set", 'dataset.classes=["HC", "ASD", "ADHD"]')
+    told = fcforge(*named, "--drop-unlabelled", *listed)
+    assert "3 diagnoses: HC" in told.out, told.err
+    other = fcforge(*named, "--set", "training.epochs=5")
+    assert other.code == 2
+    assert "only dataset.* can be set" in other.err
 
 
 def test_check_of_the_real_data(shared_data):

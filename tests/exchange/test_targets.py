@@ -115,6 +115,7 @@ def test_the_start_says_what_is_learned(world):
         assert root.expected.number["r2"][0] > 0.3
         assert 0 < root.expected.number["mae"][0] < 20  # in years
         assert "age (5 to 65)" in told
+        assert "The public start alone: R² 0." in told
     assert root.worth is not None
 
 

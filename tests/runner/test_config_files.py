@@ -9,6 +9,7 @@ from fcforge.errors import ConfigError
 from fcforge.runner.config_files import (
     merge,
     override,
+    override_only,
     read_config,
     read_toml,
     resolve_data,
@@ -46,6 +47,14 @@ def test_overrides(setting, where, value):
     for step in where:
         found = found[step]
     assert found == value
+
+
+@pytest.mark.parametrize("setting", ["training.epochs=5", "dataset=5"])
+def test_only_the_tables_that_are_there(setting):
+    assert override_only({"dataset": {}}, ["dataset.a=1"]) == {"dataset": {"a": 1}}
+    with pytest.raises(ConfigError, match=r"only dataset\.\* can be set") as caught:
+        override_only({"dataset": {}}, [setting])
+    assert setting in str(caught.value)
 
 
 def test_later_overrides_win():

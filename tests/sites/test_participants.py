@@ -49,7 +49,7 @@ def test_columns_can_be_named(tmp_path):
     assert set(back.covariates) == {"age", "sex"}
     with pytest.raises(ConfigError, match="'dx' is nothing to look for"):
         load_folder(tmp_path / "d", columns={"dx": "diag"})
-    with pytest.raises(DataError, match="no column for the site"):
+    with pytest.raises(DataError, match="no column 'place'"):
         load_folder(tmp_path / "d", columns={**named, "site": "place"})
 
 

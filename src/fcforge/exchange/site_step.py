@@ -42,7 +42,7 @@ from fcforge.requests import (
     ThresholdRequest,
     WithdrawRequest,
 )
-from fcforge.runner.config_files import override
+from fcforge.runner.config_files import override_only
 from fcforge.sites import load_dataset, load_people
 from fcforge.sites.abide import SITE_IDS
 from fcforge.sites.cohort import Cohort
@@ -64,11 +64,7 @@ def start_file(asked: StartRequest) -> Exchange:
     plan = records.Plan(**size, epsilon=planned_epsilon(asked))
     allowed = {"exact_allowed": True} if asked.exact else {}
     said = {"start": {}, "policy": allowed, "dataset": {}}
-    given = override(said, asked.overrides)
-    if set(given) != {"start", "policy", "dataset"}:
-        raise ConfigError(
-            f"--set {asked.overrides[0]}: only start.*, policy.* and dataset.* can be set."
-        )
+    given = override_only(said, asked.overrides)
     policy = _policy(asked, given["policy"])
     cohort = _public_people(asked, given["dataset"])
     key = read_signer(asked.sign)

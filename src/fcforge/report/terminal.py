@@ -57,7 +57,8 @@ def check_lines(verdict: Verdict) -> list[tuple[str, str]]:
     """Lines of `fcforge check`, each with its colour ("" for none)."""
     cohort = verdict.cohort
     plain = [f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs"]
-    plain.append(f"  {verdict.target}")
+    if len(verdict.cohort):
+        plain.append(f"  {verdict.target}")
     for site, count in verdict.sites().items():
         people = ", ".join(f"{n} {who}" for who, n in count.items())
         plain.append(f"  {site}: {people}")
@@ -175,10 +176,12 @@ def evaluation_text(found: Evaluation) -> str:
         rows.append((title, *intervals))
     who = people(found.people)
     if found.majority is not None:
-        chance = ["0.500", "0.500"] if len(names) > 3 else ["", "0.500"]
+        two = len(names) > 3
+        chance = ["0.500", "0.500"] if two else ["", "0.500"]
         more = [""] * (len(names) - 3)
         rows.append(["majority class", number(found.majority), *chance, *more])
-        who = f"{who}, {counted(found.patients, 'patient')}"
+        others = counted(found.patients, "patient")
+        who += f", {others}" if two else f", {found.patients} not controls"
     first = f"{who}; abstained from {found.abstained}. 95 % intervals over people."
     table = Table.of(("model", *names), rows).text()
     return "\n".join([first, table, *map(printable, found.notes)])

@@ -173,6 +173,17 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     return data
 
 
+def override_only(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """`override` within the tables of `data`; other tables are refused."""
+    names = list(data)
+    found = override(data, settings)
+    tables = [name for name, table in found.items() if isinstance(table, dict)]
+    if tables != names:
+        known = ", ".join(f"{name}.*" for name in names)
+        raise ConfigError(f"--set {settings[0]}: only {known} can be set here.")
+    return found
+
+
 def _as_table(component: Any) -> Any:
     """``method = "ewc"`` as a table, for ``--set learner.0.method.strength=10``."""
     return {"name": component} if isinstance(component, str) else component

@@ -79,7 +79,8 @@ def require_valid(
 
 def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
     if len(cohort) == 0:
-        do = "Check the path and the site names."
+        said = any(fault.severity == "error" for fault in cohort.faults)
+        do = "" if said else "Check the path and the site names."
         yield Fault("error", "no subject could be loaded.", do)
     elif cohort.n_rois < 2:
         yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")

@@ -46,10 +46,11 @@ CONTROLS = (
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
 CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
 MISSING = ("", "n/a", "na", "nan", "-9999", "-9999.0")
-NAME_THEM = "Name both groups: --positive VALUE --negative VALUE; others are left out."
-SEVERAL = (
-    "More than two groups: classes = ['HC', 'SCZ', 'BP'] in [dataset], controls first."
+NAME_THEM = (
+    "Name both groups: --positive VALUE --negative VALUE (of a start or a config: "
+    "--set dataset.positive=VALUE and so on); others are left out."
 )
+SEVERAL = 'More than two groups: --set \'dataset.classes=["HC", "SZ", "BP"]\', controls first.'
 
 
 def is_missing(value: str) -> bool:
@@ -71,7 +72,8 @@ def label_of(value: str, column: str = "") -> int:
     if word in (*CONTROLS, *CONTROLS_OF_COLUMN.get(column.lower(), ())):
         return 0
     patients = ", ".join(PATIENTS)
-    do = f"Known for patients: {patients}; for controls: {', '.join(CONTROLS)}. {NAME_THEM}"
+    known = f"Known for patients: {patients}; for controls: {', '.join(CONTROLS)}."
+    do = f"{known} {NAME_THEM} {SEVERAL}"
     raise DataError(f"unknown diagnosis '{value.strip()}'.", do=do)
 
 

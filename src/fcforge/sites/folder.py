@@ -310,7 +310,7 @@ class _Files:
 
     def of_nobody(self, listed: Listed, table: str) -> list[Fault]:
         """A warning that lists the files that belong to nobody in the table."""
-        if any(person.file for person in listed.people):
+        if not listed.people or any(person.file for person in listed.people):
             return []
         known = [one.subject_id for one in listed.people]
         known += [fault.subject for fault in listed.faults]

@@ -283,7 +283,9 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
                 do=f"Known: {', '.join(ROLES)}; for example site=scanner_site.",
             )
         if column not in header:
-            raise tables.no_column(role, header, [column])
+            there = ", ".join(header[:8])
+            what = f"has no column '{column}' (columns: {there})."
+            raise DataError(what, do=f"Name the one for the {role} as the table does.")
     return {
         role: named.get(role) or tables.column_of(header, usual)
         for role, usual in ROLES.items()
@@ -292,7 +294,7 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
 
 def no_column(role: str, header: Sequence[str]) -> DataError:
     """Error for a table without a column of a role."""
-    usual = (*ROLES[role], f"or say which it is: columns {role}=NAME")
+    usual = (*ROLES[role], f"or say which it is: --columns {role}=NAME")
     return tables.no_column(role, header, usual)
 
 

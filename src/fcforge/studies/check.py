@@ -7,10 +7,13 @@ from typing import Any
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.requests import CheckRequest
-from fcforge.sites import Cohort, Fault, check_cohort, load_dataset, load_people
+from fcforge.runner.config_files import override_only
+from fcforge.sites import Cohort, Fault, check_cohort, load_dataset
 from fcforge.sites.check import class_counts
 from fcforge.sites.cohort import grouped
+from fcforge.sites.participants import columns_of
 from fcforge.text import counted
+from fcforge.types import Component
 
 
 @dataclass(frozen=True)
@@ -81,13 +84,19 @@ def check_target(asked: CheckRequest) -> Verdict:
             given = ", ".join(f"--set dataset.{name}=..." for name in asked.loading)
             raise ConfigError("a config says itself how its data are read.", do=given)
         return _check_config(target, settings)
-    if settings:
-        do = "Data have no config."
-        raise ConfigError(f"--set {settings[0]} changes a config.", where=target, do=do)
     if not target.exists():
         raise DataError("no such file or folder.", where=target)
-    cohort = load_people(target, (), **asked.loading)
+    cohort = load_dataset(_folder(asked))
     return Verdict(str(target), cohort, check_cohort(cohort, to_split=False), [])
+
+
+def _folder(asked: CheckRequest) -> Component:
+    """The data as dataset ``folder``, read as the options and ``--set dataset.*`` say."""
+    given = override_only({"dataset": {}}, asked.overrides)
+    how = {**asked.loading, **given["dataset"], "path": str(asked.target)}
+    if asked.columns:
+        how["columns"] = columns_of(asked.columns)
+    return Component("folder", how)
 
 
 def _check_config(target: Path, settings: Sequence[str]) -> Verdict:

@@ -19,6 +19,7 @@ from fcforge.exchange.records import (
     Start,
     Withdrawal,
 )
+from fcforge.metrics import METRICS
 from fcforge.privacy.accounting import ceiling_of
 from fcforge.releases import vector
 from fcforge.text import counted, percent, some
@@ -102,8 +103,9 @@ def works(expected: Expected) -> Answer:
     )
     if expected.number:
         told = []
-        for name, (value, low, high) in expected.number.items():
-            told.append(f"{name} {value:.2f} [{low:.2f}, {high:.2f}]")
+        for name in (name for name in METRICS if name in expected.number):
+            value, low, high = expected.number[name]
+            told.append(f"{METRICS[name].title} {value:.2f} [{low:.2f}, {high:.2f}]")
         say = f"The public start alone: {', '.join(told)}."
         low = expected.number.get("r2", (0.0, 0.0, 0.0))[1]
         return Answer(asked, "good" if low > 0 else "warn", say, more)
