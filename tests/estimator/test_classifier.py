@@ -237,7 +237,7 @@ def test_what_speaks_of_patients_is_refused_by_name(tmp_path) -> None:
     assert not hasattr(model, "coef_")
     with pytest.raises(ConfigError, match="only models of FC"):
         model.save(tmp_path / "x.exchange")
-    with pytest.raises(InputError, match="explanations are of two classes"):
+    with pytest.raises(InputError, match="explanations are for two classes"):
         model.explain(X)
     for params, match in (
         ({"positive": "SZ"}, "positive= is for two classes"),

@@ -89,7 +89,7 @@ class Explains(Parameters, ABC):
         """Refuse a model without edges, and the stability of another model."""
         if self.target_.kind != "two classes":
             what = (
-                f"explanations are of two classes; the target is {self.target_.kind}."
+                f"explanations are for two classes, and this is about {self.target_}."
             )
             raise InputError(what, do="Compare two of the classes.")
         if self.features == "any":

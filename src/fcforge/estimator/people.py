@@ -239,7 +239,8 @@ def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
         )
     there = np.unique(labels).tolist()
     if odd := sorted(set(there) - set(known.tolist())):
-        raise InputError(f"y holds {odd[0]!r}, which is neither of {known.tolist()}.")
+        what = f"y holds {odd[0]!r}, which is neither of {known.tolist()}."
+        raise InputError(what, do="Give all with classes= in the first partial_fit.")
     return known
 
 

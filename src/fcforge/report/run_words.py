@@ -69,7 +69,7 @@ def findings(
     for title, c in (against_majority or {}).items():
         if c.low <= 0:
             word = "below" if c.high < 0 else "not distinguishable from"
-            text = f"is {word} {said.naive}: {said.average} {gap_words(c)}."
+            text = f"is {word} {said.naive}: {said.average} differs by {gap_words(c)}."
             found.append(Finding("caution", title, text))
     seeds = len({r.spec.seed for r in results})
     if seeds < FEW_SEEDS:

@@ -215,7 +215,7 @@ class Store:
             raise StoreError(
                 "this is not a run folder (no experiment.json).",
                 where=self.root,
-                do="Give the folder that was --out of `fcforge run`.",
+                do="Run it first, or give the folder that was --out of `fcforge run`.",
             )
         try:
             return _table(path)
