@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 MOST_ROIS = 500  # of a picture of what the model uses
 USE = (
-    "Research: to study how well a diagnosis can be told from resting-state FC across hospitals, "
-    "and to go on learning at the next one. A scan gets a probability, or none where it is unlike "
-    "what was learned.",
+    "Research: to study how well a diagnosis, or a number such as age, can be told from "
+    "resting-state FC across hospitals, and to go on learning at the next one. A scan gets an "
+    "answer, or none where it is unlike what was learned.",
 )
 NOT_FOR = (
     "Diagnosing, screening or treating anybody. It is not a medical device.",
