@@ -241,6 +241,22 @@ def test_what_is_for_two_classes_is_refused_by_name(world, tmp_path):
         assert "for two classes" in " ".join(done.err.split())
 
 
+def test_who_is_left_out_for_another_diagnosis_is_told(world, tmp_path):
+    """Three groups are the start's: a fourth diagnosis is not learned, and not silently."""
+    if not world.three:
+        pytest.skip("of an age nobody has another diagnosis")
+    words = WORDS[people().y].astype("U4")
+    words[np.flatnonzero(people().site == sites()[3])[:6]] = "ADHD"
+    mine = write(tmp_path / "x.npz", sites()[3:4], label=words)
+    run("keys", "new", tmp_path / "x.key")
+    more = ("--state", world.folder / "start.fcx", "--sign", tmp_path / "x.key")
+    asked = ("--data", mine, "--site", sites()[3], "--yes")
+    done = run("learn", *asked, *more, "--out", tmp_path / "x.fcx")
+    assert "6 subjects left out (ADHD: 6)" in done.err
+    found = run("evaluate", tmp_path / "x.fcx", mine)
+    assert "6 subjects left out (ADHD: 6)" in found.err
+
+
 def test_a_hospital_need_not_have_every_disorder(world, tmp_path):
     """Nor may it bring other diagnoses, or people without an age."""
     if not world.three:

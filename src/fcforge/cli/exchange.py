@@ -20,6 +20,7 @@ from fcforge.text import counted, listed
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.keys import Trust
+    from fcforge.exchange.model import Learned
     from fcforge.exchange.prediction import Prediction
     from fcforge.exchange.records import Record
 
@@ -73,10 +74,11 @@ def learn(request: requests.LearnRequest) -> None:
     def agree(before: Exchange) -> None:
         _agree(continued_text(before, request), request.yes)
 
+    def tell(done: Learned) -> None:
+        say(learned_text(done))
+
     with progress_on_stderr("learning") as tick:
-        done = learn_site(
-            request, agree=agree, tell=lambda done: say(learned_text(done)), tick=tick
-        )
+        done = learn_site(request, agree=agree, warn=_warn, tell=tell, tick=tick)
     for keeper in done.files:
         say(f"wrote {share_place(request.out, keeper)}: send it to {keeper} alone.")
     what = f", which may leave; {private_place(request)} must not."
@@ -84,6 +86,10 @@ def learn(request: requests.LearnRequest) -> None:
         say(f"wrote {request.out}{what}")
     else:
         _wrote(request.out, done.exchange, what)
+
+
+def _warn(text: str) -> None:
+    say(text, style="yellow")
 
 
 def _agree(text: str, yes: bool) -> None:
@@ -136,6 +142,7 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
     from fcforge.exchange.keys import Trust
     from fcforge.report.terminal import evaluation_text
     from fcforge.sites import load_people
+    from fcforge.sites.check import left_out
 
     opened = open_exchange(asked.file, Trust.asked(asked))
     private = None
@@ -143,6 +150,8 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
         private = PrivateRecord.read(asked.register)
     loading = asked.loading | opened.root.policy.loading
     cohort = load_people(asked.data, listed(asked.site), **loading)
+    for text in left_out(cohort):
+        _warn(text)
     with at_work("predicting"):
         found = prediction.evaluate(opened, cohort, private)
     if found.warning:

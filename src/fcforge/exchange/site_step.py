@@ -45,6 +45,7 @@ from fcforge.requests import (
 from fcforge.runner.config_files import override_only
 from fcforge.sites import load_dataset, load_people
 from fcforge.sites.abide import SITE_IDS
+from fcforge.sites.check import left_out
 from fcforge.sites.cohort import Cohort
 from fcforge.text import listed
 from fcforge.types import Component
@@ -121,6 +122,7 @@ def learn_site(
     request: LearnRequest,
     *,
     agree: Callable[[Exchange], Any] = lambda found: None,
+    warn: Callable[[str], Any] = lambda text: None,
     tell: Callable[[Learned], Any] = lambda done: None,
     tick: Tick = lambda done, total, what: None,
 ) -> Learned:
@@ -131,6 +133,8 @@ def learn_site(
     request : LearnRequest
     agree : callable
         Called with what is about to be continued; raises where it must not be.
+    warn : callable
+        Called with what is told of people who are left out.
     tell : callable
         Called with what was found and is about to be written.
     tick : callable
@@ -145,6 +149,8 @@ def learn_site(
         )
     key = read_signer(request.sign)
     before, people = _handed(request, key, agree)
+    for text in left_out(people):
+        warn(text)
     with PrivateRecord.open(private_place(request)) as private:
         done = before.model.learn(people, private, request, key, tick)
         tell(done)

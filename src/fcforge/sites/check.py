@@ -77,6 +77,12 @@ def require_valid(
         )
 
 
+def left_out(cohort: Cohort) -> list[str]:
+    """What a loader warns of, equal warnings once: who was left out, and why."""
+    warned = [fault for fault in cohort.faults if fault.severity == "warning"]
+    return [f"WARNING: {fault}" for fault in grouped(warned)]
+
+
 def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
     if len(cohort) == 0:
         said = any(fault.severity == "error" for fault in cohort.faults)
