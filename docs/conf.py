@@ -70,10 +70,12 @@ sphinx_gallery_conf = {
     "matplotlib_animations": False,
     "first_notebook_cell": None,
     "show_signature": False,
+    "write_computation_times": False,  # that page would load scripts from the network
     "copyfile_regex": r".*\.rst",
 }
 
 html_math_renderer = "mathml"
+html_use_index = False  # the contents and the search are shorter ways
 html_theme = "furo"
 html_title = "fcforge"
 html_css_files = ["fcforge.css"]

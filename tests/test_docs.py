@@ -191,6 +191,43 @@ def test_every_term_is_defined_once_and_every_link_to_one_leads_there():
             assert anchor in anchors, (page.name, anchor)
 
 
+BLOCK = re.compile(r"^```(bash|console|toml|python)\n(.*?)^```", re.M | re.S)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ABOVE[0]], ids=lambda p: p.stem)
+def test_code_is_not_cut_off_and_imports_what_exists(page):
+    for kind, code in BLOCK.findall(page.read_text()):
+        if page in PAGES:
+            assert max(map(len, code.splitlines())) <= 91  # what a page has room for
+        if kind == "python":
+            for node in ast.walk(ast.parse(code)):
+                module = getattr(node, "module", None) or ""
+                if module.startswith("fcforge"):
+                    found = importlib.import_module(module)
+                    assert all(hasattr(found, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ABOVE], ids=lambda p: p.stem)
+def test_commands_have_the_options_that_pages_type(page):
+    import typer.main
+
+    from fcforge.cli import app
+
+    commands = typer.main.get_command(app).commands
+    text = page.read_text().replace("\\\n", " ")
+    for line in re.findall(r"(?<=[`\n ])fcforge ([a-z][^`\n|#;&]*)", text):
+        first, *words = line.split()
+        command = commands.get(first)
+        if command is None:
+            continue  # a sentence about fcforge
+        if hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        known = {name for option in command.params for name in option.opts}
+        for word in words:
+            name = re.match(r"--[a-z-]+", word)
+            assert not name or name[0] in known, (page.name, line)
+
+
 def test_files_named_in_the_docs_exist():
     named = r"(?:experiments|benchmarks|results|tests)/[a-z0-9_/+]+\.(?:toml|py|json|csv|npz)"
     for page in [*PAGES, *ABOVE, ROOT / "benchmarks" / "RESULTS.md"]:
