@@ -3,7 +3,7 @@
 usage: python benchmarks/four_hospitals.py [--seeds 20] [--out results/four_hospitals.csv]
 
 For each file the start is made of the public sites (all but NYU, UM, USM, UCLA) for the planned
-people and epsilon (`fcforge.releases.plan`, chosen on public people alone). Seeds 0 to 19 of the
+people and epsilon (`fcforge.releases.worth`, chosen on public people alone). Seeds 0 to 19 of the
 split, strict; the head after each set of hospitals scores their test parts: what a run of
 `forge_release` does, with five draws of the noise for every seed. AAA is the accuracy averaged
 along the way over all 24 orders; AUROC is after all four, the mean over hospitals. Intervals are
@@ -30,8 +30,8 @@ from fcforge.privacy.seeded_noise import experiment_noise
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
-from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import Start, StartSettings, make_start
+from fcforge.releases.worth import noise_per_person, planned_settings
 from fcforge.sites import split_site
 
 DRAWS = 5

@@ -39,19 +39,18 @@ from sums_tables import at
 from fcforge.exchange import archive
 from fcforge.exchange import exchange as exchanges
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.home.private_record import PrivateRecord, Spent
-from fcforge.exchange.home.receipts import Receipt
+from fcforge.exchange.home.private_record import PrivateRecord, Receipt, Spent
 from fcforge.exchange.keeping.keepers import Kept, Noise, RoundList, card_of, keep
 from fcforge.exchange.keeping.shares import give, read_share
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.release_step import learn
-from fcforge.privacy.accounting import DELTA
+from fcforge.privacy.noise import DELTA
 from fcforge.randomness import numpy_rng
 from fcforge.releases.partition import Coordinates, Partition
-from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.vector import COUNT, DOSES, SENSITIVITY, UNIT, held, noise_units
+from fcforge.releases.worth import noise_per_person, planned_settings
 from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.simulated import simulate

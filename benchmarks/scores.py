@@ -34,12 +34,12 @@ from paper_tables import Finished
 from scipy.special import expit, logit
 
 from fcforge.errors import DataError
+from fcforge.files import whole_file
 from fcforge.runner.config_files import resolve_data
 from fcforge.runner.experiment import Experiment
 from fcforge.sites import load_dataset
 from fcforge.stats.people import among
 from fcforge.types import Component, RunResult
-from fcforge.writing import whole_file
 
 FORMAT = 3
 # Scans that look like one person (edges correlate above 0.9): who is left out by experiments run

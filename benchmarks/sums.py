@@ -7,7 +7,7 @@ Both ABIDE files, everybody in them. In each partition sites at random are publi
 people are; all other sites are hospitals, 70 % of each learn and 30 % are tested. The public head,
 every budget with two keepers (two doses of noise on the sum) and with noise of every hospital's
 own, exact sums and ridge on everybody's data in one place score the same tested people. Settings
-are those of `fcforge.releases.plan` for the people at hand, chosen before this was run
+are those of `fcforge.releases.worth` for the people at hand, chosen before this was run
 (benchmarks/choose_sums.py) on the fourteen sites other than NYU, UM, USM and UCLA. These are dealt
 as hospitals here, too, so that about half of the people were in view of the choice. At 200 public
 people also 4 and 8 hospitals give alone, and all are tested.
@@ -41,15 +41,15 @@ from pathlib import Path
 import numpy as np
 from setting import FILES, FOLDER, ROOT, TWICE, machine, options, show, whole_abide
 
-from fcforge.privacy.accounting import DELTA, ceiling_of, sigma_for
 from fcforge.privacy.measures import auc
+from fcforge.privacy.noise import DELTA, ceiling_of, sigma_for
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
 from fcforge.releases.partition import Coordinates, Partition, deal
-from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.vector import DOSES, SENSITIVITY, UNIT
+from fcforge.releases.worth import noise_per_person, planned_settings
 from fcforge.sites.cohort import Cohort
 
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)

@@ -8,7 +8,7 @@ import pytest
 
 from fcforge.errors import ConfigError
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.privacy.accounting import DELTA, EPSILON
+from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.requests import AuditRequest, LearnRequest, PredictRequest, Request, option
 from fcforge.settings import NotNegative, within
 

@@ -21,7 +21,7 @@ from fcforge.exchange import archive, records, schema
 from fcforge.exchange.archive import load_arrays, save_arrays
 from fcforge.exchange.exchange import Exchange, open_exchange
 from fcforge.exchange.keys import Keyring, Trust, public_hex
-from fcforge.exchange.names import lookalike
+from fcforge.exchange.schema import lookalike
 
 SCANS = b"scan" * 1_000
 MOST_ITEMS = 2  # of a list whose entries are changed one by one

@@ -5,8 +5,7 @@ from exchange_records import ARRAYS, key_of, record
 
 from fcforge.exchange import records
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.home.private_record import Spent
-from fcforge.exchange.home.receipts import Receipt
+from fcforge.exchange.home.private_record import Receipt, Spent
 from fcforge.exchange.keeping.keepers import Noise, card_of, keep
 from fcforge.exchange.keeping.shares import FIRST_LINE, Share, give
 from fcforge.exchange.policy import Policy

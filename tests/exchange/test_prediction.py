@@ -11,8 +11,7 @@ import pytest
 from small_exchange import R, all_given, given, people, sites, start
 
 from fcforge.errors import DataError
-from fcforge.exchange.home.private_record import PrivateRecord
-from fcforge.exchange.home.receipts import Threshold
+from fcforge.exchange.home.private_record import PrivateRecord, Threshold
 from fcforge.exchange.prediction import as_csv, as_json, evaluate, predict
 
 HOSPITALS = sites()[2:]

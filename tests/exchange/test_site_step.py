@@ -28,8 +28,8 @@ from fcforge.exchange.site_step import (
     withdraw_file,
 )
 from fcforge.exchange.starts.public_start import make_public
-from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import StartSettings
+from fcforge.releases.worth import noise_per_person, planned_settings
 from fcforge.requests import (
     MergeRequest,
     StartRequest,

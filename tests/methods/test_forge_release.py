@@ -9,10 +9,9 @@ from fcforge.methods import make_method
 from fcforge.methods.forge_release import head_params
 from fcforge.models import make_model
 from fcforge.releases import vector
-from fcforge.releases.features import log_features
-from fcforge.releases.plan import noise_per_person
+from fcforge.releases.features import class_logits, log_features
 from fcforge.releases.start import StartSettings, make_start
-from fcforge.releases.targets import class_logits
+from fcforge.releases.worth import noise_per_person
 from fcforge.types import Component
 from small_world import World, order
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from fcforge.privacy import accounting, attacks, release_attacks
+from fcforge.privacy import attacks, noise, release_attacks
 from fcforge.privacy.measures import auc
 from fcforge.privacy.release_attacks import Expectation
 
@@ -151,6 +151,6 @@ def test_no_attack_exceeds_the_ceiling_and_knowing_all_others_reaches_it(sigma):
     )  # the others are known and subtracted
     with_person = person + sigma * rng.standard_normal((20_000, 2))
     found = auc((with_person @ person)[:4000], (without @ person)[:4000])
-    ceiling = accounting.ceiling(sigma)
+    ceiling = noise.ceiling(sigma)
     assert ceiling == pytest.approx(norm.cdf(1 / (sigma * 2**0.5)))
     assert found == pytest.approx(ceiling, abs=0.02)

@@ -5,9 +5,9 @@ import pytest
 from public_people import people
 
 from fcforge.releases import vector
+from fcforge.releases.features import class_logits, vertices
 from fcforge.releases.partition import Partition, deal
 from fcforge.releases.start import StartSettings, make_start
-from fcforge.releases.targets import class_logits, vertices
 
 
 def made(classes):

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from public_people import people
 
 from fcforge.errors import DataError
-from fcforge.privacy.accounting import sigma_for
-from fcforge.privacy.noise import discrete_gaussian
+from fcforge.privacy.noise import discrete_gaussian, sigma_for
 from fcforge.releases import vector
+from fcforge.releases.features import vertices
 from fcforge.releases.start import StartSettings, coordinates, make_start
-from fcforge.releases.targets import vertices
 
 
 def made(gamma=0.25, classes=2):

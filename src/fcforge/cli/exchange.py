@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fcforge import requests, writing
-from fcforge.cli._options import takes
+from fcforge import files, requests
+from fcforge.cli.commands import takes
 from fcforge.errors import ConfigError
 from fcforge.progress import at_work, progress_on_stderr, say
 from fcforge.text import counted, listed
@@ -195,7 +195,7 @@ def _put(text: str, out: Path | None) -> None:
     if out is None:
         print(text)
     else:
-        writing.write_text(out, f"{text}\n", private=True)
+        files.write_text(out, f"{text}\n", private=True)
 
 
 def _explain(

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from fcforge.cli import _options as given
-from fcforge.cli._options import takes
+from fcforge.cli import commands as given
+from fcforge.cli.commands import takes
 from fcforge.errors import FCForgeError
+from fcforge.files import write_text
 from fcforge.progress import at_work, progress_on_stderr, say
 from fcforge.requests import CheckRequest
 from fcforge.text import duration
-from fcforge.writing import write_text
 
 if TYPE_CHECKING:
     from fcforge.report.rendering import Section

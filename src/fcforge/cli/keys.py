@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from fcforge.cli import _options as given
-from fcforge.cli._options import takes
+from fcforge.cli import commands as given
+from fcforge.cli.commands import takes
 from fcforge.requests import RotateRequest
 from fcforge.text import counted
 

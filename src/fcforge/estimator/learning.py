@@ -25,7 +25,7 @@ from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import Exchange, open_exchange, packed
 from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.keys import Trust
-from fcforge.exchange.names import site_name
+from fcforge.exchange.schema import site_name
 from fcforge.exchange.starts.public_cache import STARTS, public_start
 from fcforge.progress import progress_on_stderr
 from fcforge.requests import TrustRequest

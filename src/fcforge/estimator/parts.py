@@ -12,11 +12,11 @@ from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import Layout, ReadsFC, as_input_error
 from fcforge.exchange.chains.chain_settings import ChainSettings, settings_for
-from fcforge.exchange.home.receipts import Receipt
+from fcforge.exchange.home.private_record import Receipt
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
-from fcforge.privacy.accounting import DELTA, EPSILON
+from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.settings import make
 from fcforge.types import Component, Conditions, LearnerSpec, Target, Training
 

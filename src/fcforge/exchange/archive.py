@@ -26,8 +26,7 @@ import numpy as np
 from fcforge.errors import ExchangeError, at
 from fcforge.exchange import schema
 from fcforge.exchange.records import Record, read_record
-from fcforge.reading import read_plain
-from fcforge.writing import write_bytes
+from fcforge.files import read_plain, write_bytes
 
 FORMAT = "fcforge-exchange"
 VERSION = 4

@@ -18,8 +18,8 @@ from fcforge.exchange import archive, exchange, model, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.keys import Signer, Trust, read_signer
-from fcforge.exchange.names import site_name
 from fcforge.exchange.records import AttackRow
+from fcforge.exchange.schema import site_name
 from fcforge.requests import AuditRequest
 from fcforge.sites import Cohort, load_people
 from fcforge.studies.audit import audit_site

@@ -12,12 +12,12 @@ from fcforge.exchange.keeping.keepers import CARD, write_keeper
 from fcforge.exchange.keys import write_keys
 from fcforge.exchange.site_step import keep_files, learn_site, merge_files, start_file
 from fcforge.exchange.starts.public_start import make_public
+from fcforge.files import whole_folder
 from fcforge.requests import KeepRequest, LearnRequest, MergeRequest, StartRequest
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.simulated import simulate
 from fcforge.sites.splits import split_cohort
 from fcforge.types import Estimate
-from fcforge.writing import whole_folder
 
 HOSPITALS = 6
 PUBLIC_SITES = 4

@@ -17,7 +17,6 @@ from fcforge.errors import ExchangeError, at
 from fcforge.exchange import archive, model, schema
 from fcforge.exchange.archive import Contents, in_order, load_arrays
 from fcforge.exchange.keys import PrivateKey, Signer, Trust, public_hex
-from fcforge.exchange.names import require_distinct
 from fcforge.exchange.records import (
     Audit,
     Record,
@@ -27,6 +26,7 @@ from fcforge.exchange.records import (
     agreement,
     make,
 )
+from fcforge.exchange.schema import require_distinct
 
 SINGLE = ".record"  # suffix of a file with the new records alone
 Kind = TypeVar("Kind", bound=Record)

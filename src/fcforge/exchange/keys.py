@@ -23,11 +23,18 @@ from pydantic import TypeAdapter
 
 from fcforge.errors import ConfigError, ExchangeError, at, unknown_name
 from fcforge.exchange import schema
-from fcforge.exchange.names import lookalike, site_name
-from fcforge.exchange.schema import Closed, PublicKey, SiteName, Time, key_fault, now
-from fcforge.reading import read_plain
+from fcforge.exchange.schema import (
+    Closed,
+    PublicKey,
+    SiteName,
+    Time,
+    key_fault,
+    lookalike,
+    now,
+    site_name,
+)
+from fcforge.files import read_plain, write_bytes
 from fcforge.requests import TrustRequest
-from fcforge.writing import write_bytes
 
 if TYPE_CHECKING:
     from fcforge.exchange.records import Record

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from fcforge.exchange.description import Description
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.explanation import Explainable
-    from fcforge.exchange.home.private_record import PrivateRecord
-    from fcforge.exchange.home.receipts import Receipt, Threshold
+    from fcforge.exchange.home.private_record import PrivateRecord, Receipt, Threshold
     from fcforge.requests import LearnRequest, Request
     from fcforge.sites.cohort import Cohort
     from fcforge.studies.audit_result import Audit

@@ -9,7 +9,6 @@ from pydantic import Field, ValidationError, model_validator
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange.keys import fits
-from fcforge.exchange.names import lookalike
 from fcforge.exchange.schema import (
     Closed,
     Name,
@@ -20,9 +19,10 @@ from fcforge.exchange.schema import (
     SiteName,
     Text,
     canonical,
+    lookalike,
     said,
 )
-from fcforge.privacy.accounting import MOST_EPSILON
+from fcforge.privacy.noise import MOST_EPSILON
 from fcforge.types import Target
 
 # What diagnoses are called in any data: they mean the same everywhere.

@@ -12,8 +12,7 @@ from fcforge.components import check_names
 from fcforge.errors import ConfigError, ExchangeError, at
 from fcforge.exchange import archive, exchange, model, records
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.home.private_record import PrivateRecord, default_place
-from fcforge.exchange.home.receipts import Threshold
+from fcforge.exchange.home.private_record import PrivateRecord, Threshold, default_place
 from fcforge.exchange.keeping.keepers import (
     Kept,
     Noise,
@@ -25,13 +24,13 @@ from fcforge.exchange.keeping.keepers import (
 from fcforge.exchange.keeping.shares import read_share
 from fcforge.exchange.keys import Signer, Trust, read_private, read_signer
 from fcforge.exchange.model import Learned, Tick
-from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.scan_checks import wrong_rois
+from fcforge.exchange.schema import site_name
 from fcforge.exchange.starts.public_cache import public_people
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.releases import Releases
-from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
+from fcforge.privacy.noise import DELTA, EPSILON, check_budget
 from fcforge.releases.vector import noise_units
 from fcforge.requests import (
     KeepRequest,

@@ -10,7 +10,7 @@ from fcforge.exchange.exchange import Exchange, key_lines, opened, without_taken
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.records import Record, Withdrawal
-from fcforge.reading import read_plain
+from fcforge.files import read_plain
 
 ZIP = b"PK"  # how an exchange file begins, and a private record does not
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from fcforge.errors import StoreError
+from fcforge.files import write_bytes
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.randomness import derive
-from fcforge.writing import write_bytes
 
 # Bump when a change of code makes old states wrong.
 VERSION = 1

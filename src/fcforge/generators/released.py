@@ -22,7 +22,7 @@ from torch import Tensor
 from fcforge.errors import ConfigError
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, in_shares
 from fcforge.generators.layers import N_CLASSES, RNG
-from fcforge.privacy.accounting import DELTA, EPSILON
+from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.privacy.seeded_noise import Noise, experiment_noise
 from fcforge.releases import vector
 from fcforge.releases.features import from_log_features, log_features

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fcforge.errors import DataError
+from fcforge.files import write_text
 from fcforge.imaging import atlases, layouts, methods_text, outputs, people, series
 from fcforge.imaging.atlas import Atlas, aal116, names_only
 from fcforge.imaging.extract import SubjectFC, subject_fc
@@ -16,7 +17,6 @@ from fcforge.imaging.options import FCRequest
 from fcforge.imaging.people import Outcome, ParticipantTable, Progress, Say, no_progress
 from fcforge.imaging.sources import Source, sidecar_of
 from fcforge.text import counted, some
-from fcforge.writing import write_text
 
 
 def fc_folder(

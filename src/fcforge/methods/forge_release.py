@@ -29,14 +29,13 @@ from fcforge.methods.base import (
 )
 from fcforge.methods.shared.ridge import linear_head
 from fcforge.models.edge import WHOLE_LOG
-from fcforge.privacy.accounting import DELTA, EPSILON
+from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.privacy.seeded_noise import Noise, experiment_noise
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
-from fcforge.releases.features import log_features
-from fcforge.releases.plan import noise_per_person
+from fcforge.releases.features import log_features, vertices
 from fcforge.releases.start import Start
-from fcforge.releases.targets import vertices
+from fcforge.releases.worth import noise_per_person
 from fcforge.settings import Fraction, Positive, Size
 
 

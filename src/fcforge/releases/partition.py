@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fcforge.releases.features import targets, vertices
 from fcforge.releases.start import (
     FLAT,
     RESIDUAL,
@@ -22,7 +23,6 @@ from fcforge.releases.start import (
     leave_one_out,
     principal_axes,
 )
-from fcforge.releases.targets import targets, vertices
 from fcforge.releases.vector import COUNT, SENSITIVITY, UNIT, held
 from fcforge.types import strata
 

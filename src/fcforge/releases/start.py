@@ -3,9 +3,9 @@ r"""The start: what a consortium knows in advance, made once from public people.
 Nothing in it is private. For a public subject with features :math:`\phi` (`log_features`,
 confounds removed) and diagnosis :math:`t = \pm 1`, let :math:`x = (\phi - m) / s` be standardised
 by the public people. A number has limits that are agreed in advance, -1 and +1 to it; of K classes
-t is a corner of a regular simplex in K - 1 dimensions (`fcforge.releases.targets`), -1 and +1 where
-K is two. Then t has length 1 at most whatever is learned, and a start has c = K - 1 *columns*, one
-for a number. The start holds
+t is a corner of a regular simplex in K - 1 dimensions (`fcforge.releases.features`), -1 and +1
+where K is two. Then t has length 1 at most whatever is learned, and a start has c = K - 1
+*columns*, one for a number. The start holds
 
 - the *public head* :math:`w_0, b_0`: ridge of t on x with penalty :math:`\alpha p`, by column;
 - *axes* B: the first K principal directions of :math:`x / \sqrt p`, and the variance
@@ -41,7 +41,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.releases.targets import fit_temperature, targets
+from fcforge.releases.features import fit_temperature, targets
 from fcforge.settings import Checked, Fraction, Positive, Share, Size
 from fcforge.types import SHRINK
 

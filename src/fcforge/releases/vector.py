@@ -43,9 +43,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.privacy.accounting import DELTA, Promise, promise, sigma_for
+from fcforge.privacy.noise import DELTA, Promise, promise, sigma_for
+from fcforge.releases.features import class_logits, targets
 from fcforge.releases.start import RESIDUAL, Array, Start, coordinates, products
-from fcforge.releases.targets import class_logits, targets
 
 UNIT = 2**20  # units of the clip
 COUNT = 2**18  # units that one more person adds to the last number

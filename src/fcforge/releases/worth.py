@@ -1,36 +1,89 @@
-r"""What would sums be worth? Told from the public people alone, before anybody gives anything.
+r"""What a start is made for, and what sums would then be worth, before anybody gives anything.
 
-Public sites are dealt at random into public people and hospitals, each cut into learning and tested
-people (`fcforge.releases.partition`); noise is scaled to the planned number of people.
+**Plan.** The *noise per person* is the standard deviation of all noise in a sum, in units of the
+sensitivity, divided by the people in it. It alone decides how many directions are worth speaking
+about, so that one table serves sums and local noise, any number of people and any epsilon: ten
+times the people at epsilon 1 have less noise than 600 at epsilon 10. The table was chosen on
+ABIDE's fourteen smaller sites, by a rule that was committed before the run
+(benchmarks/choose_sums.py, results/choose_sums_2.json).
 
-**Caution.** The settings of a noise per person (`fcforge.releases.plan`) were chosen where the
-public head leaves much to learn. Where it is good already, or has few ROIs, a step of that size is
-mostly noise: on simulated people of 40 ROIs the public head's .96 fell to .83 at epsilon 1. So the
-dealings of a start's own public people may ask for a stronger pull to the public head. Rule: of
-`PULLS` times the table's pull the one with the best mean gain is taken if it beats the table's by
-more than `SURE` standard errors of the paired difference. Of no, one and two errors, two was taken
-on ABIDE's fourteen smaller sites (16 partitions, five budgets): the table's pull stayed in 98 of
-100 cases and no mean gain fell by more than .002. One error changed a fifth of all cases and lost
-up to .003.
+It was chosen at 116 ROIs. With p features the pull is :math:`\sqrt{6786 / p}` times the table's, at
+least once and at most three times: on the same sites with 20, 40 and 70 ROIs at random (24, 24 and
+12 partitions, seven levels) the mean gain went from .014, .020 and .018 to .014, .028 and .022.
+
+**Worth.** Public sites are dealt at random into public people and hospitals, each cut into learning
+and tested people (`fcforge.releases.partition`); noise is scaled to the planned number of people.
+
+**Caution.** The table's settings were chosen where the public head leaves much to learn. Where it
+is good already, or has few ROIs, a step of that size is mostly noise: on simulated people of 40
+ROIs the public head's .96 fell to .83 at epsilon 1. So the dealings of a start's own public people
+may ask for a stronger pull to the public head. Rule: of `PULLS` times the table's pull the one with
+the best mean gain is taken if it beats the table's by more than `SURE` standard errors of the
+paired difference. Of no, one and two errors, two was taken on ABIDE's fourteen smaller sites (16
+partitions, five budgets): the table's pull stayed in 98 of 100 cases and no mean gain fell by more
+than .002. One error changed a fifth of all cases and lost up to .003.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from fcforge.privacy.noise import DELTA, sigma_for
 from fcforge.randomness import numpy_rng
 from fcforge.releases.partition import Partition, Rows, deal
-from fcforge.releases.plan import noise_per_person, planned_settings
 from fcforge.releases.start import MIN_PUBLIC, Array, StartSettings
 from fcforge.releases.vector import DOSES
 
+FEATURES = 6786  # of 116 ROIs, for which was chosen
+CHOSEN = {
+    0.0: StartSettings(axes=8, gamma=0.35, even=0.95, pull=0.45),
+    0.0005: StartSettings(axes=16, gamma=0.35, even=0.95, pull=0.75),
+    0.0015: StartSettings(axes=8, gamma=0.35, even=0.95, pull=0.45),
+    0.003: StartSettings(axes=16, gamma=0.35, even=0.95, pull=0.45),
+    0.005: StartSettings(axes=16, gamma=0.25, even=0.95, pull=0.3),
+    0.01: StartSettings(axes=16, gamma=0.1, even=0.95, pull=0.15),
+    0.03: StartSettings(axes=8, gamma=0.0, even=0.8, pull=0.05),
+}
 PUBLIC = 0.5  # of the people are public in a dealing
 DEALINGS = 12
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
 PULLS = (1.0, 3.0, 10.0, 30.0, 100.0)
 SURE = 2.0
+
+
+def noise_per_person(
+    people: int, epsilon: float | None, doses: int = DOSES, delta: float = DELTA
+) -> float:
+    """Of so many people in all; `doses` are the keepers, or the hospitals that add their own.
+
+    Examples
+    --------
+    >>> round(noise_per_person(600, 1.0), 3), noise_per_person(600, None)
+    (0.01, 0.0)
+    """
+    if epsilon is None:
+        return 0.0
+    return sigma_for(epsilon, delta) * math.sqrt(doses) / people
+
+
+def planned_settings(noise: float, n_features: int = FEATURES) -> StartSettings:
+    """Settings of a start for this noise per person: those of the nearest level, by its logarithm.
+
+    Examples
+    --------
+    >>> planned_settings(noise_per_person(600, 1.0)).gamma
+    0.1
+    """
+    levels = [level for level in CHOSEN if level > 0]
+    nearest = 0.0
+    if noise >= min(levels) / 2:
+        nearest = min(levels, key=lambda level: abs(math.log(level / noise)))
+    found = CHOSEN[nearest]
+    times = min(max(math.sqrt(FEATURES / n_features), 1.0), 3.0)
+    return replace(found, pull=round(times * found.pull, 4))
 
 
 class Worth(NamedTuple):

@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from fcforge.files import write_text
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.report.rendering import Section
 from fcforge.report.table import Heading, Table, interval_cell, interval_text
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow, highest
 from fcforge.text import number, printable
 from fcforge.types import Estimate
-from fcforge.writing import write_text
 
 COLUMNS = (
     Heading("release", words=True),

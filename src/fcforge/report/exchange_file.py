@@ -15,13 +15,13 @@ import numpy as np
 
 from fcforge.exchange.description import Answer, Description, PlainTable
 from fcforge.exchange.explanation import explain_model
+from fcforge.files import write_text
 from fcforge.report import figures
 from fcforge.report.discovery import BROKEN, reason
 from fcforge.report.explaining import uses
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Heading, Table, bar_text
 from fcforge.report.terminal import joined
-from fcforge.writing import write_text
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange

@@ -15,12 +15,12 @@ from markupsafe import Markup
 
 from fcforge.exchange import explanation
 from fcforge.exchange.explanation import Explanation, Stability, by_network, networks_of
+from fcforge.files import write_bytes, write_text
 from fcforge.report import figures
 from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.text import counted, number, percent
-from fcforge.writing import write_bytes, write_text
 
 if TYPE_CHECKING:
     from fcforge.exchange.prediction import Prediction

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.files import write_text
 from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
 from fcforge.report.rendering import Section, macro, picture, sections_page
@@ -18,7 +19,6 @@ from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.summary import Portrait, read_portraits
 from fcforge.text import number
 from fcforge.types import Estimate
-from fcforge.writing import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fcforge.errors import FCForgeError
 from fcforge.exchange.exchange import Exchange, open_exchange
+from fcforge.files import write_text
 from fcforge.report import discovery
 from fcforge.report.audits import section
 from fcforge.report.discovery import BROKEN, Item, ItemKind, reason
@@ -22,7 +23,6 @@ from fcforge.report.run import numbers_of, page_of, read_folder
 from fcforge.report.table import Cell, Heading, Table, interval_text
 from fcforge.studies.audit_result import read_audit
 from fcforge.text import counted
-from fcforge.writing import write_text
 
 INDEX = "index.html"
 Say = Callable[[str], object]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from fcforge.files import write_text
 from fcforge.metrics import METRICS
 from fcforge.report import figures
 from fcforge.report.contents import Contents, Curve, Difference, contents
@@ -29,7 +30,6 @@ from fcforge.stats import Row
 from fcforge.stats.resampling import N_DRAWS
 from fcforge.text import number
 from fcforge.types import Kind, RunResult, RunResults
-from fcforge.writing import write_text
 
 
 @dataclass(frozen=True)

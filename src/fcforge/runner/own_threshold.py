@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.randomness import numpy_rng
-from fcforge.releases.targets import LARGEST, fit_line
+from fcforge.releases.features import LARGEST, fit_line
 from fcforge.runner.experiment import OWN_FOLDS
 from fcforge.types import FCBatch, RunResult, Site
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from fcforge import __version__
 from fcforge.errors import StoreError
-from fcforge.writing import whole_folder, write_bytes, write_text
+from fcforge.files import whole_folder, write_bytes, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,13 +18,13 @@ from urllib.request import urlopen
 
 from fcforge.components import check_names
 from fcforge.errors import DataError
+from fcforge.files import write_bytes
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_table
 from fcforge.imaging.people import Row
 from fcforge.imaging.series import pearson_fc, read_series
 from fcforge.sites.cohort import Cohort, Fault, paper_site
 from fcforge.sites.participants import Listed, Participant, Reading, assemble
-from fcforge.writing import write_bytes
 
 # The paper numbers the 17 merged sites in alphabetical order.
 _SITES = "CALTECH CMU KKI LEUVEN MAX_MUN NYU OHSU OLIN PITT SBL SDSU STANFORD TRINITY UCLA UM"

@@ -13,11 +13,11 @@ import numpy as np
 
 from fcforge.components import look_up
 from fcforge.errors import DataError
+from fcforge.files import whole_file
 from fcforge.imaging.atlas import aal116
 from fcforge.sites.abide import load_abide
 from fcforge.sites.cohort import Cohort, upper_from_fc
 from fcforge.text import counted, some
-from fcforge.writing import whole_file
 
 FOUR = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")
 # arrays of a published file: what they hold, in how many bits

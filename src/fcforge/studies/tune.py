@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from fcforge.errors import ConfigError
+from fcforge.files import whole_file, write_text
 from fcforge.metrics import finite
 from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect
@@ -31,7 +32,6 @@ from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.stats import group, means
 from fcforge.studies.grids import candidates
 from fcforge.types import Component, Leaks, LearnerSpec, RunResults
-from fcforge.writing import whole_file, write_text
 
 N_ORDERS = 2
 N_SITES = 2

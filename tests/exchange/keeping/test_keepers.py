@@ -19,8 +19,7 @@ from keeper_rounds import (
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import model
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.home.private_record import Spent
-from fcforge.exchange.home.receipts import Receipt
+from fcforge.exchange.home.private_record import Receipt, Spent
 from fcforge.exchange.keeping import keepers
 from fcforge.exchange.keeping.keepers import Noise, RoundList, read_card
 from fcforge.exchange.keeping.rounds import rounds_of, total

@@ -21,7 +21,7 @@ from fcforge.exchange.starts.release_audit import (
     require_numbers,
 )
 from fcforge.exchange.starts.release_step import own_features
-from fcforge.privacy.accounting import ceiling_of
+from fcforge.privacy.noise import ceiling_of
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.releases import vector
 from fcforge.studies.audit_result import AuditPlan

@@ -31,8 +31,7 @@ from fcforge.exchange.chains.chain_step import (
 )
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explainable
-from fcforge.exchange.home.private_record import PrivateRecord
-from fcforge.exchange.home.receipts import Receipt, Threshold
+from fcforge.exchange.home.private_record import PrivateRecord, Receipt, Threshold
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import (
     Covariates,

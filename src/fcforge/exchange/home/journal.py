@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from fcforge.errors import DataError, ExchangeError, at
 from fcforge.exchange import schema
 from fcforge.exchange.schema import Closed, Name, Text
-from fcforge.reading import read_plain
+from fcforge.files import read_plain
 
 MAX_BYTES = 1 << 30
 

@@ -26,13 +26,11 @@ from fcforge.exchange.archive import Contents, save_arrays
 from fcforge.exchange.home.journal import Header, Intent, Journal
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.shares import Share, added, opened
-from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Keeper, owned
 from fcforge.exchange.records import Added, Half, make
-from fcforge.exchange.schema import Closed, Sha256, SiteName
+from fcforge.exchange.schema import Closed, Sha256, SiteName, site_name
+from fcforge.files import read_plain, write_bytes
 from fcforge.privacy.noise import discrete_gaussian
-from fcforge.reading import read_plain
-from fcforge.writing import write_bytes
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange

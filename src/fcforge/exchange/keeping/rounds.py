@@ -16,7 +16,7 @@ from fcforge.exchange.records import Half, Notice
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
-    from fcforge.exchange.home.receipts import Receipt
+    from fcforge.exchange.home.private_record import Receipt
 
 NUMBERS = "numbers"  # the array of a half
 LOST = "Nothing was changed. Ask both keepers which shares they have, and give a new round."

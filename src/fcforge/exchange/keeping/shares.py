@@ -24,13 +24,12 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from fcforge.errors import ConfigError, ExchangeError, at
 from fcforge.exchange import schema
-from fcforge.exchange.home.private_record import Spent
-from fcforge.exchange.home.receipts import Receipt
+from fcforge.exchange.home.private_record import Receipt, Spent
 from fcforge.exchange.keys import Signer, Trust
-from fcforge.exchange.names import site_name
 from fcforge.exchange.policy import Keeper
 from fcforge.exchange.records import GivenShare, Half, Notice, make, read_record
-from fcforge.reading import read_plain
+from fcforge.exchange.schema import site_name
+from fcforge.files import read_plain
 from fcforge.text import memory
 
 if TYPE_CHECKING:

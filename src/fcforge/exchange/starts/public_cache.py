@@ -16,11 +16,11 @@ from fcforge.errors import DataError
 from fcforge.exchange import exchange, records
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public
+from fcforge.files import whole_file
 from fcforge.sites.abide import DownloadError
 from fcforge.sites.check import without_twins
 from fcforge.sites.folder import load_folder
 from fcforge.sites.published import rebuild
-from fcforge.writing import whole_file
 
 
 class Source(NamedTuple):

@@ -15,8 +15,7 @@ from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Expected, StartLimits
 from fcforge.exchange.scan_checks import answers_of, likeness, side_distance, truth_of
 from fcforge.releases import vector
-from fcforge.releases.features import log_features
-from fcforge.releases.plan import noise_per_person
+from fcforge.releases.features import log_features, targets
 from fcforge.releases.start import (
     FLAT,
     SET,
@@ -27,8 +26,7 @@ from fcforge.releases.start import (
     rounded_number,
     set_fields,
 )
-from fcforge.releases.targets import targets
-from fcforge.releases.worth import WorthTable, worth
+from fcforge.releases.worth import WorthTable, noise_per_person, worth
 from fcforge.settings import make
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import Cohort

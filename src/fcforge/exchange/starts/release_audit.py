@@ -15,10 +15,10 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked, require_given
-from fcforge.exchange.home.receipts import people_in
+from fcforge.exchange.home.private_record import people_in
 from fcforge.exchange.records import Release, Spending
 from fcforge.exchange.starts.release_step import own_features
-from fcforge.privacy import accounting, attacks, release_attacks
+from fcforge.privacy import attacks, noise, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.randomness import numpy_rng
@@ -197,7 +197,7 @@ def audit_people(
     for epsilon in epsilons:
         name = release_name(epsilon)
         evidence[name] = trial.released(epsilon, delta)
-        ceilings[name] = round(accounting.ceiling_of(epsilon, delta), 4)
+        ceilings[name] = round(noise.ceiling_of(epsilon, delta), 4)
     rows = []
     for name, found in evidence.items():
         member = np.where(trial.inside[: len(found)], MEMBER, OUTSIDER)
@@ -233,7 +233,7 @@ def audit_release(model: "Releases", asked: Attacked) -> Audit:
     epsilon, _ = record.budget
     budgets = (None,) if epsilon is None else (None, epsilon)
     plan = replace(PLAN, seed=asked.plan.seed)
-    delta = record.delta or accounting.DELTA
+    delta = record.delta or noise.DELTA
     found = audit_people(start, everybody, budgets, delta, plan)
     about = {
         **found.about,

@@ -20,7 +20,7 @@ from fcforge.exchange.records import (
     Withdrawal,
 )
 from fcforge.metrics import METRICS
-from fcforge.privacy.accounting import ceiling_of
+from fcforge.privacy.noise import ceiling_of
 from fcforge.releases import vector
 from fcforge.text import counted, percent, some
 

@@ -8,17 +8,21 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
-from fcforge.exchange.home.receipts import Receipt, Threshold, people_in, same_people
+from fcforge.exchange.home.private_record import (
+    Receipt,
+    Threshold,
+    people_in,
+    same_people,
+)
 from fcforge.exchange.keeping import rounds, shares
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Learned, require_two_classes
-from fcforge.exchange.names import site_name
 from fcforge.exchange.records import Notice, Release, Spending
 from fcforge.exchange.scan_checks import quality, require_labels
-from fcforge.privacy.accounting import DELTA, EPSILON
-from fcforge.privacy.noise import discrete_gaussian
+from fcforge.exchange.schema import site_name
+from fcforge.privacy.noise import DELTA, EPSILON, discrete_gaussian
 from fcforge.releases import vector
-from fcforge.releases.targets import fit_line
+from fcforge.releases.features import fit_line
 from fcforge.sites.check import near_duplicates, require_valid
 from fcforge.sites.cohort import Cohort
 

@@ -33,8 +33,7 @@ from fcforge.types import Target
 if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked
     from fcforge.exchange.explanation import Explainable
-    from fcforge.exchange.home.private_record import PrivateRecord
-    from fcforge.exchange.home.receipts import Receipt
+    from fcforge.exchange.home.private_record import PrivateRecord, Receipt
     from fcforge.studies.audit_result import Audit
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds

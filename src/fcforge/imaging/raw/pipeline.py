@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fcforge.errors import DataError, at
+from fcforge.files import whole_file, write_text
 from fcforge.imaging import outputs, people
 from fcforge.imaging.options import PreprocessRequest as Request
 from fcforge.imaging.people import Outcome, Progress, Say, no_progress
@@ -25,7 +26,6 @@ from fcforge.imaging.raw.files import Preprocessed, RawRun, output_path
 from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
 from fcforge.imaging.sources import sidecar_of
-from fcforge.writing import whole_file, write_text
 
 PREFER = "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
+from fcforge.files import write_text
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_together
 from fcforge.generators.corr_gauss import class_means
@@ -28,7 +29,6 @@ from fcforge.studies.judge.measures import spectrum
 from fcforge.studies.judge.panel import Panel, judge_site, synthesise, to_device
 from fcforge.studies.judge.summary import REAL, Portrait, write_portraits
 from fcforge.types import Component, Estimate, FCBatch, Training
-from fcforge.writing import write_text
 
 Say = Callable[[str], Any]
 RECORDS = "records.json"

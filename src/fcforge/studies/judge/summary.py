@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
+from fcforge.files import write_bytes
 from fcforge.types import Estimate
-from fcforge.writing import write_bytes
 
 REAL = "real"
 # Rows of the judge and what the paper calls them.

@@ -1,16 +1,20 @@
-"""Files and folders that are there whole or not at all, whatever kills the process.
+"""Files of others, opened with limits; files of one's own, whole or not there at all.
 
 What is written goes to a temporary name in the same folder (it begins with a dot), then to the
-disk, then takes its name by `os.replace`. Two machines writing the same path on a network drive
-cannot share a temporary name. Permissions are the user's own (umask).
+disk, then takes its name by `os.replace`: whatever kills the process, nothing is half there. Two
+machines writing the same path on a network drive cannot share a temporary name. Permissions are
+the user's own (umask).
 """
 
 import contextlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+
+from fcforge.errors import DataError, FCForgeError
 
 
 @contextlib.contextmanager
@@ -80,3 +84,27 @@ def write_text(
 def _beside(path: Path, suffix: str = "") -> Path:
     """Temporary name in the folder of `path`; cut, since a long name may leave no room for more."""
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}{suffix}")
+
+
+def read_plain(
+    path: str | os.PathLike[str], limit: int, error: type[FCForgeError] = DataError
+) -> bytes:
+    """Bytes of a regular file of at most `limit` bytes; else `error`.
+
+    What is opened is looked at before it is read, so that a pipe or a device put in its place
+    neither blocks nor fills the memory.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as stream:
+            info = os.fstat(handle)
+            if not stat.S_ISREG(info.st_mode):
+                raise error("is not a regular file.", where=Path(path))
+            data = b"" if info.st_size > limit else stream.read(limit + 1)
+    except OSError as problem:
+        what = f"cannot be read ({problem.strerror})."
+        raise error(what, where=Path(path), do="Check the path.") from problem
+    if max(info.st_size, len(data)) > limit:
+        what = f"is larger than allowed: it has more than the {limit} bytes of such a file."
+        raise error(what, where=Path(path))
+    return data

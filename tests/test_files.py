@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fcforge.writing import whole_file, whole_folder, write_bytes, write_text
+from fcforge.errors import DataError, ExchangeError
+from fcforge.files import read_plain, whole_file, whole_folder, write_bytes, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -114,3 +115,21 @@ def test_a_folder_appears_whole_and_never_over_another(tmp_path):
     with pytest.raises(OSError, match="not empty"):
         again()
     assert (names(out), names(out.parent)) == (["a"], ["key"])
+
+
+def test_a_plain_file_up_to_the_limit(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"12345")
+    assert read_plain(path, 5) == b"12345"
+    with pytest.raises(ExchangeError, match="more than the 4 bytes") as told:
+        read_plain(path, 4, ExchangeError)
+    assert told.value.where == str(path)
+
+
+def test_a_pipe_a_folder_a_device_and_nothing(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(DataError, match=r"not a regular file|cannot be read"):
+            read_plain(path, 10)
+    with pytest.raises(DataError, match="No such file"):
+        read_plain(tmp_path / "none", 10)

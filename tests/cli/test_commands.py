@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from fcforge.cli import app
-from fcforge.cli._options import takes
+from fcforge.cli.commands import takes
 from fcforge.errors import ConfigError
 from fcforge.requests import Request, option
 from fcforge.settings import Size

@@ -1,10 +1,11 @@
-"""What several commands share: options, each described once.
+"""The command line itself: its entry point, and what several commands share.
 
-Commands with many options are made from requests.
+Commands with many options are made from requests; other options are described here, each once.
 """
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
@@ -13,10 +14,50 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer import Argument, Option
 
+from fcforge.errors import FCForgeError, needs
+from fcforge.progress import say
 from fcforge.requests import JSON
 from fcforge.settings import bounds_of, field_types
 
+app = typer.Typer(
+    name="fcforge",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Continual learning for fMRI diagnosis across hospitals. Start with `fcforge init`.",
+)
 
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from fcforge import __version__
+
+        print(f"fcforge {__version__}")
+        raise typer.Exit()
+
+
+def main(argv: list[str] | None = None) -> Any:
+    """Entry point: deliberate errors become one line and exit code 2."""
+    try:
+        return app(args=argv, standalone_mode=True)
+    except FCForgeError as error:
+        problem = error
+    except ImportError as error:  # a hospital's environment has no torch
+        if error.name != "torch":
+            raise
+        problem = needs("torch", "train")
+    # disk full, no permission, a folder where a file should be
+    except OSError as error:
+        place = str(error.filename or "")
+        problem = FCForgeError(f"{error.strerror or error}.", where=place)
+    say(f"error: {problem}", style="red")
+    sys.exit(2)
+
+
+# -- options ---------------------------------------------------------------------------------------
 def run_folder(given: Path) -> Path:
     """A run folder as it is; of a config the folder that `fcforge run` writes."""
     return Path("runs", given.stem) if given.suffix == ".toml" else given
@@ -46,6 +87,7 @@ Device = Annotated[str, Option(help="cpu, cuda, or auto.")]
 AsJson = Annotated[bool, Option("--json", help=JSON)]
 
 
+# -- requests --------------------------------------------------------------------------------------
 def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
     """A command with the fields of a request (`fcforge.requests`) as arguments and options.
 
