@@ -32,6 +32,7 @@ SPANNING = {  # test files of no single module, and why
     "test_without_torch.py": "what a hospital runs, without torch",
 }
 TESTED_BY = {  # modules whose tests stand under another name
+    "exchange/model.py": "exchange/test_options.py",
     "exchange/starts/release_description.py": "exchange/starts/test_releases.py",
     "exchange/starts/release_step.py": "exchange/starts/test_releases.py",
     "exchange/verification.py": "exchange/test_exchange.py",

@@ -9,7 +9,16 @@ import pytest
 from fcforge.errors import ConfigError
 from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.privacy.noise import DELTA, EPSILON
-from fcforge.requests import AuditRequest, LearnRequest, PredictRequest, Request, option
+from fcforge.requests import (
+    KINDS,
+    AuditRequest,
+    LearnRequest,
+    PredictRequest,
+    Request,
+    of_chain,
+    of_start,
+    option,
+)
 from fcforge.settings import NotNegative, within
 
 REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
@@ -105,3 +114,27 @@ def test_what_was_given_is_told_from_defaults():
     assert LearnRequest("A", Path("a"), Path("b"), positive="x").loading == {
         "positive": "x"
     }
+
+
+@dataclass(frozen=True)
+class Asked(Request):
+    data: str
+    epsilon: float | None = of_start(None, "How much.")
+    accept_scans: bool = of_chain(False, "However odd.")
+    trust: list[str] = option([], "Whom.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "refused"),
+    [
+        ("start", {"accept_scans": True}, "--accept-scans is for a chain"),
+        ("chain", {"epsilon": 1.0}, "--epsilon is for a public start"),
+    ],
+)
+def test_an_option_is_honoured_or_refused_by_name(kind, given, refused):
+    asked = Asked("a", **given)
+    (other,) = KINDS.keys() - {kind}
+    asked.require_for(other)
+    with pytest.raises(ConfigError, match=refused):
+        asked.require_for(kind)
+    Asked("a", trust=["k.pub"]).require_for(kind)

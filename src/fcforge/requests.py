@@ -10,7 +10,10 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from fcforge.errors import ConfigError
 from fcforge.settings import Bound, Fraction, Size, Validated
+
+KINDS = {"start": "a public start", "chain": "a chain"}  # of exchanges, in words
 
 
 def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
@@ -24,12 +27,22 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
         What ``--help`` says; bounds are added from the field's annotation.
     **more
         ``metavar`` makes a positional argument; ``flag`` is the option's name where it is not the
-        field's.
+        field's; ``only`` is the kind of exchange (`KINDS`) that honours it, where another does not.
     """
     metadata = {"help": help, **more}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def of_start(default: Any, help: str) -> Any:
+    """Option that only a start honours."""
+    return option(default, help, only="start")
+
+
+def of_chain(default: Any, help: str) -> Any:
+    """Option that only a chain honours."""
+    return option(default, help, only="chain")
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,16 @@ class Request(Validated):
             if value != (one.default if made is MISSING else made()):
                 found[one.name] = value
         return found
+
+    def require_for(self, kind: str) -> None:
+        """Raise `ConfigError` for an option that this kind of exchange does not honour."""
+        given = self.given()
+        for one in fields(self):
+            only = one.metadata.get("only", kind)
+            if one.name in given and only != kind:
+                flag = one.name.replace("_", "-")
+                what = f"--{flag} is for {KINDS[only]}; this is {KINDS[kind]}."
+                raise ConfigError(what, do="Leave it out.")
 
 
 # -- what commands around exchange files can be asked ---------------------------------------------
@@ -135,18 +158,18 @@ class CheckRequest(PeopleRequest, JsonRequest):
 class FirstSiteRequest(Request):
     """What the first hospital of a chain chooses for all."""
 
-    config: Path | None = option(
+    config: Path | None = of_chain(
         None, "First site of a chain: config (TOML) to take a learner from."
     )
-    learner: str | None = option(
+    learner: str | None = of_chain(
         None, "First site of a chain: title of the learner in the config."
     )
-    method: str | None = option(None, "First site of a chain: method.")
-    model: str | None = option(None, "First site of a chain: model.")
-    generator: str | None = option(None, "First site of a chain: generator.")
-    epochs: Size | None = option(None, "First site of a chain: epochs.")
-    seed: int | None = option(None, "First site of a chain: seed.")
-    calibrate: str | None = option(
+    method: str | None = of_chain(None, "First site of a chain: method.")
+    model: str | None = of_chain(None, "First site of a chain: model.")
+    generator: str | None = of_chain(None, "First site of a chain: generator.")
+    epochs: Size | None = of_chain(None, "First site of a chain: epochs.")
+    seed: int | None = of_chain(None, "First site of a chain: seed.")
+    calibrate: str | None = of_chain(
         None, "First site of a chain: inner_val, synthetic or none."
     )
 
@@ -169,26 +192,26 @@ class LearnRequest(FirstSiteRequest, PeopleRequest, TrustRequest):
     state: Path | None = option(
         None, "Public start, or exchange file of the sites before this one."
     )
-    epsilon: Epsilon | None = option(
+    epsilon: Epsilon | None = of_start(
         None, "Start: the most that each person may spend (1)."
     )
-    delta: Fraction | None = option(None, "Start: delta of a release (1e-06).")
-    mechanism: Literal["gaussian", "none"] | None = option(
+    delta: Fraction | None = of_start(None, "Start: delta of a release (1e-06).")
+    mechanism: Literal["gaussian", "none"] | None = of_start(
         None, "Start: noise of a release; none promises nothing."
     )
     register: Path | None = option(None, PRIVATE)
-    round: str = option("", "Start: give to this round of its two keepers.")
-    again: bool = option(
+    round: str = of_start("", "Start: give to this round of its two keepers.")
+    again: bool = of_start(
         False, "Start: release people of an earlier release again; budgets add up."
     )
     accept_labels: bool = option(
         False, "Continue although diagnoses look swapped; a chain records it."
     )
-    accept_scans: bool = option(
+    accept_scans: bool = of_chain(
         False, "Chain: continue although the scans look odd; recorded."
     )
     sign: Path | None = option(None, SIGN)
-    allow_real_subjects: bool = option(
+    allow_real_subjects: bool = of_chain(
         False, "Chain: allow a method that keeps real subjects; recorded."
     )
     yes: bool = option(
@@ -264,7 +287,7 @@ class AuditRequest(PeopleRequest, TrustRequest, JsonRequest):
     halves: Path | None = option(
         None, "Two halves of each run (.npz), for fingerprinting."
     )
-    reference: Path | None = option(
+    reference: Path | None = of_chain(
         None, "Chain: people who were not learned, for comparison."
     )
     register: Path | None = option(None, PRIVATE)

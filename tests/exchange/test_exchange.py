@@ -7,7 +7,7 @@ from exchange_records import ARRAYS, key_of, public_of, record
 from people_at_home import receipt
 
 from fcforge.errors import ExchangeError
-from fcforge.exchange import archive, model, records, schema
+from fcforge.exchange import archive, exchange, records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import (
     Exchange,
@@ -38,13 +38,8 @@ class AnyRecords:
 
 @pytest.fixture(autouse=True)
 def any_records(monkeypatch):
-    place = model.Implementation(__name__, "AnyRecords", "records", frozenset())
-    monkeypatch.setattr(model, "MODELS", {"start": place, "chain": place})
-    monkeypatch.setattr(
-        model.importlib,
-        "import_module",
-        lambda name: type("Room", (), {"AnyRecords": AnyRecords}),
-    )
+    place = f"{__name__}:AnyRecords"
+    monkeypatch.setattr(exchange, "MODELS", {"start": place, "chain": place})
 
 
 START = record(records.Start, site="maker")

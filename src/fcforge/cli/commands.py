@@ -115,6 +115,7 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
 def _parameter(one: Field[Any], hint: Any, text: str) -> inspect.Parameter:
     """A field as typer understands it: an argument where it has a metavar, else an option."""
     metadata = {**one.metadata, "help": text}
+    metadata.pop("only", None)
     names = []
     if "flag" in metadata:
         names = [metadata.pop("flag")]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.exchange import archive, exchange, model, records
+from fcforge.exchange import archive, exchange, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.keys import Signer, Trust, read_signer
@@ -117,7 +117,7 @@ def audit_as_asked(
 def _audit_file(request: AuditRequest, path: Path) -> Audit:
     trust = Trust.asked(request)
     opened = exchange.open_exchange(path, trust)
-    model.require_options(opened, request)
+    request.require_for(opened.root.kind)
     site = site_name(request.site[0])
     key = read_signer(request.sign)
     if request.record is not None:  # before minutes of attacks

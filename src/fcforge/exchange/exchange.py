@@ -9,14 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from fcforge.errors import ExchangeError, at
-from fcforge.exchange import archive, model, schema
+from fcforge.exchange import archive, schema
 from fcforge.exchange.archive import Contents, in_order, load_arrays
 from fcforge.exchange.keys import PrivateKey, Signer, Trust, public_hex
+from fcforge.exchange.model import Model
 from fcforge.exchange.records import (
     Audit,
     Record,
@@ -28,6 +30,11 @@ from fcforge.exchange.records import (
 )
 from fcforge.exchange.schema import require_distinct
 
+# the model of each kind of root; a chain needs torch
+MODELS = {
+    "start": "fcforge.exchange.starts.releases:Releases",
+    "chain": "fcforge.exchange.chains.chain:Chain",
+}
 SINGLE = ".record"  # suffix of a file with the new records alone
 Kind = TypeVar("Kind", bound=Record)
 
@@ -62,9 +69,11 @@ class Exchange:
         return (self.root, *self.records)
 
     @cached_property
-    def model(self) -> model.Model:
+    def model(self) -> Model:
         """What these records make, everything in them checked."""
-        return model.open_model(self)
+        made = resolve_name(MODELS[self.root.kind])(self)
+        made.check()
+        return made
 
     def of(self, kind: type[Kind], site: str = "") -> tuple[Kind, ...]:
         """Records of a kind, of one author where that is named, by number."""

@@ -1,10 +1,8 @@
-"""What a root's records make: one small protocol, and the one place that knows both models.
+"""What a root's records make: one small protocol, which two models speak.
 
-Everything else asks a `Model` and never what kind it is. What a model cannot honour of a request
-is refused by name (`require_options`).
+Everything else asks a `Model` and never what kind it is.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.explanation import Explainable
     from fcforge.exchange.home.private_record import PrivateRecord, Receipt, Threshold
-    from fcforge.requests import LearnRequest, Request
+    from fcforge.requests import LearnRequest
     from fcforge.sites.cohort import Cohort
     from fcforge.studies.audit_result import Audit
 
@@ -185,78 +183,3 @@ def require_two_classes(model: Model, what: str) -> None:
     if model.target.kind != "two classes":
         said = f"{what} for two classes, and this is about {model.target}."
         raise ConfigError(said, do="Leave it out.")
-
-
-class Implementation(NamedTuple):
-    """Where a model lives, what it is called, and which options it alone honours."""
-
-    module: str
-    name: str
-    title: str
-    options: frozenset[str]
-
-
-MODELS = {
-    "start": Implementation(
-        "fcforge.exchange.starts.releases",
-        "Releases",
-        "a public start",
-        frozenset({"epsilon", "delta", "mechanism", "again", "round"}),
-    ),
-    "chain": Implementation(
-        "fcforge.exchange.chains.chain",
-        "Chain",
-        "a chain",
-        frozenset(
-            {
-                "accept_scans",
-                "allow_real_subjects",
-                "calibrate",
-                "config",
-                "epochs",
-                "generator",
-                "learner",
-                "method",
-                "model",
-                "reference",
-                "seed",
-            }
-        ),
-    ),
-}
-FIRST = "chain"  # what a first hospital begins where it is handed nothing
-
-
-def open_model(exchange: "Exchange") -> Model:
-    """The model of an exchange, checked."""
-    place = MODELS[exchange.root.kind]
-    made = getattr(importlib.import_module(place.module), place.name)(exchange)
-    made.check()
-    return made
-
-
-def begin(asked: "LearnRequest", people: "Cohort", key: Any) -> "Exchange":
-    """What a first hospital goes on from that was handed no file: an empty chain."""
-    module = importlib.import_module(MODELS[FIRST].module)
-    return module.begin(asked, people, key)
-
-
-def require_options(exchange: "Exchange | None", request: "Request") -> None:
-    """Raise `ConfigError` for an option that this kind of exchange does not honour.
-
-    Parameters
-    ----------
-    exchange : Exchange or None
-        None where a first hospital begins.
-    request : Request
-        As the command was asked.
-    """
-    kind = FIRST if exchange is None else exchange.root.kind
-    for name in request.given():
-        others = [m for k, m in MODELS.items() if name in m.options and k != kind]
-        if others and name not in MODELS[kind].options:
-            raise ConfigError(
-                f"--{name.replace('_', '-')} is for {others[0].title}; this is "
-                f"{MODELS[kind].title}.",
-                do="Leave it out.",
-            )

@@ -10,7 +10,7 @@ import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError, ExchangeError, at
-from fcforge.exchange import archive, exchange, model, records
+from fcforge.exchange import archive, exchange, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, Threshold, default_place
 from fcforge.exchange.keeping.keepers import (
@@ -170,11 +170,14 @@ def _handed(
         for keeper in before.root.policy.keepers:
             what = f"the card of keeper '{keeper.name}' in the start"
             trust.keyring.require_valid(keeper.key, what, keeper.name)
-    model.require_options(before, request)
+    # a first hospital, which is handed nothing, begins a chain
+    request.require_for(before.root.kind if before else "chain")
     agreed = before.root.policy.loading if before else {}
     people = load_people(request.data, [request.site], **request.loading | agreed)
     if before is None:
-        before = model.begin(request, people, key)
+        from fcforge.exchange.chains.chain import begin  # needs torch
+
+        before = begin(request, people, key)
     else:
         agree(before)
     _require_fit(before, people)
