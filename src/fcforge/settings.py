@@ -4,6 +4,7 @@ The same annotations are checked wherever a value comes from: a config (`checked
 `fcforge.components.build`), the command line (`fcforge.requests`) or Python (`Validated`).
 """
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
@@ -307,3 +308,59 @@ def make(
     if base is None:
         return cls(**given, **values)
     return replace(base, **values, **given)
+
+
+# -- what is set on top ----------------------------------------------------------------------------
+def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Apply ``--set a.b=c``: values are read as TOML, bare words as text.
+
+    ``learner.0.method=ewc`` reaches into a list by number; a new key is made where its table
+    exists.
+    """
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"--set {setting}: not of the form a.b=c.")
+        try:
+            value = tomllib.loads(f"v = {text}")["v"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        node: Any = data
+        *tables, last = path.strip().split(".")
+        for name in tables:
+            key = _key(node, name, path)
+            if isinstance(node, dict):
+                if name in ("method", "model", "generator") and name in node:
+                    node[name] = _as_table(node[name])
+                node.setdefault(key, {})
+            node = node[key]
+        node[_key(node, last, path)] = value
+    return data
+
+
+def override_only(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """`override` within the tables of `data`; other tables are refused."""
+    names = list(data)
+    found = override(data, settings)
+    tables = [name for name, table in found.items() if isinstance(table, dict)]
+    if tables != names:
+        known = ", ".join(f"{name}.*" for name in names)
+        raise ConfigError(f"--set {settings[0]}: only {known} can be set here.")
+    return found
+
+
+def _as_table(component: Any) -> Any:
+    """``method = "ewc"`` as a table, for ``--set learner.0.method.strength=10``."""
+    return {"name": component} if isinstance(component, str) else component
+
+
+def _key(node: Any, name: str, path: str) -> int | str:
+    """Place of a name in a table or, as a number, in a list."""
+    if isinstance(node, dict):
+        return name
+    if not isinstance(node, list):
+        what = f"--set {path}: there is no '{name}' inside the value {node!r}."
+        raise ConfigError(what)
+    if not name.isdigit() or int(name) >= len(node):
+        raise ConfigError(f"--set {path}: '{name}' is not a number below {len(node)}.")
+    return int(name)

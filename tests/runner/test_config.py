@@ -13,9 +13,10 @@ from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.runner.config import load_experiment, parse_experiment
-from fcforge.runner.config_files import ConfigFiles, override
+from fcforge.runner.config_files import ConfigFiles
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.learners import build_learner
+from fcforge.settings import override
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 from real_runs import fcforge
 

@@ -1,82 +1,11 @@
 """Config files: TOML, what lies below it, what --set puts on top, where data lie."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fcforge.errors import ConfigError
-from fcforge.runner.config_files import (
-    merge,
-    override,
-    override_only,
-    read_config,
-    read_toml,
-    resolve_data,
-)
-
-
-def config() -> dict[str, Any]:
-    return {
-        "dataset": {"name": "simulated", "n_rois": 12},
-        "learner": [{"method": "finetune", "model": "gcn"}],
-    }
-
-
-# -- --set -------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("setting", "where", "value"),
-    [
-        ("training.epochs=5", ("training", "epochs"), 5),
-        ("training.lr=1e-3", ("training", "lr"), 1e-3),
-        ("training.selection=inner_val", ("training", "selection"), "inner_val"),
-        ("experiment.seeds=[1, 2]", ("experiment", "seeds"), [1, 2]),
-        ('experiment.orders=[["A","B"]]', ("experiment", "orders"), [["A", "B"]]),
-        ("leaks.select_on_test=true", ("leaks", "select_on_test"), True),
-        ("learner.0.method=ewc", ("learner", 0, "method"), "ewc"),
-        ("learner.0.method.strength=10", ("learner", 0, "method", "strength"), 10),
-        ("learner.0.method.strength=10", ("learner", 0, "method", "name"), "finetune"),
-        ('learner.0.title="a = b"', ("learner", 0, "title"), "a = b"),
-        ("experiment.title=two words", ("experiment", "title"), "two words"),
-        ('dataset.merge={ UM = ["a", "b"] }', ("dataset", "merge"), {"UM": ["a", "b"]}),
-        ("dataset.path=a=b.npz", ("dataset", "path"), "a=b.npz"),
-    ],
-)
-def test_overrides(setting, where, value):
-    found: Any = override(config(), [setting])
-    for step in where:
-        found = found[step]
-    assert found == value
-
-
-@pytest.mark.parametrize("setting", ["training.epochs=5", "dataset=5"])
-def test_only_the_tables_that_are_there(setting):
-    assert override_only({"dataset": {}}, ["dataset.a=1"]) == {"dataset": {"a": 1}}
-    with pytest.raises(ConfigError, match=r"only dataset\.\* can be set") as caught:
-        override_only({"dataset": {}}, [setting])
-    assert setting in str(caught.value)
-
-
-def test_later_overrides_win():
-    data = override(config(), ["training.epochs=5", "training.epochs=6"])
-    assert data["training"]["epochs"] == 6
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ("training.epochs", "not of the form a.b=c"),
-        ("=3", "not of the form a.b=c"),
-        ("learner.7.method=ewc", "'7' is not a number below 1"),
-        ("learner.x.method=ewc", "'x' is not a number below 1"),
-        ("dataset.name.more=1", "there is no 'more' inside the value 'simulated'"),
-        ("dataset.n_rois.a.b=1", "there is no 'a' inside the value 12"),
-    ],
-)
-def test_overrides_that_cannot_be(setting, says):
-    with pytest.raises(ConfigError, match="--set") as caught:
-        override(config(), [setting])
-    assert says in str(caught.value)
+from fcforge.runner.config_files import merge, read_config, read_toml, resolve_data
 
 
 def test_toml_errors_name_file_and_line(tmp_path):

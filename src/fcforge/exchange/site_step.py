@@ -41,7 +41,7 @@ from fcforge.requests import (
     ThresholdRequest,
     WithdrawRequest,
 )
-from fcforge.runner.config_files import override_only
+from fcforge.settings import override_only
 from fcforge.sites import load_dataset, load_people
 from fcforge.sites.abide import SITE_IDS
 from fcforge.sites.check import left_out

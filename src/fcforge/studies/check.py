@@ -7,7 +7,7 @@ from typing import Any
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.requests import CheckRequest
-from fcforge.runner.config_files import override_only
+from fcforge.settings import override_only
 from fcforge.sites import Cohort, Fault, check_cohort, load_dataset
 from fcforge.sites.check import class_counts
 from fcforge.sites.cohort import grouped
