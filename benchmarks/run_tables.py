@@ -7,8 +7,11 @@
 
 `run` leaves ordinary run folders; tables of one dataset share their nodes, so a learner that two
 tables name is trained once. After --limit seconds nothing new is started, and the same command
-again continues. Scores and metadata (no lane, no generator) go into OUT/*.tar.gz; `read` makes
-one small file per table of them, with what was asked for, the machine and the commit.
+again continues. With --processes the learners of a table train side by side (on a GPU start
+`nvidia-cuda-mps-control -d` first, or they take turns): a card waits for one process that loads,
+captures and stores while it computes for others. Scores and metadata (no lane, no generator) go
+into OUT/*.tar.gz; `read` makes one small file per table of them, with what was asked for, the
+machine and the commit.
 Tuned strengths: `fcforge tune experiments/main_abide.toml --device cuda`, then a config with
 base = "main_abide.toml" and the learners of tuned.toml, run into OUT/main_abide_tuned.
 """
@@ -16,21 +19,29 @@ base = "main_abide.toml" and the learners of tuned.toml, run into OUT/main_abide
 import argparse
 import json
 import math
+import multiprocessing
 import subprocess
 import sys
 import tarfile
 import time
 import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from fcforge.runner.experiment import Experiment
-from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
+from fcforge.runner.store import Store
+from fcforge.types import LearnerSpec
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
 NODE = ("meta.json", "scores.npz")  # what is kept of a node: no lane
+FITTING = 4  # processes beside each of several that fit its generators
 PART_BYTES = 12 << 20  # of an archive; more than 16 MiB does not come back
 TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 WANTED: dict[str, tuple[str, ...]] = {
@@ -78,30 +89,21 @@ def write(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    started = time.monotonic()
-
-    def progress(done: int, total: int, last: str) -> None:
-        seconds = time.monotonic() - started
-        print(f"{seconds:7.1f} s  {name} {done}/{total} {last}", flush=True)
-        if seconds > args.limit:
-            raise OutOfTime
-
+    args.started = time.monotonic()
     try:
         for name in [n for n in WANTED if (args.folder / f"{n}.json").is_file()]:
             told = (args.folder / f"{name}.json").read_text()
             args.root.mkdir(parents=True, exist_ok=True)
             (args.root / f"{name}.json").write_text(told)
             experiment = Experiment.from_json(json.loads(told)["experiment"])
-            run_table(name, experiment, args, progress)
+            run_table(name, experiment, args)
     except OutOfTime:
         print("the time is over; the same command again continues", flush=True)
     finally:
         pack(args.root, args.out)
 
 
-def run_table(
-    name: str, experiment: Experiment, args: argparse.Namespace, progress
-) -> None:
+def run_table(name: str, experiment: Experiment, args: argparse.Namespace) -> None:
     """One run folder; its nodes and generators are those of its dataset."""
     prepared = prepare(experiment)
     pool, folder = args.root / ".pool" / prepared.data_sha256[:12], args.root / name
@@ -112,12 +114,72 @@ def run_table(
             (folder / part).symlink_to(
                 (pool / part).resolve(), target_is_directory=True
             )
-    store = open_store(prepared, folder)
-    run_experiment(
-        prepared, store, device=args.device, group=args.group, progress=progress
-    )
+    open_store(prepared, folder)
+    if args.processes == 1:
+        train(name, prepared, folder, args)
+    else:
+        train_side_by_side(name, experiment, folder, args)
     for lane in folder.glob("nodes/*/lane.safetensors"):
         lane.unlink()  # the table is whole: only scores are read from now on
+
+
+def train(
+    name: str, prepared: Prepared, folder: Path, args: argparse.Namespace
+) -> None:
+    """What the folder does not hold yet; `OutOfTime` after the limit."""
+
+    def progress(done: int, total: int, last: str) -> None:
+        seconds = time.monotonic() - args.started  # the same clock in all processes
+        print(f"{seconds:7.1f} s  {name} {done}/{total} {last}", flush=True)
+        if seconds > args.limit:
+            raise OutOfTime
+
+    beside = {"jobs": FITTING} if args.processes > 1 else {}
+    how = {"device": args.device, "group": args.group, **beside}
+    run_experiment(prepared, Store(folder), **how, progress=progress)
+
+
+def train_side_by_side(
+    name: str, experiment: Experiment, folder: Path, args: argparse.Namespace
+) -> None:
+    """The same, shares of the learners in processes of their own."""
+    shares = shares_of(experiment.learners)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(args.processes, len(shares)), spawn) as pool:
+        one = partial(train_share, name, experiment, folder=folder, args=args)
+        ended = list(pool.map(one, shares))
+    if not all(ended):
+        raise OutOfTime
+
+
+def train_share(
+    name: str,
+    experiment: Experiment,
+    learners: tuple[LearnerSpec, ...],
+    *,
+    folder: Path,
+    args: argparse.Namespace,
+) -> bool:
+    """Train some learners of a table; False where the time was over first."""
+    own = replace(experiment, learners=learners)
+    try:
+        train(f"{name}, {learners[0].title}", prepare(own), folder, args)
+    except OutOfTime:
+        return False
+    return True
+
+
+def shares_of(learners: Sequence[LearnerSpec]) -> list[tuple[LearnerSpec, ...]]:
+    """Learners that share a generator, or a method, stay together; the longest work first.
+
+    A generator is then fitted once, and lanes of one method train as one group.
+    """
+    alike: dict[str, list[LearnerSpec]] = {}
+    for learner in learners:
+        shared = learner.generator or learner.method.name
+        alike.setdefault(str(shared), []).append(learner)
+    by_length = sorted(alike.values(), key=lambda some: some[0].generator is None)
+    return [tuple(some) for some in by_length]
 
 
 def pack(root: Path, out: Path) -> None:
@@ -157,8 +219,6 @@ def read(args: argparse.Namespace) -> None:
     from paper_tables import read_folder
     from scores import pack as pack_scores
     from scores import places, write_table
-
-    from fcforge.runner.store import Store
 
     folder = unpack(args.folder, args.root)
     for path in sorted(folder.glob("*/experiment.json")):
@@ -206,6 +266,9 @@ def main() -> None:
     running.add_argument("--device", default="cuda")
     running.add_argument(
         "--group", type=int, default=None, help="most lanes trained together"
+    )
+    running.add_argument(
+        "--processes", type=int, default=1, help="learners trained side by side"
     )
     running.add_argument(
         "--limit", type=float, default=540, help="seconds; then nothing starts"

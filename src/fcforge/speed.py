@@ -1,11 +1,12 @@
-"""What is done for speed alone: CUDA graphs, the rounding of matrix products, threads.
+"""What is done for speed and memory alone: CUDA graphs, rounding, threads, freed memory.
 
 Training lanes of small networks is bound by launch latency. Capturing the lifted step once and
 replaying it removes that without waiting for a compiler: a new shape costs a few eager steps.
 """
 
+import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -35,6 +36,16 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def give_back() -> None:
+    """Hand freed memory back to the system.
+
+    glibc keeps what was freed in pieces below 32 MB: after a generator of 400 ROIs 0.3 GB. Other
+    libraries have no such function and are left alone.
+    """
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _copy(target: Any, source: Any) -> None:

@@ -1,9 +1,11 @@
 """Tables are run, packed and read back as they were; published pages agree with results/."""
 
 from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import run_tables as script
 from paper_tables import printed_tables, read_folder
 from scores import read_table
@@ -30,8 +32,13 @@ def test_every_wanted_table_can_be_loaded():
     )
 
 
-def test_run_and_read_end_to_end(tmp_path, capsys):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_run_and_read_end_to_end(processes, tmp_path, capsys, monkeypatch):
     """Two tables of one dataset share their nodes; packed and unpacked they read the same."""
+    # threads: processes would load torch
+    monkeypatch.setattr(
+        script, "ProcessPoolExecutor", lambda n, how: ThreadPoolExecutor(1)
+    )
     data = Component(
         "simulated", {"preset": "easy", "n_rois": 10, "n_sites": 2, "scale": 0.1}
     )
@@ -55,13 +62,14 @@ def test_run_and_read_end_to_end(tmp_path, capsys):
         device="cpu",
         group=1,
         limit=600,
+        processes=processes,
     )
     script.run(args)
     said = capsys.readouterr().out
-    assert "main_abide 0/8" in said
-    assert [line.split()[2:] for line in said.splitlines() if "buffer" in line] == [
-        ["buffer", "4/4"]
-    ]
+    together = processes == 1
+    assert ("main_abide 0/8" if together else "main_abide, Base 0/4") in said
+    last = said.splitlines()[-1]
+    assert last.endswith("buffer 4/4 " if together else "buffer, ER 256 4/4 ")
     results = tmp_path / "results"
     script.read(
         Namespace(
@@ -82,3 +90,13 @@ def test_run_and_read_end_to_end(tmp_path, capsys):
             for ours, theirs in zip(runs, stored[title], strict=True):
                 assert ours.spec.order == theirs.spec.order
                 assert summary(ours) == summary(theirs)
+
+
+def test_learners_of_one_generator_or_method_are_one_share():
+    learners = script.load("main_529").learners
+    shares = [[own.title for own in some] for some in script.shares_of(learners)]
+    assert ["FORGE (FCM-VAE)"] in shares[:2]
+    assert ["FORGE (Gaussian)"] in shares[:2]
+    assert {own for some in shares for own in some} == {own.title for own in learners}
+    grid = script.load("lambda_grid_529").learners
+    assert len(script.shares_of(grid)) == 1

@@ -149,7 +149,7 @@ def test_a_start_near_the_answer_gives_the_same_answer(small_site) -> None:
 def test_chunks_do_not_change_numbers(small_site, monkeypatch) -> None:
     x = off_log(small_site.fc)
     whole = from_off_log(x)[0]
-    monkeypatch.setattr(coordinates, "AT_ONCE", 3 * small_site.n_rois**2)
+    monkeypatch.setattr(coordinates, "few", lambda of_116, rois: 3)
     assert torch.allclose(from_off_log(x)[0], whole, atol=1e-6)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from fcforge.errors import DataError
 from fcforge.generators.layers import N_CLASSES, RNG, moved
 from fcforge.settings import Checked
+from fcforge.speed import give_back
 from fcforge.types import FCBatch, Kind
 
 GeneratorState = dict[str, Tensor]
@@ -43,6 +44,7 @@ class Generator(Checked, ABC):
         """One state per site, each as if its site were alone; no site is learnt if one is bad."""
         counts = [check_site(batch, self.name, self.min_subjects) for batch in batches]
         learnt = self.learn_lanes(batches, rngs)
+        give_back()
         return [{"counts": n, **state} for n, state in zip(counts, learnt, strict=True)]
 
     def sample(

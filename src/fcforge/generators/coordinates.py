@@ -7,12 +7,13 @@ R^{R(R-1)/2} is exactly one positive definite correlation matrix (Archakov & Han
 chart does not depend on the order of the ROIs (Thanwerdas 2024).
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
-from fcforge.graphs import from_edges, n_rois_of, symmetric_eigen
+from fcforge.graphs import edges, from_edges, n_rois_of, symmetric_eigen
 from fcforge.speed import one_thread
 
 # (node, weight) of 4-point rules on [0, 1], the half with s <= 1/2: Gauss-Legendre's, and the
@@ -23,10 +24,33 @@ GAUSS: Rule = (
     (0.33000947820757187, 0.32607257743127307),
 )
 LOBATTO: Rule = ((0.0, 1 / 12), (0.5 - 0.5 / 5**0.5, 5 / 12))
-# Worked on at once: cells of matrices on a CPU, matrices on a GPU.
-AT_ONCE = 64 * 116**2
+# Matrices worked on at once: on a CPU so many of 116 ROIs, on a GPU of any size.
+AT_ONCE = 64
 ON_GPU = 1024
+SITE_AT_ONCE = 512  # where no matrix waits for another: a whole site of 116 ROIs
 MOST_STEPS = 30  # of Newton's method
+
+
+def few(of_116: int, rois: int) -> int:
+    """Matrices of so many ROIs that take the time of some of 116: the memory is less, too."""
+    return max(1, of_116 * 116**3 // rois**3)
+
+
+def in_parts(function: Callable[[Tensor], Tensor], given: Tensor, rois: int) -> Tensor:
+    """`function` of `given` (n, ...), subjects of many ROIs few at a time.
+
+    What it makes of one subject must not depend on the others.
+    """
+    parts = given.split(few(SITE_AT_ONCE, rois))
+    first = function(parts[0])
+    if len(parts) == 1:
+        return first
+    out = first.new_empty(len(given), *first.shape[1:])
+    pieces = out.split(len(parts[0]))
+    pieces[0].copy_(first)
+    for piece, part in zip(pieces[1:], parts[1:], strict=True):
+        piece.copy_(function(part))
+    return out
 
 
 def shrink_to_identity(fc: Tensor, amount: float) -> Tensor:
@@ -75,6 +99,7 @@ def from_off_log(
     start: Tensor | None = None,
     tol: float = 1e-5,
     near: float = 0.0,
+    flat: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The correlation matrices with given off-log coordinates.
 
@@ -94,10 +119,12 @@ def from_off_log(
     near : float
         Deviation from which a CPU's last step is taken to first order, without another
         eigendecomposition; it leaves an error of about 0.008 near^2 in a correlation.
+    flat : bool
+        Keep the edges alone: half the memory.
 
     Returns
     -------
-    fc : Tensor of shape (n, R, R)
+    fc : Tensor of shape (n, R, R), or (n, R(R-1)/2) if `flat`
         Positive definite, exact unit diagonal.
     diagonal : Tensor of shape (n, R)
         x, a good start for nearby coordinates.
@@ -111,23 +138,28 @@ def from_off_log(
     if start is not None:
         diagonal += start
     if coordinates.device.type == "cpu":
-        return _in_threads(coordinates, diagonal, tol, near), diagonal
+        return _in_threads(coordinates, diagonal, tol, near, flat), diagonal
     parts = zip(coordinates.split(ON_GPU), diagonal.split(ON_GPU), strict=True)
-    return torch.cat([fixed_point(c, x, min(tol, 1e-4)) for c, x in parts]), diagonal
+    fc = torch.cat([fixed_point(c, x, min(tol, 1e-4)) for c, x in parts])
+    return edges(fc) if flat else fc, diagonal
 
 
-def _in_threads(coordinates: Tensor, x: Tensor, tol: float, near: float) -> Tensor:
+def _in_threads(
+    coordinates: Tensor, x: Tensor, tol: float, near: float, flat: bool
+) -> Tensor:
     """Correlation matrices by `newton`; `x` (n, R) is improved in place.
 
     LAPACK works through a batch one matrix at a time, so threads share chunks of it.
     """
     n, rois = x.shape
     workers = torch.get_num_threads()
-    size = max(1, min(AT_ONCE // rois**2, -(-n // workers)))
-    fc = coordinates.new_empty((n, rois, rois))
+    size = max(1, min(few(AT_ONCE, rois), -(-n // workers)))
+    kept = coordinates.shape if flat else (n, rois, rois)
+    fc = coordinates.new_empty(kept)
 
     def fill(part: Tensor, x: Tensor, into: Tensor) -> None:
-        into.copy_(newton(part, x, tol, near))
+        found = newton(part, x, tol, near)
+        into.copy_(edges(found) if flat else found)
 
     pieces = [whole.split(size) for whole in (coordinates, x, fc)]
     with one_thread(), ThreadPoolExecutor(min(workers, len(pieces[0]))) as pool:

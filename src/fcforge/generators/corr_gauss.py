@@ -6,15 +6,16 @@ the training subjects in class means and edge variance.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, classes_of
-from fcforge.generators.coordinates import from_off_log, shrink_to_identity
+from fcforge.generators.coordinates import from_off_log, in_parts, shrink_to_identity
 from fcforge.generators.layers import RNG, normal
-from fcforge.graphs import edges, log_matrix
+from fcforge.graphs import edges, from_edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
 from fcforge.types import Kind
 
@@ -93,7 +94,9 @@ def residual_noise(factors: Tensor, diagonal: Tensor, n: int, rng: RNG) -> Tenso
     """F'e + sqrt(d) * e' (n, p) of `residual_factors`, without a p x p Cholesky factor."""
     there = diagonal.device
     low = normal(n, len(factors), rng=rng, to=there) @ factors.to(diagonal)
-    return low + normal(n, len(diagonal), rng=rng, to=there) * diagonal
+    # in place here and where it is used: several hundred subjects of 400 ROIs are 100 MB
+    own = normal(n, len(diagonal), rng=rng, to=there).mul_(diagonal)
+    return low.add_(own)
 
 
 def within_class_variance(x: Tensor, y: Tensor) -> Tensor:
@@ -118,7 +121,8 @@ def decode(
     exp is not linear, and a small set misses its mean by s / sqrt(n): both errors are as large
     as the class difference itself (on ABIDE the difference of 60 + 60 sampled subjects
     correlates 0.65 with that of the model). So every class is shifted once by
-    off_log(target mean) - off_log(sample mean), and decoded again.
+    off_log(target mean) - off_log(sample mean), and decoded again. `coordinates` are shifted in
+    place.
     """
     enough = [c for c in y.unique().tolist() if int((y == c).sum()) >= FEW]
     large = len(start) > LARGE
@@ -126,16 +130,21 @@ def decode(
     rough = ROUGH if large else 0.0
     if means is None or not enough:
         return from_off_log(coordinates, start=start, tol=TOLERANCE, near=near)[0]
-    fc, diagonal = from_off_log(coordinates, start=start, tol=TOLERANCE, near=rough)
-    shifted = coordinates.clone()
+    fc, diagonal = from_off_log(
+        coordinates, start=start, tol=TOLERANCE, near=rough, flat=large
+    )
+    shifts = {}
     for c in enough:
-        both = torch.stack([means[c], fc[y == c].mean(0)])
+        mean = fc[y == c].mean(0)
+        both = torch.stack([means[c], from_edges(mean) if large else mean])
         target, found = log_matrix(both, 0.0)
-        shifted[y == c] += edges(target - found)
-        if large:
-            diagonal[y == c] += (target - found).diagonal()
+        shifts[c] = target - found
     del fc  # as large as what follows
-    return from_off_log(shifted, start=diagonal, tol=TOLERANCE, near=near)[0]
+    for c, shift in shifts.items():
+        coordinates[y == c] += edges(shift)
+        if large:
+            diagonal[y == c] += shift.diagonal()
+    return from_off_log(coordinates, start=diagonal, tol=TOLERANCE, near=near)[0]
 
 
 def matched_scale(
@@ -204,7 +213,8 @@ class CorrGauss(Generator):
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""
-        log_fc = log_matrix(batch.fc, self.shrink)
+        log = partial(log_matrix, shrink=self.shrink)
+        log_fc = in_parts(log, batch.fc, batch.n_rois)
         x = edges(log_fc)
         factors, diagonal = residual_factors(
             x, batch.y, self.covariance_shrink, self.rank
@@ -227,11 +237,10 @@ class CorrGauss(Generator):
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Positive definite matrices with unit diagonal, one per diagnosis."""
-        noise = residual_noise(state["factors"], state["diagonal"], len(y), rng)
-        x = state["mean"][y] + state["scale"] * noise
-        return decode(
-            x, y, state["start"], state["class_fc"] if self.mean_match else None
-        )
+        x = residual_noise(state["factors"], state["diagonal"], len(y), rng)
+        x.mul_(state["scale"]).add_(state["mean"][y])
+        means = state["class_fc"] if self.mean_match else None
+        return decode(x, y, state["start"], means)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Rank of the covariance and the matched noise scale."""

@@ -173,7 +173,7 @@ def test_attention_of_one_head_by_hand() -> None:
     p = net.init(3, 2, s, torch_rng(0))
     inputs = net.prepare(CHAIN, s)
     x = torch.randn(1, 3, 2, generator=torch_rng(1))
-    got = net._attention(p, "layer0", x, inputs, s, lambda place, t: t)
+    got = net._attention(p, "layer0", x, inputs, s, lambda place, t, some: t)
     w = p["layer0.qkv.weight"]
     q, k, v = (x[0] @ w[i : i + 2].T for i in (0, 2, 4))
     place = inputs["spectral"][0] @ p["layer0.spectral.weight"].T

@@ -197,7 +197,7 @@ def test_baselines_start_at_what_fits_best(small_site) -> None:
 
 def test_training_lowers_every_part_it_can(small_site) -> None:
     s = FCMVAE(epochs=30, lr=1e-2, warmup=0, **SMALL)
-    site = s._site(simulate(40))
+    _, site = s._site(simulate(40))
     ((params, curve),) = train([site], s, [torch_rng(0)])
     assert set(curve) == {"kl", "reconstruction", "label_nll"}
     assert all(len(v) == 30 for v in curve.values())
@@ -227,7 +227,7 @@ def double():
 def sites_of(s, sizes=(9, 16, 21)):
     found = []
     for i, n in enumerate(sizes):
-        site = s._site(simulate(n, rois=6, seed=i))
+        _, site = s._site(simulate(n, rois=6, seed=i))
         found.append(
             {k: v.double() if v.is_floating_point() else v for k, v in site.items()}
         )
@@ -301,7 +301,7 @@ def test_clipping_is_torchs_lane_by_lane() -> None:
 
 def test_an_epoch_shows_every_subject_once_and_lets_short_lanes_rest() -> None:
     s = FCMVAE(**LANES_SMALL)
-    sites = [s._site(simulate(n, rois=6, seed=i)) for i, n in enumerate((5, 17))]
+    sites = [s._site(simulate(n, rois=6, seed=i))[1] for i, n in enumerate((5, 17))]
     for i, site in enumerate(sites):
         site["y"] = torch.arange(len(site["y"])) + 100 * i  # who is who
     batches = LaneBatches(sites, s, [torch_rng(0), torch_rng(1)])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from fcforge.generators import corr_gauss
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, RNGs
-from fcforge.generators.coordinates import clip_to_correlation
+from fcforge.generators.coordinates import clip_to_correlation, in_parts
 from fcforge.generators.corr_gauss import class_means, residual_factors, residual_noise
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
@@ -25,7 +26,7 @@ from fcforge.generators.layers import (
     with_prefix,
 )
 from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
-from fcforge.speed import one_thread
+from fcforge.speed import give_back, one_thread
 
 SHRINK = 0.02
 
@@ -50,27 +51,34 @@ class FCMVAE(VAESettings, Generator):
         home = batches[0].fc.device
         batches = [FCBatch(batch.fc.cpu(), batch.y.cpu()) for batch in batches]
         with one_thread(), ThreadPoolExecutor() as pool:
-            sites = list(pool.map(self._site, batches))
+            frames, sites = zip(*pool.map(self._site, batches), strict=True)
         trained = train([moved(site, home) for site in sites], self, rngs)
+        give_back()
         on_cpu = [(moved(p, "cpu"), moved(curve, "cpu")) for p, curve in trained]
         with one_thread(), ThreadPoolExecutor() as pool:
-            states = list(pool.map(self._finish, batches, sites, on_cpu, rngs))
+            states = list(pool.map(self._finish, batches, frames, sites, on_cpu, rngs))
         return [moved(state, home) for state in states]
 
-    def _site(self, batch: FCBatch) -> Params:
-        """What training reads of a site's subjects."""
-        target, _ = to_coordinates(batch.fc, self)
-        return {**net.prepare(batch.fc, self), "y": batch.y, "target": target}
+    def _site(self, batch: FCBatch) -> tuple[GeneratorState, Params]:
+        """What undoes the coordinates of a site's subjects, and what training reads of them."""
+        target, frame = to_coordinates(batch.fc, self)
+        read = net.prepare(batch.fc, self)
+        return frame, {**read, "y": batch.y, "target": target}
 
     @torch.no_grad()
     def _finish(
-        self, batch: FCBatch, site: Params, trained: tuple[Params, Params], rng: RNG
+        self,
+        batch: FCBatch,
+        frame: GeneratorState,
+        site: Params,
+        trained: tuple[Params, Params],
+        rng: RNG,
     ) -> GeneratorState:
         """State of a trained network: what conditional sampling needs besides."""
         params, curve = trained
-        target, frame = to_coordinates(batch.fc, self)
+        target = site["target"]
         state = {**frame, **curve, "class_fc": corr_gauss.target_means(batch, SHRINK)}
-        mu, log_var = net.encode(params, site, self)
+        mu, log_var = _encoded(params, site, self)
         state |= _latent_statistics(mu, log_var, batch.y)
         state["gate"] = class_means(site["gate"], batch.y)
         state["latent_share"] = torch.zeros(())
@@ -78,7 +86,7 @@ class FCMVAE(VAESettings, Generator):
         if self.class_baseline:
             _refit_baseline(params, state, target, batch.y, self, rng)
         if self.residual_noise:
-            left = target - net.interaction(params, mu, batch.n_rois, self)
+            left = target - _interactions(params, mu, batch.n_rois, self)
             factors, diagonal = residual_factors(left, batch.y, self.covariance_shrink)
             # nearly all of the state, so in half precision
             state["residual_factors"] = factors.half()
@@ -101,13 +109,13 @@ class FCMVAE(VAESettings, Generator):
         """Z | y, decode, residual noise if asked, back to correlations."""
         params = with_prefix(state, "net.")
         z = _draw_latent(params, state, y, self, rng)
-        move = net.interaction(params, z, int(state["rois"]), self)
+        x = _interactions(params, z, int(state["rois"]), self)
         if self.residual_noise:
             factors = state["residual_factors"]
             diagonal = state["residual_diagonal"]
-            move = move + residual_noise(factors, diagonal, len(y), rng)
-        baseline = params["baseline"][y if self.class_baseline else torch.zeros_like(y)]
-        x = baseline + state["scale"] * move
+            x += residual_noise(factors, diagonal, len(y), rng)
+        x *= state["scale"]
+        x += params["baseline"][y if self.class_baseline else torch.zeros_like(y)]
         if self.gate == "class":
             x = x + net.gate_log(params, state["gate"][y], self)
         if self.likelihood == "poisson":
@@ -129,7 +137,7 @@ def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:
     """Standardised coordinates (n, p) the decoder speaks, and what undoes them."""
     frame = {"rois": torch.tensor(fc.shape[-1])}
     if s.coordinates == "off_log":
-        log_fc = log_matrix(fc, SHRINK)
+        log_fc = in_parts(partial(log_matrix, shrink=SHRINK), fc, fc.shape[-1])
         frame["start"] = log_fc.diagonal(dim1=-2, dim2=-1).mean(0)
         x = edges(log_fc)
     else:
@@ -141,13 +149,32 @@ def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:
 def from_coordinates(
     x: Tensor, y: Tensor, s: VAESettings, state: GeneratorState
 ) -> Tensor:
-    """Inverse of `to_coordinates`, with the projection that `s` asks for."""
-    x = state["unit"] * x + state["centre"]
+    """Inverse of `to_coordinates`, with the projection that `s` asks for; works on x in place."""
+    x *= state["unit"]
+    x += state["centre"]
     if s.coordinates == "off_log":
         means = state["class_fc"] if s.mean_match else None
         return corr_gauss.decode(x, y, state["start"], means)
     fc = from_edges(torch.tanh(x))
     return clip_to_correlation(fc) if s.project == "clip" else fc
+
+
+def _encoded(params: Params, site: Params, s: VAESettings) -> tuple[Tensor, Tensor]:
+    """Mean and log variance of q(z | FC) of all subjects, those of many ROIs few at a time."""
+    read = {k: site[k] for k in ("features", "spectral", "bias")}
+
+    def both(rows: Tensor) -> Tensor:
+        some = {k: v[rows] for k, v in read.items()}
+        return torch.stack(net.encode(params, some, s), 1)
+
+    n, rois, _ = site["features"].shape
+    mu, log_var = in_parts(both, torch.arange(n), rois).unbind(1)
+    return mu.contiguous(), log_var.contiguous()
+
+
+def _interactions(params: Params, z: Tensor, rois: int, s: VAESettings) -> Tensor:
+    """`network.interaction`, of many ROIs few subjects at a time."""
+    return in_parts(lambda part: net.interaction(params, part, rois, s), z, rois)
 
 
 def _latent_statistics(mu: Tensor, log_var: Tensor, y: Tensor) -> GeneratorState:
@@ -198,10 +225,10 @@ def _refit_baseline(
     for label in range(N_CLASSES):
         asked = torch.full((n,), label)
         z = _draw_latent(params, state, asked, s, rng)
-        omega = net.interaction(params, z, int(state["rois"]), s)
+        omega = _interactions(params, z, int(state["rois"]), s)
         baseline[label] -= omega.mean(0)
         shares.append(omega.var(0).mean())
+        del omega  # before the next of its size
     params["baseline"] = baseline
-    state["latent_share"] = torch.stack(shares).mean() / target.var(0).mean().clamp_min(
-        1e-12
-    )
+    of_target = target.var(0).mean().clamp_min(1e-12)
+    state["latent_share"] = torch.stack(shares).mean() / of_target

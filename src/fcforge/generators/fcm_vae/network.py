@@ -5,10 +5,12 @@ Pure functions of a parameter dict; p = R(R-1)/2 edges, k Laplacian coordinates.
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from fcforge.generators.coordinates import few, in_parts
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.layers import (
     RNG,
@@ -28,6 +30,8 @@ from fcforge.graphs import (
     without_diagonal,
 )
 
+ATTEND_AT_ONCE = 128  # subjects of 116 ROIs: more than a batch has
+
 
 def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
     """What the network reads of FC (n, R, R), computed once: it never changes in training.
@@ -42,11 +46,7 @@ def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
     adj = adjacency(fc, s.tau, weighted=False)
     looped = adj + torch.eye(rois, device=fc.device)
     graph = looped if s.self_loop else adj
-    coordinates = (
-        laplacian_coordinates(graph, s.k_pe)
-        if s.skip_components
-        else _first_k(graph, s)
-    )
+    coordinates = in_parts(partial(_coordinates, s=s), graph, rois)
     rows = without_diagonal(fc) if s.zero_diagonal else fc
     rows = rows if s.node_feature else torch.zeros_like(fc)
     degrees = degree(graph)[..., None] / (rois if s.degree_share else 1)
@@ -56,6 +56,13 @@ def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
         "bias": looped,
         "gate": edges(adj),
     }
+
+
+def _coordinates(graph: Tensor, s: VAESettings) -> Tensor:
+    """Laplacian coordinates (n, R, k), components skipped or not."""
+    if s.skip_components:
+        return laplacian_coordinates(graph, s.k_pe)
+    return _first_k(graph, s)
 
 
 def _first_k(graph: Tensor, s: VAESettings) -> Tensor:
@@ -144,7 +151,7 @@ def _attention(
     x: Tensor,
     inputs: dict[str, Tensor],
     s: VAESettings,
-    drop: Callable[[str, Tensor], Tensor],
+    drop: Callable[..., Tensor],
 ) -> Tensor:
     """Multi-head attention with scores QK'/sqrt(d) + LAE + SGE (eq. attn-score).
 
@@ -165,11 +172,17 @@ def _attention(
         gain = _gain(p, f"{name}.gain_sge", s)
         q = torch.cat([q, position * (gain * d_head**-0.5)], -1)
         k = torch.cat([k, position], -1)
-    scores = q @ k.mT
-    if s.lae:
-        scores = scores + _gain(p, f"{name}.gain_lae", s) * inputs["bias"][:, None]
-    out = drop(f"{name}.attention", torch.softmax(scores, -1)) @ v
-    return linear(p, f"{name}.out", out.transpose(1, 2).reshape(n, rois, s.d_model))
+    gain = _gain(p, f"{name}.gain_lae", s)
+    found = []
+    size = few(ATTEND_AT_ONCE, rois)  # with many ROIs nothing is larger than scores
+    for some in (slice(first, first + size) for first in range(0, n, size)):
+        scores = q[some] @ k[some].mT
+        if s.lae:
+            scores += gain * inputs["bias"][some, None]
+        weights = drop(f"{name}.attention", torch.softmax(scores, -1), some)
+        found.append(weights @ v[some])
+    out = torch.cat(found).transpose(1, 2).reshape(n, rois, s.d_model)
+    return linear(p, f"{name}.out", out)
 
 
 def _gain(p: Params, name: str, s: VAESettings) -> Tensor | float:
@@ -202,8 +215,10 @@ def encode(
 ) -> tuple[Tensor, Tensor]:
     """Mean and log variance of q(z | FC), both (n, d_z); `masks` (`dropout_masks`) in training."""
 
-    def drop(place: str, x: Tensor) -> Tensor:
-        return x * masks[place] / (1.0 - s.dropout) if masks and place in masks else x
+    def drop(place: str, x: Tensor, some: slice = slice(None)) -> Tensor:
+        if not masks or place not in masks:
+            return x
+        return x * masks[place][some] / (1.0 - s.dropout)
 
     x = linear(p, "input", inputs["features"])
     for layer in range(s.layers):

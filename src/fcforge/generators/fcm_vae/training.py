@@ -194,7 +194,11 @@ class LaneBatches:
         self.device = sites[0]["y"].device
         self.rois = sites[0]["features"].shape[1]
         self.mask_rngs = [device_rng(rng, self.device) for rng in rngs]
-        self.bank = {k: torch.cat([site[k] for site in sites]) for k in sites[0]}
+        read = sites[0].keys() - (() if s.gate == "class" else {"gate"})
+        first, *others = sites
+        self.bank = {k: first[k] for k in read}
+        if others:
+            self.bank = {k: torch.cat([site[k] for site in sites]) for k in read}
 
     def epoch(self) -> Iterator[Step]:
         """Every lane's subjects once, in its own order; a lane that is through rests."""
