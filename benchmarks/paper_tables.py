@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import exchanged
 from scipy.stats import spearmanr, ttest_1samp
 
 from fcforge.metrics import finite
@@ -145,18 +146,19 @@ Found = Mapping[str, Finished]
 
 
 def differences(
-    pairs: Mapping[str, tuple[Runs, Runs]],
-    n_draws: int = 1000,
-    metric: str = "accuracy",
+    pairs: Mapping[str, tuple[Runs, Runs]], metric: str = "accuracy"
 ) -> dict[str, Comparison]:
     """Paired differences in AAA, those that diverged left out, with Holm's p-values."""
-    comparer = Comparer(metric, "aaa", n_draws)
-    good = {
-        k: [[r for r in runs if finite(r)] for runs in both]
-        for k, both in pairs.items()
-    }
-    made = holm([comparer.compare(a, b) for a, b in good.values()])
-    return dict(zip(good, made, strict=True))
+    comparer = Comparer(metric)
+    good = [
+        ([r for r in a if finite(r)], [r for r in b if finite(r)])
+        for a, b in pairs.values()
+    ]
+    made = []
+    for (a, b), p in zip(good, exchanged.p_values(good, metric), strict=True):
+        found = comparer.compare(a, b)
+        made.append(replace(found, p_value=p, n_draws=exchanged.N_PERMUTATIONS))
+    return dict(zip(pairs, holm(made), strict=True))
 
 
 def partners(name: str, asked: Printed, found: Found) -> dict[str, tuple[Runs, Runs]]:
@@ -177,7 +179,7 @@ def beside(name: str, found: Found) -> str:
     """The paper's AAA and FOR, ours, the paired difference, and the same with leaks on."""
     asked, mine = printed_tables()[name], found[name]
     ours = {**(found[asked.rest].rows if asked.rest in found else {}), **mine.rows}
-    compared = differences(partners(name, asked, found), mine.n_draws)
+    compared = differences(partners(name, asked, found))
     leaky, second, plain = map(
         found.get, (asked.leaks, asked.second, f"{name}+printed")
     )
@@ -364,7 +366,7 @@ def _compared(d: Comparison | None) -> list[str]:
     low, high = number(d.low, sign=True), number(d.high, sign=True)
     return [
         f"{number(d.difference, sign=True)} [{low}, {high}]",
-        p_value(d.p_holm, d.at_floor),
+        p_value(d.p_holm, d.holm_at_floor),
     ]
 
 

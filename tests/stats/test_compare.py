@@ -91,6 +91,17 @@ def test_holm_by_hand():
     assert stats.holm([]) == []
 
 
+def test_a_corrected_p_value_inherited_from_a_bound_is_a_bound():
+    """Three times the floor of 99 permutations is more than twice the next p-value."""
+    made = [
+        stats.Comparison(0, 0, 0, p, 1, 0.5, n_draws=99) for p in (0.4, 0.01, 0.0125)
+    ]
+    found = stats.holm(made)
+    assert [c.p_holm for c in found] == pytest.approx([0.4, 0.03, 0.03])
+    assert [c.holm_at_floor for c in found] == [False, True, True]
+    assert [c.at_floor for c in found] == [False, True, False]
+
+
 def test_holm_never_exceeds_one_nor_changes_the_order():
     made = [stats.Comparison(0, 0, 0, p, 1, 0.5) for p in (0.6, 0.7, 0.5)]
     assert [c.p_holm for c in stats.holm(made)] == [1, 1, 1]
@@ -116,7 +127,7 @@ def test_a_p_value_that_no_permutation_reached_is_a_bound():
     wrong = run({"A": [0.9 - y * 0.8]}, {"A": y})
     found = stats.compare([right], [wrong], n_draws=99)
     assert (found.p_value, found.at_floor) == (0.01, True)
-    assert stats.holm([found, found])[0].at_floor
+    assert stats.holm([found, found])[0].holm_at_floor
     same = stats.compare([right], [right], n_draws=99)
     assert (same.p_value, same.at_floor) == (1.0, False)
     assert not stats.Comparison(0.1, 0.0, 0.2, 0.0001, 5, 0.5).at_floor  # a t test

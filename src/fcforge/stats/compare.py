@@ -31,6 +31,9 @@ class Comparison:
         Share of pairs in which A has the larger value (a tie counts half).
     p_holm : float
         The p-value corrected for all comparisons of its table (`holm`); NaN before that.
+    holm_at_floor : bool
+        Whether `p_holm` is a bound from above: it comes from a p-value at its floor, its own or a
+        smaller one of the table.
     n_draws : int
         Permutations behind the p-value; 0 for another test.
     """
@@ -42,11 +45,12 @@ class Comparison:
     n_pairs: int
     wins: float
     p_holm: float = np.nan
+    holm_at_floor: bool = False
     n_draws: int = 0
 
     @property
     def at_floor(self) -> bool:
-        """Whether no permutation was as extreme: both p-values are then bounds from above."""
+        """Whether no permutation was as extreme: the p-value is then a bound from above."""
         return self.n_draws > 0 and self.p_value <= 1 / (1 + self.n_draws)
 
 
@@ -56,15 +60,16 @@ def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
     The k-th smallest of m becomes :math:`\max_{j\le k} \min(1, (m - j + 1)\,p_{(j)})`: the chance
     of one or more false findings in the table stays below the level.
     """
-    p = np.array([c.p_value for c in comparisons])
-    order = np.argsort(p, kind="stable")
-    factors = np.arange(len(p), 0, -1)
-    raised = np.minimum(1, p[order] * factors)
-    corrected = np.empty(len(p))
-    corrected[order] = np.maximum.accumulate(raised)
-    found = []
-    for comparison, p_holm in zip(comparisons, corrected, strict=True):
-        found.append(replace(comparison, p_holm=float(p_holm)))
+    found = list(comparisons)
+    largest = 0.0
+    at_floor = False
+    by_p = np.argsort([c.p_value for c in comparisons], kind="stable")
+    for place, k in enumerate(by_p):
+        raised = min((len(found) - place) * found[k].p_value, 1.0)
+        if not raised <= largest:  # a p-value that is NaN makes NaN of those after it
+            largest = raised
+            at_floor = found[k].at_floor
+        found[k] = replace(found[k], p_holm=largest, holm_at_floor=at_floor)
     return found
 
 
