@@ -104,11 +104,24 @@ def test_report_and_pages_of_a_run(tmp_path):
     assert (tmp_path / "pages" / "index.html").exists()
 
 
+def test_datasets_are_listed():
+    answer = without_torch("list", "datasets")
+    assert answer.code == 0, answer.err
+    assert "rest_meta_mdd" in answer.out
+    rows = dict(
+        line.split(maxsplit=1) for line in without_torch("list").out.splitlines()
+    )
+    assert "rest_meta_mdd" in rows["datasets"]
+    assert "torch" in rows["methods"]
+
+
 def test_what_needs_torch_says_so_in_one_line(tmp_path):
-    assert without_torch("init", tmp_path / "my.toml").code == 0
-    answer = without_torch("run", tmp_path / "my.toml", "--out", tmp_path / "run")
-    assert answer.code == 2
-    (line,) = answer.err.strip().splitlines()
-    assert "torch" in line
-    assert "train" in line
+    config = tmp_path / "my.toml"
+    assert without_torch("init", config).code == 0
+    for command in (("run", config, "--out", tmp_path / "run"), ("check", config)):
+        answer = without_torch(*command)
+        assert answer.code == 2
+        (line,) = answer.err.strip().splitlines()
+        assert "torch" in line
+        assert "train" in line
     assert not (tmp_path / "run").exists()

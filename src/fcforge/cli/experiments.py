@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +34,13 @@ BUDGET = (
     "Settings to try per learner (rate, weight decay, epochs, strength), the same number for all; "
     "0: only the strengths of each method's grid."
 )
+# Where a config's names are found, by kind.
+ROOMS = {
+    "datasets": "sites",
+    "models": "models",
+    "generators": "generators",
+    "methods": "methods",
+}
 
 
 def demo(
@@ -212,29 +220,27 @@ def _print_rows(rows: Sequence[Row], as_json: bool) -> None:
         results.print_table(rows)
 
 
-def catalogue() -> dict[str, dict[str, str]]:
-    """Everything a config can name, by kind: name and first line.
+def catalogue(kind: str) -> dict[str, str]:
+    """Everything of a kind that a config can name, and its first line.
 
-    Networks that belong to one method (PDGNN's) are left out.
+    Networks that belong to one method (PDGNN's) are left out. Only the room of that kind is
+    imported: datasets are listed where there is no torch.
     """
-    from fcforge.generators import GENERATORS
-    from fcforge.methods import METHODS
-    from fcforge.models import MODELS
-    from fcforge.sites import DATASETS
+    from fcforge.components import look_up
 
-    kinds: Mapping[str, Mapping[str, Any]] = {
-        "datasets": DATASETS,
-        "models": MODELS,
-        "generators": GENERATORS,
-        "methods": METHODS,
-    }
-    found: dict[str, dict[str, str]] = {}
-    for kind, registry in kinds.items():
-        found[kind] = {}
-        for name, thing in registry.items():
-            if not getattr(thing, "belongs_to", ""):
-                found[kind][name] = _about(thing)
+    room = import_module(f"fcforge.{look_up('kind', kind, ROOMS)}")
+    found = {}
+    for name, thing in getattr(room, kind.upper()).items():
+        if not getattr(thing, "belongs_to", ""):
+            found[name] = _about(thing)
     return found
+
+
+def _names(kind: str) -> str:
+    try:
+        return ", ".join(catalogue(kind))
+    except ModuleNotFoundError as missing:
+        return f"(listed where the package '{missing.name}' is installed)"
 
 
 def _about(thing: Any) -> str:
@@ -253,13 +259,7 @@ def list_things(
     as_json: given.AsJson = False,
 ) -> None:
     """List what a config can name."""
-    from fcforge.components import look_up
-
-    everything = catalogue()
-    if what:
-        rows = look_up("kind", what, everything)
-    else:
-        rows = {kind: ", ".join(names) for kind, names in everything.items()}
+    rows = catalogue(what) if what else {kind: _names(kind) for kind in ROOMS}
     if as_json:
         print(json.dumps(list(rows)))
         return
