@@ -627,7 +627,12 @@ def test_real_halfpipe_files(shared_data, tmp_path, lines):
         )
         assert side["MeanFD"] > 0.05  # from fMRIPrep's confounds beside it
         assert "simple" not in json.dumps(side)  # HALFpipe denoised, we did not
-        assert set(side["Settings"]) == {"drop", "max_empty", "columns", "variable"}
+        of_series = {"drop", "max_empty", "columns", "variable"}
+        assert set(side["Settings"]) == of_series | {"min_coverage"}
+        assert side["MinCoverage"] == 0
+        assert side["MeanFC"] == pytest.approx(
+            theirs[np.ix_(seen, seen)][np.triu_indices(seen.sum(), 1)].mean(), abs=1e-6
+        )
     assert fc_command(**ask, atlas="AAL116") == 2
     assert "Time series there are of: schaefer400" in lines[-1]
 

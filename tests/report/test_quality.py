@@ -22,7 +22,7 @@ def run(
 ) -> Run:
     rng = np.random.default_rng(0)
     moved = np.abs(rng.normal(0.2, 0.05, 40)) if fd else None
-    source = SimpleNamespace(path=Path("/data") / name)
+    source = SimpleNamespace(path=Path("/data") / name, kind="scan")
     done = {
         "denoise": "simple",
         "kept": ["motion", "wm_csf"],
@@ -48,7 +48,9 @@ def test_subject_page_shows_everything():
     names = aal116().roi_names
     assert page.row(names[2]) == [names[2], "0.31"]  # lowest first
     assert page.rows.index(page.row(names[2])) < page.rows.index(page.row(names[5]))
-    assert f"1 ROI without signal, FC set to 0: {names[3]}." in page.text
+    assert (
+        f"1 ROI without signal or hardly covered, FC set to 0: {names[3]}." in page.text
+    )
     assert page.row("kept") == ["kept", "motion, wm_csf"]
     assert page.row("HighPassHz") == ["HighPassHz", "not set"]
     assert page.row("Detrend") == ["Detrend", "yes"]

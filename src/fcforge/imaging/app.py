@@ -130,7 +130,7 @@ class _Maker:
         if result.empty:
             rois = counted(len(result.empty), "ROI")
             names = some([self.atlas.roi_names[i] for i in result.empty])
-            lines.append(f"{rois} without signal, FC 0 ({names})")
+            lines.append(f"{rois} without signal or hardly covered, FC 0 ({names})")
         for line in lines:
             if line not in self.remarks:
                 self.say(f"sub-{result.subject}: {line}")

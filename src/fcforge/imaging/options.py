@@ -109,7 +109,7 @@ class FCRequest(ImagingRequest):
     def settings_of(self, runs: Sequence[Source]) -> dict[str, Any]:
         """Settings that took part in making FC of these runs, for its sidecar and page."""
         names = ["drop", "max_empty"]
-        if any(run.kind == "scan" for run in runs):
+        if any(run.knows_coverage for run in runs):
             names.append("min_coverage")
         if any(run.kind == "series" for run in runs):
             names += ["columns", "variable"]

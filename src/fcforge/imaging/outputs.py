@@ -103,7 +103,7 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
         "MeanFD": result.mean_fd,
         "Volumes": result.n_volumes,
         "DegreesOfFreedom": result.dof,
-        "MeanFC": float(result.fc[~np.eye(atlas.n_rois, dtype=bool)].mean()),
+        "MeanFC": result.mean_fc,
         "MinCoverage": float(min(coverage)) if coverage else None,
         "Settings": result.settings,
         "Runs": [{"File": run.source.path.name, **run.report} for run in runs],

@@ -67,7 +67,8 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     if result.empty:
         names = ", ".join(atlas.roi_names[i] for i in result.empty)
         many = counted(len(result.empty), "ROI")
-        warnings.append(("caution", f"{many} without signal, FC set to 0: {names}."))
+        text = f"{many} without signal or hardly covered, FC set to 0: {names}."
+        warnings.append(("caution", text))
     more: Any = {"warnings": warnings, "facts": _facts(result, atlas), "home": GROUP}
     return _page(f"sub-{result.subject}", sections=[*sections, *done], **more)
 
@@ -119,7 +120,9 @@ def group_page(
     heads = ("site", "subjects", "diagnosis", "TR, s")
     sections = [Section("Sites", Table.of(heads, sites))]
     if rows:
-        note = "How many subjects have which value."
+        note = (
+            "How many subjects have which value; mean FC is that of ROIs with signal."
+        )
         sections.insert(0, Section("Distributions", _distributions(rows), note))
         sections.append(Section("Subjects", _subjects(rows)))
     warnings = [("serious", text) for text in by_reason(failed)]
@@ -215,7 +218,7 @@ def _carpet(axes: Any, run: Run) -> Any:
         z, aspect="auto", cmap="gray", vmin=-2, vmax=2, interpolation="nearest"
     )
     axes.set_yticks([])
-    rows = "ROIs" if run.coverage is None else "voxels, ROI by ROI"
+    rows = "ROIs" if run.source.kind == "series" else "voxels, ROI by ROI"
     axes.set_title(f"{rows}, volume by volume")
     return image
 
