@@ -342,10 +342,10 @@ def override_only(data: dict[str, Any], settings: Sequence[str]) -> dict[str, An
     """`override` within the tables of `data`; other tables are refused."""
     names = list(data)
     found = override(data, settings)
-    tables = [name for name, table in found.items() if isinstance(table, dict)]
-    if tables != names:
-        known = ", ".join(f"{name}.*" for name in names)
-        raise ConfigError(f"--set {settings[0]}: only {known} can be set here.")
+    for name, table in found.items():
+        if name not in names or not isinstance(table, dict):
+            known = ", ".join(f"{name}.*" for name in names)
+            raise ConfigError(f"--set {name}: only {known} can be set here.")
     return found
 
 

@@ -202,6 +202,10 @@ def test_check_says_which_groups_and_columns(tmp_path):
     other = fcforge(*named, "--set", "training.epochs=5")
     assert other.code == 2
     assert "only dataset.* can be set" in other.err
+    for twice in (("path=other.npz",), ("positive=ADHD", *groups)):
+        both = fcforge(*named, "--set", f"dataset.{twice[0]}", *twice[1:])
+        assert both.code == 2
+        assert f"--set dataset.{twice[0].partition('=')[0]}: another" in both.err
 
 
 def test_check_of_the_real_data(shared_data):

@@ -164,10 +164,14 @@ def test_words_for_missing_are_no_class(value) -> None:
         people.refuse_missing(labels)
 
 
-def test_one_class_in_two_spellings_is_refused() -> None:
+def test_one_class_in_two_spellings_is_refused(subjects) -> None:
     with pytest.raises(InputError, match=r"'ASD'.*'asd'"):
         people.refuse_missing(np.array(["ASD", "HC", "asd"]))
     people.refuse_missing(np.array([0, 1, 2]))
+    fc, y, _ = subjects
+    words = np.where(y == 1, "ASD", "HC")
+    with pytest.raises(InputError, match=r"'ASD'.*'asd'"):
+        ForgeClassifier().partial_fit(fc, words, classes=["ASD", "asd", "HC"])
 
 
 @pytest.mark.parametrize("nothing", [None, pd.NA, np.nan])

@@ -119,6 +119,15 @@ def test_a_missing_number_is_no_number(value) -> None:
         ForgeRegressor(features="any").fit(X, y, site)
 
 
+@pytest.mark.parametrize("word", ["ASD", "12,5"])
+def test_a_word_is_no_number_and_is_named_with_its_row(word) -> None:
+    X, y, site = numbers()
+    y = y.astype(object)
+    y[3] = word
+    with pytest.raises(InputError, match=r"y\[3\] is .*not a number.*ForgeClassifier"):
+        ForgeRegressor(features="any").fit(X, y, site)
+
+
 def test_a_number_that_is_the_same_for_everybody_is_refused() -> None:
     X, y, site = numbers()
     with pytest.raises(InputError, match="30 for everybody"):

@@ -51,12 +51,18 @@ def test_a_keeper_is_known_by_name():
         {"keepers": "us"},
         {"patient": "control"},
         {"others": ("BP", "control")},
+        {"control": "HC", "patient": "hc"},
+        {"control": "HC", "patient": "НС"},  # Cyrillic
         {"others": ("BP",), "number": Measured(name="age", limits=(5.0, 65.0))},
     ],
 )
 def test_a_policy_has_bounds(wrong):
     with pytest.raises(ValidationError):
         Policy(**wrong)
+
+
+def test_a_sign_can_tell_diagnoses_apart():
+    assert Policy(control="MCI-", patient="MCI+").target.classes == ("MCI-", "MCI+")
 
 
 def test_two_keepers_who_are_not_one():

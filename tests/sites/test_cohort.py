@@ -8,7 +8,7 @@ from small_cohorts import small
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites.check import check_cohort
-from fcforge.sites.cohort import Cohort, Fault, fc_from_upper, upper_from_fc
+from fcforge.sites.cohort import Cohort, Fault, fc_from_upper, grouped, upper_from_fc
 
 
 def test_merge_and_select_sites():
@@ -79,14 +79,15 @@ def test_a_covariate_becomes_the_target():
     assert found.y.tolist() == [-1, 0, 1]
     assert found.target.restored(found.y).tolist() == [5, 35, 65]
     assert (found.target.kind, found.target.outputs) == ("number", 1)
-    assert "1 subjects left out (no age)" in found.faults[0].what
+    assert "1 subject left out (no age)" in found.faults[0].what
+    assert people.of_number("Age", (5, 65)).target == found.target
     assert "age" not in found.covariates  # nothing can be removed for it
     for name, limits in (("height", (0, 1)), ("age", (65, 5))):
         with pytest.raises(ConfigError, match=name):
             people.of_number(name, limits)
     outside = people.of_number("age", (5, 60))
-    told = [f.what for f in check_cohort(outside) if f.subject == "d"]
-    assert any("age 65 is not in 5 to 60" in what for what in told)
+    told = [str(f) for f in check_cohort(outside) if f.subject == "d"]
+    assert any("age is not in 5 to 60. Found: 65." in what for what in told)
 
 
 def _number_faults(cohort):
@@ -95,10 +96,18 @@ def _number_faults(cohort):
 
 def test_a_number_outside_its_limits_is_not_a_matter_of_groups():
     (fault,) = _number_faults(small().of_number("age", (0, 18)))
-    assert (fault.subject, fault.what) == ("s19", "age 19 is not in 0 to 18.")
+    assert (fault.subject, fault.value) == ("s19", "19")
+    assert fault.what == "age is not in 0 to 18."
     assert "Widen limits" in fault.do
     assert "leave_out" in fault.do
     assert "positive" not in fault.do
+
+
+def test_people_outside_the_limits_are_told_of_together():
+    (fault,) = grouped(_number_faults(small().of_number("age", (0, 17))))
+    assert fault.count == 2
+    assert "s18, s19" in str(fault)
+    assert "Found: 18, 19." in str(fault)
 
 
 @pytest.mark.parametrize("limits", [(0, np.inf), (-np.inf, 5), (np.nan, 5)])
@@ -124,7 +133,7 @@ def test_who_is_left_out_has_no_bad_value():
     found = people.without(["s02"]).of_number("age", (5, 65))
     assert found.subject_id.tolist() == ["s01", "s03"]
     np.testing.assert_array_equal(found.target.restored(found.y), [12, 13])
-    assert [fault.what for fault in found.faults] == ["1 subjects left out (no age)."]
+    assert [fault.what for fault in found.faults] == ["1 subject left out (no age)."]
 
 
 def test_one_number_for_everybody_is_an_error():

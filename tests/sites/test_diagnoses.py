@@ -9,8 +9,9 @@ from fcforge.sites.diagnoses import Groups, label_of
 @pytest.mark.parametrize(
     ("value", "column", "label"),
     [
-        *((value, "", 1) for value in ("1", "ASD", "mdd", "Patient", " SZ ")),
-        *((value, "", 0) for value in ("0", "HC", "control", "TC")),
+        *((value, "", 1) for value in ("1", "ASD", "mdd", "Patient", " SZ ", "BP")),
+        *((value, "", 1) for value in ("PDD-NOS", "ADHD-C", "Schizoaffective")),
+        *((value, "", 0) for value in ("0", "HC", "control", "TC", "TDC")),
         ("2", "DX_GROUP", 0),
     ],
 )
@@ -59,7 +60,14 @@ def test_groups_that_cannot_be_meant(positive, negative, match):
         Groups.of(THREE, positive, negative)
 
 
-@pytest.mark.parametrize("value", ["", " ", "n/a", "NaN", "-9999"])
+def test_bipolar_people_are_a_third_diagnosis_and_relatives_are_unknown_by_name():
+    with pytest.raises(DataError, match=r"BP \(1\), HC \(1\), SZP \(2\)"):
+        Groups.of(["HC", "SZP", "BP", "SZP"])
+    with pytest.raises(DataError, match="unknown diagnosis 'SZR'"):
+        Groups.of(["HC", "SZP", "SZR"]).label("SZR")
+
+
+@pytest.mark.parametrize("value", ["", " ", "n/a", "NaN", "-9999", "#N/A", "."])
 def test_no_diagnosis(value):
     for groups in (Groups(), Groups((("b",), ("a",)))):
         with pytest.raises(DataError, match="has no diagnosis"):

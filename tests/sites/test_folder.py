@@ -74,14 +74,14 @@ def test_npz_with_full_matrices_words_and_covariates(tmp_path):
 def test_npz_unknown_word(tmp_path):
     cohort = tiny()
     words = np.where(cohort.y == 1, "ASD", "TC").astype("U9")
-    words[2] = "asperger"
+    words[2] = "dyslexia"
     back = load_folder(write_npz(tmp_path / "d.npz", cohort, label=words))
     errors = [str(f) for f in check_cohort(back)]
     assert any(
-        "unknown diagnosis 'asperger'" in e and "Known for patients" in e
+        "unknown diagnosis 'dyslexia'" in e and "Known for patients" in e
         for e in errors
     )
-    groups = {"positive": "ASD,Asperger", "negative": ["TC"]}
+    groups = {"positive": "ASD,Dyslexia", "negative": ["TC"]}
     fine = load_folder(tmp_path / "d.npz", **groups)
     assert check_cohort(fine) == []
     assert fine.y[2] == 1
@@ -197,7 +197,7 @@ def test_one_bad_subject_is_one_finding(tmp_path):
     first = listed.splitlines()[1]
     dx = first.split("\t")[2]
     for change, match in [
-        (first.replace(f"\t{dx}\t", "\tASPERGER\t"), "unknown diagnosis 'ASPERGER'"),
+        (first.replace(f"\t{dx}\t", "\tDYSLEXIA\t"), "unknown diagnosis 'DYSLEXIA'"),
         (first.replace(f"\t{dx}\t", "\t\t"), "has no diagnosis"),
         (first.replace(made.site[0], "", 1), "no site in the table"),
     ]:

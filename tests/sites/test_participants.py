@@ -31,6 +31,15 @@ def test_missing_column(missing, tmp_path):
         load_folder(tmp_path / "d")
 
 
+@pytest.mark.parametrize("twice", ["age", "AGE"])
+def test_columns_that_could_be_taken_for_each_other(twice, tmp_path):
+    header = f"participant_id\tsite\tdiagnosis\tage\t{twice}"
+    write_folder(tmp_path / "d", header=header)
+    with pytest.raises(DataError, match=f"columns .*{twice}") as caught:
+        load_folder(tmp_path / "d")
+    assert caught.value.where.endswith("participants.tsv")
+
+
 # -- what classes are called ---------------------------------------------------------------------
 def test_classes_are_called_as_the_data_call_them():
     assert class_names(["TC", "ASD", "HC"], np.array([0, 1, 0])) == ("HC/TC", "ASD")

@@ -175,6 +175,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
                 raise InputError(what, do="Use ForgeRegressor.")
             if target.kind == "more classes":
                 return as_labels(target)
+        people.refuse_missing([] if classes is None else classes)
         known = np.unique(labels if classes is None else np.asarray(classes))
         if len(people.some_classes(labels, known)) > 2:
             if self.positive is not None:

@@ -228,6 +228,17 @@ def refuse_missing(y: Any) -> None:
             raise InputError(what, do="Spell each class in one way.")
 
 
+def refuse_words(y: Any) -> None:
+    """`InputError` where a value of `y` is a word and no number."""
+    for place, value in enumerate(np.asarray(y, dtype=object).ravel().tolist()):
+        try:
+            float(value if isinstance(value, str) else 0)
+        except ValueError:
+            what = f"y[{place}] is {value!r}, which is not a number."
+            do = "Give numbers such as 12.5, or use ForgeClassifier for groups."
+            raise InputError(what, do=do) from None
+
+
 def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     """`known` itself when it is two classes or more and `labels` holds no other.
 

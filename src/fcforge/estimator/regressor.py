@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from fcforge.errors import ConfigError
+from fcforge.estimator import people
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Given, Learns
-from fcforge.estimator.people import sample_weights
 from fcforge.types import Target
 
 
@@ -66,9 +66,10 @@ class ForgeRegressor(RegressorMixin, Learns):
             if getattr(self, name) is not None:
                 what = f"{name}= is for classes; the target is a number."
                 raise ConfigError(what, do="Leave it out, or give sample_weight.")
+        people.refuse_words(y)
         X, values = self._checked(X, y, first)
         if weight is not None:
-            weight = sample_weights(X, weight, self._weighed_by)
+            weight = people.sample_weights(X, weight, self._weighed_by)
         target = self._target(values) if first else self.target_
         low, high = target.limits
         if values.min() < low or values.max() > high:

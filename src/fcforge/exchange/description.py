@@ -190,6 +190,7 @@ def policy_words(policy: Policy) -> dict[str, Any]:
     ]
     if policy.number is not None:
         said["number"] = str(policy.target)
+        del said["control"], said["patient"]
     return {POLICY[name]: value for name, value in said.items()}
 
 

@@ -27,6 +27,9 @@ from fcforge.types import Target
 
 # What diagnoses are called in any data: they mean the same everywhere.
 ANYWHERE = (("0", "1"), ("control", "patient"))
+SIGNS = str.maketrans(
+    {"+": "plus", "-": "minus"}
+)  # of MCI+ and MCI- they are the point
 People = Annotated[int, Field(ge=1, le=1_000_000)]
 DIAGNOSIS = Target().name
 NARROWEST = 1e-9  # of limits: numbers are scaled by how far they lie apart
@@ -136,8 +139,9 @@ class Policy(Closed):
     def _one_target(self) -> Self:
         """A number, or diagnoses that can be told apart."""
         named = (self.control, self.patient, *self.others)
-        if len(set(named)) < len(named):
-            raise ValueError("a diagnosis is named twice")
+        for one, other in combinations(named, 2):
+            if lookalike(one.translate(SIGNS), other.translate(SIGNS)):
+                raise ValueError(f"the diagnoses '{one}' and '{other}' look alike")
         if self.number is not None and self.others:
             raise ValueError("a number has no further groups")
         return self

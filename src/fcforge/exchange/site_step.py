@@ -42,12 +42,11 @@ from fcforge.requests import (
     WithdrawRequest,
 )
 from fcforge.settings import override_only
-from fcforge.sites import load_dataset, load_people
+from fcforge.sites import dataset_of, load_dataset, load_people
 from fcforge.sites.abide import SITE_IDS
 from fcforge.sites.check import left_out
 from fcforge.sites.cohort import Cohort
 from fcforge.text import listed
-from fcforge.types import Component
 
 
 def start_file(asked: StartRequest) -> Exchange:
@@ -108,11 +107,9 @@ def _public_people(asked: StartRequest, settings: dict[str, Any]) -> Cohort:
             f"dataset '{asked.dataset}' needs --sites: which of its sites are public?"
         )
         raise ConfigError(what, do="Name them, separated by commas.")
-    if data is not None:
-        settings = {"path": str(data), **settings}
-    if sites:
-        settings = {**settings, "sites": sites}
-    found = load_dataset(Component(asked.dataset, settings))
+    said = {"path": "" if data is None else str(data), "sites": sites}
+    known = {name: value for name, value in said.items() if value}
+    found = load_dataset(dataset_of(asked.dataset, known, settings))
     check_names("site", without, found.site_names, where="--without")
     return found.select(~np.isin(found.site, without))
 

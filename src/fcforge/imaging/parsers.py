@@ -13,6 +13,7 @@ import math
 import re
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -192,6 +193,10 @@ def parse_table(text: str) -> list[dict[str, str]]:
     header, *rows = ([cell.strip() for cell in row] for row in cells)
     if not rows:
         raise DataError("is empty.", do="It needs a header and rows.")
+    for name, times in Counter(filter(None, header)).items():
+        if times > 1:
+            what = f"has {times} columns named '{name}'."
+            raise DataError(what, do="Which one counts? Rename or remove the others.")
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
         if len(row) != len(header):
             raise DataError(

@@ -9,7 +9,7 @@ import functools
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ __all__ = [
     "Dataset",
     "Fault",
     "check_cohort",
+    "dataset_of",
     "load_dataset",
     "load_people",
     "make_sites",
@@ -164,6 +165,22 @@ def load_dataset(component: Component) -> Cohort:
                 f"{where} needs '{key}'.", do=f"Add `{key} = ...` to [dataset]."
             )
     return dataset(**params)
+
+
+def dataset_of(
+    name: str, said: Mapping[str, Any], settings: Mapping[str, Any]
+) -> Component:
+    """A dataset by what a command's own options say and by ``--set dataset.*``, each thing once.
+
+    Raises
+    ------
+    ConfigError
+        Where both say the same setting: one of them would be ignored.
+    """
+    for twice in said.keys() & settings.keys():
+        what = f"--set dataset.{twice}: another option or argument says it already."
+        raise ConfigError(what, do="Leave one of them out.")
+    return Component(name, {**said, **settings})
 
 
 def load_people(

@@ -160,9 +160,9 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
             what = f"subject id appears {n} times."
             do = "Give every subject one row; add the site to the id if two sites share ids."
             yield Fault("error", what, do, subject, site)
-        if what := _no_target(cohort, i):
-            do = NAME_THEM if cohort.target.classes else WIDEN
-            yield Fault("error", what, do, subject, site)
+        if trouble := _no_target(cohort, i):
+            what, do, value = trouble
+            yield Fault("error", what, do, subject, site, value)
         content = np.ascontiguousarray(cohort.fc[i]).data
         digest = hashlib.blake2b(content, digest_size=16).digest()
         twin = seen.setdefault(digest, subject)
@@ -172,18 +172,16 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
             yield Fault("error", what, do, subject, site)
 
 
-def _no_target(cohort: Cohort, i: int) -> str:
-    """Why what is to be learned of a subject cannot be meant; empty where it can."""
+def _no_target(cohort: Cohort, i: int) -> tuple[str, str, str] | None:
+    """Why what is to be learned of a subject cannot be meant, what to do, and its value."""
     target = cohort.target
     y = cohort.y[i]
     if target.classes:
-        known = y in range(target.outputs)
-        return "" if known else f"unknown label {y} (0 is control, 1 is patient)."
+        what = "unknown label (0 is control, 1 is patient)."
+        return None if y in range(target.outputs) else (what, NAME_THEM, str(y))
     low, high = target.limits
-    value = target.restored(y)
-    if abs(y) <= 1:
-        return ""
-    return f"{target.name} {value:g} is not in {low:g} to {high:g}."
+    what = f"{target.name} is not in {low:g} to {high:g}."
+    return None if abs(y) <= 1 else (what, WIDEN, f"{target.restored(y):g}")
 
 
 def _one_number(cohort: Cohort) -> Iterator[Fault]:

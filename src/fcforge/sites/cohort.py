@@ -15,7 +15,7 @@ from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.parsers import as_number
 from fcforge.sites.diagnoses import is_missing
 from fcforge.sites.vectors import triangle_of
-from fcforge.text import some
+from fcforge.text import counted, some
 from fcforge.types import Target
 
 
@@ -28,6 +28,8 @@ class Fault:
     do: str = ""
     subject: str = ""
     site: str = ""
+    value: str = ""
+    """What was found, where it differs between subjects with the same trouble."""
     count: int = 1
     """Subjects it is wrong with, where it is more than one (`grouped`)."""
 
@@ -43,7 +45,8 @@ class Fault:
         if self.count > 1:
             where = f"{self.count} subjects ({self.subject})"
         text = f"{where}: {self.what}" if where else self.what
-        return f"{text} {self.do}" if self.do else text
+        found = f"Found: {self.value}." if self.value else ""
+        return " ".join(part for part in (text, found, self.do) if part)
 
 
 def grouped(faults: Iterable[Fault]) -> list[Fault]:
@@ -55,7 +58,8 @@ def grouped(faults: Iterable[Fault]) -> list[Fault]:
     found = []
     for own in alike.values():
         subjects = some(f.subject for f in own)
-        found.append(replace(own[0], subject=subjects, count=len(own)))
+        values = some(f.value for f in own if f.value)
+        found.append(replace(own[0], subject=subjects, value=values, count=len(own)))
     return found
 
 
@@ -169,14 +173,15 @@ class Cohort:
         return replace(self.select(index), faults=kept)
 
     def of_number(self, name: str, limits: tuple[float, float]) -> Cohort:
-        """The cohort whose target is a covariate; people without it are left out."""
+        """The cohort whose target is a covariate, in any case; who has none is left out."""
+        name = {own.lower(): own for own in self.covariates}.get(name.lower(), name)
         check_names("target", [name], ["diagnosis", *self.covariates])
         target = Target(name, (), limits)
         values = _numbers(name, self.covariates[name], self.subject_id)
         known = np.isfinite(values)
         faults = list(self.faults)
         if not known.all():
-            what = f"{int((~known).sum())} subjects left out (no {name})."
+            what = f"{counted(int((~known).sum()), 'subject')} left out (no {name})."
             faults.append(Fault("warning", what))
         rest = {k: v for k, v in self.covariates.items() if k != name}
         made = replace(self, y=target.scaled(values), target=target, covariates=rest)

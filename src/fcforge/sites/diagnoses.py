@@ -7,45 +7,48 @@ mean need nothing; a table with a second disorder, or with other words, names it
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fcforge.errors import DataError
+from fcforge.text import listed
 
 Words = str | Sequence[str] | None
+# Words of disorders as tables of ABIDE, ADHD-200, REST-meta-MDD and B-SNIP write them.
+DISORDERS = {
+    "": "1, true, patient, patients, case",
+    "ASD": "asd, autism, autistic, asperger, asperger's, aspergers, pdd-nos",
+    "ADHD": "adhd, adhd-c, adhd-i, adhd-h, adhd-combined, adhd-inattentive, adhd-hyperactive",
+    "MDD": "mdd, depression, major depressive disorder",
+    "SZ": "sz, scz, szp, schizophrenia",
+    "SZA": "sza, sadp, schizoaffective, schizoaffective disorder",
+    "BD": "bd, bp, bpp, bipolar, bipolar disorder",
+}
 # Words for patients, and the disorder that each names ("" where it names none).
 PATIENTS = {
-    "1": "",
-    "true": "",
-    "patient": "",
-    "patients": "",
-    "case": "",
-    "asd": "ASD",
-    "autism": "ASD",
-    "mdd": "MDD",
-    "sz": "SZ",
-    "scz": "SZ",
-    "adhd": "ADHD",
-    "bd": "BD",
+    word: disorder for disorder, words in DISORDERS.items() for word in listed(words)
 }
-CONTROLS = (
-    "0",
-    "false",
-    "tc",
-    "td",
-    "hc",
-    "nc",
-    "cn",
-    "control",
-    "controls",
-    "healthy",
-    "ctrl",
-    "con",
+CONTROLS = listed(
+    "0, false, tc, td, tdc, hc, nc, cn, con, ctrl, control, controls, healthy, healthy control, "
+    "healthy controls, normal control, typically developing"
 )
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
 CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
-MISSING = ("", "n/a", "na", "nan", "-9999", "-9999.0")
+MISSING = (
+    "",
+    ".",
+    "n/a",
+    "#n/a",
+    "#nv",
+    "na",
+    "nan",
+    "null",
+    "-999",
+    "-9999",
+    "-9999.0",
+)
 NAME_THEM = (
     "Name both groups: --positive VALUE --negative VALUE (of a start or a config: "
     "--set dataset.positive=VALUE and so on); others are left out."
@@ -55,7 +58,12 @@ SEVERAL = 'More than two groups: --set \'dataset.classes=["HC", "SZ", "BP"]\', c
 
 def is_missing(value: str) -> bool:
     """Whether a cell says nothing."""
-    return value.strip().lower() in MISSING
+    return _plain(value) in MISSING
+
+
+def _plain(word: str) -> str:
+    """A word as it is compared: without case, odd spaces and wide letters."""
+    return unicodedata.normalize("NFKC", word).strip().casefold()
 
 
 def label_of(value: str, column: str = "") -> int:
@@ -66,7 +74,7 @@ def label_of(value: str, column: str = "") -> int:
     >>> label_of("ASD"), label_of("HC"), label_of("2", column="DX_GROUP")
     (1, 0, 0)
     """
-    word = value.strip().lower()
+    word = _plain(value)
     if word in PATIENTS:
         return 1
     if word in (*CONTROLS, *CONTROLS_OF_COLUMN.get(column.lower(), ())):
@@ -131,7 +139,7 @@ class Groups:
         if not patients and not controls and not classes:
             _refuse_two_disorders(counts)
             return cls(column=column)
-        known = {value.lower() for value in counts}
+        known = {_plain(value) for value in counts}
         words = tuple(_listed(group) for group in classes)
         if not words:
             rest = tuple(sorted(known - {*patients, *controls}))
@@ -158,14 +166,14 @@ class Groups:
             raise DataError("has no diagnosis.", do=do)
         if not self.words:
             return label_of(value, self.column)
-        word = value.strip().lower()
+        word = _plain(value)
         found = (place for place, group in enumerate(self.words) if word in group)
         return next(found, None)
 
 
 def _listed(words: Words) -> tuple[str, ...]:
     several = words.split(",") if isinstance(words, str) else words or ()
-    return tuple(str(word).strip().lower() for word in several)
+    return tuple(_plain(str(word)) for word in several)
 
 
 def _told(counts: Counter[str]) -> str:
@@ -188,7 +196,8 @@ def _refuse_named_twice(words: Sequence[Sequence[str]]) -> None:
 
 
 def _refuse_two_disorders(counts: Counter[str]) -> None:
-    disorders = {PATIENTS[v.lower()] for v in counts if v.lower() in PATIENTS}
+    words = {_plain(value) for value in counts}
+    disorders = {PATIENTS[word] for word in words if word in PATIENTS}
     if len(disorders) > 1:
         what = f"more than two diagnoses: {_told(counts)}; two groups are compared."
         do = f"{NAME_THEM} Several diagnoses in one group: joined by commas. {SEVERAL}"

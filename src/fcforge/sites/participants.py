@@ -313,6 +313,7 @@ def people_of(
     columns = find_columns(list(rows[0]), named)
     for role in (role for role in needed if not columns[role]):
         raise no_column(role, list(rows[0]))
+    _refuse_alike(list(rows[0]))
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
@@ -329,6 +330,16 @@ def people_of(
         said = own["label"].strip().removesuffix(".0")
         people.append(Participant(own["id"], own["site"], -1, own["file"], said, extra))
     return Listed(people, faults, columns["label"])
+
+
+def _refuse_alike(header: Sequence[str]) -> None:
+    """`DataError` for columns that differ in case alone: one would be taken for the other."""
+    seen: dict[str, str] = {}
+    for name in header:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            what = f"has the columns '{other}' and '{name}'."
+            raise DataError(what, do="Which one counts? Rename or remove the other.")
 
 
 def table_in(folder: Path) -> Path | None:

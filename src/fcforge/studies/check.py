@@ -8,7 +8,7 @@ from typing import Any
 from fcforge.errors import ConfigError, DataError
 from fcforge.requests import CheckRequest
 from fcforge.settings import override_only
-from fcforge.sites import Cohort, Fault, check_cohort, load_dataset
+from fcforge.sites import Cohort, Fault, check_cohort, dataset_of, load_dataset
 from fcforge.sites.check import class_counts
 from fcforge.sites.cohort import grouped
 from fcforge.sites.participants import columns_of
@@ -93,10 +93,10 @@ def check_target(asked: CheckRequest) -> Verdict:
 def _folder(asked: CheckRequest) -> Component:
     """The data as dataset ``folder``, read as the options and ``--set dataset.*`` say."""
     given = override_only({"dataset": {}}, asked.overrides)
-    how = {**asked.loading, **given["dataset"], "path": str(asked.target)}
+    said = {**asked.loading, "path": str(asked.target)}
     if asked.columns:
-        how["columns"] = columns_of(asked.columns)
-    return Component("folder", how)
+        said["columns"] = columns_of(asked.columns)
+    return dataset_of("folder", said, given["dataset"])
 
 
 def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
