@@ -225,25 +225,6 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-def more() -> str:
-    """Contents list of the pages that the index does not name."""
-    here = Path(__file__).parent
-    named = (here / "index.md").read_text().splitlines()
-    pages = [
-        p.relative_to(here).with_suffix("").as_posix()
-        for p in sorted(here.glob("*.md"))
-    ]
-    pages += [
-        p.relative_to(here).with_suffix("").as_posix()
-        for p in here.glob("results/**/*.md")
-    ]
-    found = [page for page in pages if page not in named and page != "index"]
-    if not found:
-        return ""
-    head = ["```{toctree}", ":hidden:", ":maxdepth: 1", ":caption: More", ""]
-    return "\n".join([*head, *found, "```", ""])
-
-
 TABLES = {
     "methods": methods,
     "models": models,
@@ -254,7 +235,6 @@ TABLES = {
     "first_day": first_day,
     "explanations": explanations,
     "commands": commands,
-    "more": more,
 }
 
 
