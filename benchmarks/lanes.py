@@ -172,7 +172,7 @@ class DenseConv(nn.Linear):
 def dense_step(device: str, people: FCBatch) -> Step:
     """A plain dense loop: everything on the device, nothing collated, one network at a time."""
     fc = people.fc.to(device)
-    p = gcn_norm(adjacency(fc, 0.4, "positive"))
+    p = gcn_norm(adjacency(fc, 0.4))
 
     def pool(x: Tensor) -> Tensor:
         nodes = x.reshape(-1, ROIS, WIDTH)

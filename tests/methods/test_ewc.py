@@ -5,7 +5,7 @@ from tiny_models import logistic
 
 from fcforge.methods import Lane, make_method
 from fcforge.methods.ewc import exact_fisher
-from fcforge.methods.shared.penalty import add_anchor, part, penalty
+from fcforge.methods.shared.penalty import add_anchor, part
 from fcforge.types import Component, Training
 from small_world import World, order
 
@@ -49,24 +49,9 @@ def test_ewc_penalty_and_its_gradient_by_hand():
         {}, {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 0.5])}
     )
     lane = Lane({"w": torch.tensor([2.0, 0.0])}, {}, state)
-    # (lambda / 2) sum F d^2 = 2 (3 * 1 + 0.5 * 4) = 10, gradient lambda F d = (12, -4)
-    assert float(penalty(lane.params, state)) * 4.0 / 2 == 10.0
+    # of (lambda / 2) sum F d^2 the gradient is lambda F d = (12, -4)
     grads = method.after_grad({"w": torch.tensor([0.25, 0.25])}, lane)
     assert grads["w"].tolist() == [12.25, -3.75]
-
-
-def test_online_ewc_decays_and_moves_its_anchor():
-    worlds = [
-        World.of("ewc", {"online": True, "gamma": g, "strength": 0.0}).teach(
-            order()[:2]
-        )
-        for g in (0.0, 0.5, 1.0)
-    ]
-    fishers = [part(w.lane.state, "importance")["conv0.weight"] for w in worlds]
-    torch.testing.assert_close(fishers[1], (fishers[0] + fishers[2]) / 2)
-    assert not torch.equal(fishers[0], fishers[2])
-    anchor = part(worlds[0].lane.state, "anchor")
-    assert all(torch.equal(anchor[k], p) for k, p in worlds[0].lane.params.items())
 
 
 def test_a_huge_strength_freezes_what_the_fisher_knows():

@@ -60,18 +60,8 @@ def without(state: State, *names: str) -> State:
     return {k: v for k, v in state.items() if k.split("/", 1)[0] not in names}
 
 
-def penalty(params: Params, state: State) -> Tensor:
-    r"""The pull's energy :math:`\sum_j I_j (\theta_j - a_j)^2`."""
-    importance = part(state, "importance")
-    anchor = part(state, "anchor")
-    terms = [
-        (importance[k] * (params[k] - anchor[k]).square()).sum() for k in sorted(params)
-    ]
-    return torch.stack(terms).sum()
-
-
 def add_pull(grads: Params, lane: Lane, strength: float) -> Params:
-    r"""Add the gradient :math:`2 s I_j (\theta_j - a_j)` of ``strength * penalty``.
+    r"""Add the gradient :math:`2 s I_j (\theta_j - a_j)` of the penalty, s being its strength.
 
     Written out instead of differentiated: cheaper, in full precision, and `after_step` still
     gets the gradient of the cross-entropy alone (which SI needs). Nothing is added before the
@@ -106,7 +96,7 @@ def add_anchor(state: State, params: Params, importance: Params) -> State:
 
 
 def move_anchor(state: State, params: Params, importance: Params) -> State:
-    """Pull with `importance` to `params` alone (online EWC, SI)."""
+    """Pull with `importance` to `params` alone (SI)."""
     anchor = {k: p.clone() for k, p in params.items()}
     return {**state, **named("importance", importance), **named("anchor", anchor)}
 
