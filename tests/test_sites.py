@@ -29,7 +29,7 @@ def test_listing_datasets_imports_neither_torch_nor_scipy_nor_pandas(tmp_path):
     path = write_npz(tmp_path / "d.npz", tiny())
     code = (
         "import sys; from fcforge.sites import DATASETS, check_cohort;"
-        f"check_cohort(DATASETS['folder'](path={str(path)!r}));"
+        f"check_cohort(DATASETS['folder'].loader(path={str(path)!r}));"
         "print([m for m in ('torch', 'scipy', 'pandas', 'nilearn') if m in sys.modules])"
     )
     out = subprocess.run(

@@ -8,6 +8,7 @@ from fcforge.errors import ConfigError
 from fcforge.methods import make_method
 from fcforge.methods.forge_release import head_params
 from fcforge.models import make_model
+from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import class_logits, log_features
 from fcforge.releases.start import StartSettings, make_start
@@ -98,7 +99,7 @@ def test_keepers_add_noise_to_the_head_and_never_to_the_sum():
     assert np.array_equal(world.lane.state["release.sum"].numpy(), total)
     method = world.learner.method
     start = world.public().start
-    drawn = method.drawn(start, 2, 0, "round", 2)
+    drawn = method.drawn(start.n_numbers, 2, numpy_rng(0, "round", 2))
     units = vector.noise_units(1.0)
     assert 0.8 < drawn.std() / (units * 2**0.5) < 1.2
     beta = vector.solve(start, total + drawn, 2.0 * units**2, 2)

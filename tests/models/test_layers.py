@@ -14,36 +14,38 @@ def key(n: int) -> torch.Tensor:
 def batch_norm_case():
     rng = torch_rng(0)
     h = torch.randn(5, 7, 6, generator=rng) * 2.0 + 1.0
-    return h, *(torch.rand(6, generator=rng) + 0.5 for _ in range(5))
+    weight, bias, mean, var, offset = torch.rand(5, 6, generator=rng).add(0.5).unbind()
+    params = {"n.weight": weight, "n.bias": bias}
+    return h, offset, params, {"n.mean": mean, "n.var": var}
 
 
 @pytest.mark.parametrize("train", [True, False])
 def test_batch_norm_equals_torchs_with_the_bias_before_it(train):
-    h, weight, bias, mean, var, offset = batch_norm_case()
+    h, offset, params, stats = batch_norm_case()
     oracle = torch.nn.BatchNorm1d(6).train(train)
-    oracle.weight.data, oracle.bias.data = weight, bias
-    oracle.running_mean, oracle.running_var = mean.clone(), var.clone()
+    oracle.weight.data, oracle.bias.data = params["n.weight"], params["n.bias"]
+    oracle.running_mean = stats["n.mean"].clone()
+    oracle.running_var = stats["n.var"].clone()
     expected = oracle((h + offset).reshape(-1, 6)).reshape(h.shape)
-    out, new_mean, new_var = layers.batch_norm(
-        h, weight, bias, mean, var, train, offset
-    )
+    out, new = layers.normalise(h, offset, params, stats, "n", train)
     assert torch.allclose(out, expected, atol=1e-5)
-    assert torch.allclose(new_mean, oracle.running_mean, atol=1e-6)
-    assert torch.allclose(new_var, oracle.running_var, atol=1e-5)
-    assert torch.equal(new_mean, mean) is not train
+    assert torch.allclose(new["n.mean"], oracle.running_mean, atol=1e-6)
+    assert torch.allclose(new["n.var"], oracle.running_var, atol=1e-5)
+    assert torch.equal(new["n.mean"], stats["n.mean"]) is not train
 
 
 def test_batch_norm_gradient_equals_torchs():
-    h, weight, bias, mean, var, offset = (t.requires_grad_() for t in batch_norm_case())
+    h, offset, params, stats = batch_norm_case()
+    weight, bias = params.values()
+    for tensor in (leaves := [h, weight, bias, offset]):
+        tensor.requires_grad_()
     probe = torch.randn(h.shape, generator=torch_rng(1))
-    out, *_ = layers.batch_norm(
-        h, weight, bias, mean.detach(), var.detach(), True, offset
-    )
-    ours = torch.autograd.grad((out * probe).sum(), [h, weight, bias, offset])
+    out, _ = layers.normalise(h, offset, params, stats, "n", True)
+    ours = torch.autograd.grad((out * probe).sum(), leaves)
     expected = torch.nn.functional.batch_norm(
         (h + offset).reshape(-1, 6), None, None, weight, bias, True
     ).reshape(h.shape)
-    theirs = torch.autograd.grad((expected * probe).sum(), [h, weight, bias, offset])
+    theirs = torch.autograd.grad((expected * probe).sum(), leaves)
     for a, b in zip(ours, theirs, strict=True):
         assert torch.allclose(a, b, atol=1e-5)
     assert (ours[3] == 0).all()  # exactly: the batch mean takes every offset back
@@ -51,10 +53,11 @@ def test_batch_norm_gradient_equals_torchs():
 
 def test_batch_norm_moves_a_tenth_of_the_way_by_hand():
     h = torch.tensor([[0.0], [2.0]])  # mean 1, sample variance 2
-    one, zero = torch.ones(1), torch.zeros(1)
-    _, mean, var = layers.batch_norm(h, one, zero, zero, one, True, torch.tensor([5.0]))
-    assert mean.item() == pytest.approx(0.1 * 6.0)
-    assert var.item() == pytest.approx(0.9 + 0.2)
+    norm = layers.init_norm("n", 1)
+    stats = layers.init_norm_stats("n", 1)
+    _, new = layers.normalise(h, torch.tensor([5.0]), norm, stats, "n", True)
+    assert new["n.mean"].item() == pytest.approx(0.1 * 6.0)
+    assert new["n.var"].item() == pytest.approx(0.9 + 0.2)
 
 
 def test_dropout_drops_the_right_share_and_keeps_the_mean():

@@ -112,7 +112,7 @@ def some_of(sample: Path, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_download_asks_for_each_missing_subject_once(some_of: Path):
+def test_download_asks_for_each_missing_subject_once(some_of: Path, monkeypatch):
     asked: list[str] = []
     content = next(some_of.rglob("USM_*.1D")).read_bytes()
 
@@ -122,7 +122,8 @@ def test_download_asks_for_each_missing_subject_once(some_of: Path):
             return content
         raise HTTPError(url, 404, "Not Found", None, None)
 
-    cohort = load_abide(some_of, sites=["USM"], download=True, get=get)
+    monkeypatch.setattr("fcforge.sites.abide._read_url", get)
+    cohort = load_abide(some_of, sites=["USM"], download=True)
     assert len(asked) == len(set(asked)) == 67 - 6  # what is there is not fetched again
     assert asked[0].startswith(f"{BUCKET}/Outputs/cpac/filt_noglobal/rois_aal/USM_00")
     assert len(cohort) == 7
@@ -131,7 +132,7 @@ def test_download_asks_for_each_missing_subject_once(some_of: Path):
     assert "has no file" in lost[0].what
 
 
-def test_the_phenotypic_file_is_fetched_first(sample: Path, tmp_path: Path):
+def test_the_phenotypic_file_is_fetched_first(sample, tmp_path, monkeypatch):
     table = (sample / "ABIDE_pcp" / PHENOTYPES).read_bytes()
 
     def get(url: str) -> bytes:
@@ -139,7 +140,8 @@ def test_the_phenotypic_file_is_fetched_first(sample: Path, tmp_path: Path):
             return table
         raise HTTPError(url, 403, "Forbidden", None, None)
 
-    cohort = load_abide(tmp_path, sites=["CMU"], download=True, get=get)
+    monkeypatch.setattr("fcforge.sites.abide._read_url", get)
+    cohort = load_abide(tmp_path, sites=["CMU"], download=True)
     assert len(cohort) == 0
     assert (tmp_path / "ABIDE_pcp" / PHENOTYPES).exists()
 
@@ -152,8 +154,9 @@ def test_a_dead_network_is_not_tried_for_every_subject(some_of: Path, monkeypatc
         calls.append(url)
         raise ConnectionError("no route to host")
 
+    monkeypatch.setattr("fcforge.sites.abide._read_url", get)
     with pytest.raises(DataError, match=r"USM_\d+_rois_aal.1D .*ConnectionError"):
-        load_abide(some_of, sites=["USM"], download=True, get=get)
+        load_abide(some_of, sites=["USM"], download=True)
     assert len(calls) == 3  # the first that is missing, three times
 
 

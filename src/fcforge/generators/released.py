@@ -27,16 +27,14 @@ from fcforge.privacy.seeded_noise import Noise, experiment_noise
 from fcforge.releases import vector
 from fcforge.releases.features import from_log_features, log_features
 from fcforge.releases.start import FLAT, Start
-from fcforge.settings import Fraction, Positive
+from fcforge.settings import Checked, Fraction, Positive
 
 CERTAIN = 0.98  # scores are clipped there: every subject can have either diagnosis
 
 
 @dataclass(frozen=True)
-class Released(Generator):
-    """Subjects as the public people have them, with diagnoses as the site's release says.
-
-    The state is the release itself, with noise of its own. See `fcforge.releases.vector`.
+class SumNoise(Checked):
+    """Noise on the sum of what people contribute (`fcforge.releases.vector`).
 
     Parameters
     ----------
@@ -45,15 +43,47 @@ class Released(Generator):
     epsilon, delta : float
         Budget of every person (add or remove one).
     noise : {"secret", "seeded"}
-        "seeded" makes experiments repeatable and gives no guarantee.
-    start : Start
-        Given by the run or the exchange.
+        "seeded" makes experiments repeatable and gives no guarantee: who knows the seed
+        subtracts the noise.
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"
     epsilon: Positive = EPSILON
     delta: Fraction = DELTA
     noise: Noise = "secret"
+
+    @property
+    def limit(self) -> float | None:
+        """Epsilon, or None for exact sums."""
+        return self.epsilon if self.mechanism == "gaussian" else None
+
+    @property
+    def units(self) -> int:
+        """Standard deviation of one dose in whole units; 0 for exact sums."""
+        return vector.noise_units(self.limit, self.delta)
+
+    def drawn(self, size: int, doses: int, rng: np.random.Generator) -> np.ndarray:
+        """So many doses of noise (size,), whole units."""
+        found = np.zeros(size, dtype=np.int64)
+        for _ in range(doses if self.units else 0):
+            found = found + experiment_noise(self.noise, self.units, size, rng)
+        return found
+
+
+@dataclass(frozen=True)
+class Released(SumNoise, Generator):
+    """Subjects as the public people have them, with diagnoses as the site's release says.
+
+    The state is the release itself, with noise of its own.
+
+    Parameters
+    ----------
+    start : Start
+        Given by the run or the exchange.
+    **settings
+        Those of `SumNoise`.
+    """
+
     start: Start | None = field(default=None, repr=False, compare=False)
 
     name = "released"
@@ -66,17 +96,9 @@ class Released(Generator):
         seed = int(torch.randint(2**63 - 1, (), generator=rng))
         own = np.random.default_rng(seed)
         rows = vector.contributions(start, features, batch.y.cpu().numpy())
-        given = rows.sum(0)
-        units = vector.noise_units(self.limit, self.delta)
-        if units:
-            given = given + experiment_noise(self.noise, units, len(given), own)
+        given = rows.sum(0) + self.drawn(rows.shape[1], 1, own)
         counts = torch.ones(N_CLASSES, dtype=torch.int64)
         return {"release": torch.from_numpy(given), "counts": counts}
-
-    @property
-    def limit(self) -> float | None:
-        """Epsilon, or None for exact sums."""
-        return self.epsilon if self.mechanism == "gaussian" else None
 
     @property
     def public(self) -> Start:
@@ -91,8 +113,8 @@ class Released(Generator):
 
     def head(self, state: GeneratorState) -> vector.Head:
         """The head that this one release gives."""
-        variance = float(vector.noise_units(self.limit, self.delta) ** 2)
-        beta = vector.solve(self.public, state["release"].cpu().numpy(), variance)
+        release = state["release"].cpu().numpy()
+        beta = vector.solve(self.public, release, float(self.units**2))
         return vector.head(self.public, beta)
 
     def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:

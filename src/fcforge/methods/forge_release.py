@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from fcforge.errors import ConfigError
+from fcforge.generators.released import SumNoise
 from fcforge.methods.base import (
     EVERY,
     Lane,
@@ -29,14 +30,12 @@ from fcforge.methods.base import (
 )
 from fcforge.methods.shared.ridge import linear_head
 from fcforge.models.edge import WHOLE_LOG
-from fcforge.privacy.noise import DELTA, EPSILON
-from fcforge.privacy.seeded_noise import Noise, experiment_noise
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features, vertices
 from fcforge.releases.start import Start
 from fcforge.releases.worth import noise_per_person
-from fcforge.settings import Fraction, Positive, Size
+from fcforge.settings import Size
 
 
 def head_params(
@@ -89,7 +88,7 @@ class PublicHead(Method):
 
 
 @dataclass(frozen=True)
-class ForgeRelease(PublicHead):
+class ForgeRelease(SumNoise, PublicHead):
     """The head of a consortium from a public start and the sum of what its sites give.
 
     Parameters
@@ -98,22 +97,13 @@ class ForgeRelease(PublicHead):
         Planned in all: the louder the noise per person, the fewer directions are spoken of.
     form : {"sum", "local"}
         Noise by two keepers once over all sites so far, or by every site itself.
-    mechanism : {"gaussian", "none"}
-        Noise for (epsilon, delta), or the exact sums.
-    epsilon, delta : float
-        Budget of every person (add or remove one).
-    noise : {"secret", "seeded"}
-        "seeded" makes experiments repeatable and gives no guarantee: who knows the seed
-        subtracts the noise.
+    **settings
+        Those of `fcforge.generators.released.SumNoise`.
     """
 
     people: Size = 600
     hospitals: Size = 10
     form: Literal["sum", "local"] = "sum"
-    mechanism: Literal["gaussian", "none"] = "gaussian"
-    epsilon: Positive = EPSILON
-    delta: Fraction = DELTA
-    noise: Noise = "secret"
 
     name = "forge_release"
     title = "FORGE from releases"
@@ -140,23 +130,21 @@ class ForgeRelease(PublicHead):
         rows = vector.contributions(start, features, site.y.cpu().numpy())
         given = rows.sum(0)
         if self.form == "local":
-            given = given + self.drawn(start, 1, site.seed, "release", site.name)
-        total = lane.state["release.sum"] + torch.from_numpy(given).to(
-            lane.state["release.sum"]
-        )
-        count = int(lane.state["release.count"]) + 1
-        state = {
-            "release.sum": total,
-            "release.count": lane.state["release.count"] + 1.0,
-        }
+            own = numpy_rng(site.seed, "release", site.name)
+            given = given + self.drawn(len(given), 1, own)
+        before = lane.state["release.sum"]
+        total = before + torch.from_numpy(given).to(before)
+        counted = lane.state["release.count"] + 1.0
+        count = int(counted)
         noisy = total.cpu().numpy()
         doses = count
         if self.form == "sum":
             doses = vector.DOSES
-            noisy = noisy + self.drawn(start, doses, site.seed, "round", count)
-        variance = doses * vector.noise_units(self.limit, self.delta) ** 2
-        beta = vector.solve(start, noisy, float(variance), count)
+            together = numpy_rng(site.seed, "round", count)
+            noisy = noisy + self.drawn(len(noisy), doses, together)
+        beta = vector.solve(start, noisy, float(doses * self.units**2), count)
         params = head_params(start, beta, total.device, model.n_outputs)
+        state = {"release.sum": total, "release.count": counted}
         return Lane(params, lane.stats, state)
 
     @property
@@ -164,19 +152,3 @@ class ForgeRelease(PublicHead):
         """The noise per person that is planned."""
         doses = vector.DOSES if self.form == "sum" else self.hospitals
         return noise_per_person(self.people, self.limit, doses, self.delta)
-
-    @property
-    def limit(self) -> float | None:
-        """Epsilon, or None for exact sums."""
-        return self.epsilon if self.mechanism == "gaussian" else None
-
-    def drawn(
-        self, start: Start, doses: int, seed: int, *purpose: str | int
-    ) -> np.ndarray:
-        """So many doses of noise on every number, whole units."""
-        found = np.zeros(start.n_numbers, dtype=np.int64)
-        units = vector.noise_units(self.limit, self.delta)
-        rng = numpy_rng(seed, *purpose)
-        for _ in range(doses if units else 0):
-            found = found + experiment_noise(self.noise, units, len(found), rng)
-        return found

@@ -6,7 +6,7 @@ step is bound by that traffic. Here the forward pass reads them twice and writes
 backward pass reads them and the incoming gradient twice and writes once, and nothing but the input
 is kept between the two: the mask is a hash of (key, position) and is computed again.
 
-The numbers are those of `layers.batch_norm`, ``relu`` and `randomness.keep_mask` up to rounding;
+The numbers are those of `layers.normalise`, ``relu`` and `randomness.keep_mask` up to rounding;
 the mask is the same bit by bit.
 """
 

@@ -77,16 +77,10 @@ def init_norm_stats(name: str, width: int) -> Params:
     return {f"{name}.mean": torch.zeros(width), f"{name}.var": torch.ones(width)}
 
 
-def batch_norm(
-    h: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    var: Tensor,
-    train: bool,
-    offset: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch normalisation of ``h + offset`` (..., F) with explicit running statistics.
+def normalise(
+    h: Tensor, offset: Tensor, params: Params, stats: Params, name: str, train: bool
+) -> tuple[Tensor, Params]:
+    """Batch norm `name` of ``h + offset`` (..., F) with explicit running statistics.
 
     As ``torch.nn.BatchNorm1d``: in training the batch's population variance normalises, its
     sample variance is remembered, ``running = 0.9 running + 0.1 batch``. `offset` (F,), the
@@ -96,48 +90,45 @@ def batch_norm(
     Returns
     -------
     normalised : Tensor of shape (..., F)
-    mean, var : Tensors of shape (F,)
+    stats : dict
         Running statistics after this batch (unchanged when `train` is False).
     """
-    offset = torch.zeros_like(bias) if offset is None else offset
+    weight = params[f"{name}.weight"]
+    bias = params[f"{name}.bias"]
     if not train:
+        mean = stats[f"{name}.mean"]
+        var = stats[f"{name}.var"]
         scale = weight * torch.rsqrt(var + EPSILON)
-        return torch.addcmul(bias + (offset - mean) * scale, h, scale), mean, var
+        out = torch.addcmul(bias + (offset - mean) * scale, h, scale)
+        return out, {f"{name}.mean": mean, f"{name}.var": var}
     flat = h.reshape(-1, h.shape[-1])
     bias = bias + 0.0 * offset  # the offset stays in the graph, with a gradient of 0
-    out, batch_mean, inverse_sd = torch.native_batch_norm(
+    out, mean, inverse_sd = torch.native_batch_norm(
         flat, weight, bias, None, None, True, MOMENTUM, EPSILON
     )
-    mean, var = running(mean, var, offset, batch_mean, inverse_sd, flat.shape[0])
-    return out.reshape(h.shape), mean, var
+    new = running(stats, name, offset, mean, inverse_sd, len(flat))
+    return out.reshape(h.shape), new
 
 
 def running(
-    mean: Tensor,
-    var: Tensor,
+    stats: Params,
+    name: str,
     offset: Tensor,
     batch_mean: Tensor,
     inverse_sd: Tensor,
     n: int,
-) -> tuple[Tensor, Tensor]:
-    """Running mean and variance after a batch of n rows, to whose mean `offset` belongs."""
+) -> Params:
+    """Running statistics after a batch of n rows, to whose mean `offset` belongs."""
+    mean = stats[f"{name}.mean"]
+    var = stats[f"{name}.var"]
     batch_mean = batch_mean.detach()
     inverse_sd = inverse_sd.detach()
     batch_var = inverse_sd.square().reciprocal() - EPSILON
     sample_var = batch_var * (n / max(n - 1, 1))
-    mean = mean + MOMENTUM * (batch_mean + offset.detach() - mean)
-    return mean, var + MOMENTUM * (sample_var - var)
-
-
-def normalise(
-    h: Tensor, offset: Tensor, params: Params, stats: Params, name: str, train: bool
-) -> tuple[Tensor, Params]:
-    """Batch norm `name` of ``h + offset``; returns its new statistics too."""
-    weight = params[f"{name}.weight"]
-    bias = params[f"{name}.bias"]
-    old = stats[f"{name}.mean"], stats[f"{name}.var"]
-    out, mean, var = batch_norm(h, weight, bias, *old, train, offset)
-    return out, {f"{name}.mean": mean, f"{name}.var": var}
+    return {
+        f"{name}.mean": mean + MOMENTUM * (batch_mean + offset.detach() - mean),
+        f"{name}.var": var + MOMENTUM * (sample_var - var),
+    }
 
 
 def norm_relu_dropout(
@@ -157,12 +148,9 @@ def norm_relu_dropout(
     weight = params[f"{name}.weight"]
     bias = params[f"{name}.bias"] + 0.0 * offset
     flat = h.reshape(-1, h.shape[-1])
-    out, batch_mean, inverse_sd = fused.norm_relu_dropout(
-        flat, weight, bias, key, p, EPSILON
-    )
-    old = stats[f"{name}.mean"], stats[f"{name}.var"]
-    mean, var = running(*old, offset, batch_mean, inverse_sd, flat.shape[0])
-    return out.reshape(h.shape), {f"{name}.mean": mean, f"{name}.var": var}
+    out, mean, inverse_sd = fused.norm_relu_dropout(flat, weight, bias, key, p, EPSILON)
+    new = running(stats, name, offset, mean, inverse_sd, len(flat))
+    return out.reshape(h.shape), new
 
 
 def check_heads(where: str, heads: int, hidden: int) -> None:

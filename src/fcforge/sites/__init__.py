@@ -50,10 +50,6 @@ class Dataset(NamedTuple):
         module = importlib.import_module(f"fcforge.sites.{self.module}")
         return _with_common(getattr(module, f"load_{self.name}"))
 
-    def __call__(self, **params: Any) -> Cohort:
-        """Load with these settings."""
-        return self.loader(**params)
-
 
 def _common(
     cohort: Cohort,
@@ -164,7 +160,7 @@ def load_dataset(component: Component) -> Cohort:
             raise ConfigError(
                 f"{where} needs '{key}'.", do=f"Add `{key} = ...` to [dataset]."
             )
-    return dataset(**params)
+    return dataset.loader(**params)
 
 
 def dataset_of(

@@ -8,7 +8,7 @@ fetched here, by name, into the folders where nilearn looks for them.
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -55,7 +55,6 @@ Derivative = Literal[
 ]
 Pipeline = Literal["cpac", "ccs", "dparsf", "niak"]
 Quality = Literal["checked", "all", "every"]
-Get = Callable[[str], bytes]
 wait = time.sleep
 
 
@@ -74,7 +73,6 @@ def load_abide(
     quality: Quality = "checked",
     merge: bool = True,
     download: bool = False,
-    get: Get | None = None,
 ) -> Cohort:
     """ABIDE I subjects as FC.
 
@@ -95,8 +93,6 @@ def load_abide(
         UM_1 and UM_2 are one site, as are UCLA's and LEUVEN's.
     download : bool
         Fetch what is missing, subject by subject; what is there is not fetched again.
-    get : callable, optional
-        Reads a URL, in place of Python's own way.
 
     Returns
     -------
@@ -107,11 +103,11 @@ def load_abide(
     root = path.parent if path.name == "ABIDE_pcp" else path
     method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
     files = _Files(root / "ABIDE_pcp", f"{pipeline}/{method}", derivative)
-    get = (get or _read_url) if download else None
     numbered = () if sites == "all" else sites
     names = [paper_site(site, PAPER_SITES, "ABIDE") for site in numbered]
-    people = _people(_phenotypes(files.root, get), quality, merge, names)
-    files.fetch(people, get)
+    people = _people(_phenotypes(files.root, download), quality, merge, names)
+    if download:
+        files.fetch(people)
     about = {"pipeline": pipeline, "method": method, "quality": quality}
     cohort = files.cohort(people, names, download)
     return cohort.stamped(path=str(root), atlas=derivative, **about)
@@ -122,12 +118,12 @@ def _read_url(url: str) -> bytes:
         return answer.read()
 
 
-def _download(url: str, get: Get) -> bytes | None:
+def _download(url: str) -> bytes | None:
     """What is at a URL, None where the bucket has no such file; else `DownloadError`."""
     reason = ""
     for attempt in range(TRIES):
         try:
-            return get(url)
+            return _read_url(url)
         except (OSError, HTTPException) as error:
             if isinstance(error, HTTPError) and error.code in (403, 404):
                 return None
@@ -143,18 +139,18 @@ def _not_fetched(url: str, reason: str) -> DownloadError:
     return DownloadError(what, do=do)
 
 
-def _phenotypes(folder: Path, get: Get | None) -> Sequence[Row]:
+def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
     """Rows of the phenotypic file."""
     file = folder / PHENOTYPES
-    if get is None and not folder.is_dir():
+    if not download and not folder.is_dir():
         raise DataError(
             "no folder ABIDE_pcp here.",
             where=folder.parent,
             do="Give the folder nilearn downloaded into, or set download = true.",
         )
-    if get and not file.exists():
+    if download and not file.exists():
         url = f"{BUCKET}/{PHENOTYPES}"
-        data = _download(url, get)
+        data = _download(url)
         if data is None:
             raise _not_fetched(url, "no such file, or it may not be read")
         write_bytes(file, data)
@@ -248,16 +244,14 @@ class _Files:
             names = aal116().roi_names
         return Reading(pearson_fc(series, names), {"n_volumes": len(series)}, names)
 
-    def fetch(self, people: Sequence[Participant], get: Get | None) -> None:
-        """Fetch what is missing by `get`; what the bucket does not have stays so.
+    def fetch(self, people: Sequence[Participant]) -> None:
+        """Fetch what is missing; what the bucket does not have stays so.
 
         A damaged file is named when it is read.
         """
-        if get is None:
-            return
         missing = [person for person in people if self.of(person) is None]
         for series in " ".join(person.file for person in missing).split():
             name = f"{self.kind}/{self.derivative}/{self.name(series)}"
-            data = _download(f"{BUCKET}/Outputs/{name}", get)
+            data = _download(f"{BUCKET}/Outputs/{name}")
             if data is not None:
                 write_bytes(self.root / self.kind / self.name(series), data)

@@ -31,7 +31,7 @@ COLUMNS = {
 # The 17 sites of the consortium's own list, in order: the paper's numbers are their places.
 _SITES = "S1 S2 S4 S7 S8 S9 S10 S11 S13 S14 S15 S17 S19 S20 S21 S22 S23"
 PAPER_SITES = dict(enumerate(_SITES.split(), start=1))
-DUPLICATE_SITES = {"S4": "S14"}
+TWICE = "S4"  # its subjects are in S14, too
 _LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
 _ID = re.compile(r"(S\d+)-([12])-(\d+)")
 _FILE = re.compile(r"ROISignals_(S\d+-[12]-\d+)\.mat$")
@@ -44,7 +44,6 @@ def load_rest_meta_mdd(
     global_signal: bool = False,
     atlas: str = "aal",
     subjects: str | Path | None = None,
-    duplicates: Literal["exclude", "keep"] = "exclude",
 ) -> Cohort:
     """REST-meta-MDD subjects as FC.
 
@@ -53,7 +52,8 @@ def load_rest_meta_mdd(
     path : path
         The shared folder, its ``Results``, or the folder with the .mat files.
     sites : sequence of str or int, or "all"
-        ``S20`` or the paper's number (1 = S1, 6 = S9, 10 = S14, 14 = S20, 15 = S21), or "all".
+        ``S20`` or the paper's number (1 = S1, 6 = S9, 10 = S14, 14 = S20, 15 = S21), or "all"
+        but S4, which holds subjects of S14 again: the same person would be in train and test.
     global_signal : bool
         True reads ``FunImgARglobalCWF``, where DPARSF removed the global signal.
     atlas : str
@@ -61,8 +61,6 @@ def load_rest_meta_mdd(
     subjects : path, optional
         ``Stat_Sub_Info_848MDDvs794NC.mat`` (Yan et al. 2019): keeps its subjects alone and adds
         age, sex, education and mean_fd.
-    duplicates : {"exclude", "keep"}
-        S4 holds subjects of S14 again; left in, the same person is in train and test.
 
     Returns
     -------
@@ -73,7 +71,7 @@ def load_rest_meta_mdd(
     folder = _folder(Path(path).expanduser(), global_signal)
     listed = read_subject_list(Path(subjects)) if subjects else {}
     files = _files(folder)
-    ids, faults = _choose(list(listed or files), sites, duplicates)
+    ids, faults = _choose(list(listed or files), sites)
     people = []
     for who in ids:
         extra = listed.get(who, {})
@@ -157,9 +155,7 @@ def _folder(path: Path, global_signal: bool) -> Path:
 
 
 def _choose(
-    subjects: Sequence[str],
-    sites: Sequence[str | int] | Literal["all"],
-    duplicates: str,
+    subjects: Sequence[str], sites: Sequence[str | int] | Literal["all"]
 ) -> tuple[list[str], list[Fault]]:
     """Ids of the wanted sites, site by site as asked, and what was left out."""
     if any(not _ID.fullmatch(s) for s in subjects):
@@ -170,14 +166,12 @@ def _choose(
         names = [paper_site(s, PAPER_SITES, "REST-meta-MDD") for s in sites]
         check_names("REST-meta-MDD site", names, known)
     faults = []
-    for site, other in DUPLICATE_SITES.items() if duplicates == "exclude" else ():
-        if site in names:
-            names.remove(site)
-            what = f"holds subjects of {other} again and is left out."
-            do = "duplicates = 'keep' keeps it."
-            if sites != "all":
-                raise DataError(what, where=f"site {site}", do=do)
-            faults.append(Fault("warning", what, do, "", site))
+    if TWICE in names:
+        names.remove(TWICE)
+        what = "holds subjects of S14 again and is left out."
+        if sites != "all":
+            raise DataError(what, where=f"site {TWICE}", do="Name S14 alone.")
+        faults.append(Fault("warning", what, site=TWICE))
     chosen = [s for s in subjects if _site(s) in names]
     chosen.sort(key=lambda s: (names.index(_site(s)), s))
     return chosen, faults
