@@ -99,7 +99,7 @@ def fit_together(
     int
         How many were fitted.
     """
-    missing: dict[Path, tuple[FCBatch, int]] = {}
+    missing = {}
     for batch, names in asked:
         path = Path(folder) / f"{fit_key(generator, batch, _seed(names))}.safetensors"
         if not path.exists():

@@ -71,26 +71,22 @@ def graph_penalty(fake: Tensor, real: Tensor, y: Tensor, k: int) -> Tensor:
     return (weight * gaps).sum((-1, -2)) / total / fake.shape[-1]
 
 
-def _with_label(x: Tensor, p: Params, y: Tensor) -> Tensor:
-    return torch.cat([x, p["label.weight"][y]], -1)
+def perceptron(p: Params, noise: Tensor, y: Tensor) -> Tensor:
+    """Three hidden layers on noise (n, k) and diagnoses, with layer norms where `p` has them.
 
-
-def _mlp(p: Params, x: Tensor, layers: int, normalised: bool) -> Tensor:
-    for i in range(layers):
+    Makes standardised tangent vectors at the mean; the critic has the same form.
+    """
+    x = torch.cat([noise, p["label.weight"][y]], -1)
+    for i in range(3):
         x = linear(p, f"l{i}", x)
-        x = norm(p, f"n{i}", x) if normalised else x
+        x = norm(p, f"n{i}", x) if f"n{i}.weight" in p else x
         x = torch.nn.functional.leaky_relu(x, 0.2)
     return linear(p, "out", x)
 
 
-def make_tangent(p: Params, noise: Tensor, y: Tensor) -> Tensor:
-    """Noise and diagnosis to a standardised tangent vector at the mean."""
-    return _mlp(p, _with_label(noise, p, y), 3, normalised=True)
-
-
 def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
     """Score of standardised tangent vectors (n,)."""
-    return _mlp(p, _with_label(x, p, y), 3, normalised=False)[:, 0]
+    return perceptron(p, x, y)[:, 0]
 
 
 def _mlp_init(sizes: list[int], normalised: bool, rng: RNG) -> Params:
@@ -146,7 +142,7 @@ class GRSPDGAN(WGAN):
     batch_size: Size = 32
     noise: Size = 128
 
-    make = staticmethod(make_tangent)
+    make = staticmethod(perceptron)
     score = staticmethod(critic)
 
     def see(self, fc: Tensor) -> tuple[Tensor, Params]:

@@ -127,7 +127,7 @@ def read_people(path: Path) -> ParticipantTable:
     table = read_table(path)
     header = list(table[0])
     key = column_of(header, ID_COLUMNS)
-    rows: dict[str, Row] = {}
+    rows = {}
     with at(path):
         if not key:
             raise no_column("subject id", header, ID_COLUMNS)
@@ -256,7 +256,7 @@ def participant_rows(
         Subjects whose FC has no sidecar are not finished and left out.
     people : ParticipantTable
     """
-    rows: list[Row] = []
+    rows = []
     for subject, path in files.items():
         side = read_json(sidecar_of(path))
         if not side:

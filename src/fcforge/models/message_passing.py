@@ -216,7 +216,7 @@ class GraphTransformer(GraphModel):
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
         """Node embeddings (n, R, hidden) and the new running statistics."""
-        new_stats: Params = {}
+        new_stats = {}
         keys = layers.dropout_keys(key, 2 * self.depth)
         zero = torch.zeros_like(params["place.bias"])
 

@@ -198,7 +198,7 @@ def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
     n_rois : int
         ROIs that a scan must have.
     """
-    found: list[Scan] = []
+    found = []
     for name, path, person in _files(where):
         try:
             many = _dataset(path, kind)

@@ -71,7 +71,7 @@ def _subject(
     if not runs:
         raise DataError("is listed, but there is no scan of it.")
     subject = f"sub-{runs[0].source.subject}"
-    results: list[Preprocessed] = []
+    results = []
     for run in runs:
         paths = [run.source.path]
         if run.reverse:
