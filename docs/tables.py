@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
@@ -201,10 +201,25 @@ def datasets() -> str:
 
 
 def _option(p: Any) -> tuple[str, str, str]:
-    shown = ", ".join(p.opts) if p.param_type_name == "option" else p.name.upper()
-    plain = p.default is not None and p.default is not False and not callable(p.default)
-    default = f"`{p.default}`" if plain and p.default != () else ""
-    return f"`{shown}`", getattr(p, "help", None) or "", default
+    """Name, meaning with its choices, and default of an argument or option."""
+    argument = p.param_type_name == "argument"
+    shown = (p.metavar or p.name).upper() if argument else ", ".join(p.opts)
+    meaning = re.sub(r"(--[a-z][a-z-]+)", r"`\1`", getattr(p, "help", None) or "")
+    allowed = p.type_descriptor.annotation
+    if get_origin(allowed) is Literal:
+        choices = ", ".join(f"`{choice}`" for choice in get_args(allowed) if choice)
+        meaning += f" One of {choices}."
+    return f"`{shown}`", meaning.replace("<", "&lt;"), _default(p)
+
+
+def _default(p: Any) -> str:
+    """What is taken where nothing is given, as far as the program says it."""
+    if p.default is True:
+        return f"on (`{p.secondary_opts[0]}` is off)"
+    if p.required:
+        return "must be given"
+    unsaid = p.default is None or p.default is False or callable(p.default)
+    return "" if unsaid or p.default in ((), [], "") else f"`{p.default}`"
 
 
 def commands() -> str:
@@ -218,11 +233,21 @@ def commands() -> str:
     for name, command in sorted(group.commands.items()):  # type: ignore[attr-defined]
         if command.hidden:
             continue
-        rows = [_option(p) for p in command.params if "--help" not in p.opts]
-        parts.append(f"## fcforge {name}\n\n{inspect.cleandoc(command.help or '')}\n")
-        if rows:
-            parts.append(markdown(("argument or option", "meaning", "default"), rows))
+        parts += _command(f"## fcforge {name}", command)
+        for part, inner in getattr(command, "commands", {}).items():
+            parts += _command(f"### fcforge {name} {part}", inner)
     return "\n".join(parts)
+
+
+def _command(heading: str, command: Any) -> list[str]:
+    """Heading, meaning and table of one command, what must be given first."""
+    named = [p for p in command.params if "--help" not in p.opts]
+    named.sort(key=lambda p: (p.param_type_name != "argument", not p.required))
+    parts = [f"{heading}\n\n{inspect.cleandoc(command.help or '')}\n"]
+    if named:
+        head = ("argument or option", "meaning", "default")
+        parts.append(markdown(head, map(_option, named)))
+    return parts
 
 
 TABLES = {

@@ -73,8 +73,12 @@ def test_command_page_has_every_command(tables):
     from fcforge.cli import app
 
     text = tables.commands()
-    for name in typer.main.get_command(app).commands:
+    overview = (DOCS / "command_line.md").read_text()
+    for name, command in typer.main.get_command(app).commands.items():
         assert f"## fcforge {name}\n" in text
+        assert f"`{name}`" in overview
+        for part in getattr(command, "commands", ()):
+            assert f"### fcforge {name} {part}\n" in text
     assert "| `--epochs` |" in text
 
 
