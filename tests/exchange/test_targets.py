@@ -12,7 +12,9 @@ import torch
 
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange.exchange import open_exchange
+from fcforge.exchange.model import Scores
 from fcforge.exchange.policy import Policy
+from fcforge.exchange.prediction import predict
 from fcforge.exchange.scan_checks import answers_of
 from fcforge.exchange.schema import written
 from fcforge.exchange.starts.public_start import read_start
@@ -189,6 +191,23 @@ def test_hospitals_add_to_the_public_head_and_people_get_answers(world):
         run("predict", folder / "all.fcx", folder / "5.npz", "--json").out
     )
     assert set(names) <= set(plain["predictions"][0])
+
+
+def test_a_number_beyond_the_limits_is_told_and_not_cut(world, monkeypatch):
+    """1.5 times as far from the middle as a limit is 35 + 1.5 * 30 years, or 35 - 1.5 * 30."""
+    if world.three:
+        return
+    found = open_exchange(world.folder / "all.fcx")
+    n = len(loaded(world, 5))
+    odds = np.full(n, 0.5)
+    odds[:2] = (1.5, -1.5)
+    said = Scores(odds, np.zeros(n), ("",) * n)
+    monkeypatch.setattr(type(found.model), "score", lambda *_: said)
+    rows = predict(found, world.folder / "5.npz")
+    assert [row.answers["age"] for row in rows[:3]] == [80, -10, 50]
+    assert [bool(row.note) for row in rows[:3]] == [True, True, False]
+    assert "outside 5 to 65" in rows[0].note
+    assert {row.status for row in rows} == {"ok"}
 
 
 def test_keepers_add_the_same_numbers(world):

@@ -20,6 +20,7 @@ from fcforge.imaging.matrix_files import (
     read_mat,
     read_matrix_file,
     read_npz,
+    read_table,
 )
 from fcforge.imaging.series import pearson_fc
 from fcforge.sites.reading import to_fc
@@ -237,6 +238,18 @@ def test_a_limit_that_says_nothing_lets_nothing_through(said, tmp_path, monkeypa
     np.savez(tmp_path / "a.npz", fc=np.eye(3))
     with pytest.raises((ConfigError, DataError), match=r"FCFORGE_MAX_GB|limit"):
         read_npz(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("between", ["\t", ";", ",", " ", "\x0b", "\u2003"])
+def test_a_wide_table_takes_the_room_of_its_cells(between, tmp_path, monkeypatch):
+    """100,000 cells of one letter are 200 kB on disk and some 10 MB when parsed."""
+    wide = tmp_path / "wide.tsv"
+    row = between.join(["1"] * 50_000)
+    wide.write_text(f"{row}\n{row}\n", encoding="utf-8")
+    monkeypatch.setenv("FCFORGE_MAX_GB", "0.005")
+    for read in (read_table, read_matrix_file):
+        with pytest.raises(DataError, match=r"wide.tsv: would take 11.* MB"):
+            read(wide)
 
 
 def test_the_budget_adds_up(tmp_path):

@@ -42,7 +42,8 @@ class Prediction:
     strangeness : float or None
         Distance from what was seen; the limit is 1. None where it cannot be measured.
     note : str
-        What is wrong with a scan that cannot be used, or what made it strange.
+        What is wrong with a scan that cannot be used, what made it strange, or that a number
+        lies outside the limits.
     own : float or None
         The probability by the hospital's own threshold, where it was given.
     answers : mapping of str to float
@@ -133,9 +134,17 @@ def _answers(
             status = ABSTAINED if strange is None else STRANGE
         own_p = _rounded(at_home[i])
         answers = dict(zip(names, each, strict=False))
-        known = (p, strange, why, own_p, answers)
+        known = (p, strange, why or _beyond(target, said[i]), own_p, answers)
         rows.append(Prediction(scan.subject, status, *known))
     return rows
+
+
+def _beyond(target: Target, answer: np.ndarray) -> str:
+    """A note beside a number that nobody who was learned can have; it is not cut."""
+    low, high = target.limits
+    if target.kind != "number" or low <= answer <= high:
+        return ""
+    return f"{target.name} outside {low:g} to {high:g}, where everybody learned lies"
 
 
 def _answer_names(target: Target) -> tuple[str, ...]:

@@ -38,6 +38,9 @@ VARIABLES = (
 T = TypeVar("T")
 MOST_GB = 4.0
 MOST_GB_SETTING = "FCFORGE_MAX_GB"
+CELL_BYTES = 110  # measured of parsed text
+LINE_BYTES = 250
+SEPARATORS = [c for c in map(chr, range(0x3001)) if c.isspace() or c in ",;"]
 
 # All that numpy, torch, zipfile and zlib were seen to raise on damaged bytes.
 DAMAGED = (
@@ -151,7 +154,7 @@ def read_matrix_file(
 
 def read_text(path: Path, parse: Callable[[str], T]) -> T:
     """What `parse` makes of a text file."""
-    return _read(path, lambda *file: parse(decoded(_bytes(*file))))
+    return _read(path, lambda *file: parse(_text(*file)))
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -193,6 +196,14 @@ def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
 def _bytes(stream: IO[bytes], budget: MemoryBudget) -> bytes:
     budget.take(os.fstat(stream.fileno()).st_size)
     return stream.read()
+
+
+def _text(stream: IO[bytes], budget: MemoryBudget) -> str:
+    """Text of a file, whose cells and lines take many times the room of its bytes."""
+    text = decoded(_bytes(stream, budget))
+    cells = sum(map(text.count, SEPARATORS))
+    budget.take(CELL_BYTES * cells + LINE_BYTES * text.count("\n"))
+    return text
 
 
 def _parse_npy(stream: IO[bytes], budget: MemoryBudget) -> np.ndarray:
