@@ -38,8 +38,8 @@ from setting import (
 from fcforge.generators import make_generator
 from fcforge.methods import make_method
 from fcforge.randomness import torch_rng
+from fcforge.runner.config import Experiment
 from fcforge.runner.execute import default_jobs
-from fcforge.runner.experiment import Experiment
 from fcforge.sites import load_dataset, make_sites
 from fcforge.types import Component, LearnerSpec, Training
 
@@ -102,7 +102,7 @@ def make_order(dataset: Component, args: Namespace, watch: Stopwatch) -> Any:
     """The authors' loop on seed 0's splits, with generated subjects of the real density."""
     from pyg_loop import CANDIDATES, DEV, Order, warm_up
 
-    sites = make_sites(load_dataset(dataset), 0, test_fraction=0.3, val_fraction=0.2)
+    sites = make_sites(load_dataset(dataset), 0)
     generator = make_generator(Component("corr_gauss"))
     synthetic = {}
     for name, site in sites.items():

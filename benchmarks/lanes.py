@@ -23,15 +23,16 @@ import torch
 from setting import DEVICE, Net, abide, ceilings, machine, options, save, show
 from torch import Tensor, nn
 
-from fcforge.engine import Learner, start_lane
+from fcforge.engine import start_lane
 from fcforge.engine.lift import Adam, lift, stack
-from fcforge.engine.loop import make_step
+from fcforge.engine.loop import make_step, products
 from fcforge.graphs import adjacency, gcn_norm
 from fcforge.methods import Lane, make_method
-from fcforge.models import make_model
+from fcforge.methods.base import Learner
+from fcforge.models.convolutions import GCN
 from fcforge.replay.bank import Bank, PoolName
 from fcforge.sites import load_dataset
-from fcforge.speed import Graphed, products
+from fcforge.speed import Graphed
 from fcforge.types import Component, FCBatch, Training
 
 BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64
@@ -87,7 +88,7 @@ def lanes_step(
 ) -> Step:
     """The engine's step on `n` lanes: FORGE (32 remembered beside 30 new) or fine-tuning."""
     method = make_method(FORGE if replay else Component("finetune"))
-    learner = Learner(method, make_model(Component("gcn", {"tau": tau}), people.n_rois))
+    learner = Learner(method, GCN(people.n_rois, tau=tau))
     bank = Bank(device)
     rows = bank.add(PoolName("real", "bench", 0, "train"), people)
     lanes = [start_lane(learner, seed, bank.device) for seed in range(n)]

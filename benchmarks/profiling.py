@@ -19,7 +19,7 @@ import torch
 from setting import DEVICE, abide, machine, now, options, orders, show
 from torch.profiler import ProfilerActivity, profile
 
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare
 from fcforge.runner.trainer import Trainer
 from fcforge.types import Component, LearnerSpec, Training

@@ -33,7 +33,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.types import LearnerSpec

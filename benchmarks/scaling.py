@@ -22,11 +22,12 @@ import matplotlib.pyplot as plt
 import torch
 from setting import DEVICE, machine, options, own_seconds, save, show, whole_run
 
-from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, learn_site, start_lane
 from fcforge.methods import make_method
-from fcforge.models import make_model
+from fcforge.methods.base import Learner
+from fcforge.models.convolutions import GCN
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.sites import load_dataset, make_sites
 from fcforge.types import Component, LearnerSpec, Training
@@ -77,12 +78,9 @@ def step_rate(n_rois: int, per_site: int, lanes: int, args: Namespace) -> Row:
     # two sites of the layout hold 282 subjects, of which 0.7 are learned from
     params = {"n_rois": n_rois, "n_sites": 2, "scale": per_site / (0.7 * 141)}
     cohort = load_dataset(Component("simulated", params))
-    sites = make_sites(cohort, 0, test_fraction=0.3, val_fraction=0.2)
+    sites = make_sites(cohort, 0)
     method = make_method(Component("der", {"memory": 256, "replay": 32}))
-    learner, bank = (
-        Learner(method, make_model(Component("gcn"), n_rois)),
-        Bank(args.device),
-    )
+    learner, bank = (Learner(method, GCN(n_rois)), Bank(args.device))
     start = [start_lane(learner, seed, args.device) for seed in range(lanes)]
     after = learn_site(
         learner, site_jobs(sites, start, bank, 0), bank, Training(epochs=1)

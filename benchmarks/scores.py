@@ -35,8 +35,8 @@ from scipy.special import expit, logit
 
 from fcforge.errors import DataError
 from fcforge.files import whole_file
+from fcforge.runner.config import Experiment
 from fcforge.runner.config_files import resolve_data
-from fcforge.runner.experiment import Experiment
 from fcforge.sites import load_dataset
 from fcforge.stats.people import among
 from fcforge.types import Component, RunResult

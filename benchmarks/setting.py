@@ -23,8 +23,8 @@ import torch
 from torch import nn
 
 from fcforge.metrics import cell_values
+from fcforge.runner.config import Experiment
 from fcforge.runner.execute import default_jobs, describe
-from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.sites import load_dataset
 from fcforge.sites.cohort import Cohort

@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 
 from fcforge.methods import METHODS
 from fcforge.runner.collect import collect
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.stats import table
 from fcforge.types import Component, LearnerSpec, Training

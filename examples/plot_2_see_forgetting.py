@@ -17,7 +17,7 @@ import numpy as np
 
 from fcforge.metrics import accuracy_curve, score_matrix
 from fcforge.runner.collect import collect
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.stats import group, means
 from fcforge.types import Component, LearnerSpec, Training

@@ -152,3 +152,15 @@ def fake_experiment(**kwargs):
             "stuck/gcn", method="si", constant=True, memory_bytes=210_000, **kwargs
         ),
     ]
+
+
+def two_site_run(order):
+    scores = {
+        "A": [[0.9, 0.1, 0.8, 0.2], [0.9, 0.9, 0.8, 0.2]],
+        "B": [[0.4, 0.6], [0.9, 0.1]],
+    }
+    labels = {"A": [1, 0, 1, 0], "B": [1, 0]}
+    initial = {"A": np.full(4, 0.6), "B": np.full(2, 0.6)}
+    return run(
+        scores, labels, order=order, initial=initial, train_mean={"A": 0.7, "B": 0.4}
+    )

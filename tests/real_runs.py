@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.cli import main
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.store import Store
 from fcforge.types import Component, LearnerSpec, Training
 

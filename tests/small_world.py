@@ -10,16 +10,18 @@ from typing import Any
 
 import torch
 
-from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, learn_site, start_lane
 from fcforge.generators import make_generator
 from fcforge.methods import METHODS, Lane, make_method
-from fcforge.models import make_model
+from fcforge.methods.base import Learner
+from fcforge.models import MODELS, Model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.runner.plan import Plan, make_plan
 from fcforge.runner.public import make_run_start
 from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer
+from fcforge.settings import build
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component, FCBatch, LearnerSpec, PublicSpec, RunSpec, Training
@@ -159,6 +161,10 @@ def synthetic(name: str, seed: int, n: int) -> FCBatch:
     return generator.sample(
         state, (torch.arange(n) % 5 > 2).long(), torch_rng(seed, name, n)
     )
+
+
+def make_model(component: Component, n_rois: int) -> Model:
+    return build("model", component, MODELS, n_rois=n_rois)
 
 
 @dataclass

@@ -2,7 +2,15 @@
 
 import pytest
 
-from fcforge.errors import DataError, at, optional, unknown_name
+from fcforge.errors import (
+    ConfigError,
+    DataError,
+    at,
+    check_names,
+    look_up,
+    optional,
+    unknown_name,
+)
 
 
 def test_an_outer_place_stands_before_the_inner_one_and_advice_is_kept():
@@ -27,3 +35,14 @@ def test_long_lists_of_names_are_cut():
     error = unknown_name("subject", "subject-x", known)
     assert "60 more" in error.do
     assert error.do.count(",") < 50
+
+
+def test_look_up_and_names_say_what_is_known():
+    assert look_up("number", "one", {"one": 1}) == 1
+    with pytest.raises(
+        ConfigError, match=r"^a.toml: unknown number 'onne'. Did you mean 'one'"
+    ):
+        look_up("number", "onne", {"one": 1}, where="a.toml")
+    check_names("site", ["NYU"], ["NYU", "UM"])
+    with pytest.raises(ConfigError, match=r"^unknown site 'NYC'. Did you mean 'NYU'\?"):
+        check_names("site", ["NYU", "NYC"], ["NYU", "UM"])

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, learn_site, start_lane
 from fcforge.methods import make_method
-from fcforge.models import make_model
+from fcforge.methods.base import Learner
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.types import Component, FCBatch, Training
+from small_world import make_model
 
 STEPS = 365
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError
+from fcforge.generators import make_generator
+from fcforge.methods import Method, make_method
 from fcforge.settings import (
     Checked,
     Count,
@@ -22,13 +24,18 @@ from fcforge.settings import (
     Size,
     at_least,
     bounds_of,
+    build,
     checked,
+    classes_in,
     make,
     override,
     override_only,
     validation_error,
     within,
 )
+from fcforge.sites import load_dataset
+from fcforge.types import Component
+from small_world import make_model
 
 
 @dataclass(frozen=True)
@@ -202,6 +209,94 @@ def test_parameters_of_a_function_are_settings_too():
         ConfigError, match=r"^ring: unknown setting 'return'. Known: loud, times."
     ):
         checked(ring, {"return": 0}, "ring")
+
+
+# -- things by name ------------------------------------------------------------------------------
+MAKERS = {
+    "model": (lambda c: make_model(c, 4), "gcn"),
+    "generator": (make_generator, "corr_gauss"),
+    "method": (make_method, "ewc"),
+    "dataset": (load_dataset, "simulated"),
+}
+
+
+@dataclass(frozen=True)
+class Drum:
+    size: int
+    weight: NotNegative = 1.0
+
+
+TABLE = {"drum": Drum, "empty": dataclass(type("Empty", (), {}))}
+
+
+def test_build_takes_settings_and_what_the_caller_gives():
+    assert build("thing", Component("drum", {"weight": 2.0}), TABLE, size=3) == Drum(
+        3, 2.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("component", "says"),
+    [
+        (
+            Component("dru"),
+            "unknown thing 'dru'. Did you mean 'drum'? Known: drum, empty.",
+        ),
+        (
+            Component("drum", {"wait": 1}),
+            "thing 'drum': unknown setting 'wait'. Did you mean 'weight'? Known: weight.",
+        ),
+        # what the caller gives is not a setting
+        (
+            Component("drum", {"size": 1}),
+            "thing 'drum': unknown setting 'size'. Known: weight.",
+        ),
+        (
+            Component("drum", {"weight": -1}),
+            "thing 'drum': weight = -1 is too small. Use 0 or more.",
+        ),
+        (
+            Component("drum", {"weight": "heavy"}),
+            "thing 'drum': weight = 'heavy' is not a number. Use a number.",
+        ),
+        (
+            Component("empty", {"x": 1}),
+            "thing 'empty': unknown setting 'x'. Known: none.",
+        ),
+    ],
+)
+def test_build_refuses_in_one_line(component, says):
+    given = {"size": 3} if component.name == "drum" else {}
+    with pytest.raises(ConfigError) as caught:
+        build("thing", component, TABLE, **given)
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_every_kind_of_thing_is_refused_in_the_same_words(kind):
+    make, name = MAKERS[kind]
+    with pytest.raises(
+        ConfigError, match=rf"^unknown {kind} '{name}x'\. Did you mean '{name}'\?"
+    ):
+        make(Component(f"{name}x"))
+    with pytest.raises(
+        ConfigError, match=rf"^{kind} '{name}': unknown setting 'colour'\. "
+    ):
+        make(Component(name, {"colour": 1}))
+
+
+def test_classes_of_a_package_are_found_by_their_own_names():
+    found = classes_in("fcforge.methods", Method)
+    assert list(found) == sorted(found)
+    assert {"er", "derpp", "joint", "forge_ridge"} <= set(found)
+    assert all(
+        cls.name == name and issubclass(cls, Method) for name, cls in found.items()
+    )
+    # what only serves others has no name of its own
+    assert not {"Rehearsal", "TwoBatches", "SyntheticMemory"} & {
+        c.__name__ for c in found.values()
+    }
+    assert found["finetune"] is not Method
 
 
 def config() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fcforge import speed
-from fcforge.speed import one_thread, products
+from fcforge.speed import one_thread
 
 
 @pytest.fixture
@@ -17,21 +17,11 @@ def two_threads():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_threads_and_precision_are_put_back_whatever_happens(
-    two_threads, fails
-) -> None:
-    before = torch.get_float32_matmul_precision()
-    with contextlib.suppress(ZeroDivisionError), one_thread(), products("tf32"):
+def test_threads_are_put_back_whatever_happens(two_threads, fails) -> None:
+    with contextlib.suppress(ZeroDivisionError), one_thread():
         assert torch.get_num_threads() == 1
-        assert torch.get_float32_matmul_precision() == "high"
         _ = 1 / (0 if fails else 1)
     assert torch.get_num_threads() == 2
-    assert torch.get_float32_matmul_precision() == before
-
-
-def test_full_precision_is_said_too() -> None:
-    with products("float32"):
-        assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_buffers_are_filled_by_name_whatever_the_order_of_a_dictionary():

@@ -3,12 +3,13 @@
 import contextlib
 import difflib
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fcforge.text import printable
 
+T = TypeVar("T")
 MOST_NAMES = 40  # listed in an error; of subjects there are hundreds
 
 
@@ -118,3 +119,19 @@ def unknown_name(
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     do = f"{hint}Known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}."
     return ConfigError(f"unknown {kind} '{name}'.", where=where, do=do)
+
+
+def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") -> T:
+    """Entry of a table, or a `ConfigError` with the nearest name and all known ones."""
+    if name not in table:
+        raise unknown_name(kind, name, table, where=where)
+    return table[name]
+
+
+def check_names(
+    kind: str, names: Iterable[str], known: Collection[str], *, where: str = ""
+) -> None:
+    """Raise `ConfigError` for the first name that is not known."""
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known, where=where)

@@ -1,29 +1,38 @@
 """One truth for settings: a dataclass field states its type, choices and bounds, and they hold.
 
 The same annotations are checked wherever a value comes from: a config (`checked`, by
-`fcforge.components.build`), the command line (`fcforge.requests`) or Python (`Validated`).
+`build`), the command line (`fcforge.requests`) or Python (`Validated`).
 """
 
+import pkgutil
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
+from importlib import import_module
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
     Literal,
     NamedTuple,
     Self,
+    TypeVar,
     Union,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.errors import ConfigError, look_up, unknown_name
+
+if TYPE_CHECKING:
+    from fcforge.types import Component
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -308,6 +317,57 @@ def make(
     if base is None:
         return cls(**given, **values)
     return replace(base, **values, **given)
+
+
+# -- models, methods, generators and datasets by name ------------------------------------------
+def classes_in(package: str, base: type[Any]) -> dict[str, Any]:
+    """Classes of a package's modules that derive from `base` and have a name of their own."""
+    places = import_module(package).__path__
+    found: dict[str, Any] = {}
+    for place in pkgutil.iter_modules(places):
+        module = import_module(f"{package}.{place.name}")
+        for thing in vars(module).values():
+            derived = isinstance(thing, type) and issubclass(thing, base)
+            if derived and thing is not base and "name" in vars(thing):
+                found[thing.name] = thing
+    return dict(sorted(found.items()))
+
+
+def build(
+    kind: str, component: "Component", table: Mapping[str, type[T]], **given: Any
+) -> T:
+    """Instance of the dataclass that a component names, with its settings.
+
+    Parameters
+    ----------
+    kind : str
+        What the table holds, for error messages.
+    component : Component
+    table : mapping of name to dataclass
+    **given
+        Fields that the caller sets and a config cannot.
+
+    Raises
+    ------
+    ConfigError
+        When the name or a setting is unknown (the nearest known one is named), or a value is not
+        what its field says: wrong type, out of bounds, none of the choices.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from fcforge.types import Component
+    >>> @dataclass
+    ... class Dog:
+    ...     legs: int = 4
+    >>> build("animal", Component("dog", {"legs": 3}), {"dog": Dog})
+    Dog(legs=3)
+    >>> build("animal", Component("dog", {"leg": 3}), {"dog": Dog})
+    Traceback (most recent call last):
+    fcforge.errors.ConfigError: animal 'dog': unknown setting 'leg'. Did you mean 'legs'? ...
+    """
+    cls: Any = look_up(kind, component.name, table)
+    return make(cls, component.params, f"{kind} '{component.name}'", **given)
 
 
 # -- what is set on top ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What is done for speed and memory alone: CUDA graphs, rounding, threads, freed memory.
+"""What is done for speed and memory alone: CUDA graphs, threads, freed memory.
 
 Training lanes of small networks is bound by launch latency. Capturing the lifted step once and
 replaying it removes that without waiting for a compiler: a new shape costs a few eager steps.
@@ -11,17 +11,6 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-
-
-@contextmanager
-def products(precision: str) -> Iterator[None]:
-    """Let float32 matrix products on CUDA round their factors to TF32, or not; then as before."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager

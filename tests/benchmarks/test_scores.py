@@ -25,7 +25,7 @@ import fake_runs
 from fcforge.errors import DataError
 from fcforge.metrics import METRICS, cell_values, summary
 from fcforge.randomness import numpy_rng
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.sites import load_dataset
 from fcforge.sites.check import twins_within
 from fcforge.stats import group

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, learn_site, start_lane
 from fcforge.engine.lift import (
     Adam,
     Keeper,
@@ -21,14 +21,14 @@ from fcforge.engine.lift import (
 )
 from fcforge.engine.loop import make_step
 from fcforge.methods import Lane, Method, make_method
+from fcforge.methods.base import Learner
 from fcforge.methods.finetune import Finetune
-from fcforge.models import make_model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites import make_sites
 from fcforge.speed import Graphed
 from fcforge.types import Component, FCBatch, Training
-from small_world import QUICK_MODELS, R, cohort, order
+from small_world import QUICK_MODELS, R, cohort, make_model, order
 
 DOUBLE = torch.float64
 

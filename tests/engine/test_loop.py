@@ -1,5 +1,6 @@
 """One site: shown, learned, sealed, scored; which epoch is kept; who may hold whom."""
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -9,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fcforge.engine import Evaluator, Job, Learner, learn_site, start_lane
-from fcforge.engine.loop import check_kept, minibatches
+from fcforge.engine import Evaluator, Job, learn_site, start_lane
+from fcforge.engine.loop import check_kept, minibatches, products
 from fcforge.errors import SealedError
 from fcforge.methods import Lane, Method
-from fcforge.models import make_model
+from fcforge.methods.base import Learner
 from fcforge.models.base import Model, Output
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
@@ -28,6 +29,7 @@ from small_world import (
     assert_same,
     cohort,
     learner_spec,
+    make_model,
     order,
     plan_of,
     run_plan,
@@ -280,7 +282,7 @@ def test_joint_is_one_training_on_everybody(tmp_path):
 
 # -- the test split ----------------------------------------------------------------------------
 def poison(monkeypatch) -> None:
-    honest = trainer_module.split_sites
+    honest = trainer_module.make_sites
 
     def poisoned(*args, **kwargs):
         return {
@@ -291,7 +293,7 @@ def poison(monkeypatch) -> None:
             for name, site in honest(*args, **kwargs).items()
         }
 
-    monkeypatch.setattr(trainer_module, "split_sites", poisoned)
+    monkeypatch.setattr(trainer_module, "make_sites", poisoned)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +332,7 @@ def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
     spec = run_spec(learner_spec("forge"), 3, training=training)
     plan = plan_of(replace(spec, leaks=Leaks(**{leak: True})))
     run_plan(plan, tmp_path / "clean")
-    honest = trainer_module.split_sites
+    honest = trainer_module.make_sites
 
     def swapped(*args, **kwargs):  # finite poison: generators refuse NaN
         made = honest(*args, **kwargs)
@@ -339,7 +341,7 @@ def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
             for n, s in made.items()
         }
 
-    monkeypatch.setattr(trainer_module, "split_sites", swapped)
+    monkeypatch.setattr(trainer_module, "make_sites", swapped)
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / x) for x in ("clean", "dirty"))
     same = [
@@ -423,3 +425,14 @@ def test_peek_hands_out_one_sites_test_split():
     sites = make_sites(cohort(), 0)
     _, y = Evaluator(sites, world.learner).peek(order()[1])
     assert torch.equal(y, sites[order()[1]].test.y)
+
+
+@pytest.mark.parametrize(
+    ("precision", "rounds"), [("tf32", "high"), ("float32", "highest")]
+)
+def test_precision_is_put_back_whatever_happens(precision, rounds):
+    before = torch.get_float32_matmul_precision()
+    with contextlib.suppress(ZeroDivisionError), products(precision):
+        assert torch.get_float32_matmul_precision() == rounds
+        _ = 1 / 0
+    assert torch.get_float32_matmul_precision() == before

@@ -2,13 +2,13 @@
 
 import torch
 
-from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, learn_site, start_lane
 from fcforge.methods import make_method
-from fcforge.methods.base import Lane
-from fcforge.models import make_model
+from fcforge.methods.base import Lane, Learner
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.types import Component, FCBatch, Training
+from small_world import make_model
 
 N_ROIS = 8
 SITES = ("A", "B", "C")

@@ -5,11 +5,10 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError
-from fcforge.methods import make_method
+from fcforge.methods import build_learner, make_method
 from fcforge.methods.analytic import Analytic
 from fcforge.releases.features import log_features
 from fcforge.releases.start import StartSettings, make_start
-from fcforge.runner.learners import build_learner
 from fcforge.types import Component, LearnerSpec
 from small_world import World, cohort
 

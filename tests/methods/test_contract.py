@@ -14,11 +14,10 @@ import small_world
 from fcforge import graphs
 from fcforge.engine import Job, learn_site
 from fcforge.errors import ConfigError, SealedError
-from fcforge.methods import METHODS, Lane
+from fcforge.methods import METHODS, Lane, build_learner
 from fcforge.metrics import cell_values
 from fcforge.replay.bank import Bank
 from fcforge.runner import trainer as trainer_module
-from fcforge.runner.learners import build_learner
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer

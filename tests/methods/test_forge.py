@@ -7,15 +7,15 @@ import torch
 import torch.nn.functional as F
 from forge_world import N_ROIS, SITES, TRAINING, VARIANTS, World, learner
 
-from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, learn_site, start_lane
 from fcforge.errors import ConfigError
 from fcforge.methods import make_method
-from fcforge.methods.base import Batch, Replay
+from fcforge.methods.base import Batch, Learner, Replay
 from fcforge.methods.forge import Forge
-from fcforge.models import make_model
 from fcforge.replay.bandit import Bandit
 from fcforge.replay.hcts import HCTS
 from fcforge.types import Component
+from small_world import make_model
 
 
 def same(a: dict, b: dict) -> bool:

@@ -7,14 +7,13 @@ import torch
 from fcforge.errors import ConfigError
 from fcforge.methods import make_method
 from fcforge.methods.forge_release import head_params
-from fcforge.models import make_model
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import class_logits, log_features
 from fcforge.releases.start import StartSettings, make_start
 from fcforge.releases.worth import noise_per_person
 from fcforge.types import Component
-from small_world import World, order
+from small_world import World, make_model, order
 
 
 def made(**settings):

@@ -7,10 +7,9 @@ from fcforge.errors import ConfigError
 from fcforge.methods import Batch, Lane, make_method
 from fcforge.methods.packnet import PackNet, smallest
 from fcforge.methods.shared.penalty import part
-from fcforge.models import make_model
 from fcforge.randomness import torch_rng
 from fcforge.types import Component, Training
-from small_world import World, order
+from small_world import World, make_model, order
 
 pytestmark = pytest.mark.rounding
 

@@ -4,9 +4,8 @@ import torch
 
 from fcforge.methods import Lane, make_method
 from fcforge.methods.shared.penalty import part
-from fcforge.models import make_model
 from fcforge.types import Component
-from small_world import World, order
+from small_world import World, make_model, order
 
 
 def test_si_path_integral_by_hand():

@@ -3,9 +3,9 @@
 import torch
 
 from fcforge.methods import Batch, Lane, Replay, make_method
-from fcforge.models import make_model
 from fcforge.randomness import torch_rng
 from fcforge.types import Component
+from small_world import make_model
 
 KEY = torch.tensor(5, dtype=torch.int32)
 

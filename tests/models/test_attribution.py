@@ -6,13 +6,13 @@ import torch
 
 from fcforge.exchange.explanation import attribute, matrices, slope_at
 from fcforge.graphs import edges, from_edges, log_features, log_matrix
-from fcforge.models import MODELS, make_model
+from fcforge.models import MODELS
 from fcforge.models.attribution import Scorer
 from fcforge.models.edge import Linear
 from fcforge.randomness import torch_rng
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
-from small_world import QUICK_MODELS
+from small_world import QUICK_MODELS, make_model
 
 R = 8
 TURNING = "graph_transformer"  # its eigenvectors turn round on the way: the gap says so

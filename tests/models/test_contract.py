@@ -5,9 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from fcforge.errors import ConfigError
-from fcforge.models import MODELS, make_model
+from fcforge.models import MODELS
 from fcforge.randomness import torch_rng
 from fcforge.types import Component
+from small_world import make_model
 
 R, N = 14, 6
 SMALL = {

@@ -5,10 +5,10 @@ import torch
 from forge_world import N_ROIS, World
 
 from fcforge import graphs
-from fcforge.models import make_model
 from fcforge.models.edge import edge_features, n_features, topology_embedding
 from fcforge.randomness import torch_rng
 from fcforge.types import Component
+from small_world import make_model
 
 
 def test_log_features_are_the_scaled_matrix_logarithm():

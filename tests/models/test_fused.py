@@ -15,9 +15,10 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from fcforge.models import fused, layers, make_model
+from fcforge.models import fused, layers
 from fcforge.randomness import keep_mask
 from fcforge.types import Component
+from small_world import make_model
 
 LANES, N, WIDTH, P = 3, 150, 24, 0.3
 CUDA = torch.cuda.is_available()

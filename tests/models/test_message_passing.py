@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from fcforge.models import make_model
 from fcforge.models.message_passing import attend
 from fcforge.randomness import torch_rng
 from fcforge.types import Component
+from small_world import make_model
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "sage", "gae"])

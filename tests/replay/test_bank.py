@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from fcforge.errors import SealedError
-from fcforge.models import make_model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.types import Component, FCBatch
+from small_world import make_model
 
 REAL, MADE = PoolName("real", "A", 0, "train"), PoolName("synthetic", "A", 0, "x:3")
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from fcforge.methods import METHODS
-from fcforge.models import make_model
 from fcforge.randomness import torch_rng
 from fcforge.replay.memory import (
     Declared,
@@ -21,7 +20,15 @@ from fcforge.replay.memory import (
     weighted_priority,
 )
 from fcforge.types import Component
-from small_world import World, learner_spec, order, plan_of, run_plan, run_spec
+from small_world import (
+    World,
+    learner_spec,
+    make_model,
+    order,
+    plan_of,
+    run_plan,
+    run_spec,
+)
 
 
 def test_an_empty_memory_marks_free_slots():

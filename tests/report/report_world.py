@@ -14,7 +14,7 @@ from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.exchange import Exchange, save
 from fcforge.report.audits import write_files
 from fcforge.runner.collect import describe_sites
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, split_site

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fake_runs import run
-from fcforge.metrics.runs import WORDS
 from fcforge.report.contents import contents, curves, since_learned
+from fcforge.stats.table import WORDS
 
 BASELINE = WORDS["two classes"].own
 

@@ -186,7 +186,7 @@ def test_no_runs_is_one_clear_error(tmp_path):
 
 
 def test_a_page_needs_no_torch():
-    code = "import sys, fcforge.report.run, fcforge.report.results; print('torch' in sys.modules)"
+    code = "import sys, fcforge.report.run, fcforge.report.table; print('torch' in sys.modules)"
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

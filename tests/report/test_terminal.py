@@ -21,8 +21,8 @@ from fcforge.report.terminal import (
 )
 from fcforge.requests import LearnRequest
 from fcforge.runner.collect import RunProgress
+from fcforge.runner.config import Experiment
 from fcforge.runner.execute import Place
-from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.runner.run import Cost
 from fcforge.sites import Fault

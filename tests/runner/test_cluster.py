@@ -17,7 +17,7 @@ distributed = pytest.importorskip(
 from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError  # noqa: E402
 from fcforge.runner import cluster as ours  # noqa: E402
 from fcforge.runner.cluster import run_on, shareable, train_node, versions  # noqa: E402
-from fcforge.runner.experiment import Experiment  # noqa: E402
+from fcforge.runner.config import Experiment  # noqa: E402
 from fcforge.runner.plan import Work  # noqa: E402
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment  # noqa: E402
 from fcforge.runner.store import Store  # noqa: E402

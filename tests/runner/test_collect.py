@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fcforge.runner.collect import collect
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.trainer import Trainer
 from fcforge.sites import Cohort, make_sites

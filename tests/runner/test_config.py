@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from fcforge.components import build
 from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS
-from fcforge.methods import METHODS
+from fcforge.methods import METHODS, build_learner
 from fcforge.models import MODELS
-from fcforge.runner.config import load_experiment, parse_experiment
+from fcforge.runner.config import Experiment, load_experiment, parse_experiment
 from fcforge.runner.config_files import ConfigFiles
-from fcforge.runner.experiment import Experiment
-from fcforge.runner.learners import build_learner
-from fcforge.settings import override
+from fcforge.settings import build, override
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 from real_runs import fcforge
 
@@ -444,3 +441,29 @@ def test_an_unknown_key_names_the_file_it_stands_in(tmp_path):
         ConfigError, match=r"base\.toml: \[training\]: epochs = 0 is too small"
     ):
         load_experiment(bare)
+
+
+def test_specs_are_learners_times_seeds_times_orders():
+    learners = tuple(LearnerSpec(Component(m), Component("gcn")) for m in ("ewc", "si"))
+    experiment = Experiment(
+        Component("simulated", {"n_rois": 9}),
+        learners,
+        seeds=(0, 5),
+        training=Training(epochs=2),
+        leaks=Leaks(context_on_test=True),
+        test_fraction=0.4,
+        val_fraction=0.1,
+        protocol="paper",
+    )
+    specs = experiment.specs(("A", "B", "C"), "sha")
+    assert len(specs) == len({s.key for s in specs}) == 2 * 2 * 6
+    for spec in specs:
+        assert spec.dataset == experiment.dataset
+        assert spec.training.epochs == 2
+        assert spec.leaks.context_on_test
+        assert (spec.test_fraction, spec.val_fraction, spec.protocol) == (
+            0.4,
+            0.1,
+            "paper",
+        )
+        assert spec.data_sha256 == "sha"

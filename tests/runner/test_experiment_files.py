@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fcforge.methods import make_method
+from fcforge.methods import build_learner, make_method
 from fcforge.runner.config import load_experiment
-from fcforge.runner.learners import build_learner
 from fcforge.runner.pipelines import pipeline_of
 
 FOLDER = Path(__file__).parents[2] / "experiments"

@@ -10,10 +10,10 @@ from fake_runs import run
 from fcforge.errors import ConfigError
 from fcforge.runner import trainer as trainer_module
 from fcforge.runner.collect import collect
-from fcforge.runner.config import load_experiment
-from fcforge.runner.experiment import OWN_FOLDS, Experiment
+from fcforge.runner.config import Experiment, load_experiment
 from fcforge.runner.own_threshold import (
     OWN,
+    OWN_FOLDS,
     fit_line,
     fold_of_each,
     log_odds,
@@ -131,7 +131,7 @@ def test_a_run_shows_both_and_the_plain_rows_stay_bit_for_bit(tmp_path):
 
 def test_no_test_person_decides_a_threshold(tmp_path, monkeypatch):
     """Other scans and diagnoses of the test people leave all that is fitted as it is."""
-    honest = trainer_module.split_sites
+    honest = trainer_module.make_sites
 
     def poisoned(*args):
         return {
@@ -142,7 +142,7 @@ def test_no_test_person_decides_a_threshold(tmp_path, monkeypatch):
     prepared = prepare(small(own_threshold=True))
     stores = []
     for name, split in (("clean", honest), ("dirty", poisoned)):
-        monkeypatch.setattr(trainer_module, "split_sites", split)
+        monkeypatch.setattr(trainer_module, "make_sites", split)
         stores.append(open_store(prepared, tmp_path / name))
         run_experiment(prepared, stores[-1], group=1)
     for spec, keys in prepared.plan.stages:

@@ -14,8 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from fcforge.errors import ConfigError, FCForgeError
 from fcforge.estimator import SiteHarmoniser
 from fcforge.runner.collect import collect
-from fcforge.runner.config import load_experiment
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment, load_experiment
 from fcforge.runner.pipelines import Pipeline, pipeline_of, read_pipeline, scores, train
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store

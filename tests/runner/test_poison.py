@@ -87,9 +87,9 @@ def check(spec: RunSpec, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(small_world, "cohort", with_age)
     plan = plan_of(spec)
     run_plan(plan, tmp_path / "clean")
-    honest = trainer_module.split_sites
+    honest = trainer_module.make_sites
     monkeypatch.setattr(
-        trainer_module, "split_sites", lambda *a, **k: poisoned(honest(*a, **k))
+        trainer_module, "make_sites", lambda *a, **k: poisoned(honest(*a, **k))
     )
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / part) for part in ("clean", "dirty"))

@@ -10,7 +10,7 @@ from fcforge.errors import ConfigError, DataError
 from fcforge.runner import public as module
 from fcforge.runner import trainer as trainer_module
 from fcforge.runner.collect import collect
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.public import make_run_start, resolve_public
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.trainer import Trainer

@@ -13,7 +13,7 @@ import pytest
 
 from fcforge.errors import StoreError
 from fcforge.runner.collect import collect, progress_of
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.plan import Work, missing_nodes
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("dask_jobqueue", reason="the extra 'cluster' is not installed")
 
 from fcforge.runner import cluster
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.plan import Work
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
 from fcforge.types import Component, LearnerSpec, Training

@@ -10,7 +10,7 @@ import torch
 
 from fcforge.errors import StoreError
 from fcforge.runner.collect import stored_plan
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.store import LANE, Store
 from fcforge.types import Component, LearnerSpec
 

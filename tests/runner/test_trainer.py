@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, FCForgeError
-from fcforge.runner.learners import build_learner
+from fcforge.methods import build_learner
 from fcforge.runner.plan import Work
 from fcforge.runner.site_loader import synthetic_name
 from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer
 from fcforge.sites import make_sites
-from fcforge.types import Component, Leaks, LearnerSpec, Training
+from fcforge.types import Component, Conditions, Leaks, LearnerSpec, Training
 from small_world import (
     assert_same,
     cohort,
@@ -187,7 +187,8 @@ def test_folds_of_unequal_size_do_not_train_together(tmp_path):
     )
     plan = plan_of(*(replace(base, seed=s, folds=3) for s in range(3)))
     sizes = {
-        len(make_sites(cohort(), s, folds=3)[base.order[0]].train.y) for s in range(3)
+        len(make_sites(cohort(), s, Conditions(folds=3))[base.order[0]].train.y)
+        for s in range(3)
     }
     assert len(sizes) > 1
     run_plan(plan, tmp_path / "alone", group=1)

@@ -283,7 +283,7 @@ def test_refused_across_sites():
     with pytest.raises(DataError, match="one in training and one in test"):
         make_sites(moved, apart[0])
     assert make_sites(moved, together[0])
-    assert make_sites(moved, apart[0], names=[cohort.site_names[0]])
+    assert make_sites(moved.select_sites([cohort.site_names[0]]), apart[0])
 
 
 def test_settings_of_every_dataset():

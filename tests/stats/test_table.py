@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fake_runs import KEEPS, fake_experiment, fake_learner, run
+from fake_runs import KEEPS, fake_experiment, fake_learner, run, two_site_run
 from fcforge import metrics as m
 from fcforge import stats
 from fcforge.errors import DataError
@@ -97,3 +97,22 @@ def test_a_metric_of_two_classes_refuses_others():
     assert found["majority class"]["auroc"].value == pytest.approx(0.5)
     with pytest.raises(DataError, match="Brier score is for two classes"):
         m.score_matrix(three, "brier")
+
+
+def test_majority_follows_the_sites_learned_so_far():
+    result = two_site_run("AB")
+    majority = stats.majority_result(result)
+    # After A: .7 -> patients. After A and B: (4 * .7 + 2 * .4) / 6 = .6 -> patients.
+    assert majority.scores["B"][:, 0] == pytest.approx([0.7, 0.6])
+    majority = stats.majority_result(two_site_run("BA"))
+    assert majority.scores["A"][:, 0] == pytest.approx([0.4, 0.6])
+    assert m.score_matrix(majority).tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert majority.spec.learner.title == "majority class"
+    assert m.score_matrix(majority, "auroc").tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
+def test_own_majority_is_the_same_at_every_stage():
+    own = stats.majority_result(two_site_run("AB"), own=True)
+    assert own.scores["A"][:, 0] == pytest.approx([0.7, 0.7])
+    assert own.scores["B"][:, 0] == pytest.approx([0.4, 0.4])
+    assert m.summary(own)["fm"] == 0

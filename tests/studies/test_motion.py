@@ -8,8 +8,7 @@ import pytest
 
 from fcforge.errors import DataError
 from fcforge.metrics import score_matrix
-from fcforge.runner.config import load_experiment
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment, load_experiment
 from fcforge.sites import Cohort, load_dataset, make_sites
 from fcforge.studies import motion
 from fcforge.types import Component, LearnerSpec

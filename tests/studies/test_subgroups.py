@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from fake_runs import run
 from fcforge.cli import app
 from fcforge.errors import StoreError
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.studies.subgroups import groups_of, subgroup_tables, subgroups_of
 from fcforge.types import Component, LearnerSpec, Training

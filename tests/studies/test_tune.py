@@ -10,10 +10,9 @@ from sklearn.linear_model import RidgeClassifier
 import small_world
 from fcforge.errors import ConfigError
 from fcforge.models import MODELS
-from fcforge.runner.config import parse_experiment
+from fcforge.runner.config import Experiment, parse_experiment
 from fcforge.runner.config_files import ConfigFiles
 from fcforge.runner.execute import Place
-from fcforge.runner.experiment import Experiment
 from fcforge.runner.pipelines import read_pipeline
 from fcforge.sites import load_dataset, make_sites
 from fcforge.studies import grids

@@ -12,7 +12,7 @@ from fcforge.errors import StoreError
 from fcforge.metrics import score_matrix
 from fcforge.report.run import report_folder
 from fcforge.report.table import interval_table
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.studies import unseen
 from fcforge.types import Component, LearnerSpec, Training

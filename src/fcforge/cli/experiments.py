@@ -201,8 +201,8 @@ def report(
 def _report(
     folder: Path, page: Path, as_json: bool, sections: Sequence[Section] = ()
 ) -> None:
-    from fcforge.report.results import print_findings
     from fcforge.report.run import report_folder
+    from fcforge.report.run_words import print_findings
 
     with at_work("writing the report"):
         rows, findings = report_folder(folder, page, sections)
@@ -212,12 +212,12 @@ def _report(
 
 
 def _print_rows(rows: Sequence[Row], as_json: bool) -> None:
-    from fcforge.report import results
+    from fcforge.report import table
 
     if as_json:
-        print(results.as_json(rows), end="")
+        print(table.as_json(rows), end="")
     else:
-        results.print_table(rows)
+        table.print_table(rows)
 
 
 def catalogue(kind: str) -> dict[str, str]:
@@ -226,7 +226,7 @@ def catalogue(kind: str) -> dict[str, str]:
     Networks that belong to one method (PDGNN's) are left out. Only the room of that kind is
     imported: datasets are listed where there is no torch.
     """
-    from fcforge.components import look_up
+    from fcforge.errors import look_up
 
     room = import_module(f"fcforge.{look_up('kind', kind, ROOMS)}")
     found = {}
@@ -367,8 +367,7 @@ def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
 
 
 def _show(tables: Sequence[Study], as_json: bool) -> None:
-    from fcforge.report.results import study_json
-    from fcforge.report.table import interval_table
+    from fcforge.report.table import interval_table, study_json
 
     if as_json:
         found = {table.title: study_json(table.rows) for table in tables}

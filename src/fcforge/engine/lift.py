@@ -6,7 +6,6 @@ evaluator, the only code that reads a test split.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from fcforge.methods.base import Lane, Method, answer, misfit
-from fcforge.models.base import Inputs, Model, Params, gather
+from fcforge.methods.base import Lane, Learner, answer, misfit
+from fcforge.models.base import Inputs, Params
 from fcforge.randomness import derive, torch_rng
-from fcforge.replay.bank import Bank, SiteView
+from fcforge.replay.bank import Bank, SiteView, gather
 from fcforge.types import Site, Training
 
 T = TypeVar("T")
@@ -25,14 +24,6 @@ T = TypeVar("T")
 BETA1 = 0.9
 BETA2 = 0.999
 EPS = 1e-8
-
-
-@dataclass(frozen=True)
-class Learner:
-    """A method and the model it teaches."""
-
-    method: Method
-    model: Model
 
 
 class Job(NamedTuple):

@@ -5,29 +5,21 @@ trained together by `learn_site`; on a CPU a group holds one lane and the same c
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcforge.engine.lift import (
-    Adam,
-    Job,
-    Keeper,
-    Learner,
-    gradient,
-    lift,
-    stack,
-    unstack,
-)
+from fcforge.engine.lift import Adam, Job, Keeper, gradient, lift, stack, unstack
 from fcforge.errors import SealedError
-from fcforge.methods.base import Batch, Lane, Method
+from fcforge.methods.base import Batch, Lane, Learner, Method
 from fcforge.methods.finetune import Finetune
-from fcforge.models.base import Inputs, Model, gather
+from fcforge.models.base import Inputs, Model
 from fcforge.randomness import fold, torch_rng
-from fcforge.replay.bank import Bank, PublicView, SiteView
-from fcforge.speed import Graphed, products
+from fcforge.replay.bank import Bank, PublicView, SiteView, gather
+from fcforge.speed import Graphed
 from fcforge.types import Training
 
 Tick = Callable[[], Any]
@@ -166,6 +158,17 @@ def learn_site(
     for job in jobs:
         job.site.seal()
     return ended
+
+
+@contextmanager
+def products(precision: str) -> Iterator[None]:
+    """Let float32 matrix products on CUDA round their factors to TF32, or not; then as before."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def begin(learner: Learner, job: Job, wanted: bool = True) -> Job:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fcforge.components import check_names
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, check_names
 from fcforge.estimator import people as people_module
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.parts import RELEASES, SETTINGS, Parameters

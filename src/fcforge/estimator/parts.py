@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from fcforge.components import check_names
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, check_names
 from fcforge.estimator.inputs import Layout, ReadsFC, as_input_error
 from fcforge.exchange.chains.chain_settings import ChainSettings, settings_for
 from fcforge.exchange.home.private_record import Receipt

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fcforge.components import check_names
+from fcforge.errors import check_names
 from fcforge.estimator.inputs import InputError, Layout, ReadsFC, as_input_error
 from fcforge.estimator.people import columns_of, positive_class, site_names
 from fcforge.sites.combat import SiteEffects, by_site

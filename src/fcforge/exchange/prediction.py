@@ -17,7 +17,7 @@ from fcforge.imaging.atlas import Atlas
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.reading import Kind, Scan, Where, find_scans
-from fcforge.stats.table import measure
+from fcforge.stats.resampling import measure
 from fcforge.text import no_formula, printable
 from fcforge.types import Estimate, Target
 

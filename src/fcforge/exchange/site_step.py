@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.components import check_names
-from fcforge.errors import ConfigError, ExchangeError, at
+from fcforge.errors import ConfigError, ExchangeError, at, check_names
 from fcforge.exchange import archive, exchange, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, Threshold, default_place

@@ -14,9 +14,9 @@ released       a public start and the site's release                       const
 =============  ==========================================================  =================
 """
 
-from fcforge.components import build, classes_in
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.releases.start import Start
+from fcforge.settings import build, classes_in
 from fcforge.types import Component
 
 GENERATORS: dict[str, type[Generator]] = classes_in(__name__, Generator)

@@ -269,3 +269,11 @@ class Method(Checked):
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
         """Scores (n, n_outputs): a logit of each class, or a number."""
         return model.apply(lane.params, lane.stats, inputs).logits
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A method and the model it teaches."""
+
+    method: Method
+    model: Model

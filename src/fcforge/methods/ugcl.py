@@ -31,8 +31,8 @@ from fcforge.methods.base import (
 )
 from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.methods.shared.rehearsal import Rehearsal
-from fcforge.models.base import joined
 from fcforge.models.layers import mean_max
+from fcforge.replay.bank import joined
 from fcforge.replay.memory import Rule
 from fcforge.settings import NotNegative, Positive
 

@@ -7,12 +7,15 @@ from fcforge.metrics import continual
 from fcforge.metrics.cells import METRICS, cell_values, metric_named
 from fcforge.metrics.continual import (
     SUMMARIES,
+    Runs,
     aaa,
     accuracy_curve,
+    finite,
     fm,
     forgetting_curve,
+    score_matrix,
+    summary,
 )
-from fcforge.metrics.runs import Runs, finite, majority_result, score_matrix, summary
 
 __all__ = [
     "METRICS",
@@ -25,7 +28,6 @@ __all__ = [
     "finite",
     "fm",
     "forgetting_curve",
-    "majority_result",
     "metric_named",
     "score_matrix",
     "summary",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcforge.components import look_up
+from fcforge.errors import look_up
 from fcforge.types import Kind
 
 THRESHOLD = 0.5

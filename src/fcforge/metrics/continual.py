@@ -1,4 +1,4 @@
-r"""Summaries of an accuracy matrix: what was learned, what was kept, what was forgotten.
+r"""Score matrices of runs, and what they say was learned, kept and forgotten.
 
 ``a[t, i]`` is the accuracy on the i-th site of the order after learning the t-th, columns in
 order of arrival; the upper triangle holds the zero-shot values of sites not yet learned. All
@@ -14,9 +14,14 @@ References
 Chen and Yu 2026 (AAA, FOR); Chaudhry et al. 2018 (FM); Lopez-Paz and Ranzato 2017 (BWT, FWT).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.metrics.cells import Metric, called, combined, features_of, metric_named
+from fcforge.types import RunResult
 
 
 def _column_mean(x: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -175,24 +180,22 @@ SUMMARIES: tuple[str, ...] = (
 _OF_MATRIX: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     f.__name__: f for f in (acc, aaa, for_literal, for_triangular, fm, bwt)
 }
-_LEVELS = ("acc", "aaa")
+_LEVELS = ("acc", "aaa")  # they keep their unit
 
 
 def summaries_of(
-    full: np.ndarray,
-    *,
-    lower_is_better: bool = False,
-    names: tuple[str, ...] = SUMMARIES,
+    full: np.ndarray, metric: str = "accuracy", names: tuple[str, ...] = SUMMARIES
 ) -> dict[str, np.ndarray]:
     """Summaries of matrices that carry the baseline as their row 0.
+
+    Where lower is better (Brier, ECE, MAE), forgetting, FOR, BWT and FWT are computed on ``-a``:
+    positive forgetting still means "got worse" and positive transfer "got better".
 
     Parameters
     ----------
     full : ndarray of shape (..., T + 1, T)
         Row 0 is the baseline b, rows 1..T are the matrix a.
-    lower_is_better : bool
-        Then forgetting, FOR, BWT and FWT are computed on ``-a``: positive forgetting still
-        means "got worse" and positive transfer "got better". `acc` and `aaa` keep their unit.
+    metric : str
     names : tuple of str
         Which summaries.
 
@@ -200,13 +203,168 @@ def summaries_of(
     -------
     dict of str to ndarray of shape (...)
     """
-    better = -full if lower_is_better else full
+    lower = metric_named(metric).lower_is_better
+    better = -full if lower else full
     a = better[..., 1:, :]
     b = better[..., 0, :]
     found = {}
     for name in names:
         value = fwt(a, b) if name == "fwt" else _OF_MATRIX[name](a)
-        if name in _LEVELS and lower_is_better:
-            value = -value
-        found[name] = value
+        found[name] = -value if lower and name in _LEVELS else value
     return found
+
+
+# -- the matrices of runs ------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Runs:
+    """Runs tested on the same subjects, with orders of one length T.
+
+    Orders share their first stages and an order-free method all of them: equal scores are held
+    once, and so are their metrics.
+
+    Attributes
+    ----------
+    runs : list of RunResult
+    scores : dict of site to ndarray of shape (m, n_test)
+        Different scores of the site's test subjects.
+    place : dict of site to ndarray of shape (n_runs, T + 1)
+        Which of them a run gave before learning and after every stage.
+    """
+
+    runs: list[RunResult]
+    scores: dict[str, np.ndarray]
+    place: dict[str, np.ndarray]
+    _known: dict[tuple[str, object], np.ndarray] = field(
+        default_factory=dict, repr=False
+    )
+
+    @classmethod
+    def of(cls, runs: Sequence[RunResult]) -> "Runs":
+        """Runs with equal sites, equal test subjects and orders of one length."""
+        scores = {}
+        place = {}
+        for site in runs[0].sites:
+            rows = []
+            for run in runs:
+                rows += [run.initial[site], *run.scores[site]]
+            known: dict[bytes, int] = {}
+            numbers = [known.setdefault(row.tobytes(), len(known)) for row in rows]
+            at = np.array(numbers)
+            _, first = np.unique(at, return_index=True)
+            scores[site] = np.stack([rows[k] for k in first])
+            place[site] = at.reshape(len(runs), -1)
+        return cls(list(runs), scores, place)
+
+    def beside(self, other: "Runs") -> "Runs":
+        """These runs with a partner each: `scores` (m, 2) says which of ours, which of theirs."""
+        scores = {}
+        place = {}
+        for site, theirs in other.scores.items():
+            pairs = self.place[site] * len(theirs) + other.place[site]
+            found, at = np.unique(pairs, return_inverse=True)
+            ours_and_theirs = np.divmod(found, len(theirs))
+            scores[site] = np.stack(ours_and_theirs, axis=1)
+            place[site] = at.reshape(pairs.shape)
+        return Runs(self.runs, scores, place)
+
+    def features(self, site: str, metric: Metric) -> np.ndarray:
+        """`features_of` the site's scores, computed once. (k, m, n_test)."""
+        key = site, metric.features
+        first = self.runs[0]
+        if first.kind not in metric.kinds:
+            what = f"{metric.title} is for {' or '.join(metric.kinds)}; these runs have"
+            raise DataError(f"{what} {first.kind}.", do="Choose another metric.")
+        if key not in self._known:
+            truth = first.truth(site)
+            self._known[key] = features_of(self.scores[site], truth, metric)
+        return self._known[key]
+
+    def values(
+        self, metric: str, weights: Callable[[str], np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Score matrices (n_runs, T + 1, T); under `weights` of a site (n_draws, n_test) as many.
+
+        Returns
+        -------
+        ndarray of shape (n_runs, T + 1, T) or (n_runs, n_draws, T + 1, T)
+        """
+        m = metric_named(metric)
+
+        def cells(site: str, _: np.ndarray) -> np.ndarray:
+            own = weights(site) if weights else None
+            return combined(self.features(site, m), m, own)
+
+        return self.stack(cells)
+
+    def stack(self, cells: Callable[[str, np.ndarray], np.ndarray]) -> np.ndarray:
+        """Cells of all runs, columns in each run's order of arrival.
+
+        Parameters
+        ----------
+        cells : callable
+            ``(site, scores (m, n_test)) -> (m, ...)``.
+
+        Returns
+        -------
+        ndarray of shape (n_runs, ..., T + 1, T)
+            Row 0 is the baseline, rows 1..T follow the stages.
+        """
+        orders = np.array([[*r.spec.order] for r in self.runs])
+        full = np.empty(0)
+        for site, scores in self.scores.items():
+            values = cells(site, scores)
+            run, column = np.nonzero(orders == site)
+            if not full.size:
+                stages = orders.shape[1] + 1
+                shape = (*orders.shape, stages, *values.shape[1:])
+                full = np.empty(shape, dtype=values.dtype)
+            full[run, column] = values[self.place[site][run]]
+        return np.moveaxis(full, (1, 2), (-1, -2))
+
+
+def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
+    """Full matrix ``a[t, i]``, columns in order of arrival, zero-shot cells included. (T, T)."""
+    return Runs.of([result]).values(metric)[0, 1:]
+
+
+def summary(result: RunResult, metric: str = "accuracy") -> dict[str, float]:
+    """Every continual-learning summary of one run.
+
+    Parameters
+    ----------
+    result : RunResult
+    metric : str
+        A name of `fcforge.metrics.METRICS`.
+    """
+    found = summaries_of(Runs.of([result]).values(metric)[0], metric)
+    return {name: float(value) for name, value in found.items()}
+
+
+def finite(result: RunResult) -> bool:
+    """False when any score is NaN or infinite: the run diverged."""
+    return all(bool(np.isfinite(s).all()) for s in result.scores.values())
+
+
+def constant_predictor(
+    result: RunResult, tolerance: float = 1e-6
+) -> dict[str, np.ndarray]:
+    """Cells in which a learner says the same of everybody.
+
+    Returns
+    -------
+    dict
+        ``one_class``: every subject of the cell gets one class although both are present;
+        ``flat``: the standard deviation of the scores is below `tolerance`. Both of shape
+        (T, T), bool, columns in order of arrival.
+    """
+
+    def cells(site: str, p: np.ndarray) -> np.ndarray:
+        y = result.truth(site)
+        spread = p.std(1).max(-1) if y.ndim == 2 else p.std(-1)
+        said, own = called(p, y)
+        several = result.kind != "number" and len(np.unique(own)) > 1
+        one = (said == said[:, :1]).all(-1) & several
+        return np.stack([one, spread < tolerance], axis=-1)
+
+    one, flat = Runs.of([result]).stack(cells)[0, :, 1:]
+    return {"one_class": one, "flat": flat}

@@ -1,7 +1,6 @@
 """The contract of a classifier: a frozen description plus pure functions of its parameters."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -16,20 +15,6 @@ Inputs = dict[str, Tensor]
 Key = (
     Tensor | None
 )  # int32 scalar that dropout is drawn from; without one nothing is dropped
-
-
-def gather(inputs: Inputs, rows: Tensor) -> Inputs:
-    """Prepared inputs of some rows."""
-    if rows.device.type != "cpu" or rows.dim() != 1:
-        return {k: v[rows] for k, v in inputs.items()}
-    return {
-        k: v.index_select(0, rows) for k, v in inputs.items()
-    }  # a third of the time
-
-
-def joined(parts: Sequence[Inputs]) -> Inputs:
-    """Prepared inputs of all subjects of the parts, one after another."""
-    return {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
 
 
 class Output(NamedTuple):

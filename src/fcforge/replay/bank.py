@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError, SealedError
-from fcforge.models.base import Inputs, Model, gather, joined
+from fcforge.models.base import Inputs, Model
 from fcforge.randomness import torch_rng
 from fcforge.releases.start import Start
 from fcforge.types import FCBatch
@@ -22,6 +22,20 @@ from fcforge.types import FCBatch
 T = TypeVar("T")
 CHUNK = 256  # subjects that are prepared at once
 MOST_KNOWN = 600  # results kept by `Bank.once`; pairs of pools of twenty sites are 231
+
+
+def gather(inputs: Inputs, rows: Tensor) -> Inputs:
+    """Prepared inputs of some rows."""
+    if rows.device.type != "cpu" or rows.dim() != 1:
+        return {k: v[rows] for k, v in inputs.items()}
+    return {
+        k: v.index_select(0, rows) for k, v in inputs.items()
+    }  # a third of the time
+
+
+def joined(parts: Sequence[Inputs]) -> Inputs:
+    """Prepared inputs of all subjects of the parts, one after another."""
+    return {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
 
 
 class PoolName(NamedTuple):

@@ -17,9 +17,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.models.base import Inputs, Model, Params, gather
+from fcforge.models.base import Inputs, Model, Params
 from fcforge.randomness import uniform
 from fcforge.replay.bandit import quotas
+from fcforge.replay.bank import gather
 
 
 class Declared(NamedTuple):

@@ -16,12 +16,11 @@ from fcforge.metrics import (
     score_matrix,
 )
 from fcforge.metrics.cells import METRICS, PRIMARY
-from fcforge.metrics.runs import WORDS, Words
 from fcforge.report.figures import span
 from fcforge.report.run_words import Finding, findings, leaks_on
 from fcforge.stats import Comparison, Estimate, Row
 from fcforge.stats.resampling import interval, pair_of, subject_weights
-from fcforge.stats.table import is_majority
+from fcforge.stats.table import WORDS, Words, is_majority
 from fcforge.types import Kind, RunResult, RunResults
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")

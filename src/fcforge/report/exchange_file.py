@@ -20,7 +20,7 @@ from fcforge.report import figures
 from fcforge.report.discovery import BROKEN, reason
 from fcforge.report.explaining import uses
 from fcforge.report.rendering import Section, macro, picture, sections_page
-from fcforge.report.table import Heading, Table, bar_text
+from fcforge.report.table import Heading, Table, interval_text
 from fcforge.report.terminal import joined
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ def _table_lines(table: PlainTable) -> list[str]:
 def _answer_lines(answer: Answer) -> list[str]:
     lines = [answer.question, f"  {answer.say}"]
     lines += [f"  {text}" for text in answer.more]
-    lines += [f"    {bar_text(bar)}" for bar in answer.bars]
+    for bar in answer.bars:
+        small = f", {bar.small}" if bar.small else ""
+        lines.append(f"    {bar.name}: {interval_text(bar)}{small}")
     return lines
 
 

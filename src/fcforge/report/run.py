@@ -15,15 +15,16 @@ from fcforge.report import figures
 from fcforge.report.contents import Contents, Curve, Difference, contents
 from fcforge.report.explaining import stability_section
 from fcforge.report.rendering import Section, listed, picture, render
-from fcforge.report.results import (
+from fcforge.report.run_words import Finding, headline, methods_paragraphs, sources
+from fcforge.report.table import (
+    Cell,
+    Heading,
+    Table,
     as_csv,
-    as_markdown,
     everything,
     name_cell,
     results_table,
 )
-from fcforge.report.run_words import Finding, headline, methods_paragraphs, sources
-from fcforge.report.table import Cell, Heading, Table
 from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Row
@@ -75,7 +76,7 @@ def report_folder(
     ranking = sorted(found.rows, key=lambda row: not row.is_majority)
     write_text(page, page_of(results, about, found))
     write_text(folder / "table.csv", as_csv(ranking))
-    write_text(folder / "table.md", as_markdown(ranking))
+    write_text(folder / "table.md", results_table(ranking).markdown())
     return ranking, found.findings
 
 

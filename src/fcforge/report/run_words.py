@@ -1,6 +1,6 @@
 """What is said of a run in words: the headline, warnings, and methods for a paper."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -8,17 +8,19 @@ import numpy as np
 
 from fcforge import __version__
 from fcforge.metrics import finite
-from fcforge.metrics.runs import WORDS, constant_predictor
+from fcforge.metrics.continual import constant_predictor
 from fcforge.report.rendering import listed
 from fcforge.report.table import interval_text
 from fcforge.runner.own_threshold import OWN
 from fcforge.stats import Comparison, group
 from fcforge.stats.resampling import pair_of
-from fcforge.stats.table import is_majority
-from fcforge.text import bracket, counted, number
+from fcforge.stats.table import WORDS, is_majority
+from fcforge.text import bracket, counted, number, printable
 from fcforge.types import RunResults, Training
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fcforge.report.contents import Contents
 
 FEW_SEEDS = 3
@@ -129,6 +131,20 @@ def _constant(runs: RunResults) -> str:
         )
     where = f"in {flat} of {cells} tests at sites it had learned"
     return f"gives everybody the same score {where}." if flat else ""
+
+
+def print_findings(found: Sequence[Finding], console: "Console | None" = None) -> None:
+    """Print warnings, serious ones first, to stderr (or to `console`)."""
+    from rich.console import Console
+    from rich.text import Text
+
+    out = console or Console(stderr=True)
+    for f in found:
+        line = Text(
+            f"{f.level}: ", style="bold red" if f.level == "serious" else "yellow"
+        )
+        said = printable(f"{f.learner} {f.text}".strip())
+        out.print(line.append(said, style=""), soft_wrap=True)
 
 
 # -- the headline ---------------------------------------------------------------------------------

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import StoreError
-from fcforge.runner.experiment import OWN_FOLDS, Experiment, split_sites
-from fcforge.runner.own_threshold import OWN, with_own_thresholds, without_fold
+from fcforge.runner.config import Experiment
+from fcforge.runner.own_threshold import (
+    OWN,
+    OWN_FOLDS,
+    with_own_thresholds,
+    without_fold,
+)
 from fcforge.runner.plan import Plan, make_plan, read_traits, trainings, traits_of
 from fcforge.runner.store import Store
 from fcforge.settings import read_json
@@ -31,10 +36,12 @@ def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
 
     Written beside the experiment so that reports need neither the data nor torch.
     """
+    from fcforge.sites import make_sites
+
     found: dict[str, Any] = {}
     for seed in experiment.seeds:
         told = found[str(seed)] = {}
-        for name, site in split_sites(experiment, cohort, seed).items():
+        for name, site in make_sites(cohort, seed, experiment).items():
             told[name] = _describe(site, cohort.target.outputs)
             if experiment.own_threshold:
                 each = (without_fold(site, fold, seed) for fold in range(OWN_FOLDS))

@@ -4,17 +4,64 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from fcforge.components import check_names, look_up
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, check_names, look_up
 from fcforge.runner.config_files import ConfigFiles, merge, read_config, resolve_data
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.own_threshold import OWN_FOLDS
 from fcforge.runner.pipelines import read_pipeline
-from fcforge.settings import Size, checked, make
-from fcforge.types import Component, Folds, Leaks, LearnerSpec, PublicSpec, Training
+from fcforge.runner.plan import Orders, list_orders
+from fcforge.settings import Bound, Size, checked, make
+from fcforge.types import (
+    Component,
+    Conditions,
+    Folds,
+    Leaks,
+    LearnerSpec,
+    PublicSpec,
+    RunSpec,
+    Training,
+)
 
+Seeds = Annotated[
+    tuple[int, ...],
+    Bound(bool, "is empty", "Give at least one seed."),
+    Bound(
+        lambda v: len(set(v)) == len(v), "lists a seed twice", "Give each seed once."
+    ),
+]
+CONDITIONS = tuple(f.name for f in fields(Conditions))
+
+
+@dataclass(frozen=True)
+class Experiment(Conditions):
+    """What to run: learners x orders x seeds on one dataset, as plain data."""
+
+    kind: ClassVar[str] = "experiment"
+    dataset: Component
+    learners: tuple[LearnerSpec, ...]
+    title: str = "fcforge experiment"
+    seeds: Seeds = (0,)
+    orders: Orders = "all"
+
+    def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
+        """One RunSpec per learner, order and seed."""
+        shared = {name: getattr(self, name) for name in CONDITIONS}
+        found = []
+        orders = list_orders(self.orders, sites)
+        folds = (None, *range(OWN_FOLDS)) if self.own_threshold else (None,)
+        for learner in self.learners:
+            shared["training"] = replace(self.training, **learner.training)
+            shared["start"] = self.start if learner.start else None
+            for fold, seed, order in product(folds, self.seeds, orders):
+                of = (self.dataset, learner, order, seed, data_sha256, fold)
+                found.append(RunSpec(*of, **shared))
+        return found
+
+
+# -- the tables of a config file -----------------------------------------------------------------
 Named = str | Mapping[str, Any]  # "gcn", or { name = "gcn", hidden = 32 }
 # ``learners`` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
 # ``[generator.fcm_vae]`` set what every row's component of that name is given, unless the row

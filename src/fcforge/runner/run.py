@@ -7,8 +7,8 @@ from typing import Any
 
 from fcforge.errors import StoreError
 from fcforge.runner.collect import describe_sites
+from fcforge.runner.config import CONDITIONS, Experiment
 from fcforge.runner.execute import Place, default_jobs, run_lanes, run_local
-from fcforge.runner.experiment import CONDITIONS, Experiment
 from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import (
     Plan,
@@ -38,7 +38,7 @@ class Prepared:
 
 def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
     """Load and check the data (unless given), build every learner once, plan the prefix tree."""
-    from fcforge.runner.learners import build_learner, require_kind
+    from fcforge.methods import build_learner, require_kind
 
     cohort = load_dataset(experiment.dataset) if cohort is None else cohort
     require_valid(cohort)

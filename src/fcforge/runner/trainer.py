@@ -12,23 +12,21 @@ import torch
 from torch import Tensor
 
 from fcforge import engine
-from fcforge.engine import Evaluator, Job, Learner, learn_site, start_lane
+from fcforge.engine import Evaluator, Job, learn_site, start_lane
 from fcforge.errors import FCForgeError
 from fcforge.generators.cache import read_state, write_state
 from fcforge.graphs import edges, fisher_z
-from fcforge.methods import Lane
+from fcforge.methods import Lane, Learner, build_learner, scorer_of
 from fcforge.models.edge import Linear
 from fcforge.replay.bank import PoolName
 from fcforge.runner.execute import describe
-from fcforge.runner.experiment import split_sites
-from fcforge.runner.learners import build_learner, scorer_of
 from fcforge.runner.own_threshold import without_fold
 from fcforge.runner.pipelines import Pipeline, pipeline_of, scores_after
 from fcforge.runner.plan import Node, traits_of
 from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.site_loader import PUBLIC, SiteLoader, as_it_was, synthetic_size
 from fcforge.runner.store import Store
-from fcforge.sites import Cohort
+from fcforge.sites import Cohort, make_sites
 from fcforge.sites.confounds import fit_on_training
 from fcforge.types import Component, RunSpec, Site
 
@@ -69,7 +67,7 @@ class Trainer:
             if spec.fitted_on:  # one set of sites for every prefix: keep the last few
                 _forget_oldest(self._sites, 6)
                 _forget_oldest(self._evaluators, 6)
-            split = split_sites(spec, self.cohort, spec.seed)
+            split = make_sites(self.cohort, spec.seed, spec)
             if spec.left_out is not None:
                 out = (spec.left_out, spec.seed)
                 split = {n: without_fold(site, *out) for n, site in split.items()}

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fcforge.components import look_up
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, look_up
 from fcforge.settings import checked
 from fcforge.sites.check import check_cohort, require_valid, without_twins
 from fcforge.sites.cohort import Cohort, Fault

@@ -16,8 +16,7 @@ from typing import Literal
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from fcforge.components import check_names
-from fcforge.errors import DataError
+from fcforge.errors import DataError, check_names
 from fcforge.files import write_bytes
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_table

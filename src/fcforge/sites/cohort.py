@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fcforge.components import check_names, look_up
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import ConfigError, DataError, check_names, look_up
 from fcforge.imaging.parsers import as_number
 from fcforge.sites.diagnoses import is_missing
 from fcforge.sites.vectors import triangle_of

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcforge.components import check_names
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import ConfigError, DataError, check_names
 from fcforge.releases.features import from_log_features, log_features
 from fcforge.text import some
 from fcforge.types import SHRINK, FCBatch, Site

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcforge.components import look_up
-from fcforge.errors import DataError
+from fcforge.errors import DataError, look_up
 from fcforge.files import whole_file
 from fcforge.imaging.atlas import aal116
 from fcforge.sites.abide import load_abide

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.components import look_up
+from fcforge.errors import look_up
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.sites.check import MIN_PER_CLASS
 

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from fcforge.components import check_names
-from fcforge.errors import DataError, at
+from fcforge.errors import DataError, at, check_names
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_mat, read_matrix_file
 from fcforge.imaging.series import pearson_fc

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fcforge.sites.check import (
     require_valid,
 )
 from fcforge.sites.cohort import Cohort
-from fcforge.types import FCBatch, RunSpec, Site, strata
+from fcforge.types import Conditions, FCBatch, Site, strata
 
 SPLITS = ("train", "val", "test")
 
@@ -68,8 +68,8 @@ def split_cohort(
     cohort: Cohort,
     site_name: str,
     seed: int,
-    test_fraction: float = RunSpec.test_fraction,
-    val_fraction: float = RunSpec.val_fraction,
+    test_fraction: float = Conditions.test_fraction,
+    val_fraction: float = Conditions.val_fraction,
     folds: int = 0,
 ) -> dict[str, Cohort]:
     """Cut one site into train, validation and test; needs no torch.
@@ -119,8 +119,8 @@ def split_site(
     cohort: Cohort,
     site_name: str,
     seed: int,
-    test_fraction: float = RunSpec.test_fraction,
-    val_fraction: float = RunSpec.val_fraction,
+    test_fraction: float = Conditions.test_fraction,
+    val_fraction: float = Conditions.val_fraction,
     folds: int = 0,
 ) -> Site:
     """One site as a learner takes it: the parts of `split_cohort` as batches of tensors."""
@@ -142,23 +142,16 @@ def split_site(
 
 
 def make_sites(
-    cohort: Cohort,
-    seed: int,
-    names: Sequence[str] | None = None,
-    test_fraction: float = RunSpec.test_fraction,
-    val_fraction: float = RunSpec.val_fraction,
-    folds: int = 0,
+    cohort: Cohort, seed: int, asked: Conditions | None = None
 ) -> dict[str, Site]:
     """Sites of a cohort, split, after `require_valid` has found nothing wrong with them.
 
-    `names` picks and orders the sites; by default all, in the cohort's own order.
+    An experiment or a run says by its fractions and folds how; without one by the usual ones.
     """
-    cohort = cohort.select_sites(names)
     require_valid(cohort)
-    sites = {
-        name: split_site(cohort, name, seed, test_fraction, val_fraction, folds)
-        for name in cohort.site_names
-    }
+    asked = asked or Conditions()
+    how = (asked.test_fraction, asked.val_fraction, asked.folds)
+    sites = {name: split_site(cohort, name, seed, *how) for name in cohort.site_names}
     refuse_twins(cohort, [site.subject_ids for site in sites.values()])
     return sites
 

@@ -2,7 +2,15 @@
 
 from fcforge.stats.compare import Comparer, Comparison, compare, holm
 from fcforge.stats.resampling import at_site, bootstrap, estimate, means, per_site
-from fcforge.stats.table import Row, group, longest, rows, table, with_majority
+from fcforge.stats.table import (
+    Row,
+    group,
+    longest,
+    majority_result,
+    rows,
+    table,
+    with_majority,
+)
 from fcforge.types import Estimate
 
 __all__ = [
@@ -17,6 +25,7 @@ __all__ = [
     "group",
     "holm",
     "longest",
+    "majority_result",
     "means",
     "per_site",
     "rows",

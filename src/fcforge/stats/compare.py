@@ -9,6 +9,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.metrics import Runs, metric_named
 from fcforge.metrics.cells import swapped_values
+from fcforge.metrics.continual import summaries_of
 from fcforge.stats import resampling
 from fcforge.types import RunResult, RunResults
 
@@ -215,5 +216,5 @@ class Comparer:
         return cells
 
     def _reduce(self, full: np.ndarray) -> np.ndarray:
-        found = resampling.summarised(full, self.metric, (self.summary,))
+        found = summaries_of(full, self.metric, (self.summary,))
         return found[self.summary]

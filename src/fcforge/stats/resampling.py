@@ -25,11 +25,11 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from fcforge.metrics import SUMMARIES, Runs, metric_named
+from fcforge.metrics import METRICS, SUMMARIES, Runs, cell_values, metric_named
 from fcforge.metrics.cells import combined
 from fcforge.metrics.continual import fm_split, summaries_of
 from fcforge.randomness import numpy_rng
-from fcforge.types import Estimate, RunResult, RunResults, strata
+from fcforge.types import Estimate, RunResult, RunResults, kind_of, strata
 
 Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
 N_DRAWS = 1000
@@ -267,7 +267,7 @@ def estimate(
     drawn = ["fm" if n == "fm_split" else n for n in names]
 
     def statistic(full: np.ndarray) -> np.ndarray:
-        found = summarised(full, metric, tuple(dict.fromkeys(drawn)))
+        found = summaries_of(full, metric, tuple(dict.fromkeys(drawn)))
         return np.stack([found[n] for n in drawn], axis=-1)
 
     points, draws = bootstrap(results, metric, statistic, n_draws=n_draws)
@@ -276,20 +276,12 @@ def estimate(
     return dict(zip(names, estimates(results, points, draws), strict=True))
 
 
-def summarised(
-    full: np.ndarray, metric: str, names: tuple[str, ...]
-) -> dict[str, np.ndarray]:
-    """Summaries of score matrices (..., T + 1, T), their signs as the metric has them."""
-    lower = metric_named(metric).lower_is_better
-    return summaries_of(full, lower_is_better=lower, names=names)
-
-
 def means(
     results: RunResults, metric: str, names: tuple[str, ...] = SUMMARIES
 ) -> dict[str, float]:
     """Summaries of one learner's runs without intervals: mean over orders and seeds."""
     batches = split_batches(results)
-    found = [summarised(batch.values(metric), metric, names) for batch in batches]
+    found = [summaries_of(batch.values(metric), metric, names) for batch in batches]
     averaged = {}
     for name in names:
         values = np.concatenate([summaries[name] for summaries in found])
@@ -314,3 +306,39 @@ def at_site(
 def per_site(results: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
     """Final value at each site, mean over orders and seeds, with its interval."""
     return {site: at_site(results, site, metric) for site in results[0].sites}
+
+
+# -- one model, one group of people ----------------------------------------------------------------
+MEASURES = (
+    "accuracy",
+    "balanced_accuracy",
+    "auroc",
+    "brier",
+    "ece",
+    "r2",
+    "mae",
+    "spearman",
+)
+
+
+def measure(
+    p: np.ndarray, y: np.ndarray, ids: Sequence[str], site: str = ""
+) -> dict[str, Estimate]:
+    """Metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
+
+    Intervals resample people within each class, as everywhere (`subject_weights`); they are NaN
+    where a metric needs both classes and there is one.
+    """
+    weights = subject_weights(site, ids, y)
+    kind = kind_of(p, y)
+    truth = np.eye(p.shape[1])[y] if kind == "more classes" else y
+    found = {}
+    for name in [name for name in MEASURES if kind in METRICS[name].kinds]:
+        value = cell_values(p[None], truth, name)[0]
+        drawn = cell_values(p[None], truth, name, weights)
+        draws = drawn[0].astype(float)
+        ends = np.full(2, np.nan)
+        if np.isfinite(value):
+            ends = interval(value, draws)
+        found[name] = Estimate(*map(float, (value, *ends)))
+    return found

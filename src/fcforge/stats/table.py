@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import cell_values, finite, majority_result
-from fcforge.metrics.cells import METRICS, PRIMARY
+from fcforge.metrics import finite
+from fcforge.metrics.cells import PRIMARY
 from fcforge.metrics.continual import intransigence
 from fcforge.stats import resampling
 from fcforge.stats.resampling import N_DRAWS, pair_of
-from fcforge.types import Estimate, Kind, RunResult, RunResults, kind_of
+from fcforge.types import Component, Estimate, Kind, LearnerSpec, RunResult, RunResults
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,6 +95,88 @@ def longest(runs: RunResults) -> list[RunResult]:
     """Runs whose order has the greatest length: curves over stages need one length."""
     most = max(len(r.spec.order) for r in runs)
     return [r for r in runs if len(r.spec.order) == most]
+
+
+# -- the references: what knows how common classes are, or the mean number, and no scan ---------
+class Words(NamedTuple):
+    """What tables, pages and sentences call things, by kind of target.
+
+    Attributes
+    ----------
+    metric, average : str
+        The primary metric, and its average along the way.
+    all_sites, own : str
+        Titles of the two references of `majority_result`.
+    naive : str
+        What a hospital does that learns nothing from scans.
+    """
+
+    metric: str
+    average: str
+    all_sites: str
+    own: str
+    naive: str
+
+
+_OF_CLASSES = Words(
+    "accuracy",
+    "AAA",
+    "majority class",
+    "majority class of each site",
+    "always naming each site's commonest class",
+)
+WORDS: dict[Kind, Words] = {
+    "two classes": _OF_CLASSES,
+    "more classes": _OF_CLASSES,
+    "number": Words(
+        "R²",
+        "R²",
+        "mean of all sites",
+        "mean of each site",
+        "always saying each site's mean",
+    ),
+}
+
+
+def majority_learner(kind: Kind, own: bool) -> LearnerSpec:
+    """The learner of `majority_result`: it knows how common classes are, or the mean number."""
+    title = WORDS[kind].own if own else WORDS[kind].all_sites
+    model = Component("own" if own else "none")
+    return LearnerSpec(Component("majority"), model, title=title)
+
+
+def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
+    """What the commonest class of the sites learned so far would score on the same splits.
+
+    P(patient) of everybody is the share of patients in the training parts seen so far, each
+    site weighted by its number of test subjects (proportional to its training subjects, as all
+    sites are split alike). Before learning it is 0.5. With `own` every site has the share of its
+    own training part, at every stage: it forgets nothing, and is what a hospital knows by itself.
+    Of more classes it is the share of each; of a number its mean, and the untrained model's
+    number before learning.
+    """
+    order = result.spec.order
+    n = np.array([len(result.y[s]) for s in order], dtype=float)
+    means = {s: np.asarray(mean, dtype=float) for s, mean in result.train_mean.items()}
+    weighted = [k * means[s] for k, s in zip(n, order, strict=True)]
+    seen = np.stack(weighted)
+    prior = (np.cumsum(seen, 0).T / np.cumsum(n)).T  # (T,) or (T, K)
+    scores = {}
+    for site in result.sites:
+        share = np.stack([means[site]] * len(order)) if own else prior
+        scores[site] = np.repeat(share[:, None], len(result.y[site]), axis=1)
+    before = dict(result.initial)
+    if result.kind != "number":
+        even = 1 / max(2, prior[0].size)
+        before = {s: np.full(p.shape, even) for s, p in before.items()}
+    return replace(
+        result,
+        spec=replace(result.spec, learner=majority_learner(result.kind, own)),
+        scores=scores,
+        initial=before,
+        memory_bytes=np.full(len(order), 16),  # two counts
+        seconds=np.zeros(len(order)),
+    )
 
 
 def with_majority(results: RunResults, *, own: bool = False) -> list[RunResult]:
@@ -250,39 +332,3 @@ def records(found: Sequence[Row]) -> list[dict[str, Any]]:
         }
         out.append(record)
     return out
-
-
-# -- one model, one group of people ----------------------------------------------------------------
-MEASURES = (
-    "accuracy",
-    "balanced_accuracy",
-    "auroc",
-    "brier",
-    "ece",
-    "r2",
-    "mae",
-    "spearman",
-)
-
-
-def measure(
-    p: np.ndarray, y: np.ndarray, ids: Sequence[str], site: str = ""
-) -> dict[str, Estimate]:
-    """Metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
-
-    Intervals resample people within each class, as everywhere (`subject_weights`); they are NaN
-    where a metric needs both classes and there is one.
-    """
-    weights = resampling.subject_weights(site, ids, y)
-    kind = kind_of(p, y)
-    truth = np.eye(p.shape[1])[y] if kind == "more classes" else y
-    found = {}
-    for name in [name for name in MEASURES if kind in METRICS[name].kinds]:
-        value = cell_values(p[None], truth, name)[0]
-        drawn = cell_values(p[None], truth, name, weights)
-        draws = drawn[0].astype(float)
-        ends = np.full(2, np.nan)
-        if np.isfinite(value):
-            ends = resampling.interval(value, draws)
-        found[name] = Estimate(*map(float, (value, *ends)))
-    return found

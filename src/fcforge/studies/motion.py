@@ -14,9 +14,9 @@ import pandas as pd
 
 from fcforge.errors import DataError, unknown_name
 from fcforge.runner.collect import collect_some, describe_sites, kept_by, result_of
-from fcforge.runner.experiment import Experiment, split_sites
+from fcforge.runner.config import Experiment
 from fcforge.runner.store import Store
-from fcforge.sites import Cohort, load_dataset, require_valid
+from fcforge.sites import Cohort, load_dataset, make_sites, require_valid
 from fcforge.stats import Row, rows
 from fcforge.types import Component, LearnerSpec, RunResult, Site
 
@@ -106,7 +106,7 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
         )
     alone = replace(experiment, learners=(LEARNER,), own_threshold=False)
     data = {"sites": cohort.site_names, "site_facts": describe_sites(cohort, alone)}
-    splits = {seed: split_sites(experiment, cohort, seed) for seed in experiment.seeds}
+    splits = {seed: make_sites(cohort, seed, experiment) for seed in experiment.seeds}
     scores: dict[Any, dict[str, np.ndarray]] = {}  # by seed and the sites learned
     costs: dict[Any, dict[str, Any]] = {}
     results = []

@@ -23,12 +23,12 @@ from fcforge.files import whole_file, write_text
 from fcforge.metrics import finite
 from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect
+from fcforge.runner.config import Experiment
 from fcforge.runner.execute import Place
-from fcforge.runner.experiment import Experiment, split_sites
 from fcforge.runner.pipelines import pipeline_of
-from fcforge.runner.plan import Progress
+from fcforge.runner.plan import Progress, list_orders
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
-from fcforge.sites import Cohort, load_dataset, require_valid
+from fcforge.sites import Cohort, load_dataset, make_sites, require_valid
 from fcforge.stats import group, means
 from fcforge.studies.grids import candidates
 from fcforge.types import Component, Leaks, LearnerSpec, RunResults
@@ -99,7 +99,7 @@ def training_parts(
     tested = {
         (name, i)
         for seed in experiment.seeds
-        for name, site in split_sites(experiment, cohort, seed).items()
+        for name, site in make_sites(cohort, seed, experiment).items()
         for i in site.subject_ids["test"]
     }
     people = zip(cohort.site.tolist(), cohort.subject_id.tolist(), strict=True)
@@ -220,7 +220,7 @@ def tune(
     """
     prepared = prepare_tuning(experiment, folder, repeats, budget)
     inner = prepared.experiment
-    listed = inner.list_orders(prepared.cohort.site_names)
+    listed = list_orders(inner.orders, prepared.cohort.site_names)
     orders = [" > ".join(order) for order in listed]
     settings = f"{len(inner.learners)} settings on {', '.join(orders)}"
     say(f"{settings}: {prepared.plan.words}")

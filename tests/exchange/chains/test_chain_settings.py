@@ -9,7 +9,7 @@ from small_chains import cohort, settings
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange.chains.chain_settings import ChainSettings, first_settings
 from fcforge.exchange.schema import canonical
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.config import Experiment
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
 LINEAR = LearnerSpec(Component("analytic"), Component("linear"))

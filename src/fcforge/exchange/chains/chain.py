@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge.engine import Learner
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import explanation, records, scan_checks, schema
 from fcforge.exchange.chains import chain_audit, chain_description
@@ -43,8 +42,10 @@ from fcforge.exchange.model import (
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
+from fcforge.methods import scorer_of
+from fcforge.methods.base import Learner
 from fcforge.requests import LearnRequest
-from fcforge.runner import config, learners
+from fcforge.runner import config
 from fcforge.sites import Cohort, split_site
 from fcforge.speed import one_thread
 from fcforge.types import Site, Target
@@ -434,7 +435,7 @@ class Chain:
     def attribution(self, covariates: Covariates) -> Explainable:
         """Calibrated log odds, to be explained; covariates add nothing."""
         require_two_classes(self, "explanations are")
-        scorer = learners.scorer_of(self.learner, self.state.lane, self.temperature)
+        scorer = scorer_of(self.learner, self.state.lane, self.temperature)
         return Explainable(scorer)
 
     def own_threshold(

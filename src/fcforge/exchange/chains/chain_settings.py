@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from fcforge.components import look_up
-from fcforge.engine import Learner
-from fcforge.errors import ConfigError, ExchangeError, FCForgeError
+from fcforge.errors import ConfigError, ExchangeError, FCForgeError, look_up
 from fcforge.exchange.schema import canonical
 from fcforge.generators import GENERATORS, make_generator
-from fcforge.methods import METHODS
-from fcforge.runner.experiment import Experiment
-from fcforge.runner.learners import build_learner
+from fcforge.methods import METHODS, build_learner
+from fcforge.methods.base import Learner
+from fcforge.runner.config import Experiment
 from fcforge.settings import Checked, Fraction, ShareBelowOne, read_json, within
 from fcforge.sites import Cohort
 from fcforge.types import (

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fcforge import randomness
-from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, learn_site, start_lane
 from fcforge.exchange import scan_checks
 from fcforge.exchange.chains.chain_arrays import State, Subjects
 from fcforge.exchange.chains.chain_settings import ChainSettings
@@ -27,6 +27,7 @@ from fcforge.exchange.home.private_record import People, people_of
 from fcforge.exchange.records import ScanLimits, SplitCounts, StepCounts
 from fcforge.generators import cache, make_generator
 from fcforge.methods import Lane
+from fcforge.methods.base import Learner
 from fcforge.replay.bank import PoolName
 from fcforge.runner.site_loader import SiteLoader
 from fcforge.sites.cohort import Cohort

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fcforge.components import look_up
-from fcforge.errors import DataError
+from fcforge.errors import DataError, look_up
 from fcforge.exchange import exchange, records
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public

@@ -31,7 +31,7 @@ from fcforge.settings import make
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort, terms
-from fcforge.stats.table import measure
+from fcforge.stats.resampling import measure
 from fcforge.types import Estimate, Target
 
 Covariates = Mapping[str, np.ndarray]

@@ -17,9 +17,10 @@ from fcforge.methods.base import (
     SiteView,
     misfit,
 )
-from fcforge.models.base import Model, Output, Params, joined
+from fcforge.models.base import Model, Output, Params
 from fcforge.randomness import fold
 from fcforge.replay import memory
+from fcforge.replay.bank import joined
 from fcforge.replay.memory import ROWS, Declared, Rule
 from fcforge.settings import Count, Size
 

@@ -16,9 +16,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike
-from fcforge.models.base import Inputs, Model, Output, gather
+from fcforge.models.base import Inputs, Model, Output
 from fcforge.randomness import uniform
 from fcforge.replay import selection
+from fcforge.replay.bank import gather
 from fcforge.replay.hcts import HCTS, Choice, SiteWeight, even_choice
 from fcforge.replay.memory import ROWS, declared_memory, empty_memory, free_slot, teach
 from fcforge.settings import NotNegative, Size, at_least

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fcforge.components import check_names
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, check_names
 from fcforge.files import write_text
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_together
@@ -19,9 +18,8 @@ from fcforge.generators.corr_gauss import class_means
 from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
 from fcforge.models import MODELS
-from fcforge.runner.config import read_component, resolve_dataset
+from fcforge.runner.config import Seeds, read_component, resolve_dataset
 from fcforge.runner.config_files import read_config
-from fcforge.runner.experiment import Seeds
 from fcforge.settings import Size
 from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.studies.judge import summary as judged

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, learn_site, start_lane
 from fcforge.generators.cache import LANES
 from fcforge.graphs import edges, fisher_z
-from fcforge.methods import Lane
+from fcforge.methods import Lane, Learner
 from fcforge.methods.finetune import Finetune
 from fcforge.metrics import cell_values
-from fcforge.models import make_model
+from fcforge.models import MODELS
 from fcforge.runner.site_loader import SiteLoader
+from fcforge.settings import build
 from fcforge.studies.judge.measures import ridge_scores
 from fcforge.types import Component, FCBatch, Training
 
@@ -83,7 +84,8 @@ def _train_together(
     training: Training,
     device: torch.device | str,
 ) -> list[np.ndarray]:
-    learner = Learner(Finetune(), make_model(model, tasks[0].train.n_rois))
+    n_rois = tasks[0].train.n_rois
+    learner = Learner(Finetune(), build("model", model, MODELS, n_rois=n_rois))
     loader = SiteLoader(str(device))
     jobs = []
     for i, task in enumerate(tasks):
