@@ -275,29 +275,25 @@ def _check_parents(records: Sequence[Record]) -> None:
 
 def _check_once(records: Sequence[Record]) -> None:
     """No number, no commitment and no arrays are there twice."""
-    numbers: dict[tuple[str, str, int], str] = {}
-    commitments: dict[str, str] = {}
-    arrays: dict[str, str] = {}
+    titles = set[str]()
+    seen: dict[tuple[str, str], str] = {}
     for record in records:
-        with at(record.title):
-            place = (record.site, record.kind, record.number)
-            if numbers.setdefault(place, record.id) != record.id:
+        title = record.title
+        with at(title):
+            if title in titles:
                 raise ExchangeError(
                     "there are two different ones with this number.",
                     do="One of them is not the hospital's; ask it.",
                 )
-            first = commitments.setdefault(record.committed or record.id, record.title)
-            if first != record.title:
-                raise ExchangeError(
-                    f"has the same people and salt as the {first}: one is a copy.",
-                    do="Ask both hospitals; nothing was changed.",
-                )
-            first = arrays.setdefault(record.payload or record.id, record.title)
-            if first != record.title:
-                raise ExchangeError(
-                    f"has the same numbers as the {first}: one is a copy.",
-                    do="Ask both hospitals; nothing was changed.",
-                )
+            titles.add(title)
+            own = {"people and salt": record.committed, "numbers": record.payload}
+            for what, digest in own.items():
+                first = seen.setdefault((what, digest or record.id), title)
+                if first != title:
+                    raise ExchangeError(
+                        f"has the same {what} as the {first}: one is a copy.",
+                        do="Ask both hospitals; nothing was changed.",
+                    )
 
 
 def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:

@@ -35,7 +35,7 @@ from numpy import ndarray as Array
 
 from fcforge.errors import DataError
 from fcforge.exchange.model import Covariates, Model
-from fcforge.exchange.scan_checks import fisher_z, wrong_rois
+from fcforge.exchange.scan_checks import fisher_z, matrices, wrong_rois
 from fcforge.files import write_text
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
 from fcforge.randomness import numpy_rng
@@ -202,17 +202,6 @@ def _log_slopes(value: Array) -> Array:
     higher = log[..., :, None] - log[..., None, :]
     rise = higher / np.where(same, 1.0, apart)
     return np.where(same, 1 / value[..., :, None], rise)
-
-
-def matrices(upper: Array, diagonal: float = 1.0) -> Array:
-    """Symmetric matrices (n, R, R) of edges (n, E), float64."""
-    n_edges = upper.shape[1]
-    n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
-    rows, columns = np.triu_indices(n_rois, 1)
-    found = np.zeros((len(upper), n_rois, n_rois))
-    found[:, rows, columns] = upper
-    found[:, columns, rows] = upper
-    return found + diagonal * np.eye(n_rois)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from numpy import ndarray as Array
 
 from fcforge.errors import DataError
 from fcforge.metrics import cell_values
-from fcforge.sites.cohort import fc_from_upper, upper_from_fc
+from fcforge.sites.cohort import upper_from_fc
 from fcforge.types import TWO_CLASSES, Target
 
 DISTANCES = ("inside", "outside", "pattern")  # a chain's step says their limits
@@ -70,6 +70,17 @@ def fisher_z(fc: Array) -> Array:
     """Fisher-z edges (n, E), float64, of FC (n, R, R)."""
     upper = upper_from_fc(np.asarray(fc, dtype=np.float64))
     return np.arctanh(np.clip(upper, -LIMIT, LIMIT))
+
+
+def matrices(upper: Array, diagonal: float = 1.0) -> Array:
+    """Symmetric matrices (n, R, R) of edges (n, E), float64."""
+    n_edges = upper.shape[1]
+    n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
+    rows, columns = np.triu_indices(n_rois, 1)
+    found = np.zeros((len(upper), n_rois, n_rois))
+    found[:, rows, columns] = upper
+    found[:, columns, rows] = upper
+    return found + diagonal * np.eye(n_rois)
 
 
 def probability(odds: Array) -> Array:
@@ -313,14 +324,14 @@ def strangeness(known: list[Known], fc: Array) -> tuple[Array, list[str]]:
 
 def require_alike(known: list[Known], fc: Array, accept: bool) -> bool:
     """Whether a site's scans are unlike all known sites': `DataError` unless that is accepted."""
-    odd = odd_scans(known, fc)
+    odd = _odd_scans(known, fc)
     if odd and not accept:
         do = "Check the atlas and the order of the ROIs; if they are right, add --accept-scans."
         raise DataError(odd, do=do)
     return bool(odd)
 
 
-def odd_scans(known: list[Known], fc: Array) -> str:
+def _odd_scans(known: list[Known], fc: Array) -> str:
     """What is odd about the scans (n, R, R) of a whole site; empty where nothing is."""
     z = fisher_z(fc)
     means = [site.reference.mean for site in known]
@@ -338,11 +349,10 @@ def odd_scans(known: list[Known], fc: Array) -> str:
 
 def partners(mean: Array) -> Array | None:
     """Place of each ROI's partner (R,) in a mean of edges (E,); None where there are no pairs."""
-    matrix = fc_from_upper(mean[None])[0]
+    matrix = matrices(mean[None], 0.0)[0]
     n = len(matrix)
     if n < MIN_ROIS:
         return None
-    np.fill_diagonal(matrix, 0.0)
     here = np.arange(n)
     alternating = np.where(here < n - n % 2, here ^ 1, here)
     halves = (here + n // 2) % n if n % 2 == 0 else here

@@ -226,7 +226,6 @@ def _unprintable(text: str) -> str:
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 PublicKey = Annotated[str, without(key_fault)]
-EncryptionKey = Sha256  # the same 64 digits
 Signature = Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 Time = Annotated[str, without(_time_fault)]
 Version = Annotated[str, Field(pattern="^[0-9A-Za-z.+-]{1,40}$")]

@@ -11,6 +11,7 @@ from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keys import Signer
+from fcforge.exchange.model import Covariates
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Expected, StartLimits
 from fcforge.exchange.scan_checks import answers_of, likeness, side_distance, truth_of
@@ -34,7 +35,6 @@ from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort, terms
 from fcforge.stats.resampling import measure
 from fcforge.types import Estimate, Target
 
-Covariates = Mapping[str, np.ndarray]
 MAKER = "public start"
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
 LIKENESS = 0.5  # and be so much less like the public mean than the least alike of them

@@ -5,7 +5,7 @@ whole numbers are exact, and any order of hospitals and any tree of merges ends 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import NUMBERS
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Scores, require_two_classes
-from fcforge.exchange.records import Half, Noisy, Promised, Release, Spending
+from fcforge.exchange.records import Half, Noisy, Promised, Record, Release, Spending
 from fcforge.exchange.starts import public_start, release_description, release_step
 from fcforge.exchange.starts.public_start import PublicStart
 from fcforge.releases import vector
@@ -176,26 +176,22 @@ class Releases:
     # -- the head ----------------------------------------------------------------------------------
     def beta(self, without: str = "") -> np.ndarray:
         """Step from the public head; without one hospital or round where it is named."""
-        used = [g for g in self.given if g.name != without]
+        return self._solved([g for g in self.given if g.name != without])
+
+    def _solved(self, used: Sequence[Given], own: Any = 0) -> np.ndarray:
+        """Step from the sum of what was given, less `own` (n, m) of it where that is named."""
         total = np.zeros(self.size, dtype=object)  # Python's whole numbers: exact
         for given in used:
             total = total + given.numbers
-        return self._solved(total, used)
-
-    def _solved(self, total: np.ndarray, used: list[Given]) -> np.ndarray:
         variance = float(sum(g.variance for g in used))
-        sums = total.astype(np.float64)
+        sums = total.astype(np.float64) - own
         return vector.solve(self.start.arrays, sums, variance, len(used))
 
     def odds_without(self, x: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Log odds (n,) of features (n, p), each without `own` (n, m) of the numbers given."""
         arrays = self.start.arrays
         z = arrays.standardise(x)
-        used = list(self.given)
-        total = np.zeros(self.size, np.int64)
-        for given in used:
-            total = total + given.numbers
-        beta = self._solved(total - own, used)
+        beta = self._solved(self.given, own)
         moved = (coordinates(arrays, z) * beta).sum(1)
         return (arrays.score(z) + moved) / self.temperature
 
@@ -222,15 +218,15 @@ class Releases:
     def check(self) -> None:
         """Start, budgets, noise and counts are what they claim to be."""
         _ = self.start
-        for record in self.exchange.of(Promised):
-            with at(f"the {record.title}", kind=ExchangeError):
-                self.check_budget(record)
-        for made in self.exchange.of(Noisy):
-            with at(f"the {made.title}"):
-                self.check_noise(made)
-        for paid in self.exchange.of(Spending):
-            with at(f"the {paid.title}", kind=ExchangeError):
-                self.check_spent(paid)
+        checks: dict[type[Record], Callable[[Any], None]] = {
+            Promised: self.check_budget,
+            Noisy: self.check_noise,
+            Spending: self.check_spent,
+        }
+        for kind, check in checks.items():
+            for record in self.exchange.of(kind):
+                with at(f"the {record.title}", kind=ExchangeError):
+                    check(record)
         for given in self.given:
             with at(f"what '{given.name}' gave"):
                 self.check_possible(given)
