@@ -12,16 +12,21 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import DataError
-from fcforge.types import SHRINK, TAU
+from fcforge.types import LOG_SCALE, SHRINK, TAU
 
 ZERO = 1e-8  # eigenvalues below it count as 0 (computed in float64)
 EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt
 
 
+def _eye_of(matrices: Tensor) -> Tensor:
+    """The identity (R, R) that goes with matrices (..., R, R)."""
+    rois = matrices.shape[-1]
+    return torch.eye(rois, dtype=matrices.dtype, device=matrices.device)
+
+
 def without_diagonal(fc: Tensor) -> Tensor:
     """Copy of (..., R, R) with zeros on the diagonal."""
-    eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
-    return fc * (1.0 - eye)
+    return fc * (1.0 - _eye_of(fc))
 
 
 def adjacency(fc: Tensor, tau: float = TAU, weighted: bool = True) -> Tensor:
@@ -71,8 +76,7 @@ def gcn_norm(adj: Tensor) -> Tensor:
     ----------
     Kipf and Welling, Semi-supervised classification with graph convolutional networks, 2017.
     """
-    eye = torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
-    looped = adj + eye
+    looped = adj + _eye_of(adj)
     tiny = torch.finfo(adj.dtype).tiny
     scale = looped.sum(-1).clamp_min(tiny).rsqrt()
     return scale[..., :, None] * looped * scale[..., None, :]
@@ -86,8 +90,7 @@ def mean_norm(adj: Tensor) -> Tensor:
 
 def attention_mask(adj: Tensor) -> Tensor:
     """0 where a node may attend (its neighbours and itself), -inf elsewhere; (n, R, R)."""
-    eye = torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
-    open_ = binary(adj) + eye
+    open_ = binary(adj) + _eye_of(adj)
     return torch.where(open_ > 0, 0.0, float("-inf")).to(adj.dtype)
 
 
@@ -166,8 +169,7 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
     """
     finite = torch.isfinite(matrices)
     whole = finite.all(-1).all(-1)[..., None, None]
-    eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
-    usable = torch.where(whole, matrices, eye)
+    usable = torch.where(whole, matrices, _eye_of(matrices))
     if matrices.device.type == "cpu":
         values, vectors = torch.linalg.eigh(usable)
     else:
@@ -225,8 +227,7 @@ def from_edges(upper: Tensor, diagonal: float = 1.0) -> Tensor:
     rows, columns = torch.triu_indices(rois, rois, 1, device=upper.device)
     full = upper.new_zeros(*upper.shape[:-1], rois, rois)
     full[..., rows, columns] = upper
-    full = full + full.transpose(-1, -2)
-    return full + diagonal * torch.eye(rois, dtype=upper.dtype, device=upper.device)
+    return full + full.transpose(-1, -2) + diagonal * _eye_of(full)
 
 
 def centre_edges(x: Tensor) -> Tensor:
@@ -255,8 +256,7 @@ def centre_edges(x: Tensor) -> Tensor:
 
 def log_matrix(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     r"""Matrix logarithm of the shrunk FC, :math:`\log((1 - a) C + a I)`; (n, R, R)."""
-    eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
-    return _SymmetricLog.apply((1 - shrink) * fc + shrink * eye)
+    return _SymmetricLog.apply((1 - shrink) * fc + shrink * _eye_of(fc))
 
 
 class _SymmetricLog(torch.autograd.Function):
@@ -299,11 +299,6 @@ def log_edges(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     Strong shrinkage keeps the noisy small eigenvalues from ruling it.
     """
     return edges(log_matrix(fc, shrink))
-
-
-LOG_SCALE = (
-    0.05  # typical spread of an entry of the matrix logarithm; fixed, never learnt
-)
 
 
 def log_features(fc: Tensor, shrink: float = SHRINK) -> Tensor:

@@ -47,6 +47,7 @@ Protocol = Literal["strict", "paper"]
 Kind = Literal["two classes", "more classes", "number"]
 TAU = 0.4  # an edge below it is not in the graph
 SHRINK = 0.4  # share of the identity that is mixed into FC before its logarithm
+LOG_SCALE = 0.05  # typical spread of an entry of that logarithm; fixed, never learnt
 Folds = Annotated[
     int, Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")
 ]

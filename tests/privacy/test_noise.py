@@ -24,7 +24,6 @@ from fcforge.privacy.noise import (
     epsilon_of,
     gaussian_delta,
     grid_delta,
-    promise,
     sigma_for,
 )
 
@@ -154,7 +153,7 @@ def test_torch_keeps_32_bits_of_a_seed():
 
 # -- no other source ------------------------------------------------------------------------------
 ALLOWED = {"secrets", "numpy", "fcforge.errors"}
-ALLOWED |= {"math", "typing", "collections.abc"}  # which draw nothing
+ALLOWED |= {"math", "collections.abc"}  # which draw nothing
 GENERATORS = {"random", "manual_seed", "default_rng", "RandomState", "numpy_rng"}
 
 
@@ -273,15 +272,6 @@ def test_ceiling_is_the_auc_of_the_best_test():
     assert ceiling_of(None) == 1.0
     found = [ceiling_of(e) for e in (1.0, 2.0, 4.0, 8.0)]
     assert found == pytest.approx([0.566, 0.624, 0.723, 0.861], abs=6e-4)
-
-
-def test_a_promise_says_epsilon_delta_and_ceiling():
-    sigma = sigma_for(2.0, 1e-5)
-    assert promise(sigma, 1e-5) == (
-        pytest.approx(2.0, rel=1e-6),
-        1e-5,
-        pytest.approx(ceiling(sigma)),
-    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from public_people import people
 
 from fcforge.errors import DataError
-from fcforge.privacy.noise import discrete_gaussian, sigma_for
+from fcforge.privacy.noise import ceiling, discrete_gaussian, epsilon_of, sigma_for
 from fcforge.releases import vector
 from fcforge.releases.features import vertices
 from fcforge.releases.start import StartSettings, coordinates, make_start
@@ -162,11 +162,11 @@ def test_noise_is_calibrated_to_the_whole_vector():
     assert vector.noise_units(None) == 0
     wanted = sigma_for(1.0, 1e-3) * vector.UNIT * math.sqrt(1 + 1 / 16)
     assert vector.noise_units(1.0, 1e-3) == math.ceil(wanted)
-    told = vector.promises(vector.noise_units(1.0))
-    add, replaced = told["add or remove one person"], told["replace one person"]
-    assert add.epsilon == pytest.approx(1.0, rel=1e-5)
-    assert 2.0 < replaced.epsilon < 2.1
-    assert 0.5 < add.ceiling < replaced.ceiling < 0.63
+    added = vector.noise_units(1.0) / vector.SENSITIVITY
+    replaced = vector.noise_units(1.0) / vector.REPLACED
+    assert epsilon_of(added) == pytest.approx(1.0, rel=1e-5)
+    assert 2.0 < epsilon_of(replaced) < 2.1
+    assert 0.5 < ceiling(added) < ceiling(replaced) < 0.63
 
 
 def test_the_last_number_counts_people(start):

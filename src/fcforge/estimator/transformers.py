@@ -21,7 +21,7 @@ from fcforge.estimator.inputs import InputError, Layout, ReadsFC, as_input_error
 from fcforge.estimator.people import columns_of, positive_class, site_names
 from fcforge.sites.combat import SiteEffects, by_site
 from fcforge.sites.confounds import Confounds, design, require_covariates
-from fcforge.types import SHRINK
+from fcforge.types import LOG_SCALE, SHRINK
 
 
 @dataclass(repr=False, eq=False)
@@ -77,7 +77,7 @@ class MatrixLog(TransformerMixin, ReadsFC):
 
     def transform(self, X: Any) -> np.ndarray:
         """Edges (n, R (R - 1) / 2), of roughly unit spread."""
-        from fcforge.graphs import LOG_SCALE, log_matrix
+        from fcforge.graphs import log_matrix
 
         check_is_fitted(self, "n_rois_")
         numbers, _ = self._validate(X, reset=False)

@@ -39,9 +39,10 @@ from fcforge.exchange.scan_checks import fisher_z, matrices, wrong_rois
 from fcforge.files import write_text
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
 from fcforge.randomness import numpy_rng
-from fcforge.releases.features import LOG_SCALE, log_features, one_blas_thread
+from fcforge.releases.features import log_features, one_blas_thread
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.text import no_formula, printable
+from fcforge.types import LOG_SCALE
 
 AGREED = 0.7  # share of trainings on random halves that must agree about an edge
 IN_RUNS = 0.95  # of trainings on a run's splits, which share most of their people

@@ -11,7 +11,7 @@ from fcforge.graphs import EDGE_SCALE
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
-from fcforge.types import TAU, Kind
+from fcforge.types import LOG_SCALE, TAU, Kind
 
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
 WHOLE_LOG = "log+diagonal"
@@ -26,7 +26,7 @@ def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
     "centred+log": edges of both, side by side.
     """
     if kind == "log":
-        return graphs.log_edges(fc) / graphs.LOG_SCALE
+        return graphs.log_edges(fc) / LOG_SCALE
     if kind == WHOLE_LOG:
         return graphs.log_features(fc)
     z = graphs.fisher_z(graphs.edges(fc)) / EDGE_SCALE
@@ -35,7 +35,7 @@ def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
     centred = graphs.centre_edges(z)
     if kind == "centred":
         return centred
-    return torch.cat([centred, graphs.log_edges(fc) / graphs.LOG_SCALE], dim=1)
+    return torch.cat([centred, graphs.log_edges(fc) / LOG_SCALE], dim=1)
 
 
 def n_features(n_rois: int, kind: str) -> int:

@@ -50,7 +50,6 @@ Roth & Su, Gaussian differential privacy, 2022).
 import math
 import secrets
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -192,22 +191,6 @@ def _words(size: int) -> Array:
 
 
 # -- what it promises ------------------------------------------------------------------------------
-class Promise(NamedTuple):
-    """What noise promises one person, by who the neighbour is.
-
-    Attributes
-    ----------
-    epsilon : float
-    delta : float
-    ceiling : float
-        Largest AUC of any attack.
-    """
-
-    epsilon: float
-    delta: float
-    ceiling: float
-
-
 def check_budget(epsilon: float, delta: float, where: str) -> None:
     """Raise `ConfigError` on a budget that means nothing."""
     if not (GRID < epsilon <= MOST_EPSILON and 0 < delta < 1):
@@ -278,11 +261,6 @@ def ceiling(sigma: float) -> float:
 def ceiling_of(epsilon: float | None, delta: float = DELTA) -> float:
     """The same by epsilon; None: exact sums."""
     return 1.0 if epsilon is None else ceiling(sigma_for(epsilon, delta))
-
-
-def promise(sigma: float, delta: float = DELTA) -> Promise:
-    """What noise sigma promises."""
-    return Promise(epsilon_of(sigma, delta), delta, ceiling(sigma))
 
 
 def _smallest(good: Callable[[float], bool], low: float, high: float) -> float:

@@ -10,11 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.types import SHRINK
+from fcforge.types import LOG_SCALE, SHRINK
 
 Array = np.ndarray
-# typical spread of an entry of the matrix logarithm; fixed, never learnt
-LOG_SCALE = 0.05
 SMALLEST = 1e-6  # eigenvalue that a shrunk FC has at least
 STEPS = 50  # of Newton's method
 LARGEST = 30.0  # log odds; those of a probability of 1 are infinite

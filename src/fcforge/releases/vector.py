@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.privacy.noise import DELTA, Promise, promise, sigma_for
+from fcforge.privacy.noise import DELTA, sigma_for
 from fcforge.releases.features import class_logits, targets
 from fcforge.releases.start import RESIDUAL, Array, Start, coordinates, products
 
@@ -86,14 +86,6 @@ def noise_units(epsilon: float | None, delta: float = DELTA) -> int:
     if epsilon is None:
         return 0
     return math.ceil(sigma_for(epsilon, delta) * SENSITIVITY)
-
-
-def promises(units: int, delta: float = DELTA) -> dict[str, Promise]:
-    """What one dose of noise promises, by who counts as a neighbour."""
-    return {
-        "add or remove one person": promise(units / SENSITIVITY, delta),
-        "replace one person": promise(units / REPLACED, delta),
-    }
 
 
 def people(last: float) -> float:

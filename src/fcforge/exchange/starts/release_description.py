@@ -20,7 +20,7 @@ from fcforge.exchange.records import (
     Withdrawal,
 )
 from fcforge.metrics import METRICS
-from fcforge.privacy.noise import ceiling_of
+from fcforge.privacy.noise import ceiling, ceiling_of, epsilon_of
 from fcforge.releases import vector
 from fcforge.text import counted, percent, some
 
@@ -141,8 +141,7 @@ def _promised(model: "Releases", audits: list[str]) -> Answer:
     worst = max(model.exchange.of(Spending), key=model.spent)
     epsilon, delta = model.spent(worst)
     bound = ceiling_of(epsilon, delta)
-    noise = vector.noise_units(epsilon, delta)
-    replaced = vector.promises(noise, delta)["replace one person"]
+    replaced = vector.noise_units(epsilon, delta) / vector.REPLACED
     asked = f"which {model.target.name}?"
     if model.target.kind == "two classes":
         asked = "patient or control?"
@@ -151,8 +150,8 @@ def _promised(model: "Releases", audits: list[str]) -> Answer:
         f"knows: differential privacy, epsilon {epsilon:g} (delta {delta:g}), the most that a "
         f"person of any hospital has spent (at {worst.site}).",
         f"For '{asked}' of somebody who is known to have taken part (one person "
-        f"replaced) it means epsilon {replaced.epsilon:.3g}: right at most "
-        f"{100 * replaced.ceiling:.0f} times in 100.",
+        f"replaced) it means epsilon {epsilon_of(replaced, delta):.3g}: right at most "
+        f"{100 * ceiling(replaced):.0f} times in 100.",
         *audits,
     )
     bar = Bar(f"bound for epsilon {epsilon:g}", bound, line=0.5, line_is="guessing")
