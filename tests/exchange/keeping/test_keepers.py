@@ -17,7 +17,6 @@ from keeper_rounds import (
 )
 
 from fcforge.errors import ConfigError, ExchangeError
-from fcforge.exchange import model
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import Receipt, Spent
 from fcforge.exchange.keeping import keepers
@@ -30,7 +29,7 @@ from fcforge.privacy.noise import discrete_gaussian
 
 @pytest.fixture(autouse=True)
 def any_model(monkeypatch):
-    monkeypatch.setattr(model, "open_model", lambda exchange: None)
+    monkeypatch.setattr(Exchange, "model", None)
 
 
 @pytest.fixture

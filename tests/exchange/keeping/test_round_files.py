@@ -11,9 +11,9 @@ from exchange_records import key_of
 from small_chains import settings
 
 from fcforge.errors import ConfigError, ExchangeError
-from fcforge.exchange import archive, model
+from fcforge.exchange import archive
 from fcforge.exchange.chains.chain import empty_chain
-from fcforge.exchange.exchange import save, union_of
+from fcforge.exchange.exchange import Exchange, save, union_of
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
 from fcforge.exchange.keeping.shares import is_share
@@ -188,7 +188,7 @@ def test_what_leaves_a_hospital_is_two_shares_and_a_notice(world):
 
 def test_a_round_of_a_hundred_hospitals_is_quick(tmp_path, monkeypatch):
     """100 hospitals with 6,788 numbers each, as of 116 ROIs: 5 s were asked for."""
-    monkeypatch.setattr(model, "open_model", lambda found: None)
+    monkeypatch.setattr(Exchange, "model", None)
     numbers = np.arange(6_788)
     shares = []
     for k in range(100):

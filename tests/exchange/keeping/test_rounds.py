@@ -6,14 +6,14 @@ from keeper_rounds import KEEPERS, SITES, START_EXCHANGE, half_of, shares_of
 from people_at_home import receipt
 
 from fcforge.errors import ExchangeError
-from fcforge.exchange import model
+from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping.keepers import RoundList
 from fcforge.exchange.keeping.rounds import rounds_of, times_published
 
 
 @pytest.fixture(autouse=True)
 def any_model(monkeypatch):
-    monkeypatch.setattr(model, "open_model", lambda exchange: None)
+    monkeypatch.setattr(Exchange, "model", None)
 
 
 def kept(keeper, sites, folder, **more):
