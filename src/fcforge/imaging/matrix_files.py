@@ -162,6 +162,12 @@ def read_table(path: Path) -> list[dict[str, str]]:
     return read_text(path, parse_table)
 
 
+def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
+    """Column with the first accepted name that occurs, in any case; "" where there is none."""
+    lower = {name.lower(): name for name in reversed(header)}
+    return next((lower[name] for name in accepted if name in lower), "")
+
+
 def read_npz(path: str | Path) -> dict[str, np.ndarray]:
     """All arrays of an .npz file; pickled objects are refused."""
     return _read(Path(path), _parse_npz)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fcforge.errors import DataError, FCForgeError, at
-from fcforge.imaging.matrix_files import read_table
+from fcforge.imaging.matrix_files import column_of, read_table
 from fcforge.imaging.parsers import as_number
 from fcforge.imaging.sources import read_json, sidecar_of
 from fcforge.text import some
@@ -139,12 +139,6 @@ def read_people(path: Path) -> ParticipantTable:
     site = column_of(header, SITE_COLUMNS)
     diagnosis = column_of(header, DIAGNOSIS_COLUMNS)
     return ParticipantTable(rows, site, diagnosis, path)
-
-
-def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
-    """Column with the first accepted name that occurs, in any case; "" where there is none."""
-    lower = {name.lower(): name for name in reversed(header)}
-    return next((lower[name] for name in accepted if name in lower), "")
 
 
 def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> DataError:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging import people as tables
+from fcforge.imaging.matrix_files import column_of
 from fcforge.imaging.parsers import as_number
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import Groups, Words, is_missing
@@ -287,7 +288,7 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
             what = f"has no column '{column}' (columns: {there})."
             raise DataError(what, do=f"Name the one for the {role} as the table does.")
     return {
-        role: named.get(role) or tables.column_of(header, usual)
+        role: named.get(role) or column_of(header, usual)
         for role, usual in ROLES.items()
     }
 
