@@ -46,7 +46,7 @@ language = "en"
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
-suppress_warnings = ["config.cache", "myst.xref_missing", "myst.header"]
+suppress_warnings = ["config.cache", "myst.header"]
 
 autosummary_generate = True
 autodoc_typehints = "none"
@@ -97,5 +97,11 @@ def skip(app, what, name, obj, skip, options):
     return True if name.startswith("set_") and name.endswith("_request") else None
 
 
+def lead_to_pages(app, name, source):
+    """A page here shows REPRODUCIBILITY.md; links to the file lead to that page."""
+    source[0] = source[0].replace("../REPRODUCIBILITY.md", "reproducing.md")
+
+
 def setup(app):
+    app.connect("source-read", lead_to_pages)
     app.connect("autodoc-skip-member", skip)

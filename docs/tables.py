@@ -217,7 +217,7 @@ def _default(p: Any) -> str:
     if p.default is True:
         return f"on (`{p.secondary_opts[0]}` is off)"
     if p.required:
-        return "must be given"
+        return "required"
     unsaid = p.default is None or p.default is False or callable(p.default)
     return "" if unsaid or p.default in ((), [], "") else f"`{p.default}`"
 
@@ -269,9 +269,10 @@ def write_all(folder: Path) -> None:
     texts = {name: make() for name, make in TABLES.items()}
     record = Path(__file__).parents[1] / "REPRODUCIBILITY.md"
     told = record.read_text() if record.is_file() else ""
-    texts["reproducibility"] = told.replace(
-        "](docs/", "]("
-    )  # links as seen from this folder
+    seen_from_here = told.replace("](docs/", "](")
+    texts["reproducibility"] = re.sub(
+        r"\[([^]]+)\]\(benchmarks/[^)]+\)", r"\1", seen_from_here
+    )
     for name, text in texts.items():
         path = folder / f"{name}.md"
         if not path.is_file() or path.read_text() != text:
