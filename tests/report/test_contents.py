@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fake_runs import run
-from fcforge.report.contents import contents, curves, since_learned
+from fcforge.report.contents import About, contents, curves, since_learned
 from fcforge.stats.table import WORDS
 
 BASELINE = WORDS["two classes"].own
@@ -33,7 +33,7 @@ def test_the_baseline_is_the_harder_one():
     train = {"A": 2 / 3, "B": 0.0}
     stuck = [0.9, 0.9, 0.9]  # calls everybody a patient
     one = run({"A": [stuck, stuck], "B": [stuck, stuck]}, y, train_mean=train)
-    found = contents([one], keeps={}, expected=1, n_draws=20)
+    found = contents([one], About(expected=1, n_draws=20))
     assert found.sites[BASELINE]["A"].value == pytest.approx(2 / 3)
     assert found.sites[BASELINE]["B"].value == pytest.approx(1.0)
     (difference,) = found.forests["baseline"]

@@ -11,15 +11,16 @@ from page_parser import EVIL, Page, require_sound
 
 from fake_runs import KEEPS, SITES, fake_experiment, fake_learner
 from fcforge.errors import DataError
+from fcforge.report.contents import About, contents
 from fcforge.report.rendering import Section
-from fcforge.report.run import About, numbers_of, page_of, write_report
+from fcforge.report.run import page_of, write_report
 from fcforge.text import bracket, number
 from fcforge.types import Leaks
 
 
 def render(results, **about) -> str:
     said = About(**{"n_draws": 20, **about})
-    return page_of(results, said, numbers_of(results, said))
+    return page_of(results, said, contents(results, said))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_page_says_what_was_run_and_what_is_missing(html):
 
 
 def test_table_of_the_page_is_that_of_the_numbers(experiment, html):
-    found = numbers_of(experiment, About(keeps=KEEPS, n_draws=100))
+    found = contents(experiment, About(keeps=KEEPS, n_draws=100))
     page = Page(html)
     for row in found.rows:
         e = row.estimates["aaa"]

@@ -24,7 +24,7 @@ from fcforge.runner.collect import RunProgress
 from fcforge.runner.config import Experiment
 from fcforge.runner.execute import Place
 from fcforge.runner.plan import make_plan
-from fcforge.runner.run import Cost
+from fcforge.runner.timing import Cost
 from fcforge.sites import Fault
 from fcforge.sites.simulated import simulate
 from fcforge.studies.check import Verdict

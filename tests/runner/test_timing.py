@@ -7,9 +7,9 @@ import pytest
 
 from fcforge.runner.config import load_experiment
 from fcforge.runner.plan import Work, make_plan
-from fcforge.runner.run import Cost, Prepared, estimate, open_store, prepare
+from fcforge.runner.run import Prepared, open_store, prepare
 from fcforge.runner.store import Store
-from fcforge.runner.timing import most_at_once
+from fcforge.runner.timing import Cost, estimate, most_at_once
 from fcforge.runner.trainer import Trainer
 from fcforge.types import Component, LearnerSpec, RunSpec
 from real_runs import finished, small_config

@@ -149,8 +149,8 @@ def run(
 
 def _print_cost(prepared: Prepared, folder: Path, jobs: int) -> None:
     from fcforge.report.terminal import cost_text
-    from fcforge.runner.run import estimate
     from fcforge.runner.store import Store
+    from fcforge.runner.timing import estimate
 
     with at_work("training a few sites of each learner briefly"):
         cost = estimate(prepared, Store(folder), jobs)

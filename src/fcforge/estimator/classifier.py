@@ -21,12 +21,12 @@ from fcforge.errors import ConfigError
 from fcforge.estimator import people
 from fcforge.estimator.explaining import Explains, tangent
 from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
-from fcforge.estimator.learning import Given, Learns, as_labels
+from fcforge.estimator.learning import as_labels
 from fcforge.exchange.scan_checks import probability
 from fcforge.types import Target
 
 
-class ForgeClassifier(ClassifierMixin, Learns, Explains):
+class ForgeClassifier(ClassifierMixin, Explains):
     """A continual learner of FC with the methods of scikit-learn.
 
     `fit` learns from scratch, `partial_fit` goes on; both learn the sites of the given subjects
@@ -152,14 +152,10 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         words = self._words if not first else self._named(labels, classes)
         known = people.some_classes(labels, np.unique(words))
         by = self._weighed_by
-        given = Given(
-            people.coded(labels, words),
-            Target(classes=tuple(map(str, words))),
-            people.weights_of(X, labels, weight, self.class_weight, by),
-            site,
-            covariates,
-        )
-        subjects = self._learn_all(X, given, first=first)
+        weights = people.weights_of(X, labels, weight, self.class_weight, by)
+        target = Target(classes=tuple(map(str, words)))
+        told = (people.coded(labels, words), target, site, covariates, weights)
+        subjects = self._learn_all(X, *told, first=first)
         self.classes_ = known
         self._words = words
         self._warn_of_nothing(subjects)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from fcforge.estimator.inputs import InputError, as_input_error
-from fcforge.estimator.parts import Parameters
+from fcforge.estimator.learning import Learns
 from fcforge.estimator.people import columns_of
 from fcforge.exchange.explanation import (
     Explanation,
@@ -31,12 +30,8 @@ if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier
 
 
-class Explains(Parameters, ABC):
+class Explains(Learns):
     """Says which edges moved a decision."""
-
-    @abstractmethod
-    def _scans(self, X: Any) -> np.ndarray:
-        """FC (n, R, R) of new scans, with the model's ROIs."""
 
     def explain(
         self,

@@ -9,7 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -38,16 +38,6 @@ if TYPE_CHECKING:
 
 WITH_NOISE = 'Use method="forge_release", method_params={"epsilon": 1.0}'
 IN_MEMORY = Path("(in memory)")
-
-
-class Given(NamedTuple):
-    """What `fit` is told about the subjects: see `OwnPeople`."""
-
-    code: np.ndarray
-    target: Target
-    weight: np.ndarray | None
-    site: Any
-    covariates: Any
 
 
 class Learns(Parameters, ABC):
@@ -103,26 +93,36 @@ class Learns(Parameters, ABC):
         """The method that decides what each subject counts."""
         return RELEASES if self._from_start else self.method
 
-    def _learn_all(self, X: np.ndarray, given: Given, *, first: bool) -> OwnPeople:
-        """Learn the subjects of a call, site by site."""
+    def _learn_all(
+        self,
+        X: np.ndarray,
+        code: np.ndarray,
+        target: Target,
+        site: Any,
+        covariates: Any,
+        weight: np.ndarray | None,
+        *,
+        first: bool,
+    ) -> OwnPeople:
+        """Learn the subjects of a call, site by site; see `OwnPeople`."""
         before = 0 if first else len(self.sites_)
-        names = people_module.site_names(given.site, len(X), f"site-{before + 1}")
+        names = people_module.site_names(site, len(X), f"site-{before + 1}")
         fc, layout = self._as_fc(X, None if first else self._layout)
         subjects = OwnPeople(
             fc=fc,
-            code=given.code,
+            code=code,
             site=names,
             order=tuple(people_module.in_order(names, self.site_order)),
-            weight=given.weight,
-            columns=people_module.columns_of(given.covariates, len(X)),
-            target=given.target,
+            weight=weight,
+            columns=people_module.columns_of(covariates, len(X)),
+            target=target,
         )
         scans = {} if first else self._scan_sites
         if self.features == "fc":
-            scans = people_module.told_apart(subjects, scans, given.site is not None)
+            scans = people_module.told_apart(subjects, scans, site is not None)
         with as_input_error():
             self._learn_sites(subjects, first)
-        self.target_ = given.target
+        self.target_ = target
         self.sites_ = tuple(self.model_.sites)
         self.n_rois_ = fc.shape[1]
         self._scan_sites = scans

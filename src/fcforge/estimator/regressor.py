@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from fcforge.errors import ConfigError
 from fcforge.estimator import people
 from fcforge.estimator.inputs import InputError, as_input_error
-from fcforge.estimator.learning import Given, Learns
+from fcforge.estimator.learning import Learns
 from fcforge.types import Target
 
 
@@ -76,8 +76,8 @@ class ForgeRegressor(RegressorMixin, Learns):
             found = f"y goes from {values.min():g} to {values.max():g}"
             do = "Give limits= that hold everybody."
             raise InputError(f"{found}, beyond {low:g} to {high:g}.", do=do)
-        given = Given(target.scaled(values), target, weight, site, covariates)
-        self._learn_all(X, given, first=first)
+        told = (target.scaled(values), target, site, covariates, weight)
+        self._learn_all(X, *told, first=first)
         return self
 
     def _target(self, values: np.ndarray) -> Target:

@@ -167,19 +167,10 @@ def intransigence(a: np.ndarray, a_star: np.ndarray) -> np.ndarray:
     return _column_mean(a_star - when_learned, _known(a))
 
 
-SUMMARIES: tuple[str, ...] = (
-    "acc",
-    "aaa",
-    "for_literal",
-    "for_triangular",
-    "fm",
-    "bwt",
-    "fwt",
-)
-
 _OF_MATRIX: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     f.__name__: f for f in (acc, aaa, for_literal, for_triangular, fm, bwt)
 }
+SUMMARIES = (*_OF_MATRIX, "fwt")
 _LEVELS = ("acc", "aaa")  # they keep their unit
 
 

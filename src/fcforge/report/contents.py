@@ -1,9 +1,9 @@
 """The numbers behind the page of a run, computed once from its results."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from fcforge.metrics import (
 )
 from fcforge.metrics.cells import METRICS, PRIMARY
 from fcforge.report.figures import span
+from fcforge.report.rendering import Section
 from fcforge.report.run_words import Finding, findings, leaks_on
 from fcforge.stats import Comparison, Estimate, Row
-from fcforge.stats.resampling import interval, pair_of, subject_weights
+from fcforge.stats.resampling import N_DRAWS, interval, pair_of, subject_weights
 from fcforge.stats.table import WORDS, Words, is_majority
 from fcforge.types import Kind, RunResult, RunResults
 
@@ -51,6 +52,35 @@ class Difference(NamedTuple):
     learner: str
     reference: str
     found: Comparison
+
+
+@dataclass(frozen=True)
+class About:
+    """What the page says besides the results.
+
+    Attributes
+    ----------
+    title : str
+    keeps : mapping of learner title to what its method keeps between sites
+    expected : int, optional
+        Number of runs that were asked for; fewer results are shown as missing.
+    settings : mapping, optional
+        Shown as they are; by default those of the first run.
+    sections : sequence of Section
+        Placed before the settings.
+    n_draws : int
+        Bootstrap draws and permutations.
+    home : str
+        Address of the overview this page belongs to; empty without one.
+    """
+
+    title: str = "fcforge report"
+    keeps: Mapping[str, str] = field(default_factory=dict)
+    expected: int | None = None
+    settings: Mapping[str, Any] | None = None
+    sections: Sequence[Section] = ()
+    n_draws: int = N_DRAWS
+    home: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,12 +157,11 @@ class Contents:
         return span([np.empty(0), *chain(*both)])
 
 
-def contents(
-    results: RunResults, *, keeps: Mapping[str, str], expected: int | None, n_draws: int
-) -> Contents:
-    """Everything the page shows about `results`."""
+def contents(results: RunResults, about: About) -> Contents:
+    """The numbers of the page."""
+    n_draws = about.n_draws
     everything = stats.with_majority(results, own=True)
-    ranking = stats.rows(everything, keeps=keeps, n_draws=n_draws)
+    ranking = stats.rows(everything, keeps=about.keeps, n_draws=n_draws)
     ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].value, nan=-1.0))
     groups = _usable(everything, ranking)
     learners = [k for k, runs in groups.items() if not is_majority(runs[0])]
@@ -143,7 +172,7 @@ def contents(
     return Contents(
         kind=kind,
         rows=ranking,
-        findings=findings(results, expected=expected, against_majority=against),
+        findings=findings(results, expected=about.expected, against_majority=against),
         leaks=leaks_on(results),
         forests=forests,
         curves={k: curves(runs, n_draws) for k, runs in whole.items()},

@@ -216,7 +216,7 @@ def stage_lines(
     for line in lines:
         _draw(axes, place, line)
     axes.set(ylim=limits, xlabel=x_title, xlim=(-0.3, max(len(stages) - 0.7, 0.3)))
-    axes.set_xticks(place, [_cut(stage, 8) for stage in stages])
+    axes.set_xticks(place, [printable(short(stage, 8)) for stage in stages])
     axes.grid(axis="y")
     axes.tick_params(length=0)
     _name_ends(axes, named, limits)
@@ -234,8 +234,9 @@ def _draw(axes: Axes, place: np.ndarray, line: StageLine) -> None:
         axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
 
 
-def _cut(name: str, most: int) -> str:
-    return printable(name if len(name) <= most else f"{name[: most - 1]}…")
+def short(value: str, most: int) -> str:
+    """Text cut to `most` characters."""
+    return value if len(value) <= most else value[: most - 1] + "…"
 
 
 def _name_ends(
@@ -247,7 +248,7 @@ def _name_ends(
     gap = 0.085 * (limits[1] - limits[0])
     for line, place in zip(known, spread(ends, gap, *limits), strict=True):
         axes.annotate(
-            _cut(line.name, 12),
+            printable(short(line.name, 12)),
             (1.02, place),
             xycoords=("axes fraction", "data"),
             color=line.colour,

@@ -14,12 +14,13 @@ from fcforge.exchange.exchange import Exchange, open_exchange
 from fcforge.files import write_text
 from fcforge.report import discovery
 from fcforge.report.audits import section
+from fcforge.report.contents import contents
 from fcforge.report.discovery import BROKEN, Item, ItemKind, reason
 from fcforge.report.exchange_file import page_of as exchange_page
 from fcforge.report.exchange_file import pictures
 from fcforge.report.judge import folder_section
 from fcforge.report.rendering import Section, render, sections_page
-from fcforge.report.run import numbers_of, page_of, read_folder
+from fcforge.report.run import page_of, read_folder
 from fcforge.report.table import Cell, Heading, Table, interval_text
 from fcforge.studies.audit_result import read_audit
 from fcforge.text import counted
@@ -128,7 +129,7 @@ def _write(item: Item, to: Path, opened: Mapping[str, Exchange]) -> Listed:
 def _run(item: Item) -> tuple[str, Listed]:
     discovery.require_plain_run(item.path)
     results, about = read_folder(item.path, home=INDEX)
-    found = numbers_of(results, about)
+    found = contents(results, about)
     asked = max(about.expected or 0, len(results))
     sites = counted(len(results[0].sites), "site")
     lines = [f"{len(results)} of {asked} runs, {sites}"]

@@ -17,7 +17,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge import __version__, text
-from fcforge.report.figures import SMALL, heat, inline
+from fcforge.report.figures import SMALL, heat, inline, short
 from fcforge.report.table import Table
 
 if TYPE_CHECKING:
@@ -136,11 +136,6 @@ def listed(items: Sequence[str]) -> str:
     """Comma-separated list with a final 'and'."""
     *head, last = items
     return f"{', '.join(head)} and {last}" if head else last
-
-
-def short(value: str, most: int) -> str:
-    """Text cut to `most` characters."""
-    return value if len(value) <= most else value[: most - 1] + "…"
 
 
 def share(value: float, low: float = 0.0, high: float = 1.0) -> str:

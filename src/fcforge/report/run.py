@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from markupsafe import Markup
 from fcforge.files import write_text
 from fcforge.metrics import METRICS
 from fcforge.report import figures
-from fcforge.report.contents import Contents, Curve, Difference, contents
+from fcforge.report.contents import About, Contents, Curve, Difference, contents
 from fcforge.report.explaining import stability_section
 from fcforge.report.rendering import Section, listed, picture, render
 from fcforge.report.run_words import Finding, headline, methods_paragraphs, sources
@@ -28,38 +27,8 @@ from fcforge.report.table import (
 from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Row
-from fcforge.stats.resampling import N_DRAWS
 from fcforge.text import number
 from fcforge.types import Kind, RunResult, RunResults
-
-
-@dataclass(frozen=True)
-class About:
-    """What the page says besides the results.
-
-    Attributes
-    ----------
-    title : str
-    keeps : mapping of learner title to what its method keeps between sites
-    expected : int, optional
-        Number of runs that were asked for; fewer results are shown as missing.
-    settings : mapping, optional
-        Shown as they are; by default those of the first run.
-    sections : sequence of Section
-        Placed before the settings.
-    n_draws : int
-        Bootstrap draws and permutations.
-    home : str
-        Address of the overview this page belongs to; empty without one.
-    """
-
-    title: str = "fcforge report"
-    keeps: Mapping[str, str] = field(default_factory=dict)
-    expected: int | None = None
-    settings: Mapping[str, Any] | None = None
-    sections: Sequence[Section] = ()
-    n_draws: int = N_DRAWS
-    home: str = ""
 
 
 # -- a run folder ----------------------------------------------------------------------------------
@@ -71,7 +40,7 @@ def report_folder(
     `sections` are shown before the settings.
     """
     results, about = read_folder(folder, sections)
-    found = numbers_of(results, about)
+    found = contents(results, about)
     # the majority class first
     ranking = sorted(found.rows, key=lambda row: not row.is_majority)
     write_text(page, page_of(results, about, found))
@@ -107,15 +76,8 @@ def write_report(
     """
     out = Path(out_html)
     about = about or About()
-    write_text(out, page_of(results, about, numbers_of(results, about)))
+    write_text(out, page_of(results, about, contents(results, about)))
     return out
-
-
-def numbers_of(results: RunResults, about: About) -> Contents:
-    """The numbers of the page."""
-    return contents(
-        results, keeps=about.keeps, expected=about.expected, n_draws=about.n_draws
-    )
 
 
 def page_of(results: RunResults, about: About, c: Contents) -> str:

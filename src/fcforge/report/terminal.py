@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fcforge.requests import LearnRequest
     from fcforge.runner.collect import RunProgress
     from fcforge.runner.plan import Plan
-    from fcforge.runner.run import Cost
+    from fcforge.runner.timing import Cost
     from fcforge.studies.check import Verdict
 
 

@@ -113,13 +113,6 @@ class SplitTable:
 
 
 @dataclass(frozen=True)
-class EvaluationTable:
-    """``[evaluation]``: whether every site's own threshold is shown beside the common one."""
-
-    own_threshold: bool = False
-
-
-@dataclass(frozen=True)
 class LearnerDefaults:
     """``[learner_defaults]``: what a row takes that does not say it."""
 
@@ -147,6 +140,7 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
     files.require(TABLES, ("dataset", "learner"))
     dataset = resolve_dataset(files.data["dataset"], files.where("dataset"), folder)
     said = files.checked(Experiment, "experiment", SAID)
+    said |= files.checked(Experiment, "evaluation", ("own_threshold",))
     split = files.table(SplitTable, "split")
     if split.folds:
         said["folds"] = split.folds
@@ -158,7 +152,6 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
         leaks=files.table(Leaks, "leaks"),
         start=_start(dataset, files, folder),
         confounds=files.table(ConfoundsTable, "confounds").remove,
-        own_threshold=files.table(EvaluationTable, "evaluation").own_threshold,
         **said,
     )
     _require_consistent(made, files)

@@ -114,10 +114,7 @@ def stored_traits(learners: Iterable[LearnerSpec]) -> dict[str, Any]:
 
 def read_traits(stored: Mapping[str, Any]) -> dict[str, Traits]:
     """Inverse of `stored_traits`."""
-    return {
-        name: Traits(said["depends_on"], said["keeps"], said["grows"])
-        for name, said in stored.items()
-    }
+    return {name: Traits(**said) for name, said in stored.items()}
 
 
 # -- the tree -----------------------------------------------------------------------------------

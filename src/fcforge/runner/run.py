@@ -10,15 +10,7 @@ from fcforge.runner.collect import describe_sites
 from fcforge.runner.config import CONDITIONS, Experiment
 from fcforge.runner.execute import Place, default_jobs, run_lanes, run_local
 from fcforge.runner.pipelines import pipeline_of
-from fcforge.runner.plan import (
-    Plan,
-    Progress,
-    Work,
-    make_plan,
-    missing_nodes,
-    stored_traits,
-    trainings,
-)
+from fcforge.runner.plan import Plan, Progress, Work, make_plan, stored_traits
 from fcforge.runner.public import resolve_public
 from fcforge.runner.store import MADE_BY, Store
 from fcforge.sites import Cohort, load_dataset, require_valid
@@ -178,27 +170,6 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
             work = Work(prepared.plan, store, progress)
             run_on(client, work, prepared.experiment.dataset)
     return store
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a run will cost: site trainings to do, seconds, most bytes on disk."""
-
-    todo: int
-    seconds: float = 0.0
-    disk: int = 0
-
-
-def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
-    """Train a few sites of each learner briefly and scale up; nothing is written."""
-    from fcforge.runner.timing import plan_cost
-
-    plan = prepared.plan
-    todo = trainings(missing_nodes(plan, store))
-    if not todo:
-        return Cost(0)
-    seconds, disk = plan_cost(prepared.cohort, plan, store, jobs)
-    return Cost(todo, seconds / min(jobs, todo), disk)
 
 
 def leak_notes(experiment: Experiment) -> list[str]:

@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 from fcforge.runner.execute import wanted_generators
 from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Node, Plan, Work, missing_nodes, traits_of
+from fcforge.runner.run import Prepared
 from fcforge.runner.site_loader import SiteLoader
 from fcforge.runner.store import LANE, Store
 from fcforge.runner.trainer import Trainer
@@ -43,22 +44,33 @@ class Trial(NamedTuple):
     scores: float = 0.0
 
 
-def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[float, int]:
-    """Seconds on one core and bytes on disk of what is missing in a store, with `jobs` workers."""
-    missing = missing_nodes(plan, store)
+@dataclass(frozen=True)
+class Cost:
+    """What a run will cost: site trainings to do, seconds, most bytes on disk."""
+
+    todo: int
+    seconds: float = 0.0
+    disk: int = 0
+
+
+def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
+    """Train a few sites of each learner briefly and scale up; nothing is written."""
+    missing = missing_nodes(prepared.plan, store)
     todo = [node for node in missing if node.depth]
+    if not todo:
+        return Cost(0)
     alike: dict[str, list[Node]] = {}
     for node in todo:
         alike.setdefault(_learner(node), []).append(node)
     with tempfile.TemporaryDirectory() as scratch, one_thread():
-        trials = _Trials(cohort, Store(scratch))
+        trials = _Trials(prepared.cohort, Store(scratch))
         costs = {learner: trials.of(nodes) for learner, nodes in alike.items()}
 
     def state(node: Node) -> float:
         return costs[_learner(node)].state
 
     seconds = 0.0
-    disk = most_at_once(plan, store, state, jobs)
+    disk = most_at_once(prepared.plan, store, state, jobs)
     for node in todo:
         cost = costs[_learner(node)]
         seconds += cost.rest + cost.epoch * node.spec.training.epochs
@@ -68,7 +80,7 @@ def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[floa
         made = trials.generators[repr(node.spec.learner.generator)]
         seconds += made.rest
         disk += made.scores
-    return seconds, round(disk)
+    return Cost(len(todo), seconds / min(jobs, len(todo)), round(disk))
 
 
 def _learner(node: Node) -> str:

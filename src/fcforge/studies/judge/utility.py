@@ -12,6 +12,7 @@ from fcforge.engine import Job, learn_site, start_lane
 from fcforge.generators.cache import LANES
 from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Lane, Learner
+from fcforge.methods.base import answer
 from fcforge.methods.finetune import Finetune
 from fcforge.metrics import cell_values
 from fcforge.models import MODELS
@@ -105,8 +106,7 @@ def _score(
 ) -> np.ndarray:
     inputs = learner.model.prepare(test.fc.to(device))
     logits = learner.method.logits(learner.model, lane, inputs)
-    p = torch.softmax(logits, -1)[:, 1]
-    return p.float().cpu().numpy()
+    return answer(logits).float().cpu().numpy()
 
 
 def classify(
