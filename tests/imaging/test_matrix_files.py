@@ -240,6 +240,16 @@ def test_a_limit_that_says_nothing_lets_nothing_through(said, tmp_path, monkeypa
         read_npz(tmp_path / "a.npz")
 
 
+def test_words_in_bytes_are_words(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, label=np.array([b"HC", "Köln".encode(), b"\xff"]))
+    assert read_npz(path)["label"].tolist() == [
+        "HC",
+        "Köln",
+        "\N{REPLACEMENT CHARACTER}",
+    ]
+
+
 @pytest.mark.parametrize("between", ["\t", ";", ",", " ", "\x0b", "\u2003"])
 def test_a_wide_table_takes_the_room_of_its_cells(between, tmp_path, monkeypatch):
     """100,000 cells of one letter are 200 kB on disk and some 10 MB when parsed."""

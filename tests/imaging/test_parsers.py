@@ -8,7 +8,7 @@ import pytest
 
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import read_matrix_file
-from fcforge.imaging.parsers import parse_mat
+from fcforge.imaging.parsers import parse_mat, parse_table
 
 BY_HAND = np.array([[0.5, 1.5, 2.5], [3.0, 4.0, 5.0]])
 
@@ -89,6 +89,18 @@ def mat_variable(payload: bytes, says: int) -> bytes:
     packed = zlib.compress(struct.pack("<II", 14, says) + payload)
     head = b"MATLAB 5.0".ljust(124, b" ") + b"\x00\x01IM"
     return head + struct.pack("<II", 15, len(packed)) + packed
+
+
+@pytest.mark.parametrize("first", ["", "sep=;\n", "SEP=;\r\n", "# of the clinic\n"])
+def test_a_spreadsheets_first_line_and_empty_rows_are_no_people(first):
+    text = f"{first}id;age;\n1;12,5;\n;;\n2;13;\n;;\n"
+    rows = [{"id": "1", "age": "12,5", "": ""}, {"id": "2", "age": "13", "": ""}]
+    assert parse_table(text) == rows
+
+
+def test_two_columns_of_one_name_are_a_question():
+    with pytest.raises(DataError, match="2 columns named 'age'"):
+        parse_table("id,age,age\n1,12,13\n")
 
 
 def test_a_compressed_variable_is_as_long_as_it_says():

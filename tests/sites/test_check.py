@@ -171,6 +171,15 @@ def test_unknown_label(value):
     assert found.value == str(value)
 
 
+def test_sites_that_differ_in_case_alone():
+    cohort = small(n=40, sites=("NYU", "nyu"))
+    found = only(check_cohort(cohort))
+    assert (found.severity, found.site) == ("error", "nyu")
+    assert "'NYU'" in found.what
+    assert "dataset.merge" in found.do
+    assert not check_cohort(cohort.merge_sites({"NYU": ["nyu"]}))
+
+
 def test_empty():
     cohort = small().select(np.array([], dtype=int))
     assert "no subject" in only(check_cohort(cohort)).what

@@ -120,8 +120,9 @@ def test_limits_are_finite(limits):
 
 def test_a_number_in_words_is_named_with_its_subject():
     people = small(4)
-    ages = np.array(["n/a", "12", "12;5", "13"])
-    with pytest.raises(DataError, match="subject 's02': age '12;5' is not a number"):
+    ages = np.array(["n/a", "k.A.", "12;5", "13"])
+    words = r"age is not a number: 'k.A.' \(subject 's01'\), '12;5' \(subject 's02'\)"
+    with pytest.raises(DataError, match=words):
         replace(people, covariates={"age": ages}).of_number("age", (5, 65))
 
 

@@ -128,6 +128,22 @@ def test_truncated_npz_is_a_data_error(data, tmp_path):
         load_folder(path)
 
 
+@pytest.mark.parametrize(
+    ("header", "ids", "match"),
+    [
+        ("id,e1,e2,e3", ("s1", "s1"), r"edges.csv: has 2 rows of 's1'"),
+        ("wer,e1,e2,e3", ("s1", "s2"), "no column for the id"),
+    ],
+)
+def test_a_table_of_edges_has_one_row_of_everybody(header, ids, match, tmp_path):
+    table = "participant_id\tsite\tdiagnosis\ns1\tA\tHC\ns2\tA\tMDD\n"
+    (tmp_path / "participants.tsv").write_text(table)
+    rows = [header, *(f"{who},0.1,0.2,0.3" for who in ids)]
+    (tmp_path / "edges.csv").write_text("\n".join(rows))
+    with pytest.raises(DataError, match=match):
+        load_folder(tmp_path / "edges.csv")
+
+
 def test_paths_that_lead_nowhere(tmp_path):
     with pytest.raises(DataError, match="no such file or folder"):
         load_folder(tmp_path / "nobody")
@@ -188,8 +204,10 @@ def test_one_bad_subject_is_one_finding(tmp_path):
     victim.write_text(good)
     twin = root / f"{ids[0]}.csv"
     twin.write_text("1,0\n0,1\n")
-    assert "has 2 files" in one_error(load_folder(root))
-    assert check_cohort(load_folder(root, pattern="func/{id}_*.tsv")) == []
+    told = one_error(load_folder(root))
+    assert "has 2 files" in told
+    assert "dataset.pattern=**/{id}.csv" in told
+    assert check_cohort(load_folder(root, pattern="**/{id}_*.tsv")) == []
     twin.unlink()
 
     table = root / "participants.tsv"

@@ -40,6 +40,18 @@ def test_columns_that_could_be_taken_for_each_other(twice, tmp_path):
     assert caught.value.where.endswith("participants.tsv")
 
 
+def test_whole_numbers_that_a_spreadsheet_made_fractions(tmp_path):
+    rows = ["participant_id\tsite\tdiagnosis"]
+    for i in range(4):
+        rows.append(f"{50952 + i}.0\t1,0\t{i % 2}.0")
+        np.savetxt(tmp_path / f"sub-00{50952 + i}.csv", np.eye(3), delimiter=",")
+    (tmp_path / "participants.tsv").write_text("\n".join(rows))
+    found = load_folder(tmp_path)
+    assert found.subject_id.tolist() == ["50952", "50953", "50954", "50955"]
+    assert found.site_names == ("1",)
+    assert found.y.tolist() == [0, 1, 0, 1]
+
+
 # -- what classes are called ---------------------------------------------------------------------
 def test_classes_are_called_as_the_data_call_them():
     assert class_names(["TC", "ASD", "HC"], np.array([0, 1, 0])) == ("HC/TC", "ASD")
@@ -56,6 +68,8 @@ def test_columns_can_be_named(tmp_path):
     assert check_cohort(back) == []
     assert back.site.tolist() == made.site.tolist()
     assert set(back.covariates) == {"age", "sex"}
+    loud = {role: column.upper() for role, column in named.items()}
+    assert len(load_folder(tmp_path / "d", columns=loud)) == len(made)
     with pytest.raises(ConfigError, match="'dx' is nothing to look for"):
         load_folder(tmp_path / "d", columns={"dx": "diag"})
     with pytest.raises(DataError, match="no column 'place'"):

@@ -226,7 +226,14 @@ def _parse_npz(stream: IO[bytes], budget: MemoryBudget) -> dict[str, np.ndarray]
                 budget.take_npy(member)
     stream.seek(0)
     with np.load(stream, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        return {name: _as_words(arrays[name]) for name in arrays.files}
+
+
+def _as_words(array: np.ndarray) -> np.ndarray:
+    """Bytes, as MATLAB and HDF5 keep words, as text."""
+    if array.dtype.kind != "S":
+        return array
+    return np.char.decode(array, "utf-8", "replace")
 
 
 def _pick(

@@ -185,12 +185,19 @@ def _numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
 
 
 def parse_table(text: str) -> list[dict[str, str]]:
-    """Rows of a table, cells by column; lines that begin with ``#`` are comments."""
+    """Rows of a table, cells by column.
+
+    Lines that begin with ``#`` are comments. A spreadsheet's first line ``sep=;`` and its rows of
+    empty cells are left out.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if line.lstrip()[0] != "#"]
+    if lines and re.fullmatch("sep=.?", lines[0].strip(), re.IGNORECASE):
+        lines = lines[1:]
     delimiter = delimiter_of(lines[0]) if lines else None
     cells = csv.reader(lines or [""], delimiter=delimiter or ",")
-    header, *rows = ([cell.strip() for cell in row] for row in cells)
+    header, *filled = ([cell.strip() for cell in row] for row in cells)
+    rows = [row for row in filled if any(row)]
     if not rows:
         raise DataError("is empty.", do="It needs a header and rows.")
     for name, times in Counter(filter(None, header)).items():

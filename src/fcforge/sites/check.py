@@ -224,8 +224,14 @@ def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
 
 
 def _sites(cohort: Cohort, severity: Literal["error", "warning"]) -> Iterator[Fault]:
+    seen: dict[str, str] = {}
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
+        twin = seen.setdefault(site.casefold(), site)
+        if twin != site:
+            what = f"differs from site '{twin}' in case alone."
+            do = f'Are they one? --set \'dataset.merge={{"{twin}" = ["{site}"]}}\'.'
+            yield Fault("error", what, do, site=site)
         if not site:
             what = f"{len(labels)} subjects have no site."
             yield Fault("error", what, "Name their site.")

@@ -219,15 +219,17 @@ class Cohort:
 def _numbers(name: str, values: np.ndarray, subjects: np.ndarray) -> np.ndarray:
     """A column as numbers, NaN where one is missing; who has a word there is named."""
     found = []
+    words = []
     for subject, value in zip(subjects.tolist(), values.tolist(), strict=True):
         number = np.nan if is_missing(str(value)) else as_number(str(value))
-        if number is None:
-            raise DataError(
-                f"{name} '{value}' is not a number.",
-                where=f"subject '{subject}'",
-                do="Write a number such as 12.4, or n/a where it is not known.",
-            )
         found.append(number)
+        if number is None:
+            words.append(f"'{value}' (subject '{subject}')")
+    if words:
+        raise DataError(
+            f"{name} is not a number: {some(words)}.",
+            do="Write a number such as 12.4, or n/a where it is not known.",
+        )
     return np.array(found, dtype=np.float64)
 
 

@@ -22,9 +22,9 @@ DISORDERS = {
     "ASD": "asd, autism, autistic, asperger, asperger's, aspergers, pdd-nos",
     "ADHD": "adhd, adhd-c, adhd-i, adhd-h, adhd-combined, adhd-inattentive, adhd-hyperactive",
     "MDD": "mdd, depression, major depressive disorder",
-    "SZ": "sz, scz, szp, schizophrenia",
+    "SZ": "sz, scz, szp, schizophrenia, schizophrenia proband",
     "SZA": "sza, sadp, schizoaffective, schizoaffective disorder",
-    "BD": "bd, bp, bpp, bipolar, bipolar disorder",
+    "BD": "bd, bp, bpp, bipolar, bipolar disorder, bipolar proband",
 }
 # Words for patients, and the disorder that each names ("" where it names none).
 PATIENTS = {
@@ -79,8 +79,9 @@ def label_of(value: str, column: str = "") -> int:
         return 1
     if word in (*CONTROLS, *CONTROLS_OF_COLUMN.get(column.lower(), ())):
         return 0
-    patients = ", ".join(PATIENTS)
-    known = f"Known for patients: {patients}; for controls: {', '.join(CONTROLS)}."
+    patients = ", ".join(listed(words)[0] for words in DISORDERS.values())
+    controls = ", ".join(CONTROLS[:8])
+    known = f"Known for patients: {patients}; for controls: {controls}; and their like."
     do = f"{known} {NAME_THEM} {SEVERAL}"
     raise DataError(f"unknown diagnosis '{value.strip()}'.", do=do)
 

@@ -3,6 +3,7 @@
 B-SNIP, which has no public layout (access is by application), is such a folder.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,13 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging import people as tables
-from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz, read_table
+from fcforge.imaging.matrix_files import (
+    SUFFIXES,
+    TEXT,
+    column_of,
+    read_npz,
+    read_table,
+)
 from fcforge.imaging.parsers import as_number
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
@@ -208,7 +215,7 @@ def _archive(path: Path) -> Path:
     if archives[0].suffix.lower() != ".npz":
         raise DataError(
             f"a dataset in one file is an .npz or a table, not '{path.suffix}'.",
-            do="Give the folder instead when it holds one file per subject.",
+            do="Save a spreadsheet as .csv; give the folder when it holds a file per subject.",
         )
     return archives[0]
 
@@ -225,7 +232,7 @@ def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
     fc, roi_names = fc_of_edges(_edges(rows, names), names, kind)
     rows = [{k: v for k, v in row.items() if k not in names} for row in rows]
     key, listed = _beside(path, rows, named)
-    place = {row[key]: k for k, row in enumerate(rows)}
+    place = _places([participants.whole(row[key]) for row in rows])
     ids = [person.subject_id for person in listed.people]
     same = tables.same_ids(ids, place)
 
@@ -238,10 +245,24 @@ def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
     return listed, read
 
 
+def _places(ids: Sequence[str]) -> dict[str, int]:
+    """Row of each id."""
+    for who, times in Counter(ids).items():
+        if times > 1:
+            raise DataError(
+                f"has {times} rows of '{who}'.",
+                do="Give everybody one row; two scans of a person are not two people.",
+            )
+    return {who: k for k, who in enumerate(ids)}
+
+
 def _beside(path: Path, rows: list[dict[str, str]], named: Named) -> tuple[str, Listed]:
     """Column of the ids in a table of edges, and its people: its own, or of the table beside it."""
-    own = {role: column for role, column in named.items() if column in rows[0]}
-    roles = participants.find_columns(list(rows[0]), own)
+    header = list(rows[0])
+    own = {k: v for k, v in named.items() if column_of(header, [v.lower()])}
+    roles = participants.find_columns(header, own)
+    if not roles["id"]:
+        raise participants.no_column("id", header)
     beside = participants.table_in(path.parent)
     if beside is None or (roles["site"] and roles["label"]):
         return roles["id"], participants.people_of(rows, named)
@@ -289,10 +310,11 @@ class _Files:
                 "is listed, but has no file.",
                 do=f"A file name starts with the id and ends in {', '.join(SUFFIXES)}.",
             )
-        shown = some([p.relative_to(self.root) for p in found], 3)
+        who = person.subject_id.removeprefix("sub-")
+        pattern = found[0].name.replace(who, "{id}", 1)
         raise DataError(
-            f"has {len(found)} files ({shown}).",
-            do="Say which with pattern='{id}_...'.",
+            f"has {len(found)} files.",
+            do=f"Say which: --set 'dataset.pattern=**/{pattern}', for example.",
         )
 
     def owned(self, subject: str) -> list[Path]:

@@ -283,14 +283,15 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
                 f"columns: '{role}' is nothing to look for.",
                 do=f"Known: {', '.join(ROLES)}; for example site=scanner_site.",
             )
-        if column not in header:
+        if not column_of(header, [column.lower()]):
             there = ", ".join(header[:8])
             what = f"has no column '{column}' (columns: {there})."
             raise DataError(what, do=f"Name the one for the {role} as the table does.")
-    return {
-        role: named.get(role) or column_of(header, usual)
-        for role, usual in ROLES.items()
-    }
+    found = {}
+    for role, usual in ROLES.items():
+        asked = [named[role].lower()] if role in named else usual
+        found[role] = column_of(header, asked)
+    return found
 
 
 def no_column(role: str, header: Sequence[str]) -> DataError:
@@ -318,7 +319,7 @@ def people_of(
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
-        own = {role: row.get(column, "") for role, column in columns.items()}
+        own = {role: whole(row.get(column, "")) for role, column in columns.items()}
         lost = [r for r in needed if own[r] in ("", "n/a")]
         if lost:
             what = f"no {lost[0]} in the table."
@@ -328,9 +329,20 @@ def people_of(
             continue
         used = columns.values()
         extra = {k.lower(): v for k, v in row.items() if k and k not in used}
-        said = own["label"].strip().removesuffix(".0")
-        people.append(Participant(own["id"], own["site"], -1, own["file"], said, extra))
+        who = (own["id"], own["site"])
+        people.append(Participant(*who, -1, own["file"], own["label"].strip(), extra))
     return Listed(people, faults, columns["label"])
+
+
+def whole(cell: str) -> str:
+    """A whole number that a spreadsheet made a fraction as it was; anything else as it is.
+
+    Examples
+    --------
+    >>> whole("50952.0"), whole("1,0"), whole("v1.0"), whole("0.05")
+    ('50952', '1', 'v1.0', '0.05')
+    """
+    return re.sub(r"^(-?\d+)[.,]0+$", r"\1", cell)
 
 
 def _refuse_alike(header: Sequence[str]) -> None:
