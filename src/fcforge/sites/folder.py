@@ -12,13 +12,7 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging import people as tables
-from fcforge.imaging.matrix_files import (
-    SUFFIXES,
-    TEXT,
-    column_of,
-    read_npz,
-    read_table,
-)
+from fcforge.imaging.matrix_files import SUFFIXES, TEXT, column_of, read_npz, read_table
 from fcforge.imaging.parsers import as_number
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
