@@ -37,7 +37,7 @@ class Average(Method):
     title = "Parameter averaging"
     keeps = "nothing"
 
-    def begin_site(self, model, lane, site, rng):
+    def begin_site(self, model, lane, site):
         """Remember where the parameters are now; the first site is free."""
         if site.position == 0:
             return lane

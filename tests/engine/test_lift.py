@@ -152,7 +152,7 @@ class Witness(Method):
     name: ClassVar[str] = "witness"
     keeps: ClassVar[str] = "statistics"
 
-    def start(self, model, lane, rng):
+    def start(self, model, lane):
         return lane._replace(state={"mask": torch.zeros(6), "epoch": torch.tensor(-1)})
 
     def begin_epoch(self, model, lane, bank, key):

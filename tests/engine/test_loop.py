@@ -77,7 +77,7 @@ class Returner(Method):
     name: ClassVar[str] = "returner"
     seen: ClassVar[list[SiteView]] = []
 
-    def begin_site(self, model, lane, site, rng):
+    def begin_site(self, model, lane, site):
         self.seen.append(site)
         assert self.seen[0].fc.shape[0] > 0
         return lane

@@ -169,9 +169,7 @@ def test_a_scan_that_is_all_outliers_is_one_error(tmp_path: Path, aal_grid, aal:
     fmriprep_subject(tmp_path, "01", aal_grid)
     table = next(tmp_path.rglob("*confounds_timeseries.tsv"))
     write_confounds(table, np.random.default_rng(0), N, jumps=N - 10)
-    ask = FCRequest(
-        tmp_path, tmp_path / "o", denoise="scrubbing", std_dvars_threshold=9
-    )
+    ask = FCRequest(tmp_path, tmp_path / "o", denoise="scrubbing")
     (source,) = find_sources(ask)
     with pytest.raises(DataError, match="0 volumes left after scrubbing"):
         extract_run(source, aal, ask)

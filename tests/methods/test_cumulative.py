@@ -20,7 +20,7 @@ def test_every_site_begins_with_the_untrained_network():
     before = world.lane
     world.teach(order()[:1])
     begun = world.learner.method.begin_site(
-        world.learner.model, world.lane, world.view(order()[1]), torch.Generator()
+        world.learner.model, world.lane, world.view(order()[1])
     )
     assert_same(begun.params, before.params)
     assert_same(begun.stats, before.stats)

@@ -111,9 +111,7 @@ def test_the_last_network_teaches_on_current_subjects_by_hand():
     world, plain = World(), learner("mlp", preset="paper")
     asked = Learner(replace(plain.method, teach_current=True), plain.model)
     lane = world.learn(plain, SITES[:1])[-1]
-    begun = asked.method.begin_site(
-        asked.model, lane, world.view("B", 1), torch.Generator()
-    )
+    begun = asked.method.begin_site(asked.model, lane, world.view("B", 1))
     moved = {k: v + 0.1 for k, v in lane.params.items()}
     x, rows = world.bank.inputs(asked.model), torch.arange(5)
     inputs = {k: v[rows] for k, v in x.items()}

@@ -175,9 +175,7 @@ def test_what_readouts_say_of_past_sites_is_computed_once_and_dropped_with_the_s
     lane = world.learn(chosen, SITES)[-1]
     assert not any(key.startswith("spread") for key in lane.state)
     forward = seen_by(chosen.model, lane, world.bank.inputs(chosen.model))
-    known = chosen.method.begin_site(
-        chosen.model, lane, world.view(SITES[0], 3), torch.Generator()
-    )
+    known = chosen.method.begin_site(chosen.model, lane, world.view(SITES[0], 3))
     assert known.state["spread.distance"].shape == (
         len(SITES),
         *2 * (SIZES["candidates"],),

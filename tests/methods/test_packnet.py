@@ -7,7 +7,6 @@ from fcforge.errors import ConfigError
 from fcforge.methods import Batch, Lane, make_method
 from fcforge.methods.packnet import PackNet, smallest
 from fcforge.methods.shared.penalty import part
-from fcforge.randomness import torch_rng
 from fcforge.types import Component, Training
 from small_world import World, make_model, order
 
@@ -103,7 +102,7 @@ def test_dropout_stays_on_at_later_sites_and_batch_norm_does_not_move():
     """The loss of a second site differs from key to key; its statistics are the first site's."""
     world = World.of("packnet", training=TRAINING).teach(order()[:1])
     method, net = world.learner.method, world.learner.model
-    lane = method.begin_site(net, world.lane, world.view(order()[1]), torch_rng(0))
+    lane = method.begin_site(net, world.lane, world.view(order()[1]))
     rows = torch.arange(8)
     batch = Batch(
         {k: v[rows] for k, v in world.bank.inputs(net).items()}, world.bank.y[rows]

@@ -12,9 +12,7 @@ def test_si_path_integral_by_hand():
     """Two steps of one parameter: omega = -(g1 d1 + g2 d2); negative omega counts as 0."""
     si = make_method(Component("si", {"strength": 2.0, "damping": 0.5}))
     model = make_model(Component("linear"), 3)
-    lane = si.begin_site(
-        model, Lane({"w": torch.tensor([1.0, 1.0])}, {}, {}), None, None
-    )
+    lane = si.begin_site(model, Lane({"w": torch.tensor([1.0, 1.0])}, {}, {}), None)
     for g, to in (([2.0, -1.0], [0.5, 0.9]), ([1.0, -3.0], [0.2, 0.7])):
         before = lane.params
         lane = lane._replace(params={"w": torch.tensor(to)})

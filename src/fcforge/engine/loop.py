@@ -48,9 +48,7 @@ def start_lane(
     """
     model = learner.model
     method = learner.method
-    lane = method.start(
-        model, pretrained or untrained(model, seed, device), torch_rng(seed, "start")
-    )
+    lane = method.start(model, pretrained or untrained(model, seed, device))
     if public is None:
         return lane
     return method.learn_public(model, lane, public)
@@ -174,9 +172,7 @@ def products(precision: str) -> Iterator[None]:
 def begin(learner: Learner, job: Job, wanted: bool = True) -> Job:
     """The job after the method's first look at its site."""
     job.site.wanted = wanted
-    lane = learner.method.begin_site(
-        learner.model, job.lane, job.site, job.rng("begin")
-    )
+    lane = learner.method.begin_site(learner.model, job.lane, job.site)
     return job._replace(lane=lane)
 
 

@@ -70,13 +70,13 @@ class Denoise(NamedTuple):
 
 
 def make_denoise(
-    name: str = "simple", band: Band = BAND, **limits: float | None
+    name: str = "simple", band: Band = BAND, fd_threshold: float | None = None
 ) -> Denoise:
     """Method by name.
 
     A preset (``simple``, ``scrubbing``, ``compcor``, ``ica_aroma``, ``none``) or components
-    joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `band` is passed, in Hz, and `limits`
-    are ``fd_threshold`` and ``std_dvars_threshold`` of scrubbing where they are not None.
+    joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `band` is passed, in Hz, and
+    `fd_threshold` is that of scrubbing in mm, where it is not nilearn's.
     """
     high_pass, low_pass = band
     if high_pass and low_pass and high_pass >= low_pass:
@@ -91,7 +91,8 @@ def make_denoise(
             raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
         parameters |= COMPONENTS[part]
     parameters |= differs
-    parameters |= {k: v for k, v in limits.items() if v is not None and k in parameters}
+    if fd_threshold is not None and "scrub" in parts:
+        parameters["fd_threshold"] = fd_threshold
     return Denoise(name, parameters, high_pass, low_pass)
 
 

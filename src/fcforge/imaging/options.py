@@ -64,9 +64,6 @@ class FCRequest(ImagingRequest):
     fd_threshold: NotNegative | None = option(
         None, "Framewise displacement to scrub at, mm."
     )
-    std_dvars_threshold: NotNegative | None = option(
-        None, "Standardised DVARS to scrub at."
-    )
     layout: Literal[
         "auto",
         "fmriprep",
@@ -101,10 +98,8 @@ class FCRequest(ImagingRequest):
         """Method, band and thresholds as `clean_series` takes them."""
         from fcforge.imaging.denoise import make_denoise
 
-        limits = {k: getattr(self, k) for k in ("fd_threshold", "std_dvars_threshold")}
-        return make_denoise(
-            self.denoise, (self.high_pass or None, self.low_pass or None), **limits
-        )
+        band = (self.high_pass or None, self.low_pass or None)
+        return make_denoise(self.denoise, band, self.fd_threshold)
 
     def settings_of(self, runs: Sequence[Source]) -> dict[str, Any]:
         """Settings that took part in making FC of these runs, for its sidecar and page."""

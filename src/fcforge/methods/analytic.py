@@ -68,7 +68,7 @@ class Analytic(Method):
         """Rows [1, x, t] of features x."""
         return ridge.moment_rows(inputs["edges"], ridge.coded(y, model.n_outputs))
 
-    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+    def start(self, model: Model, lane: Lane) -> Lane:
         """No rows yet."""
         weight = lane.params["head.0.weight"]
         width = weight.shape[1] + 1 + ridge.n_columns(model.n_outputs)

@@ -187,7 +187,7 @@ class Method(Checked):
         """Raise `ConfigError` where the method cannot teach this model; asked before any work."""
 
     # -- once per lane or per site, plain Python ---------------------------------------------
-    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+    def start(self, model: Model, lane: Lane) -> Lane:
         """Lane before the first site: add the method's empty state here."""
         return lane
 
@@ -195,9 +195,7 @@ class Method(Checked):
         """Lane of a run with a start, before the first site; a network is pretrained already."""
         return lane
 
-    def begin_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """First look at a new site."""
         return lane
 
@@ -220,9 +218,7 @@ class Method(Checked):
             {k: v.to("meta") for k, v in part.items()}
             for part in (lane.params, lane.stats)
         )
-        return alike(
-            self.start(model, Lane(params, stats, {}), torch.Generator()).state
-        )
+        return alike(self.start(model, Lane(params, stats, {})).state)
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor | None:
         """Rows (n, q) whose second moments the method keeps, for audits; None without any."""

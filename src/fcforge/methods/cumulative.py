@@ -35,7 +35,7 @@ class Cumulative(Method):
     row_keys = (ROWS,)
     transient = ("fresh.",)
 
-    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+    def start(self, model: Model, lane: Lane) -> Lane:
         """Remember the untrained network, to start from it again at every site."""
         state = {f"fresh.{k}": v for k, v in {**lane.params, **lane.stats}.items()}
         device = next(iter(lane.params.values())).device
@@ -47,9 +47,7 @@ class Cumulative(Method):
         found = super().declares(model, lane, sites)
         return {**found, ROWS: Declared((None,), torch.int64, low=0)}
 
-    def begin_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Start from the untrained network."""
         return lane._replace(
             params={k: lane.state[f"fresh.{k}"] for k in lane.params},
@@ -64,8 +62,7 @@ class Cumulative(Method):
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
         """Keep the site's subjects."""
-        kept = torch.cat([lane.state[ROWS], site.rows])
-        return lane._replace(state={**lane.state, ROWS: kept})
+        return lane._replace(state={**lane.state, ROWS: self.rows(lane, site)})
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,7 @@ class ER(TwoBatches):
     name = "er"
     title = "ER"
     source = "Chaudhry et al. 2019 (arXiv 1902.10486); Mammoth er"
-
-    @property
-    def draws(self) -> int:
-        """One draw, unless it would count for nothing."""
-        return int(self.strength > 0)
+    terms = "strength"
 
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
         """Cross-entropy on current and remembered subjects."""
@@ -66,11 +62,7 @@ class DER(TwoBatches):
     name = "der"
     title = "DER"
     source = "Buzzega et al. 2020 (NeurIPS); Mammoth der"
-
-    @property
-    def draws(self) -> int:
-        """One draw, unless it would count for nothing."""
-        return int(self.alpha > 0)
+    terms = "alpha"
 
     def replayed(self, z: Tensor, replay: Replay) -> Tensor:
         """What the remembered subjects add to the loss; z (b, 2) are their logits now."""
@@ -98,11 +90,7 @@ class DERPP(DER):
     name = "derpp"
     title = "DER++"
     source = "Buzzega et al. 2020 (NeurIPS); Mammoth derpp"
-
-    @property
-    def draws(self) -> int:
-        """One draw per term that counts."""
-        return int(self.alpha > 0) + int(self.beta > 0)
+    terms = "alpha beta"
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """First the draw for the labels (the one ER would make), then that for the logits."""

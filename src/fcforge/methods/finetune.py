@@ -41,7 +41,7 @@ class Majority(Method):
     fits = False
     from_public = ""
 
-    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+    def start(self, model: Model, lane: Lane) -> Lane:
         """Nobody seen yet."""
         device = next(iter(lane.params.values())).device
         return lane._replace(

@@ -94,11 +94,9 @@ class Forge(SyntheticMemory):
         """Nothing is replayed when nothing is asked of it."""
         return self.replay if any(self.weights) else 0
 
-    def begin_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """With `teach_current` the network so far becomes a teacher."""
-        lane = super().begin_site(model, lane, site, rng)
+        lane = super().begin_site(model, lane, site)
         return with_teacher(lane) if self.teach_current and site.position else lane
 
     def end_site(

@@ -64,7 +64,7 @@ class PackNet(Method):
     source = "Mallya and Lazebnik 2018 (CVPR)"
     keeps = "statistics"
 
-    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+    def start(self, model: Model, lane: Lane) -> Lane:
         """All matrices free (owner 0), no site yet."""
         owner = {
             k: torch.zeros(p.shape, dtype=torch.int16, device=p.device)
@@ -83,9 +83,7 @@ class PackNet(Method):
             found[key] = found[key]._replace(low=0, high=sites)
         return found | {"sites": Declared((sites,), torch.int64)}
 
-    def begin_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """One more site; its weights are the free ones until pruning."""
         owners = part(lane.state, "owner").values()
         if all(bool((owner != 0).all()) for owner in owners):

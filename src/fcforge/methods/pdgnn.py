@@ -63,7 +63,7 @@ class PDGNN(Method):
     keeps = "real subjects"
     models = ("tem",)
 
-    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+    def start(self, model: Model, lane: Lane) -> Lane:
         """Empty memory of embeddings."""
         weight = lane.params["embed.weight"]
         free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)

@@ -39,9 +39,7 @@ class SI(penalty.Anchored):
     title = "SI"
     source = "Zenke, Poole and Ganguli 2017 (ICML)"
 
-    def begin_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Path integral at zero."""
         zero = {k: torch.zeros_like(p) for k, p in lane.params.items()}
         begun = penalty.named("origin", lane.params) | penalty.named("path", zero)

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from fcforge.errors import ConfigError, SealedError
 from fcforge.models.base import Inputs, Model
-from fcforge.randomness import torch_rng
 from fcforge.releases.start import Start
 from fcforge.types import FCBatch
 
@@ -232,7 +231,7 @@ class SiteView:
     public : PublicView or None
         The public people, in a run that has a start.
     seed : int
-        Of the run, for what depends on the site alone (`rng`).
+        Of the run, for what depends on the site alone.
     weight : Tensor of shape (n,) or None
         What each training subject counts, for methods that weigh; None: all alike.
     wanted : bool
@@ -272,10 +271,6 @@ class SiteView:
                 do="Add a [start] table that names the public sites.",
             )
         return self.public.start
-
-    def rng(self, purpose: str) -> torch.Generator:
-        """Randomness that depends on seed, purpose and this site, not on the sites before it."""
-        return torch_rng(self.seed, purpose, self.name)
 
     @property
     def rows(self) -> Tensor:

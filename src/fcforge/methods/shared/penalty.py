@@ -175,9 +175,7 @@ class Taught(Method):
     The teacher is the lane's own network when a site begins: nothing extra travels between sites.
     """
 
-    def begin_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """The network so far becomes the teacher."""
         return with_teacher(lane) if site.position > 0 else lane
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class Rehearsal(Method):
         """Remembered subjects per step."""
         return self.replay * self.draws if self.memory else 0
 
-    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+    def start(self, model: Model, lane: Lane) -> Lane:
         """Empty memory."""
         device = next(iter(lane.params.values())).device
         state = lane.state | memory.empty_memory(
@@ -110,6 +110,12 @@ class TwoBatches(Rehearsal, ABC):
 
     forward: ReplayForward = "joint"
     learns = EVERY
+    terms: ClassVar[str]  # fields that weigh what is replayed
+
+    @property
+    def draws(self) -> int:
+        """One draw per term that counts."""
+        return sum(getattr(self, weight) > 0 for weight in self.terms.split())
 
     @abstractmethod
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:

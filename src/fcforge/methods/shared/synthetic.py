@@ -120,7 +120,7 @@ class SyntheticMemory(Method):
         """Whether there is anything to choose anew while a site is learned."""
         return self.sampling != "reservoir" and any(self.weights)
 
-    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+    def start(self, model: Model, lane: Lane) -> Lane:
         """Empty memory, no arm."""
         device = next(iter(lane.params.values())).device
         none = torch.empty(0, dtype=torch.int64, device=device)
@@ -149,9 +149,7 @@ class SyntheticMemory(Method):
             }
         return found
 
-    def begin_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Where readouts never change, what they say of past sites is computed once."""
         return lane._replace(state=lane.state | self._spread(model, lane, site))
 
