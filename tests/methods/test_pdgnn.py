@@ -4,7 +4,15 @@ import torch
 import torch.nn.functional as F
 
 from fcforge.methods.pdgnn import balanced_cross_entropy
-from small_world import World, order
+from small_world import R, World, order
+
+
+def test_memory_of_all_rois():
+    world = World.of("pdgnn", {"memory": 6}, "tem", {"te": "nodes"}).teach(order()[:2])
+    held = world.lane.state["memory.topology"]
+    assert held.shape == (6, R, R)
+    made = world.bank.inputs(world.learner.model)["topology"]
+    assert all(any(torch.equal(x, row) for row in made) for x in held)
 
 
 def test_balanced_cross_entropy_by_hand():

@@ -57,6 +57,27 @@ def test_topology_embedding_by_hand():
         torch.testing.assert_close(pooled, torch.cat([h.mean(0), h.amax(0)]))
 
 
+def test_embedding_of_all_rois_by_hand():
+    """One hidden unit that sums the features of a ROI: relu, then mean and maximum over ROIs."""
+    model = make_model(
+        Component("tem", {"te": "nodes", "hidden": 1, "hops": 1, "tau": 0.3}), 3
+    )
+    fc = torch.tensor([[[1.0, 0.5, 0.0], [0.5, 1.0, 0.4], [0.0, 0.4, 1.0]]])
+    nodes = model.prepare(fc)["topology"]
+    expected = graphs.gcn_norm(graphs.adjacency(fc, 0.3)) @ graphs.node_features(fc)
+    torch.testing.assert_close(nodes, expected)
+    params = {
+        "embed.weight": torch.ones(1, 3),
+        "head.weight": torch.tensor([[0.0, 0.0], [1, 2]]),
+    }
+    summed = nodes[0].sum(-1).clamp(min=0)
+    out = model.apply(params, {}, {"topology": nodes})
+    torch.testing.assert_close(
+        out.embedding[0], torch.stack([summed.mean(), summed.max()])
+    )
+    torch.testing.assert_close(out.logits[0, 1], summed.mean() + 2 * summed.max())
+
+
 def test_dropout_goes_by_the_key():
     model = make_model(Component("mlp", {"hidden": 8}), 8)
     params, stats = model.init(torch_rng(1)), model.init_stats()

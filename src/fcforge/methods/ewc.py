@@ -32,13 +32,17 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
 class EWC(penalty.Anchored):
     """Elastic weight consolidation: Fisher information holds parameters past sites need.
 
-    Kirkpatrick et al. 2017, with the 1/2 of the paper.
+    Kirkpatrick et al. 2017, with the 1/2 of the paper; ``online`` is Schwarz et al. 2018.
 
     Parameters
     ----------
     strength : float
         lambda. Depends on the Fisher by orders of magnitude: 0.7 (Mammoth, domain-IL MNIST) to
         1e10 (van de Ven, split MNIST); ours is to be chosen on a log grid 1 .. 1e7.
+    online : bool
+        One anchor, the last network, and ``F <- gamma F + F_t``; else one per past site.
+    gamma : float
+        Decay of the online Fisher.
 
     Notes
     -----
@@ -47,11 +51,13 @@ class EWC(penalty.Anchored):
     """
 
     strength: NotNegative = 1e3
+    online: bool = False
+    gamma: NotNegative = 1.0
 
     name = "ewc"
     learns = EVERY
     title = "EWC"
-    source = "Kirkpatrick et al. 2017 (PNAS)"
+    source = "Kirkpatrick et al. 2017 (PNAS); online: Schwarz et al. 2018 (ICML)"
 
     @property
     def pull(self) -> float:
@@ -63,4 +69,8 @@ class EWC(penalty.Anchored):
     ) -> Lane:
         """Add the site's Fisher information and anchor."""
         new = exact_fisher(model, lane, site.inputs(model))
-        return lane._replace(state=penalty.add_anchor(lane.state, lane.params, new))
+        if not self.online:
+            return lane._replace(state=penalty.add_anchor(lane.state, lane.params, new))
+        old = penalty.part(lane.state, "importance")
+        total = {k: self.gamma * old[k] + v if old else v for k, v in new.items()}
+        return lane._replace(state=penalty.move_anchor(lane.state, lane.params, total))

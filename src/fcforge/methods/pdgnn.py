@@ -1,6 +1,6 @@
 r"""PDGNN with topology-aware embedding memory, at graph level.
 
-Propagation has no parameters, so a subject's embedding (of the model `tem`) never changes:
+Propagation has no parameters, so a subject's embedding (``te`` of the model `tem`) never changes:
 it is stored instead of the graph and a small network is trained on current and stored embeddings,
 
 .. math:: L = \tfrac12 \sum_{c} \mathrm{mean}_{i \in B_c \cup M, \, y_i = c} CE_i
@@ -67,8 +67,10 @@ class PDGNN(Method):
         """Empty memory of embeddings."""
         weight = lane.params["embed.weight"]
         free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)
+        alone = torch.eye(model.n_rois, device=weight.device)[None]
+        embedded = model.prepare(alone)["topology"]
         memory = {
-            "memory.topology": weight.new_zeros(self.memory, weight.shape[1]),
+            "memory.topology": weight.new_zeros(self.memory, *embedded.shape[1:]),
             "memory.y": torch.zeros_like(free),
             "memory.site": free,
             "memory.priority": weight.new_zeros(self.memory, dtype=torch.float64),

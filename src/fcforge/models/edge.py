@@ -159,6 +159,10 @@ class TEM(Model):
     hidden : int
     hops : int
         How often features are propagated.
+    te : {"pooled", "nodes"}
+        What is embedded, and remembered: the mean and maximum over ROIs (2 R numbers), or all
+        ROIs (R times R numbers, nothing compressed), which are then mapped one by one and pooled
+        behind the hidden layer, as in a graph network.
     dropout : float
     tau : float
         As in the graph models.
@@ -166,33 +170,35 @@ class TEM(Model):
     References
     ----------
     Zhang et al., Topology-aware embedding memory for continual learning on expanding networks,
-    KDD 2024 (node level; the mean and maximum over ROIs, 2 R numbers, are ours).
+    KDD 2024 (node level; both ways of pooling are ours).
     """
 
     hidden: Size = 256
     hops: Size = 2
     dropout: ShareBelowOne = 0.3
     tau: Share = TAU
+    te: Literal["pooled", "nodes"] = "pooled"
     name = "tem"
     lr = 1e-3
     belongs_to = "pdgnn"
 
     @property
     def readout(self) -> int:
-        """That of the hidden layer."""
-        return self.hidden
+        """That of the hidden layer; pooling doubles it."""
+        return self.hidden if self.te == "pooled" else 2 * self.hidden
 
     def init(self, rng: torch.Generator) -> Params:
         """Glorot weights."""
+        n_in = 2 * self.n_rois if self.te == "pooled" else self.n_rois
         return {
-            "embed.weight": layers.glorot(rng, self.hidden, 2 * self.n_rois),
+            "embed.weight": layers.glorot(rng, self.hidden, n_in),
             "head.weight": layers.glorot(rng, self.n_outputs, self.readout),
         }
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Topology-aware embedding (n, 2 R)."""
+        """Topology-aware embedding (n, 2 R) or (n, R, R)."""
         nodes = topology_embedding(fc, self.tau, self.hops)
-        return {"topology": layers.mean_max(nodes)}
+        return {"topology": layers.mean_max(nodes) if self.te == "pooled" else nodes}
 
     def apply(
         self,
@@ -207,6 +213,8 @@ class TEM(Model):
         embedding = torch.relu(
             layers.linear(inputs["topology"], params["embed.weight"])
         )
+        if self.te == "nodes":
+            embedding = layers.mean_max(embedding)
         dropped = layers.dropout(
             embedding, self.dropout, layers.dropout_keys(key, 1)[0]
         )

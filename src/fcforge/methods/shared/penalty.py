@@ -96,7 +96,7 @@ def add_anchor(state: State, params: Params, importance: Params) -> State:
 
 
 def move_anchor(state: State, params: Params, importance: Params) -> State:
-    """Pull with `importance` to `params` alone (SI)."""
+    """Pull with `importance` to `params` alone (online EWC, SI)."""
     anchor = {k: p.clone() for k, p in params.items()}
     return {**state, **named("importance", importance), **named("anchor", anchor)}
 
