@@ -8,7 +8,7 @@ import pytest
 from fake_runs import SITES, fake_learner, run
 from fcforge import metrics as m
 from fcforge import stats
-from fcforge.stats.resampling import halves, subject_weights, training_weights
+from fcforge.stats.resampling import halves, measure, subject_weights, training_weights
 
 
 def test_weights_belong_to_the_subject():
@@ -150,3 +150,16 @@ def test_true_forgetting_is_kept():
     found = stats.estimate([one], names=("fm", "fm_split"), n_draws=10)
     assert found["fm"].value == pytest.approx(0.25)
     assert found["fm_split"].value == pytest.approx(0.25, abs=0.02)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_interval_ends_where_its_metric_does(turned):
+    """Two people of forty on the wrong side: draws lie close to the end, shifted ones beyond."""
+    y = np.repeat([0, 1], 20)
+    p = np.linspace(0.01, 0.99, 40)
+    p[[0, 20]] = (0.52, 0.48)
+    ids = [f"s{i}" for i in range(40)]
+    found = measure(1 - p if turned else p, y, ids)
+    for name in ("accuracy", "auroc", "brier", "ece"):
+        assert 0 <= found[name].low <= found[name].value <= found[name].high <= 1, name
+    assert found["auroc"].value == pytest.approx(0.005 if turned else 0.995)

@@ -5,6 +5,7 @@ weights, then combined. With unit weights that is the metric itself; with bootst
 a matrix product, so a thousand draws of all runs cost a few of them.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -36,6 +37,8 @@ class Metric:
         True for Brier, ECE and MAE: the continual-learning summaries then turn the sign.
     kinds : tuple of Kind
         Targets that it is defined for.
+    limits : (float, float)
+        The least and the most that it can be.
     """
 
     title: str
@@ -43,6 +46,7 @@ class Metric:
     combine: Callable[[np.ndarray], np.ndarray]
     lower_is_better: bool = False
     kinds: tuple[Kind, ...] = ("two classes",)
+    limits: tuple[float, float] = (0.0, 1.0)
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:
@@ -213,9 +217,11 @@ METRICS: dict[str, Metric] = {
     "precision": Metric("precision", _confusion, _precision),
     "brier": Metric("Brier score", _brier, _ratio, lower_is_better=True),
     "ece": Metric("ECE", _ece, _mean_gap, lower_is_better=True),
-    "r2": Metric("R²", _r2_features, _r2, kinds=NUMBER),
-    "mae": Metric("MAE", _mae, _ratio, lower_is_better=True, kinds=NUMBER),
-    "spearman": Metric("Spearman", _rank_features, _correlation, kinds=NUMBER),
+    "r2": Metric("R²", _r2_features, _r2, kinds=NUMBER, limits=(-math.inf, 1.0)),
+    "mae": Metric("MAE", _mae, _ratio, True, NUMBER, limits=(0.0, math.inf)),
+    "spearman": Metric(
+        "Spearman", _rank_features, _correlation, kinds=NUMBER, limits=(-1.0, 1.0)
+    ),
 }
 """All metrics by name. `precision` is 0 where nobody is called a patient (as scikit-learn's
 ``zero_division=0``); `ece` bins P(patient) into ten equal widths. Metrics that need all classes

@@ -326,8 +326,8 @@ def measure(
 ) -> dict[str, Estimate]:
     """Metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
 
-    Intervals resample people within each class, as everywhere (`subject_weights`); they are NaN
-    where a metric needs both classes and there is one.
+    Intervals resample people within each class, as everywhere (`subject_weights`), and end where
+    the metric does; they are NaN where a metric needs both classes and there is one.
     """
     weights = subject_weights(site, ids, y)
     kind = kind_of(p, y)
@@ -339,6 +339,6 @@ def measure(
         draws = drawn[0].astype(float)
         ends = np.full(2, np.nan)
         if np.isfinite(value):
-            ends = interval(value, draws)
+            ends = np.clip(interval(value, draws), *METRICS[name].limits)
         found[name] = Estimate(*map(float, (value, *ends)))
     return found
