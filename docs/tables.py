@@ -250,6 +250,14 @@ def _command(heading: str, command: Any) -> list[str]:
     return parts
 
 
+def reproducibility() -> str:
+    """REPRODUCIBILITY.md below a page's own title, with links as seen from this folder."""
+    record = Path(__file__).parents[1] / "REPRODUCIBILITY.md"
+    _title, _, told = record.read_text().partition("\n")
+    told = told.replace("](docs/", "](")
+    return re.sub(r"\[([^]]+)\]\(benchmarks/[^)]+\)", r"\1", told)
+
+
 TABLES = {
     "methods": methods,
     "models": models,
@@ -260,6 +268,7 @@ TABLES = {
     "first_day": first_day,
     "explanations": explanations,
     "commands": commands,
+    "reproducibility": reproducibility,
 }
 
 
@@ -267,12 +276,6 @@ def write_all(folder: Path) -> None:
     """Write every table below `folder`, touching only what changed."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {name: make() for name, make in TABLES.items()}
-    record = Path(__file__).parents[1] / "REPRODUCIBILITY.md"
-    told = record.read_text() if record.is_file() else ""
-    seen_from_here = told.replace("](docs/", "](")
-    texts["reproducibility"] = re.sub(
-        r"\[([^]]+)\]\(benchmarks/[^)]+\)", r"\1", seen_from_here
-    )
     for name, text in texts.items():
         path = folder / f"{name}.md"
         if not path.is_file() or path.read_text() != text:
