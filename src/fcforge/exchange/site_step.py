@@ -58,8 +58,9 @@ def start_file(asked: StartRequest) -> Exchange:
             "a start that names keepers must be signed: anybody could put other keepers in.",
             do="Add --sign KEY (`fcforge keys new KEY` makes one).",
         )
-    size = {"people": asked.people, "hospitals": asked.hospitals}
-    plan = records.Plan(**size, epsilon=planned_epsilon(asked))
+    plan = records.Plan(
+        people=asked.people, hospitals=asked.hospitals, epsilon=planned_epsilon(asked)
+    )
     allowed = {"exact_allowed": True} if asked.exact else {}
     said = {"start": {}, "policy": allowed, "dataset": {}}
     given = override_only(said, asked.overrides)

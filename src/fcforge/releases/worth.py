@@ -177,10 +177,10 @@ def worth(
     for (epsilon, keepers), level in plans.items():
         pull = _caution(found, level)
         gain, error = _mean(_gains(found, level)[:, pull])
-        rows.append(Worth(epsilon, keepers, gain, error))
+        rows.append(Worth(epsilon, keepers, round(gain, 4), round(error, 4)))
     references = [dealing[:2] for dealing in found]
     public, pooled = np.mean(references, axis=0).tolist()
-    return WorthTable(public, pooled, tuple(rows), settings)
+    return WorthTable(round(public, 3), round(pooled, 4), tuple(rows), settings)
 
 
 def _plans(

@@ -361,14 +361,8 @@ def _told(found: WorthTable) -> records.Worth | None:
     """What sums would add, for a record; None where the public people are too few."""
     if not found.rows:
         return None
-    rows = []
-    for row in found.rows:
-        gain = round(row.gain, 4)
-        short = row._replace(gain=gain, error=round(row.error, 4))
-        rows.append(records.WorthRow(**short._asdict()))
-    public = round(found.public, 3)
-    pooled = round(found.pooled, 4)
-    return records.Worth(public=public, pooled=pooled, rows=tuple(rows))
+    rows = tuple(records.WorthRow(**row._asdict()) for row in found.rows)
+    return records.Worth(public=found.public, pooled=found.pooled, rows=rows)
 
 
 # -- reading one: what it claims is held against itself ------------------------------------------
