@@ -343,32 +343,29 @@ def unseen(
     """Show how a run's models do at hospitals they have not learned."""
     from fcforge.studies.unseen import unseen_of
 
-    with at_work("measuring"):
-        found = unseen_of(folder, metric)
-    _show(found, as_json)
+    _show(lambda: unseen_of(folder, metric), as_json)
 
 
 def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show how well a run's scores are calibrated, and what acting on them is worth."""
     from fcforge.studies.unseen import calibration_of
 
-    with at_work("measuring"):
-        found = calibration_of(folder)
-    _show(found, as_json)
+    _show(lambda: calibration_of(folder), as_json)
 
 
 def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show how a run's models do by sex, age and other covariates of the tested people."""
     from fcforge.studies.subgroups import subgroups_of
 
-    with at_work("measuring"):
-        found = subgroups_of(folder)
-    _show(found, as_json)
+    _show(lambda: subgroups_of(folder), as_json)
 
 
-def _show(tables: Sequence[Study], as_json: bool) -> None:
+def _show(measured: Callable[[], Sequence[Study]], as_json: bool) -> None:
+    """Print the tables of a study."""
     from fcforge.report.table import interval_table, study_json
 
+    with at_work("measuring"):
+        tables = measured()
     if as_json:
         found = {table.title: study_json(table.rows) for table in tables}
         print(json.dumps(found, indent=1))

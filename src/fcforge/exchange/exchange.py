@@ -135,10 +135,9 @@ class Exchange:
                 do=f"Sites with something: {', '.join(known) or 'none'}. A step of a chain cannot "
                 "be undone; begin the chain anew without it.",
             )
-        takes = []
-        for r in mine:
-            taken = Taken(kind=r.kind, number=r.number, commitment=r.committed)
-            takes.append(taken)
+        takes = [
+            Taken(kind=r.kind, number=r.number, commitment=r.committed) for r in mine
+        ]
         lost = _taken(self.records, {(site, t.kind, t.commitment) for t in takes})
         gone = tuple(sorted(lost))
         return self.recorded(Withdrawal, site, key, takes=tuple(takes), gone=gone)

@@ -110,17 +110,14 @@ def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: type[Any]) -> 
 
 
 def write_keys(path: str | Path, passphrase: str = "") -> str:
-    """New key pair: `path` (private, its owner's only) and ``path.pub``; returns the public hex."""
-    key = Ed25519PrivateKey.generate()
-    write_pair(path, key, passphrase)
-    return public_hex(key)
+    """New key pair: `path` (private, its owner's only) and ``path.pub``; returns the public hex.
 
-
-def write_pair(path: str | Path, key: Any, passphrase: str = "") -> None:
-    """A private key and its public one as PEM files; existing ones stay."""
+    Existing ones stay.
+    """
     if Path(path).exists() or Path(f"{path}.pub").exists():
         do = "Choose another name."
         raise ExchangeError("exists already.", where=path, do=do)
+    key = Ed25519PrivateKey.generate()
     pem = serialization.Encoding.PEM
     locked: Any = serialization.NoEncryption()
     if passphrase:
@@ -133,6 +130,7 @@ def write_pair(path: str | Path, key: Any, passphrase: str = "") -> None:
     except OSError as error:
         what = f"cannot be written ({error.strerror})."
         raise ExchangeError(what, where=path) from error
+    return public_hex(key)
 
 
 class KnownKey(Closed):

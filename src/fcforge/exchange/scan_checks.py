@@ -258,6 +258,12 @@ def likeness(rows: Array, mean: Array) -> Array:
     return _cosine(shape, mean - mean.mean())
 
 
+def unit_rows(rows: Array) -> Array:
+    """Rows (n, d), each of length 1; those of zeros stay."""
+    norm = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.maximum(norm, TINY)
+
+
 def _cosine(rows: Array, known: Array) -> Array:
     sizes = np.linalg.norm(rows, axis=1) * np.linalg.norm(known)
     return rows @ known / sizes.clip(min=TINY)

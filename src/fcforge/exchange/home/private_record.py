@@ -32,6 +32,7 @@ from fcforge.errors import ConfigError, DataError, at
 from fcforge.exchange import schema
 from fcforge.exchange.home.journal import Header, Intent, Journal
 from fcforge.exchange.policy import Policy
+from fcforge.exchange.scan_checks import unit_rows
 from fcforge.exchange.schema import (
     Budget,
     Closed,
@@ -216,9 +217,7 @@ def sketches_of(fc: Array) -> list[str]:
     """Sketches of scans (n, R, R): whether they have many edges, then base64."""
     x = upper_from_fc(np.asarray(fc)).astype(np.float64)
     x -= x.mean(1, keepdims=True)
-    norm = np.linalg.norm(x, axis=1, keepdims=True)
-    x /= np.maximum(norm, 1e-12)
-    projected = x @ _signs(x.shape[1])
+    projected = unit_rows(x) @ _signs(x.shape[1])
     steps = np.rint(_UNIT * projected).clip(-127, 127)
     many = int(x.shape[1] >= FEW)
     rows = steps.astype(np.int8)
@@ -244,9 +243,8 @@ def _signs(edges: int) -> Array:
 def _read(sketches: Sequence[str]) -> Array:
     """(n, SIZE), each of length 1."""
     data = b"".join(base64.b64decode(sketch[1:]) for sketch in sketches)
-    rows = np.frombuffer(data, np.int8).reshape(-1, SIZE).astype(np.float64)
-    norm = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.maximum(norm, 1e-12)
+    rows = np.frombuffer(data, np.int8).reshape(-1, SIZE)
+    return unit_rows(rows.astype(np.float64))
 
 
 # -- the file -------------------------------------------------------------------------------------

@@ -14,7 +14,13 @@ from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Expected, StartLimits
-from fcforge.exchange.scan_checks import answers_of, likeness, side_distance, truth_of
+from fcforge.exchange.scan_checks import (
+    answers_of,
+    likeness,
+    side_distance,
+    truth_of,
+    unit_rows,
+)
 from fcforge.releases import vector
 from fcforge.releases.features import log_features, targets
 from fcforge.releases.start import (
@@ -164,9 +170,7 @@ class PublicStart:
 def places(start: Start, features: np.ndarray) -> np.ndarray:
     """Whitened coordinates (n, K) of scans along the axes, of length 1."""
     spread = np.sqrt(np.maximum(start.variance[:-1], 1e-12))
-    found = start.standardise(features) @ start.axes / spread
-    norm = np.linalg.norm(found, axis=1, keepdims=True)
-    return found / np.maximum(norm, 1e-12)
+    return unit_rows(start.standardise(features) @ start.axes / spread)
 
 
 # -- making one ------------------------------------------------------------------------------------
