@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from fcforge.engine import start_lane
 from fcforge.engine.lift import Adam, lift, stack
-from fcforge.engine.loop import make_step, products
+from fcforge.engine.loop import make_step, products, step_keys
 from fcforge.graphs import adjacency, gcn_norm
 from fcforge.methods import Lane, make_method
 from fcforge.methods.base import Learner
@@ -102,12 +102,12 @@ def lanes_step(
     chosen = rows[
         torch.randint(len(rows), (BATCH,) if n == 1 else (n, BATCH), device=bank.device)
     ]
-    key = torch.arange(n, dtype=torch.int32, device=bank.device)
-    key = key[0] if n == 1 else key
+    keys = step_keys(torch.arange(n, dtype=torch.int32, device=bank.device))
+    keys = keys[0] if n == 1 else keys
 
     def run() -> None:
         with products(precision):
-            state[:] = step(*state, chosen, key)
+            state[:] = step(*state, chosen, keys)
 
     return run
 

@@ -20,6 +20,7 @@ import argparse
 import json
 import math
 import multiprocessing
+import os
 import subprocess
 import sys
 import tarfile
@@ -41,6 +42,21 @@ from fcforge.types import LearnerSpec
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
 NODE = ("meta.json", "scores.npz")  # what is kept of a node: no lane
+# methods whose tables take longest, by seconds on one H200
+LONGEST = (
+    "forge",
+    "ugcl",
+    "derpp",
+    "twp",
+    "ewc",
+    "der",
+    "er",
+    "cumulative",
+    "lwf",
+    "si",
+    "packnet",
+    "finetune",
+)
 FITTING = 4  # processes beside each of several that fit its generators
 PART_BYTES = 12 << 20  # of an archive; more than 16 MiB does not come back
 TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
@@ -144,8 +160,11 @@ def train_side_by_side(
 ) -> None:
     """The same, shares of the learners in processes of their own."""
     shares = shares_of(experiment.learners)
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(args.processes, len(shares)), spawn) as pool:
+    # forked from one that has loaded torch and nothing else: no card, no threads
+    fork = multiprocessing.get_context("forkserver")
+    fork.set_forkserver_preload(["fcforge.runner.trainer"])
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    with ProcessPoolExecutor(min(args.processes, len(shares)), fork) as pool:
         one = partial(train_share, name, experiment, folder=folder, args=args)
         ended = list(pool.map(one, shares))
     if not all(ended):
@@ -178,8 +197,14 @@ def shares_of(learners: Sequence[LearnerSpec]) -> list[tuple[LearnerSpec, ...]]:
     for learner in learners:
         shared = learner.generator or learner.method.name
         alike.setdefault(str(shared), []).append(learner)
-    by_length = sorted(alike.values(), key=lambda some: some[0].generator is None)
-    return [tuple(some) for some in by_length]
+    long = sorted(alike.values(), key=lambda some: place_of(LONGEST, some[0]))
+    return [tuple(some) for some in long]
+
+
+def place_of(names: Sequence[str], learner: LearnerSpec) -> int:
+    """Place of a learner's method among some; after them where it is not named."""
+    name = learner.method.name
+    return names.index(name) if name in names else len(names)
 
 
 def pack(root: Path, out: Path) -> None:

@@ -5,6 +5,7 @@ where Triton is installed; the stand-in checks everything around them: gradients
 """
 
 import importlib.util
+import math
 import os
 import subprocess
 import sys
@@ -15,12 +16,13 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
+from fcforge.engine.lift import Adam
 from fcforge.models import fused, layers
 from fcforge.randomness import keep_mask
 from fcforge.types import Component
 from small_world import make_model
 
-LANES, N, WIDTH, P = 3, 150, 24, 0.3
+LANES, WIDTH, P = 3, 24, 0.3
 CUDA = torch.cuda.is_available()
 KEYS = [5, -77, 2**31 - 5]
 
@@ -34,11 +36,14 @@ def _normal(h, weight, bias, mean, inverse_sd):
     return hat, hat * weight[:, None] + bias[:, None]
 
 
-def _forward(h, weight, bias, key, dropped, epsilon, rows):
-    mean, var = h.mean(1), h.var(1, unbiased=False)
-    inverse_sd = torch.rsqrt(var + epsilon)
-    y = _normal(h, weight, bias, mean, inverse_sd)[1]
-    return y.relu() * _mask(key, tuple(h.shape[1:]), dropped), mean, inverse_sd
+def _forward(h, weight, bias, key, offset, mean, var, dropped, epsilon, momentum, rows):
+    own, spread = h.mean(1), h.var(1, unbiased=False)
+    inverse_sd = torch.rsqrt(spread + epsilon)
+    y = _normal(h, weight, bias, own, inverse_sd)[1]
+    out = y.relu() * _mask(key, tuple(h.shape[1:]), dropped)
+    new_mean = torch.lerp(mean, own + offset, momentum)
+    new_var = torch.lerp(var, h.var(1), momentum)
+    return out, own, inverse_sd, new_mean, new_var
 
 
 def _backward(g, h, weight, bias, key, mean, inverse_sd, dropped, rows):
@@ -60,7 +65,15 @@ def _mean_max_backward(g, where, n_rois):
     return even[:, :, None] / n_rois + hit * top[:, :, None]
 
 
+def _adam(p, g, m, v, shrink, rate, root, decay, beta1, beta2, epsilon):
+    g = g * shrink[:, None] + decay * p
+    m = torch.lerp(m, g, 1 - beta1)
+    v = torch.lerp(v, g * g, 1 - beta2)
+    return p - rate[:, None] * m / (v.sqrt() * root[:, None] + epsilon), m, v
+
+
 STAND_IN = SimpleNamespace(
+    adam=_adam,
     forward=_forward,
     backward=_backward,
     dropout=lambda x, key, dropped: x * _mask(key, tuple(x.shape[1:]), dropped),
@@ -102,9 +115,10 @@ def both(f, *args):
     return out
 
 
-def test_norm_relu_dropout_is_the_three_layers(device):
+@pytest.mark.parametrize("n", [150, 152])  # quarters of the rows, or not
+def test_norm_relu_dropout_is_the_three_layers(n, device):
     h, weight, bias, offset = draws(
-        device, (LANES, N, WIDTH), (LANES, WIDTH), (LANES, WIDTH), (LANES, WIDTH)
+        device, (LANES, n, WIDTH), (LANES, WIDTH), (LANES, WIDTH), (LANES, WIDTH)
     )
     key = torch.tensor(KEYS, dtype=torch.int32, device=device)
     stats = {
@@ -121,9 +135,9 @@ def test_norm_relu_dropout_is_the_three_layers(device):
 
     (a, ga), (b, gb) = both(f, h, weight, bias, offset, key)
     torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-    assert torch.equal(a[:, :N] == 0, b[:, :N] == 0)
+    assert torch.equal(a[:, :n] == 0, b[:, :n] == 0)
     assert (
-        0.55 < float((a[:, :N] == 0).float().mean()) < 0.75
+        0.55 < float((a[:, :n] == 0).float().mean()) < 0.75
     )  # half by ReLU, 0.3 of the rest
     for x, y in zip(ga, gb, strict=True):
         torch.testing.assert_close(x, y, rtol=1e-3, atol=1e-4)
@@ -137,12 +151,40 @@ def test_dropout_is_dropout(device):
     assert torch.equal(ga[0], gb[0])
 
 
+@pytest.mark.parametrize("n", [7, 1028])
+def test_linear_is_a_product(n, device):
+    x, weight, key = draws(device, (LANES, 2, n // 2, 5), (LANES, 3, 5), (LANES,))
+    (a, ga), (b, gb) = both(lambda x, w, key: layers.linear(x, w), x, weight, key)
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    for fast, plain in zip(ga, gb, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-4)
+
+
 def test_mean_max_is_mean_and_max(device):
     (x,) = draws(device, (LANES, 6, 41, WIDTH))
     key = torch.tensor(KEYS, dtype=torch.int32, device=device)
     (a, ga), (b, gb) = both(lambda x, key: layers.mean_max(torch.relu(x)), x, key)
     torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(ga[0], gb[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("clip", [0.5, math.inf])
+def test_adam_is_adam(clip, device):
+    p, m = draws(device, (LANES, 1100), (LANES, 1100))
+    how = {"lr": 1e-2, "weight_decay": 1e-3, "clip": clip}
+
+    def step(p, m, t):
+        opt = Adam(m, m.square(), t, torch.ones_like(t))
+        moved, opt = opt.step(
+            {"a": p[:600], "b": p[600:]}, {"b": m[:500], "a": m[500:]}, **how
+        )
+        return moved["a"], moved["b"], opt.m, opt.v, opt.t
+
+    taken = torch.arange(3.0, device=device)
+    fast = vmap(step)(p, m, taken)
+    with fused.off():
+        plain = vmap(step)(p, m, taken)
+    torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gat", "gae"])
@@ -186,8 +228,10 @@ def test_the_kernels_under_tritons_interpreter():
         "import torch, sys; sys.path.insert(0, sys.argv[1]);"
         "import test_fused as t; from fcforge.models import fused;"
         "fused.fits = lambda h: fused._wanted.get();"
-        "t.test_norm_relu_dropout_is_the_three_layers('cpu');"
-        "t.test_dropout_is_dropout('cpu'); t.test_mean_max_is_mean_and_max('cpu')"
+        "t.test_norm_relu_dropout_is_the_three_layers(150, 'cpu');"
+        "t.test_norm_relu_dropout_is_the_three_layers(152, 'cpu');"
+        "t.test_adam_is_adam(0.5, 'cpu'); t.test_dropout_is_dropout('cpu');"
+        "t.test_mean_max_is_mean_and_max('cpu')"
     )
     here = os.path.dirname(__file__)
     env = {**os.environ, "TRITON_INTERPRET": "1"}

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from fcforge.methods.base import Lane, Learner, answer, misfit
+from fcforge.models import fused
 from fcforge.models.base import Inputs, Params
 from fcforge.randomness import derive, torch_rng
 from fcforge.replay.bank import Bank, SiteView, gather
@@ -138,10 +139,10 @@ def unflatten(flat: Tensor, like: Params) -> Params:
     return {k: shaped[k] for k in like}
 
 
-def clip_by_norm(flat: Tensor, limit: float) -> Tensor:
-    r"""Scale all gradients (P,) by :math:`\min(1, c / (\|g\|_2 + 10^{-6}))`, as torch does."""
+def shrinkage(flat: Tensor, limit: float) -> Tensor:
+    r"""Factor :math:`\min(1, c / (\|g\|_2 + 10^{-6}))` of gradients (P,), as torch clips them."""
     norm = torch.sqrt(flat.square().sum())
-    return flat * (limit / (norm + 1e-6)).clamp(max=1.0)
+    return (limit / (norm + 1e-6)).clamp(max=1.0)
 
 
 class Adam(NamedTuple):
@@ -188,8 +189,13 @@ class Adam(NamedTuple):
         rate = self.factor * (lr / -torch.expm1(t * math.log(BETA1)))
         root = torch.rsqrt(-torch.expm1(t * math.log(BETA2)))
         flat = flatten(grads)
-        flat = flat if math.isinf(clip) else clip_by_norm(flat, clip)
         p = flatten(params)
+        if fused.fits(p):
+            shrink = torch.ones_like(t) if math.isinf(clip) else shrinkage(flat, clip)
+            given = (p, flat, self.m, self.v), (shrink, rate, root)
+            new, m, v = fused.adam(*given, weight_decay, BETA1, BETA2, EPS)
+            return unflatten(new, params), Adam(m, v, t, self.factor)
+        flat = flat if math.isinf(clip) else flat * shrinkage(flat, clip)
         g = torch.add(flat, p, alpha=weight_decay)
         m = torch.lerp(self.m, g, 1 - BETA1)
         v = torch.addcmul(self.v * BETA2, g, g, value=1 - BETA2)

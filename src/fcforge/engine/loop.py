@@ -99,21 +99,23 @@ def make_step(
     replaying: bool,
     alone: bool = False,
 ) -> Callable[[Lane, Adam, Tensor, Tensor], tuple[Lane, Adam]]:
-    """One optimiser step of one lane, as a pure function of (lane, optimiser, rows, key).
+    """One optimiser step of one lane, as a pure function of (lane, optimiser, rows, keys).
 
-    A step that runs `alone` is never lifted.
+    Its keys (2,) are those of what is recalled and of the loss (`step_keys`). A step that runs
+    `alone` is never lifted.
     """
     method = learner.method
     model = learner.model
     lr = model.lr if training.lr is None else training.lr
     optimiser = {"lr": lr, "weight_decay": training.weight_decay, "clip": training.clip}
 
-    def step(lane: Lane, opt: Adam, rows: Tensor, key: Tensor) -> tuple[Lane, Adam]:
-        replay = method.recall(lane, inputs, fold(key, 1)) if replaying else None
+    def step(lane: Lane, opt: Adam, rows: Tensor, keys: Tensor) -> tuple[Lane, Adam]:
+        recalled, lost = keys.unbind(-1)
+        replay = method.recall(lane, inputs, recalled) if replaying else None
         batch = Batch(gather(inputs, rows), y[rows], replay)
 
         def objective(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-            return method.loss(model, params, lane, batch, fold(key, 2))
+            return method.loss(model, params, lane, batch, lost)
 
         grads, stats = gradient(objective, lane.params, alone)
         masked = method.after_grad(grads, lane)
@@ -122,6 +124,11 @@ def make_step(
         return method.after_step(lane.params, moved, grads), opt
 
     return step
+
+
+def step_keys(key: Tensor) -> Tensor:
+    """Both keys (..., 2) of steps with the keys (...): folded once for a whole site."""
+    return torch.stack([fold(key, 1), fold(key, 2)], -1)
 
 
 def learn_site(
@@ -201,26 +208,30 @@ def learn_lanes(
     opt = stack([Adam.start(j.lane.params) for j in jobs])
     begin_epoch, step = _lifted(learner, training, bank, jobs, graphed)
     keeper = Keeper(learner, jobs, training, bank)
-    for epoch, (first, *rest) in enumerate(_keys(jobs, plan)):
+    for epoch, (first, steps) in enumerate(_keys(jobs, plan)):
         if method.updates_at(epoch, epochs):
             (lane,) = begin_epoch(lane, first)
         factor = method.restart(epoch, epochs)
         opt = opt if factor is None else opt.restart(factor)
-        for s, key in enumerate(rest):
-            lane, opt = step(lane, opt, plan[..., epoch, s, :], key)
+        for s, keys in enumerate(steps):
+            lane, opt = step(lane, opt, plan[..., epoch, s, :], keys)
         keeper.see(lane)
         tick()
     return unstack(keeper.kept(lane), len(jobs))
 
 
-def _keys(jobs: Sequence[Job], plan: Tensor) -> Iterator[Sequence[Tensor]]:
-    """Keys ([lanes]) of every epoch of a plan: of its begin, then of its steps."""
+def _keys(
+    jobs: Sequence[Job], plan: Tensor
+) -> Iterator[tuple[Tensor, Sequence[Tensor]]]:
+    """Key ([lanes]) of every epoch's begin, and keys ([lanes,] 2) of its steps."""
     *_, epochs, steps, _ = plan.shape
     counter = torch.arange(epochs * (steps + 1), dtype=torch.int32, device=plan.device)
     own = stack([j.key for j in jobs]).to(plan.device)
     by_epoch = fold(own[..., None], counter).unflatten(-1, (epochs, steps + 1))
-    for keys in by_epoch.unbind(-2):
-        yield keys.unbind(-1)
+    begins = by_epoch[..., 0].unbind(-1)
+    of_steps = step_keys(by_epoch[..., 1:]).unbind(-3)
+    for first, keys in zip(begins, of_steps, strict=True):
+        yield first, keys.unbind(-2)
 
 
 def _batches(

@@ -10,7 +10,7 @@ The numbers are those of `layers.normalise`, ``relu`` and `randomness.keep_mask`
 the mask is the same bit by bit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from fcforge.randomness import dropped_of_256
 
+MANY_ROWS = 1024  # from here on a product over rows is cut into parts
 ROWS = 64  # rows of one program: enough programs for the card, few enough partial sums
 
 
@@ -63,28 +64,44 @@ def norm_relu_dropout(
     weight: Tensor,
     bias: Tensor,
     key: Tensor | None,
+    old: Sequence[Tensor],
     p: float,
     epsilon: float,
+    momentum: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Training-mode batch norm of h (n, F) over n, then ReLU, then dropout with `key`.
+
+    `old` are the offset of h, which only its running mean sees, and the running mean and variance
+    so far, each (F,).
 
     Returns
     -------
     out : Tensor of shape (n, F)
-    mean, inverse_sd : Tensor of shape (F,)
-        Of the batch, without gradient.
+    mean, var : Tensor of shape (F,)
+        Running statistics after this batch (`layers.running`), without gradient.
     """
     dropped = 0 if key is None else dropped_of_256(p)
     if key is None:
         key = torch.zeros((), dtype=torch.int32, device=h.device)
-    out, mean, inverse_sd = _Forward.apply(
-        h[None], weight[None], bias[None], key[None], dropped, epsilon
-    )
-    return (
-        out.squeeze(0),
-        mean.squeeze(0),
-        inverse_sd.squeeze(0),
-    )  # [0] would copy backwards
+    given = [x[None] for x in (h, weight, bias, key, *old)]
+    out, _, _, mean, var = _Forward.apply(*given, dropped, epsilon, momentum)
+    return out.squeeze(0), mean.squeeze(0), var.squeeze(0)  # [0] would copy backwards
+
+
+def adam(vectors: Sequence[Tensor], scalars: Sequence[Tensor], *numbers: float) -> Any:
+    """Parameters and moments (P,) after a step of `engine.lift.Adam`, in one pass.
+
+    Parameters
+    ----------
+    vectors : sequence of Tensor of shape (P,)
+        Parameters, gradients, first and second moments.
+    scalars : sequence of Tensor of shape ()
+        Factor of the gradients, rate, factor of the root of the second moment.
+    numbers : float
+        Weight decay, both betas, epsilon.
+    """
+    given = [x[None] for x in (*vectors, *scalars)]
+    return tuple(new.squeeze(0) for new in _Adam.apply(*given, *numbers))
 
 
 def dropout(x: Tensor, p: float, key: Tensor) -> Tensor:
@@ -94,6 +111,11 @@ def dropout(x: Tensor, p: float, key: Tensor) -> Tensor:
     )
 
 
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """``x W^T`` of x (n, in), whose gradient of W keeps the whole card busy."""
+    return _Linear.apply(x, weight)
+
+
 def mean_max(h: Tensor) -> Tensor:
     """Mean and maximum over ROIs, (n, R, F) -> (n, 2 F), one pass each way.
 
@@ -101,6 +123,32 @@ def mean_max(h: Tensor) -> Tensor:
     That is the same after a ReLU (ties are zeros, no gradient passes) and without one (no ties).
     """
     return _MeanMax.apply(h[None])[0].squeeze(0)
+
+
+class _Linear(torch.autograd.Function):
+    """A product that sums its gradient of W over many rows in parts.
+
+    As one product per lane it would be one tile on one of a hundred multiprocessors.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return x @ weight.t()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        n = x.shape[0]
+        parts = 4 if n % 4 == 0 and n >= MANY_ROWS else 1
+        rows = (parts, n // parts)
+        each = grad.unflatten(0, rows).mT @ x.unflatten(0, rows)
+        return grad @ weight, each.sum(0)
 
 
 class _OfLanes(torch.autograd.Function):
@@ -176,29 +224,33 @@ class _Dropout(_OfLanes):
 
 
 class _Forward(_OfLanes):
-    """Of h (lanes, n, F), weight and bias (lanes, F), key (lanes,)."""
+    """Of h (lanes, n, F), weight and bias (lanes, F), key (lanes,), old statistics (lanes, F)."""
 
     @staticmethod
-    def forward(h: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(h: Tensor, *rest: Any) -> tuple[Tensor, ...]:
         return _module().forward(h.contiguous(), *rest, ROWS)
 
     @staticmethod
     def setup_context(
         ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ) -> None:
-        *saved, ctx.dropped, _ = inputs
         _, *moments = output
         ctx.mark_non_differentiable(*moments)
-        ctx.save_for_backward(*saved, *moments)
+        ctx.dropped = inputs[7]
+        ctx.save_for_backward(*inputs[:4], *moments[:2])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        return (
-            *_Backward.apply(grad, *ctx.saved_tensors, ctx.dropped),
-            None,
-            None,
-            None,
-        )
+        found = _Backward.apply(grad, *ctx.saved_tensors, ctx.dropped)
+        return (*found, *[None] * 7)
+
+
+class _Adam(_Gradient):
+    """New parameters and moments (lanes, P)."""
+
+    @staticmethod
+    def forward(*given: Any) -> tuple[Tensor, ...]:
+        return _module().adam(*given)
 
 
 class _Backward(_Gradient):

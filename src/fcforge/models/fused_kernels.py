@@ -27,6 +27,12 @@ def _mix(h):
 
 
 @triton.jit
+def _hash(word, key):
+    """Four bytes, as `randomness.keep_mask` draws them for four positions."""
+    return _mix(_mix(word * -1640531535 + key) ^ key)
+
+
+@triton.jit
 def _kept(position, quarter, key, dropped):
     """Whether positions are kept, as `randomness.keep_mask`: four bytes of a hash serve four."""
     byte = (position >= quarter).to(
@@ -36,8 +42,7 @@ def _kept(position, quarter, key, dropped):
         tl.int32
     )
     word = position - byte * quarter
-    u = _mix(_mix(word * -1640531535 + key) ^ key)
-    return ((u >> (byte * 8)) & 255) >= dropped
+    return ((_hash(word, key) >> (byte * 8)) & 255) >= dropped
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -64,15 +69,25 @@ def _combine(
     m2,
     mean,
     inverse_sd,
+    offset,
+    old_mean,
+    old_var,
+    new_mean,
+    new_var,
     n,
     chunks,
     epsilon,
+    momentum,
+    unbiased,
     F: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Chan's rule: moments of all rows of a lane from those of its blocks."""
+    """Chan's rule: moments of all rows of a lane from those of its blocks.
+
+    Running statistics follow as `layers.running` has them.
+    """
     lane = tl.program_id(0)
     col = tl.arange(0, BLOCK)
     total = tl.zeros([TILE, BLOCK], tl.float32)
@@ -94,52 +109,80 @@ def _combine(
         square += apart * apart * count[:, None] + tl.load(
             m2 + at, mask=there, other=0.0
         )
-    variance = tl.sum(square, 0) / n
-    tl.store(mean + lane * F + col, average, mask=col < F)
-    tl.store(
-        inverse_sd + lane * F + col, 1.0 / tl.sqrt(variance + epsilon), mask=col < F
-    )
+    inverse = 1.0 / tl.sqrt(tl.sum(square, 0) / n + epsilon)
+    inside = col < F
+    at = lane * F + col
+    tl.store(mean + at, average, mask=inside)
+    tl.store(inverse_sd + at, inverse, mask=inside)
+    before = tl.load(old_mean + at, mask=inside, other=0.0)
+    shifted = average + tl.load(offset + at, mask=inside, other=0.0)
+    tl.store(new_mean + at, before + momentum * (shifted - before), mask=inside)
+    before = tl.load(old_var + at, mask=inside, other=0.0)
+    sample = (1.0 / (inverse * inverse) - epsilon) * unbiased
+    tl.store(new_var + at, before + momentum * (sample - before), mask=inside)
 
 
 @triton.jit
-def _block(
-    h,
-    mean,
-    inverse_sd,
-    weight,
-    bias,
-    key,
-    n,
-    quarter,
-    dropped,
-    F: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-):
-    """The rows of this program.
+def _words(key, F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    """Hashes (ROWS, BLOCK) that serve this program's rows of all four quarters, and their key."""
+    own = tl.load(key + tl.program_id(1))
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    return _hash(row[:, None] * F + tl.arange(0, BLOCK)[None, :], own), own
 
-    Returns where the lane starts, places in it and which of them exist, columns (places in
-    (lanes, F)) and which of them exist, x-hat, the norm's output, its slope in x, and whether a
-    place passes ReLU and dropout.
-    """
-    chunk = tl.program_id(0)
-    lane = tl.program_id(1)
-    row = chunk * ROWS + tl.arange(0, ROWS)
+
+@triton.jit
+def _columns(mean, inverse_sd, weight, bias, F: tl.constexpr, BLOCK: tl.constexpr):
+    """Places in (lanes, F) of this program's lane, which of them exist, and what is there."""
     col = tl.arange(0, BLOCK)
-    there = (row[:, None] < n) & (col[None, :] < F)
-    position = row[:, None] * F + col[None, :]
-    base = lane.to(tl.int64) * n * F
-    x = tl.load(h + base + position, mask=there, other=0.0)
-    at = lane * F + col
+    at = tl.program_id(1) * F + col
     inside = col < F
     m = tl.load(mean + at, mask=inside, other=0.0)[None, :]
     r = tl.load(inverse_sd + at, mask=inside, other=0.0)[None, :]
     w = tl.load(weight + at, mask=inside, other=0.0)[None, :]
     b = tl.load(bias + at, mask=inside, other=0.0)[None, :]
+    return at, inside, m, r, w, b
+
+
+@triton.jit
+def _part(
+    q,
+    h,
+    m,
+    r,
+    w,
+    b,
+    words,
+    key,
+    n,
+    quarter,
+    dropped,
+    SHARED: tl.constexpr,
+    F: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """Part q of four of this program's rows: with SHARED one of each quarter of the rows.
+
+    Then one hash serves the four parts, which is what a pass over the activations costs most
+    beside the memory it reads. Returns places in (lanes, n, F) and which of them exist, x-hat, the
+    norm's output, and whether a place passes ReLU and dropout.
+    """
+    col = tl.arange(0, BLOCK)[None, :]
+    if SHARED:
+        first = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+        there = (first[:, None] < n // 4) & (col < F)
+        position = (q * (n // 4) + first)[:, None] * F + col
+        kept = ((words >> (8 * q)) & 255) >= dropped
+    else:
+        row = (tl.program_id(0) * 4 + q) * ROWS + tl.arange(0, ROWS)
+        there = (row[:, None] < n) & (col < F)
+        position = row[:, None] * F + col
+        kept = _kept(position, quarter, key, dropped)
+    at = tl.program_id(1).to(tl.int64) * n * F + position
+    x = tl.load(h + at, mask=there, other=0.0)
     hat = (x - m) * r
     y = hat * w + b
-    passes = _kept(position, quarter, tl.load(key + lane), dropped) & (y > 0)
-    return base, position, there, at, inside, hat, y, w * r, passes
+    return at, there, hat, y, kept & (y > 0)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
@@ -155,15 +198,19 @@ def _apply(
     quarter,
     dropped,
     scale,
+    SHARED: tl.constexpr,
     F: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """``relu(norm(h)) * mask``."""
-    base, position, there, _, _, _, y, _, passes = _block(
-        h, mean, inverse_sd, weight, bias, key, n, quarter, dropped, F, BLOCK, ROWS
-    )
-    tl.store(out + base + position, tl.where(passes, y * scale, 0.0), mask=there)
+    words, own = _words(key, F, BLOCK, ROWS)
+    _, _, m, r, w, b = _columns(mean, inverse_sd, weight, bias, F, BLOCK)
+    for q in tl.static_range(4):
+        at, there, _, y, passes = _part(
+            q, h, m, r, w, b, words, own, n, quarter, dropped, SHARED, F, BLOCK, ROWS
+        )
+        tl.store(out + at, tl.where(passes, y * scale, 0.0), mask=there)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
@@ -181,21 +228,27 @@ def _gradient_sums(
     quarter,
     dropped,
     scale,
+    SHARED: tl.constexpr,
     F: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Sums over a block of rows of the gradient at the norm's output, and of it times x-hat."""
-    base, position, there, _, inside, hat, _, _, passes = _block(
-        h, mean, inverse_sd, weight, bias, key, n, quarter, dropped, F, BLOCK, ROWS
-    )
-    dy = tl.where(
-        passes, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0
-    )
+    words, own = _words(key, F, BLOCK, ROWS)
+    _, inside, m, r, w, b = _columns(mean, inverse_sd, weight, bias, F, BLOCK)
+    sum_w = tl.zeros([ROWS, BLOCK], tl.float32)
+    sum_b = tl.zeros([ROWS, BLOCK], tl.float32)
+    for q in tl.static_range(4):
+        at, there, hat, _, passes = _part(
+            q, h, m, r, w, b, words, own, n, quarter, dropped, SHARED, F, BLOCK, ROWS
+        )
+        dy = tl.where(passes, tl.load(g + at, mask=there, other=0.0) * scale, 0.0)
+        sum_w += dy * hat
+        sum_b += dy
     chunk = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
     part = chunk * F + tl.arange(0, BLOCK)
-    tl.store(dw + part, tl.sum(dy * hat, 0), mask=inside)
-    tl.store(db + part, tl.sum(dy, 0), mask=inside)
+    tl.store(dw + part, tl.sum(sum_w, 0), mask=inside)
+    tl.store(db + part, tl.sum(sum_b, 0), mask=inside)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
@@ -214,20 +267,23 @@ def _gradient(
     quarter,
     dropped,
     scale,
+    SHARED: tl.constexpr,
     F: tl.constexpr,
     BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Gradient of h: ``w r (dy - (db + x-hat dw) / n)``."""
-    base, position, there, at, inside, hat, _, slope, passes = _block(
-        h, mean, inverse_sd, weight, bias, key, n, quarter, dropped, F, BLOCK, ROWS
-    )
-    dy = tl.where(
-        passes, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0
-    )
-    sum_w = tl.load(dw + at, mask=inside, other=0.0)[None, :]
-    sum_b = tl.load(db + at, mask=inside, other=0.0)[None, :]
-    tl.store(dh + base + position, slope * (dy - (sum_b + hat * sum_w) / n), mask=there)
+    words, own = _words(key, F, BLOCK, ROWS)
+    columns, inside, m, r, w, b = _columns(mean, inverse_sd, weight, bias, F, BLOCK)
+    sum_w = tl.load(dw + columns, mask=inside, other=0.0)[None, :]
+    sum_b = tl.load(db + columns, mask=inside, other=0.0)[None, :]
+    for q in tl.static_range(4):
+        at, there, hat, _, passes = _part(
+            q, h, m, r, w, b, words, own, n, quarter, dropped, SHARED, F, BLOCK, ROWS
+        )
+        dy = tl.where(passes, tl.load(g + at, mask=there, other=0.0) * scale, 0.0)
+        inner = dy - (sum_b + hat * sum_w) / n
+        tl.store(dh + at, w * r * inner, mask=there)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
@@ -318,16 +374,14 @@ def mean_max_backward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
 
 def _launch(
     h: Tensor, dropped: int, rows: int
-) -> tuple[tuple[int, int], tuple[Any, ...], dict]:
-    """Grid, (n, quarter, dropped, scale) and constants of one launch."""
+) -> tuple[tuple[int, int], tuple[Any, ...], dict[str, Any]]:
+    """Grid, (n, quarter, dropped, scale) and constants of one launch of four parts."""
     lanes, n, width = h.shape
-    grid = (triton.cdiv(n, rows), lanes)
     numbers = (n, triton.cdiv(n * width, 4), dropped, 256.0 / (256 - dropped))
-    return (
-        grid,
-        numbers,
-        {"F": width, "BLOCK": triton.next_power_of_2(width), "ROWS": rows},
-    )
+    sizes = {"F": width, "BLOCK": triton.next_power_of_2(width), "ROWS": rows // 4}
+    # eight warps: few registers each, so that a multiprocessor holds many of them
+    sizes |= {"SHARED": n % 4 == 0, "num_warps": 8}
+    return (triton.cdiv(n, rows), lanes), numbers, sizes
 
 
 def forward(
@@ -335,25 +389,31 @@ def forward(
     weight: Tensor,
     bias: Tensor,
     key: Tensor,
+    offset: Tensor,
+    old_mean: Tensor,
+    old_var: Tensor,
     dropped: int,
     epsilon: float,
+    momentum: float,
     rows: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Output, mean and inverse standard deviation; see `fused.norm_relu_dropout`."""
+) -> tuple[Tensor, ...]:
+    """Output, mean, inverse standard deviation, running mean and variance.
+
+    See `fused.norm_relu_dropout`.
+    """
     grid, numbers, sizes = _launch(h, dropped, rows)
     lanes, n, width = h.shape
-    weight = weight.contiguous()
-    bias = bias.contiguous()
-    key = key.contiguous()
+    given = [x.contiguous() for x in (weight, bias, key)]
+    old = [x.contiguous() for x in (offset, old_mean, old_var)]
+    whole = {"F": width, "BLOCK": sizes["BLOCK"], "ROWS": rows}
     part = h.new_empty(2, lanes, grid[0], width)
-    _moments[grid](h, part[0], part[1], n, **sizes)
-    mean, inverse_sd = h.new_empty(2, lanes, width)
-    _combine[(lanes,)](
-        part[0], part[1], mean, inverse_sd, n, grid[0], epsilon, TILE=32, **sizes
-    )
+    _moments[grid](h, *part, n, **whole)
+    mean, inverse_sd, *new = h.new_empty(4, lanes, width)
+    how = (n, grid[0], epsilon, momentum, n / max(n - 1, 1))
+    _combine[(lanes,)](*part, mean, inverse_sd, *old, *new, *how, TILE=32, **whole)
     out = torch.empty_like(h)
-    _apply[grid](h, out, mean, inverse_sd, weight, bias, key, *numbers, **sizes)
-    return out, mean, inverse_sd
+    _apply[grid](h, out, mean, inverse_sd, *given, *numbers, **sizes)
+    return out, mean, inverse_sd, *new
 
 
 def backward(
@@ -377,3 +437,59 @@ def backward(
     dh = torch.empty_like(h)
     _gradient[grid](grad, h, dh, *given, dw, db, *numbers, **sizes)
     return dh, dw, db
+
+
+@triton.jit(do_not_specialize=["n"])
+def _adam(
+    p,
+    g,
+    m,
+    v,
+    shrink,
+    rate,
+    root,
+    new_p,
+    new_m,
+    new_v,
+    n,
+    decay,
+    beta1,
+    beta2,
+    epsilon,
+    BLOCK: tl.constexpr,
+):
+    """One block of parameters of a lane."""
+    lane = tl.program_id(1)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = lane.to(tl.int64) * n + place
+    there = place < n
+    now = tl.load(p + at, mask=there, other=0.0)
+    slope = tl.load(g + at, mask=there, other=0.0) * tl.load(shrink + lane)
+    slope += decay * now
+    first = tl.load(m + at, mask=there, other=0.0)
+    first += (1.0 - beta1) * (slope - first)
+    second = tl.load(v + at, mask=there, other=0.0) * beta2
+    second += (1.0 - beta2) * slope * slope
+    spread = tl.sqrt(second) * tl.load(root + lane) + epsilon
+    tl.store(new_p + at, now - tl.load(rate + lane) * first / spread, mask=there)
+    tl.store(new_m + at, first, mask=there)
+    tl.store(new_v + at, second, mask=there)
+
+
+def adam(
+    p: Tensor,
+    g: Tensor,
+    m: Tensor,
+    v: Tensor,
+    shrink: Tensor,
+    rate: Tensor,
+    root: Tensor,
+    *numbers: float,
+) -> tuple[Tensor, ...]:
+    """Parameters and moments (lanes, P) after a step; see `fused.adam`."""
+    lanes, n = p.shape
+    given = [x.contiguous() for x in (p, g, m, v, shrink, rate, root)]
+    new = [torch.empty_like(x) for x in given[:3]]
+    block = 1024
+    _adam[(triton.cdiv(n, block), lanes)](*given, *new, n, *numbers, BLOCK=block)
+    return tuple(new)

@@ -45,7 +45,8 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     The leading axes are folded first: lifted over lanes, this is then one batched product with
     the lane as its only batch axis.
     """
-    flat = x.reshape(-1, x.shape[-1]) @ weight.t()
+    rows = x.reshape(-1, x.shape[-1])
+    flat = fused.linear(rows, weight) if fused.fits(x) else rows @ weight.t()
     return flat.reshape(*x.shape[:-1], weight.shape[0])
 
 
@@ -146,11 +147,13 @@ def norm_relu_dropout(
         h, new = normalise(h, offset, params, stats, name, train)
         return dropout(torch.relu(h), p, key), new
     weight = params[f"{name}.weight"]
-    bias = params[f"{name}.bias"] + 0.0 * offset
+    bias = params[f"{name}.bias"]
     flat = h.reshape(-1, h.shape[-1])
-    out, mean, inverse_sd = fused.norm_relu_dropout(flat, weight, bias, key, p, EPSILON)
-    new = running(stats, name, offset, mean, inverse_sd, len(flat))
-    return out.reshape(h.shape), new
+    old = offset, stats[f"{name}.mean"], stats[f"{name}.var"]
+    out, mean, var = fused.norm_relu_dropout(
+        flat, weight, bias, key, old, p, EPSILON, MOMENTUM
+    )
+    return out.reshape(h.shape), {f"{name}.mean": mean, f"{name}.var": var}
 
 
 def check_heads(where: str, heads: int, hidden: int) -> None:

@@ -30,6 +30,8 @@ from fcforge.sites import Cohort, make_sites
 from fcforge.sites.confounds import fit_on_training
 from fcforge.types import Component, RunSpec, Site
 
+AMPLE = 16  # times the lanes there are: memory for them at later sites, too
+
 
 class Trainer:
     """Trains nodes of one dataset and writes them into a store.
@@ -54,7 +56,7 @@ class Trainer:
         self._sites: dict[str, dict[str, Site]] = {}
         self._learners: dict[str, Learner] = {}
         self._evaluators: dict[str, Evaluator] = {}
-        self._fit: dict[tuple[int, int, int], int] = {}
+        self._fit: dict[tuple[int, int], tuple[int, int]] = {}
         self._public: dict[str, Public] = {}
 
     # -- what a node needs ---------------------------------------------------------------------
@@ -294,7 +296,7 @@ class Trainer:
     def _run_alike(self, members: Sequence[tuple[Node, Lane]]) -> None:
         """Train lanes of one shape, as many at once as the device holds."""
         node = members[0][0]
-        size = min(self.group, self._lanes_that_fit(*members[0]))
+        size = min(self.group, self._lanes_that_fit(members))
         done = 0
         while done < len(members):
             try:
@@ -313,15 +315,18 @@ class Trainer:
                 continue
             done += size
 
-    def _lanes_that_fit(self, node: Node, lane: Lane) -> int:
+    def _lanes_that_fit(self, members: Sequence[tuple[Node, Lane]]) -> int:
+        """Lanes that the device holds; where it held far more at an earlier site, as many."""
+        node, lane = members[0]
         learner = self.learner(node.spec)
-        key = id(learner), node.depth, node.spec.training.batch_size
-        if key not in self._fit:
+        key = id(learner), node.spec.training.batch_size
+        depth, lanes = self._fit.get(key, (0, 0))
+        if depth != node.depth and lanes < AMPLE * min(len(members), self.group):
             job = self.job(node.spec, lane)
-            self._fit[key] = engine.lanes_that_fit(
-                learner, job, self.loader.bank, node.spec.training
-            )
-        return self._fit[key]
+            bank = self.loader.bank
+            lanes = engine.lanes_that_fit(learner, job, bank, node.spec.training)
+            self._fit[key] = node.depth, lanes
+        return lanes
 
     def learn_group(self, members: Sequence[tuple[Node, Lane]]) -> None:
         """Teach lanes of one shape the last site of their nodes, and store these."""
