@@ -225,7 +225,7 @@ def test_a_second_derivative_says_what_to_do(device):
 @pytest.mark.skipif(CUDA, reason="tested on the GPU itself")
 def test_the_kernels_under_tritons_interpreter():
     code = (
-        "import torch, sys; sys.path.insert(0, sys.argv[1]);"
+        "import torch, sys; sys.path[:0] = sys.argv[1:];"
         "import test_fused as t; from fcforge.models import fused;"
         "fused.fits = lambda h: fused._wanted.get();"
         "t.test_norm_relu_dropout_is_the_three_layers(150, 'cpu');"
@@ -236,6 +236,8 @@ def test_the_kernels_under_tritons_interpreter():
     here = os.path.dirname(__file__)
     env = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", code, here], env=env, capture_output=True
+        [sys.executable, "-c", code, here, os.path.dirname(here)],
+        env=env,
+        capture_output=True,
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
