@@ -229,6 +229,15 @@ def test_commands_have_the_options_that_pages_type(page):
             assert not name or name[0] in known, (page.name, line)
 
 
+def test_every_experiment_is_on_its_page():
+    text = (DOCS / "experiments.md").read_text()
+    named = set(re.findall(r"`(\w+)`", text))
+    for path in (ROOT / "experiments").glob("*.toml"):
+        beside = re.sub("_529(_confounds)?$", r"\1", path.stem)
+        also = re.sub("_529(_confounds)?$", r"_abide\1", path.stem)
+        assert {path.stem, beside, also} & named, path.name
+
+
 def test_files_named_in_the_docs_exist():
     named = r"(?:experiments|benchmarks|results|tests)/[a-z0-9_/+]+\.(?:toml|py|json|csv|npz)"
     for page in [*PAGES, *ABOVE, ROOT / "benchmarks" / "RESULTS.md"]:
