@@ -220,6 +220,11 @@ def test_the_default_method_on_a_start_with_noise_names_what_works():
         made.fit(*of(A)[:2], site=A)
 
 
+def test_a_start_of_no_such_name_lists_those_there_are():
+    with pytest.raises(InputError, match=r"'abide-all' is neither .*abide-aal"):
+        ForgeClassifier(start="abide-all").fit(*of(A)[:2], site=A)
+
+
 def test_releases_go_round(tmp_path):
     made = model().fit(*of(A)[:2], site=A)
     found = made.save(tmp_path / "a.exchange")

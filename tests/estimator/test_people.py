@@ -164,6 +164,11 @@ def test_words_for_missing_are_no_class(value) -> None:
         people.refuse_missing(labels)
 
 
+def test_one_site_in_two_spellings_is_refused() -> None:
+    with pytest.raises(InputError, match="'NYU' and 'nyu'"):
+        site_names(["NYU", "UM", "nyu"], 3, "")
+
+
 def test_one_class_in_two_spellings_is_refused(subjects) -> None:
     with pytest.raises(InputError, match=r"'ASD'.*'asd'"):
         people.refuse_missing(np.array(["ASD", "HC", "asd"]))

@@ -61,6 +61,19 @@ def test_a_policy_has_bounds(wrong):
         Policy(**wrong)
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        Target("salary", (), (0.0, 1e12)),
+        Target(classes=("HC/" * 30, "MDD")),
+        Target(classes=("HC", "hc")),
+    ],
+)
+def test_a_target_that_no_policy_can_say_is_a_config_error(target):
+    with pytest.raises(ConfigError, match=f"the target '{target.name}' cannot be used"):
+        Policy().about(target)
+
+
 def test_a_sign_can_tell_diagnoses_apart():
     assert Policy(control="MCI-", patient="MCI+").target.classes == ("MCI-", "MCI+")
 

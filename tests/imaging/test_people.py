@@ -75,6 +75,7 @@ def test_dx_group_keeps_its_name_and_other_columns_stay(tmp_path):
     [
         (["name\tsite", "1\tA"], "no column for the subject id"),
         (["id\tsite", "1\tA", "sub-1\tB"], "lists '1' twice"),
+        (["id\tsite", "1\tA", "1.0\tB"], "lists '1' twice"),
         (["id\tsite", "1"], "row 2 has 1 values for 2"),
         (["# nothing"], "is empty"),
     ],

@@ -211,6 +211,9 @@ class Learns(Parameters, ABC):
             place = self.start
             if str(place) in STARTS:
                 place = public_start(str(place), warnings.warn)
+            elif not Path(place).exists():
+                what = f"start='{place}' is neither a file nor a public start."
+                raise ConfigError(what, do=f"Known: {', '.join(STARTS)}.")
             return open_exchange(place).model
         do = "Give start= a name, a file of `fcforge start`, or what `make_public` returned."
         raise ConfigError("method 'forge_release' needs a public start.", do=do)

@@ -75,9 +75,14 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     if values.shape != (n,):
         what = f"site has shape {values.shape}, but X has {n} subjects."
         raise InputError(what, do=f"Give one name, or an array of shape ({n},).")
-    return np.array(
-        [_name(v, f"site[{i}]") for i, v in enumerate(values)], dtype=object
-    )
+    names = [_name(v, f"site[{i}]") for i, v in enumerate(values)]
+    spelled: dict[str, str] = {}
+    for name in names:
+        if spelled.setdefault(name.casefold(), name) != name:
+            both = f"'{spelled[name.casefold()]}' and '{name}'"
+            what = f"site holds {both}: one site in two spellings."
+            raise InputError(what, do="Spell each site in one way.")
+    return np.array(names, dtype=object)
 
 
 def _name(value: Any, where: str) -> str:

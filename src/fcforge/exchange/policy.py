@@ -165,12 +165,15 @@ class Policy(Closed):
         return Target(classes=(self.control, self.patient, *self.others))
 
     def about(self, target: Target) -> Self:
-        """The policy, for what some data are about."""
-        if target.kind == "number":
-            number = Measured(name=target.name, limits=target.limits)
-            return self.changed(number=number)
-        control, patient, *others = target.classes
-        return self.changed(control=control, patient=patient, others=tuple(others))
+        """The policy, for what some data are about; `ConfigError` where no policy can say it."""
+        try:
+            if target.kind == "number":
+                number = Measured(name=target.name, limits=target.limits)
+                return self.changed(number=number)
+            control, patient, *others = target.classes
+            return self.changed(control=control, patient=patient, others=tuple(others))
+        except ValidationError as error:
+            raise ConfigError(f"the target '{target.name}' {said(error)}.") from error
 
     def spoken(self, target: Target) -> Self:
         """The policy, with what the data say of the target where it says nothing itself."""

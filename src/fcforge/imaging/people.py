@@ -13,7 +13,7 @@ import numpy as np
 
 from fcforge.errors import DataError, FCForgeError, at
 from fcforge.imaging.matrix_files import column_of, read_table
-from fcforge.imaging.parsers import as_number
+from fcforge.imaging.parsers import as_number, whole
 from fcforge.imaging.sources import read_json, sidecar_of
 from fcforge.text import some
 
@@ -132,9 +132,10 @@ def read_people(path: Path) -> ParticipantTable:
         if not key:
             raise no_column("subject id", header, ID_COLUMNS)
         for row in table:
-            subject = row[key].removeprefix("sub-")
+            subject = whole(row[key].removeprefix("sub-"))
             if subject in rows:
-                raise DataError(f"lists '{subject}' twice.")
+                what = f"lists '{subject}' twice."
+                raise DataError(what, do="Give everybody one row.")
             rows[subject] = {name: cell or "n/a" for name, cell in row.items()}
     site = column_of(header, SITE_COLUMNS)
     diagnosis = column_of(header, DIAGNOSIS_COLUMNS)

@@ -13,7 +13,7 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import SUFFIXES, TEXT, column_of, read_npz, read_table
-from fcforge.imaging.parsers import as_number
+from fcforge.imaging.parsers import as_number, whole
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import Words
@@ -226,7 +226,7 @@ def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
     fc, roi_names = fc_of_edges(_edges(rows, names), names, kind)
     rows = [{k: v for k, v in row.items() if k not in names} for row in rows]
     key, listed = _beside(path, rows, named)
-    place = _places([participants.whole(row[key]) for row in rows])
+    place = _places([whole(row[key]) for row in rows])
     ids = [person.subject_id for person in listed.people]
     same = tables.same_ids(ids, place)
 

@@ -11,7 +11,7 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import column_of
-from fcforge.imaging.parsers import as_number
+from fcforge.imaging.parsers import as_number, whole
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import Groups, Words, is_missing
 from fcforge.text import counted, some
@@ -332,17 +332,6 @@ def people_of(
         who = (own["id"], own["site"])
         people.append(Participant(*who, -1, own["file"], own["label"].strip(), extra))
     return Listed(people, faults, columns["label"])
-
-
-def whole(cell: str) -> str:
-    """A whole number that a spreadsheet made a fraction as it was; anything else as it is.
-
-    Examples
-    --------
-    >>> whole("50952.0"), whole("1,0"), whole("v1.0"), whole("0.05")
-    ('50952', '1', 'v1.0', '0.05')
-    """
-    return re.sub(r"^(-?\d+)[.,]0+$", r"\1", cell)
 
 
 def _refuse_alike(header: Sequence[str]) -> None:
