@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from multiprocessing import forkserver
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
@@ -106,6 +107,8 @@ def write(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     args.started = time.monotonic()
+    if args.processes > 1:
+        load_once()
     try:
         for name in [n for n in WANTED if (args.folder / f"{n}.json").is_file()]:
             told = (args.folder / f"{name}.json").read_text()
@@ -155,15 +158,19 @@ def train(
     run_experiment(prepared, Store(folder), **how, progress=progress)
 
 
+def load_once() -> None:
+    """Start the process that others are forked from: it has torch, no card and no threads."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    multiprocessing.set_forkserver_preload(["fcforge.runner.trainer"])
+    forkserver.ensure_running()
+
+
 def train_side_by_side(
     name: str, experiment: Experiment, folder: Path, args: argparse.Namespace
 ) -> None:
     """The same, shares of the learners in processes of their own."""
     shares = shares_of(experiment.learners)
-    # forked from one that has loaded torch and nothing else: no card, no threads
     fork = multiprocessing.get_context("forkserver")
-    fork.set_forkserver_preload(["fcforge.runner.trainer"])
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     with ProcessPoolExecutor(min(args.processes, len(shares)), fork) as pool:
         one = partial(train_share, name, experiment, folder=folder, args=args)
         ended = list(pool.map(one, shares))

@@ -36,6 +36,7 @@ def test_every_wanted_table_can_be_loaded():
 def test_run_and_read_end_to_end(processes, tmp_path, capsys, monkeypatch):
     """Two tables of one dataset share their nodes; packed and unpacked they read the same."""
     # threads: processes would load torch
+    monkeypatch.setattr(script, "load_once", lambda: None)
     monkeypatch.setattr(
         script, "ProcessPoolExecutor", lambda n, how: ThreadPoolExecutor(1)
     )
