@@ -37,8 +37,13 @@ from fcforge.sites.cohort import upper_from_fc  # noqa: E402
 from fcforge.stats import per_site, resampling  # noqa: E402
 from fcforge.stats.people import new_site  # noqa: E402
 from fcforge.studies.motion import motion_rows  # noqa: E402
-from fcforge.studies.subgroups import groups_of, subgroup_tables  # noqa: E402
-from fcforge.studies.unseen import Study, calibration_tables, usable  # noqa: E402
+from fcforge.studies.stored_runs import (  # noqa: E402
+    Study,
+    calibration_tables,
+    groups_of,
+    subgroup_tables,
+    usable,
+)
 from fcforge.types import Estimate, RunResult  # noqa: E402
 
 OUT = ROOT / "results" / "people.json"

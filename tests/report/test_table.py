@@ -25,7 +25,7 @@ from fcforge.report.table import (
     results_table,
 )
 from fcforge.stats import Estimate
-from fcforge.studies.unseen import Study
+from fcforge.studies.stored_runs import Study
 from fcforge.text import bracket, number
 
 

@@ -16,9 +16,10 @@ from fcforge.estimator import SiteHarmoniser
 from fcforge.runner.collect import collect
 from fcforge.runner.config import Experiment, load_experiment
 from fcforge.runner.pipelines import Pipeline, pipeline_of, read_pipeline, scores, train
-from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.runner.plan import Traits, traits_of
+from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
 from fcforge.runner.store import Store
-from fcforge.runner.timing import plan_cost
+from fcforge.runner.timing import estimate
 from fcforge.runner.trainer import Trainer
 from fcforge.sites import make_sites
 from fcforge.types import Component, FCBatch, Training
@@ -255,8 +256,8 @@ def test_a_worker_process_finds_the_function_and_the_rows_say_what_is_kept(tmp_p
     (tmp_path / "own.py").write_text(OWN)
     prepared = prepare(load_experiment(tmp_path / "a.toml"))
     pipeline = pipeline_of(prepared.experiment.learners[1])
-    assert (pipeline.depends_on, pipeline.kept) == ("set", "real subjects")
     learner = prepared.experiment.learners[1]
+    assert traits_of(learner) == Traits("set", "real subjects")
     assert Experiment.from_json(prepared.experiment.to_json()).learners[1] == learner
     assert isinstance(Pipeline(**asdict(pipeline)).make(), LogisticRegression)
 
@@ -336,9 +337,10 @@ def test_a_dry_run_times_an_estimator_by_its_subjects(tmp_path):
     plan = plan_of(
         spec_of(LogisticRegression()), spec_of(LogisticRegression(), "independent")
     )
-    seconds, disk = plan_cost(cohort(), plan, Store(tmp_path / "run"), 1)
-    assert 0 < seconds < 60
-    assert disk > 0
+    prepared = Prepared(Experiment(Component("simulated"), ()), cohort(), plan, "")
+    cost = estimate(prepared, Store(tmp_path / "run"), 1)
+    assert 0 < cost.seconds < 60
+    assert cost.disk > 0
 
 
 def test_ours_and_theirs_train_in_one_plan(tmp_path):

@@ -77,39 +77,19 @@ def test_missing_values():
         [(np.array([0.1, np.nan]), np.array([0, 1]))], np.ones(3)
     )
     np.testing.assert_allclose(one_class, 0.5)
-    with pytest.raises(DataError, match=r"gives no mean FD.*--phenotypes"):
+    with pytest.raises(DataError, match=r"gives no mean FD.*dataset.covariates"):
         motion.motion_results(experiment(), replace(cohort(), covariates={}))
-
-
-def test_phenotype_table(tmp_path):
-    ids = cohort().subject_id[:3].tolist()
-    table = tmp_path / "p.csv"
-    table.write_text(
-        f"SUB_ID,func_mean_fd\n0{ids[0]},0.25\n{ids[1]},-9999\n{ids[2]},\n"
-    )
-    fd = motion.with_phenotypes(cohort(), table).covariates["mean_fd"]
-    assert fd[0] == 0.25
-    assert np.isnan(fd[1:]).all()
-    other = tmp_path / "other.csv"
-    other.write_text("SUB_ID,mean_fd\n1,0.25\n")
-    with pytest.raises(DataError, match="unknown column 'func_mean_fd'"):
-        motion.with_phenotypes(cohort(), other)
-    with pytest.raises(DataError, match="no such file"):
-        motion.with_phenotypes(cohort(), tmp_path / "q.csv")
 
 
 def test_abide(shared_data):
     """Patients move more: motion alone beats chance on every seed, and stays a table row."""
     from pathlib import Path
 
-    table = shared_data.joinpath(
-        "abide_pcp_sample", "ABIDE_pcp", "Phenotypic_V1_0b_preprocessed1.csv"
-    )
-    if not table.is_file():
-        pytest.skip(f"no phenotype table at {table}")
+    moved = shared_data / "abide1_aal116_dparsf.npz"
     path = Path(__file__).parents[2] / "experiments" / "main_abide.toml"
-    wanted = replace(load_experiment(path), seeds=(0,), orders=2)
-    found = {r.learner: r for r in motion.motion_rows(wanted, table)}
+    asked = load_experiment(path, [f"dataset.covariates={moved}"])
+    wanted = replace(asked, seeds=(0,), orders=2)
+    found = {r.learner: r for r in motion.motion_rows(wanted)}
     majority = {"majority class", "majority class of each site"}
     assert found.keys() == {"motion only"} | majority
     assert found["motion only"].estimates["auroc"].value > 0.55

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fcforge.runner.execute import Place
     from fcforge.runner.run import Prepared
     from fcforge.stats import Row
-    from fcforge.studies.unseen import Study
+    from fcforge.studies.stored_runs import Study
 
 BUDGET = (
     "Settings to try per learner (rate, weight decay, epochs, strength), the same number for all; "
@@ -341,21 +341,21 @@ def unseen(
     as_json: given.AsJson = False,
 ) -> None:
     """Show how a run's models do at hospitals they have not learned."""
-    from fcforge.studies.unseen import unseen_of
+    from fcforge.studies.stored_runs import unseen_of
 
     _show(lambda: unseen_of(folder, metric), as_json)
 
 
 def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show how well a run's scores are calibrated, and what acting on them is worth."""
-    from fcforge.studies.unseen import calibration_of
+    from fcforge.studies.stored_runs import calibration_of
 
     _show(lambda: calibration_of(folder), as_json)
 
 
 def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show how a run's models do by sex, age and other covariates of the tested people."""
-    from fcforge.studies.subgroups import subgroups_of
+    from fcforge.studies.stored_runs import subgroups_of
 
     _show(lambda: subgroups_of(folder), as_json)
 
@@ -377,9 +377,6 @@ def _show(measured: Callable[[], Sequence[Study]], as_json: bool) -> None:
 def motion(
     config: given.Config,
     overrides: given.Overrides = None,
-    phenotypes: Annotated[
-        Path | None, Option(help="Table with SUB_ID and func_mean_fd.")
-    ] = None,
     beside: Annotated[Path | None, Option(help="Run folder to compare with.")] = None,
     as_json: given.AsJson = False,
 ) -> None:
@@ -389,7 +386,7 @@ def motion(
 
     experiment = load_experiment(config, overrides or [])
     with at_work("measuring"):
-        rows = motion_rows(experiment, phenotypes, beside)
+        rows = motion_rows(experiment, beside)
     _print_rows(rows, as_json)
 
 

@@ -248,11 +248,17 @@ def _banded(sums: np.ndarray, counts: np.ndarray) -> Curve:
     return Curve(values[0], low, high)
 
 
+def learned_sites(runs: RunResults) -> list[str]:
+    """Sites that some run learned."""
+    learned = set[str]().union(*[run.spec.order for run in runs])
+    return [site for site in runs[0].sites if site in learned]
+
+
 def _matrices(learner: str, runs: RunResults) -> Matrices:
     main = PRIMARY[runs[0].kind]
     found = np.stack([score_matrix(r, main) for r in runs])
     orders = [run.spec.order for run in runs]
-    sites = [s for s in runs[0].sites if any(s in order for order in orders)]
+    sites = learned_sites(runs)
     by_last = np.full((len(sites), len(sites)), np.nan)
     for j, last in enumerate(sites):
         for i, site in enumerate(sites):

@@ -11,7 +11,14 @@ from markupsafe import Markup
 from fcforge.files import write_text
 from fcforge.metrics import METRICS
 from fcforge.report import figures
-from fcforge.report.contents import About, Contents, Curve, Difference, contents
+from fcforge.report.contents import (
+    About,
+    Contents,
+    Curve,
+    Difference,
+    contents,
+    learned_sites,
+)
 from fcforge.report.explaining import stability_section
 from fcforge.report.rendering import Section, listed, picture, render
 from fcforge.report.run_words import Finding, headline, methods_paragraphs, sources
@@ -84,8 +91,6 @@ def page_of(results: RunResults, about: About, c: Contents) -> str:
     """The page as text."""
     accuracy = {k: found for k, (found, _) in c.curves.items()}
     forgetting = {k: found for k, (_, found) in c.curves.items()}
-    orders = {r.spec.order for r in results}
-    learned = [s for s in results[0].sites if any(s in order for order in orders)]
     return render(
         "run.html.j2",
         about=about,
@@ -100,7 +105,7 @@ def page_of(results: RunResults, about: About, c: Contents) -> str:
         accuracy=_curve_panels(accuracy, c, c.words.metric),
         forgetting=_curve_panels(forgetting, c, "forgetting"),
         since=_since_panels(c.since, c.words.metric),
-        learned=learned,
+        learned=learned_sites(results),
         sites={name: _mix(results, name, c.kind) for name in results[0].sites},
         settings=about.settings or results[0].spec.to_json(),
         environment=results[0].environment,

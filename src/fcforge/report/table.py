@@ -28,8 +28,9 @@ from fcforge.types import Estimate
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-    from fcforge.studies.unseen import Study
+    from fcforge.studies.stored_runs import Study
 
 PIPE_WIDTH = 140  # columns where the terminal is a file
 
@@ -63,6 +64,17 @@ class Cell:
     value: float | None = None
     look: str = ""
     link: str = ""
+
+    def rich(self) -> Text:
+        """For a terminal: the best bold, smaller lines dim; nothing is read as markup."""
+        from rich.text import Text
+
+        shown = Text(
+            printable(self.text), "bold" if "best" in self.look.split() else ""
+        )
+        for line in self.below:
+            shown.append(f"\n{printable(line)}", "dim")
+        return shown
 
     def line(self) -> str:
         """All of it on one line."""
@@ -159,13 +171,7 @@ class Table:
             title = Text(printable(column.title))
             found.add_column(title, justify=side, overflow="fold", no_wrap=not words)
         for k, row in enumerate(self.rows):
-            # Text, not str: a label may hold what rich would read as markup.
-            cells = [
-                Text(
-                    printable(c.text), style="bold" if "best" in c.look.split() else ""
-                ).append("".join(f"\n{printable(b)}" for b in c.below), style="dim")
-                for c in row
-            ]
+            cells = [cell.rich() for cell in row]
             found.add_row(*cells, style="italic" if k in self.quiet else "")
         console.print(found)
 
@@ -362,10 +368,10 @@ def plain(value: Any) -> Any:
 
 def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict]:
     """Plain numbers of a study of runs; null where undefined."""
-    return {
-        name: {column: _ends(e) for column, e in cells.items()}
-        for name, cells in rows.items()
-    }
+    found = {}
+    for name, cells in rows.items():
+        found[name] = {column: _ends(e) for column, e in cells.items()}
+    return found
 
 
 def _ends(e: Estimate) -> dict[str, float | None]:

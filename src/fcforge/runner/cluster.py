@@ -216,9 +216,9 @@ def shareable(dataset: Component) -> Component:
     >>> shareable(Component("folder", {"path": "/", "sites": ["tests"]})).params
     {'path': '/', 'sites': ['tests']}
     """
-    whole = {
-        key: str(Path(value).resolve())
-        for key, value in dataset.params.items()
-        if key in _PATHS and isinstance(value, str) and Path(value).exists()
-    }
-    return replace(dataset, params={**dataset.params, **whole})
+    params = dict(dataset.params)
+    for key in _PATHS:
+        value = params.get(key)
+        if isinstance(value, str) and Path(value).exists():
+            params[key] = str(Path(value).resolve())
+    return replace(dataset, params=params)

@@ -106,11 +106,10 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
     done = store.done()
     scores = {key: store.read_scores(key) for key in plan.nodes if key in done}
     metas = {key: store.read_meta(key) for key in scores}
-    made = [
-        result_of(spec, keys, scores, metas, data)
-        for spec, keys in plan.stages
-        if all(key in scores for key in keys)
-    ]
+    made = []
+    for spec, keys in plan.stages:
+        if all(key in scores for key in keys):
+            made.append(result_of(spec, keys, scores, metas, data))
     results = [result for result in made if result.spec.left_out is None]
     if not experiment.own_threshold:
         return results, len(plan.runs)

@@ -257,13 +257,18 @@ def _learners(files: ConfigFiles, *, paper: bool) -> tuple[LearnerSpec, ...]:
         else:
             rows.append(_learner(table, place, files, paper))
     titles = [row.title for row in rows]
-    for title in titles:
-        if titles.count(title) > 1:
-            what = f"two learners are called '{title}'."
-            raise ConfigError(what, where=where, do="Give each a title.")
+    require_different("learners", titles, where)
     wanted = files.data.get("learners") or titles
     check_names("learner", wanted, titles, where=files.where("learners"))
     return tuple(row for row in rows if row.title in wanted)
+
+
+def require_different(kind: str, titles: Sequence[str], where: str) -> None:
+    """Raise `ConfigError` where two rows have one title."""
+    for title in titles:
+        if titles.count(title) > 1:
+            what = f"two {kind} are called '{title}'."
+            raise ConfigError(what, where=where, do="Give each a title.")
 
 
 def _check_named_settings(files: ConfigFiles) -> None:

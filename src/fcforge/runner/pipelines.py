@@ -33,10 +33,30 @@ PIPELINE = "pipeline"  # method and model of such a row
 _HANDED: dict[
     str, Any
 ] = {}  # estimators given as objects, by the hash of their settings
-_TRAITS = {  # keeps: what the model depends on, and what the table says is kept
-    "cumulative": ("set", "real subjects"),
-    "independent": ("site", "nothing"),
-    "partial_fit": ("order", "fitted estimator"),
+
+
+@dataclass(frozen=True)
+class Traits:
+    """How the model of a learner depends on its sites.
+
+    Attributes
+    ----------
+    depends_on, keeps : str
+        As of `fcforge.methods.Method`.
+    grows : bool
+        Whether it goes on from the state after the site before; else it trains on all sites so far
+        at every site.
+    """
+
+    depends_on: str
+    keeps: str
+    grows: bool = False
+
+
+TRAITS = {  # of an estimator, by its `keeps`; it is made afresh every time
+    "cumulative": Traits("set", "real subjects"),
+    "independent": Traits("site", "nothing"),
+    "partial_fit": Traits("order", "fitted estimator"),
 }
 
 
@@ -67,16 +87,6 @@ class Pipeline(Checked):
     site: bool = False
     folder: str = ""
     sha256: str = ""
-
-    @property
-    def depends_on(self) -> str:
-        """As of `fcforge.methods.Method`."""
-        return _TRAITS[self.keeps][0]
-
-    @property
-    def kept(self) -> str:
-        """What the results table says is kept between sites."""
-        return _TRAITS[self.keeps][1]
 
     def make(self) -> Any:
         """A fresh, unfitted estimator."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from fcforge.errors import ConfigError, check_names
 from fcforge.randomness import numpy_rng
-from fcforge.runner.pipelines import PIPELINE, pipeline_of
+from fcforge.runner.pipelines import PIPELINE, TRAITS, Traits, pipeline_of
 from fcforge.runner.store import Store
 from fcforge.text import counted
 from fcforge.types import LearnerSpec, RunSpec
@@ -72,31 +72,13 @@ def _pick_orders(
 
 
 # -- what a plan and a report must know of a learner; a run folder keeps it ---------------------
-@dataclass(frozen=True)
-class Traits:
-    """How the model of a learner depends on its sites.
-
-    Attributes
-    ----------
-    depends_on, keeps : str
-        As of `fcforge.methods.Method`.
-    grows : bool
-        Whether it goes on from the state after the site before; else it trains on all sites so far
-        at every site.
-    """
-
-    depends_on: str
-    keeps: str
-    grows: bool = False
-
-
 def traits_of(
     learner: LearnerSpec, known: Mapping[str, Traits] | None = None
 ) -> Traits:
     """Traits of a learner, from those `known` of methods by name, or from the method itself."""
     pipeline = pipeline_of(learner)
-    if pipeline is not None:  # made afresh every time
-        return Traits(pipeline.depends_on, pipeline.kept)
+    if pipeline is not None:
+        return TRAITS[pipeline.keeps]
     name = learner.method.name
     if known and name in known:
         return known[name]

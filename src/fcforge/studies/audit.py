@@ -129,7 +129,9 @@ def summarise(
     Where there are four worlds, models of the others' `shadowed` scores attack it, too.
     """
     first = evidence[0]
-    scores = {k: np.stack([e.scores[k] for e in evidence]) for k in first.scores}
+    scores = {}
+    for attack in first.scores:
+        scores[attack] = np.stack([e.scores[attack] for e in evidence])
     if len(evidence) >= 4 and first.scores.keys() >= set(shadowed):
         features = np.stack([scores[name] for name in shadowed], 2)
         scores["shadow models"] = attacks.shadow(features, member)

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from fcforge.errors import DataError, unknown_name
+from fcforge.errors import DataError
 from fcforge.runner.collect import collect_some, describe_sites, kept_by, result_of
 from fcforge.runner.config import Experiment
 from fcforge.runner.store import Store
@@ -23,36 +22,7 @@ from fcforge.types import Component, LearnerSpec, RunResult, Site
 LEARNER = LearnerSpec(Component("motion"), Component("mean_fd"), title="motion only")
 KEEPS = "real subjects"
 COVARIATE = "mean_fd"
-FD = "func_mean_fd"  # columns of ABIDE's table
-IDENTIFIER = "SUB_ID"
 NO_TIME: dict[str, Any] = {"seconds": 0.0, "environment": {}}
-
-
-def with_phenotypes(cohort: Cohort, file: Path) -> Cohort:
-    """Add mean FD from a table such as ABIDE's ``Phenotypic_V1_0b_preprocessed1.csv``.
-
-    Subjects are matched by id as text, leading zeros aside; who is not in the table, or has no
-    number above zero there, gets NaN.
-    """
-    if not file.is_file():
-        raise DataError("no such file.", where=file)
-    separator = "\t" if file.suffix == ".tsv" else ","
-    table = pd.read_csv(
-        file, sep=separator, dtype=str, encoding="utf-8-sig", keep_default_na=False
-    )
-    for name in (FD, IDENTIFIER):
-        if name not in table:
-            error = unknown_name("column", name, list(table))
-            raise DataError(error.what, where=file, do=error.do)
-    fd = pd.to_numeric(table[FD], errors="coerce")
-    fd = fd.where(fd > 0)  # -9999 stands for missing
-    listed = table[IDENTIFIER].str.strip().str.lstrip("0")
-    known = dict(zip(listed, fd, strict=True))
-    values = []
-    for subject in cohort.subject_id.tolist():
-        values.append(known.get(subject.lstrip("0"), np.nan))
-    columns = {**cohort.covariates, COVARIATE: np.array(values)}
-    return replace(cohort, covariates=columns)
 
 
 def fit_scores(
@@ -102,7 +72,7 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
     if not known:
         raise DataError(
             "the dataset gives no mean FD.",
-            do="Add a column mean_fd, or give the phenotype table with --phenotypes.",
+            do="Add a column mean_fd, or a file that has it: --set dataset.covariates=FILE.",
         )
     alone = replace(experiment, learners=(LEARNER,), own_threshold=False)
     data = {"sites": cohort.site_names, "site_facts": describe_sites(cohort, alone)}
@@ -144,23 +114,17 @@ def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray
     return found
 
 
-def motion_rows(
-    experiment: Experiment, phenotypes: Path | None = None, beside: Path | None = None
-) -> list[Row]:
+def motion_rows(experiment: Experiment, beside: Path | None = None) -> list[Row]:
     """Rows of the results table: motion alone, the majority class, and a run's own learners.
 
     Parameters
     ----------
     experiment : Experiment
-    phenotypes : Path, optional
-        Table with mean FD, where the dataset has none.
     beside : Path, optional
         Run folder of the same experiment, whose rows are shown too.
     """
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
-    if phenotypes is not None:
-        cohort = with_phenotypes(cohort, phenotypes)
     results = motion_results(experiment, cohort)
     keeps = {LEARNER.title: KEEPS}
     if beside is not None:

@@ -96,12 +96,10 @@ def training_parts(
     cohort: Cohort, names: Sequence[str], experiment: Experiment
 ) -> Cohort:
     """Subjects of the named sites whom no seed of the experiment tests."""
-    tested = {
-        (name, i)
-        for seed in experiment.seeds
-        for name, site in make_sites(cohort, seed, experiment).items()
-        for i in site.subject_ids["test"]
-    }
+    tested = set()
+    for seed in experiment.seeds:
+        for name, site in make_sites(cohort, seed, experiment).items():
+            tested |= {(name, who) for who in site.subject_ids["test"]}
     people = zip(cohort.site.tolist(), cohort.subject_id.tolist(), strict=True)
     keep = np.array([who[0] in names and who not in tested for who in people])
     left = cohort.select(keep)
@@ -127,11 +125,10 @@ def inner_experiment(
 
     Leaks are off: they would let a method look at the part it is chosen on.
     """
-    tried = [
-        replace(candidate, title=f"{learner.title} #{k}")
-        for learner in experiment.learners
-        for k, candidate in enumerate(_tries(learner, budget))
-    ]
+    tried = []
+    for learner in experiment.learners:
+        for k, candidate in enumerate(_tries(learner, budget)):
+            tried.append(replace(candidate, title=f"{learner.title} #{k}"))
     if not tried:
         raise ConfigError("no learner of this config has anything to tune.")
     if experiment.val_fraction == 0:

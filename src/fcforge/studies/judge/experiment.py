@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fcforge.errors import ConfigError, check_names
+from fcforge.errors import check_names
 from fcforge.files import write_text
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_together
@@ -18,7 +18,12 @@ from fcforge.generators.corr_gauss import class_means
 from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
 from fcforge.models import MODELS
-from fcforge.runner.config import Seeds, read_component, resolve_dataset
+from fcforge.runner.config import (
+    Seeds,
+    read_component,
+    require_different,
+    resolve_dataset,
+)
 from fcforge.runner.config_files import read_config
 from fcforge.settings import Size
 from fcforge.sites import Cohort, load_dataset, split_site
@@ -110,20 +115,17 @@ def load_judge(
 
 def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Component]:
     """Generators by title; what is not a row's name or title is a setting."""
-    rows: dict[str, Component] = {}
+    titles = []
+    components = []
     for number, table in enumerate(tables):
-        said = {k: v for k, v in table.items() if k != "title"}
+        said = dict(table)
+        title = said.pop("title", "")
         component = read_component(said, "generator", f"{where}: generator {number}")
-        title = str(table.get("title") or component.name)
         make_generator(component)
-        if title in rows:
-            raise ConfigError(
-                f"two generators are called '{title}'.",
-                where=where,
-                do="Give each a title.",
-            )
-        rows[title] = component
-    return rows
+        titles.append(str(title or component.name))
+        components.append(component)
+    require_different("generators", titles, where)
+    return dict(zip(titles, components, strict=True))
 
 
 def judge_config(

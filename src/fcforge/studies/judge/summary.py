@@ -19,6 +19,7 @@ from scipy.stats import t as student
 from fcforge.files import write_bytes
 from fcforge.types import Estimate
 
+Records = Sequence[Mapping[str, Any]]  # numbers of a row, site and seed each
 REAL = "real"
 # Rows of the judge and what the paper calls them.
 OPTIONS = {
@@ -76,9 +77,7 @@ def interval(
     return Estimate(mean, float(low), float(high))
 
 
-def by_seed(
-    records: Sequence[Mapping[str, Any]],
-) -> dict[tuple[str, str], dict[int, float]]:
+def by_seed(records: Records) -> dict[tuple[str, str], dict[int, float]]:
     """Row and metric to its mean over sites, seed by seed."""
     cells: dict[tuple[str, str], dict[int, list[float]]] = {}
     for record in records:
@@ -92,7 +91,7 @@ def by_seed(
     return means
 
 
-def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Estimate]]:
+def summarise(records: Records) -> dict[str, dict[str, Estimate]]:
     """Row name to metric to interval: mean over sites within a seed, interval over seeds."""
     summary: dict[str, dict[str, Estimate]] = {}
     for (row, name), seeds in by_seed(records).items():
@@ -109,7 +108,7 @@ class Collapse(NamedTuple):
     text: str
 
 
-def collapse_list(records: Sequence[Mapping[str, Any]]) -> list[Collapse]:
+def collapse_list(records: Records) -> list[Collapse]:
     """What collapsed, row by row."""
     total = Counter(record["row"] for record in records)
     found: Counter[tuple[str, str]] = Counter()
