@@ -12,7 +12,8 @@ from small_cohorts import tiny, write_folder, write_npz, write_one
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites import Cohort, check_cohort, load_dataset, make_sites, require_valid
 from fcforge.sites.cohort import grouped, upper_from_fc
-from fcforge.sites.folder import BSNIP_PATIENTS, load_bsnip, load_folder
+from fcforge.sites.diagnoses import DISORDERS
+from fcforge.sites.folder import load_bsnip, load_folder
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
 
@@ -480,7 +481,7 @@ def test_sites_are_words(folder: Path):
 
 
 def test_another_group_of_patients(folder: Path):
-    cohort = load_bsnip(folder, positive=[*BSNIP_PATIENTS, "Bipolar Proband"])
+    cohort = load_bsnip(folder, positive=f"{DISORDERS['SZ']}, Bipolar Proband")
     assert len(cohort) == 20
     assert cohort.faults == ()
 

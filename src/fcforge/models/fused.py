@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -27,8 +26,8 @@ ROWS = 64  # rows of one program: enough programs for the card, few enough parti
 
 
 @cache
-def kernels() -> ModuleType | None:
-    """The module of Triton kernels, or None where Triton is not installed."""
+def kernels() -> Any:
+    """The module of Triton kernels, or None where Triton is not installed: `fits` says which."""
     try:
         from fcforge.models import fused_kernels
     except ImportError:
@@ -181,7 +180,7 @@ class _MeanMax(_OfLanes):
 
     @staticmethod
     def forward(h: Tensor) -> tuple[Tensor, Tensor]:
-        return _module().mean_max(h.contiguous())
+        return kernels().mean_max(h.contiguous())
 
     @staticmethod
     def setup_context(
@@ -201,7 +200,7 @@ class _MeanMaxBackward(_Gradient):
 
     @staticmethod
     def forward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
-        return _module().mean_max_backward(
+        return kernels().mean_max_backward(
             grad.contiguous(), where.contiguous(), n_rois
         )
 
@@ -211,7 +210,7 @@ class _Dropout(_OfLanes):
 
     @staticmethod
     def forward(x: Tensor, key: Tensor, dropped: int) -> Tensor:
-        return _module().dropout(x.contiguous(), key, dropped)
+        return kernels().dropout(x.contiguous(), key, dropped)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -228,7 +227,7 @@ class _Forward(_OfLanes):
 
     @staticmethod
     def forward(h: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-        return _module().forward(h.contiguous(), *rest, ROWS)
+        return kernels().forward(h.contiguous(), *rest, ROWS)
 
     @staticmethod
     def setup_context(
@@ -250,7 +249,7 @@ class _Adam(_Gradient):
 
     @staticmethod
     def forward(*given: Any) -> tuple[Tensor, ...]:
-        return _module().adam(*given)
+        return kernels().adam(*given)
 
 
 class _Backward(_Gradient):
@@ -258,13 +257,7 @@ class _Backward(_Gradient):
 
     @staticmethod
     def forward(grad: Tensor, h: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-        return _module().backward(grad.contiguous(), h.contiguous(), *rest, ROWS)
-
-
-def _module() -> Any:
-    found = kernels()
-    assert found is not None, "called without Triton: ask `fits` first"
-    return found
+        return kernels().backward(grad.contiguous(), h.contiguous(), *rest, ROWS)
 
 
 def _merge(

@@ -282,11 +282,11 @@ def draw_slots(
     no part); with "share" sites appear in proportion to their share.
     """
     active, quota, share = choice
+    first = quota.cumsum(0) - quota
     if by == "equal":
         sites = quota.shape[0]
         u = uniform(key, (sites, -(-size // sites)))
-        first = (quota.cumsum(0) - quota)[:, None]
-        place = first + _within(u, quota[:, None])
+        place = first[:, None] + _within(u, quota[:, None])
         each = torch.full_like(u, 1.0 / u.numel())
         weight = (quota > 0)[:, None] * each
         place = place.clamp(0, active.shape[0] - 1)
@@ -296,7 +296,7 @@ def draw_slots(
     drawn = uniform(fold(key, 1), (size, 1)) * shares[-1]
     site = (drawn >= shares).sum(1)
     site = site.clamp(max=share.shape[0] - 1)
-    place = (quota.cumsum(0) - quota)[site] + _within(u, quota[site])
+    place = first[site] + _within(u, quota[site])
     slots = active[place.clamp(0, active.shape[0] - 1)]
     return slots, torch.full_like(u, 1.0 / size)
 

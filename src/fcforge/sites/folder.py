@@ -16,7 +16,7 @@ from fcforge.imaging.matrix_files import SUFFIXES, TEXT, column_of, read_npz, re
 from fcforge.imaging.parsers import as_number, whole
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
-from fcforge.sites.diagnoses import Words
+from fcforge.sites.diagnoses import CONTROLS, DISORDERS, Words
 from fcforge.sites.participants import Listed, Participant, Read, Reading
 from fcforge.sites.reading import (
     ARRAYS,
@@ -31,8 +31,6 @@ from fcforge.text import counted, some
 from fcforge.types import Target
 
 Named = Mapping[str, str]  # column of a role
-BSNIP_PATIENTS = ("SZ", "SZP", "Schizophrenia", "Schizophrenia Proband")
-BSNIP_CONTROLS = ("HC", "NC", "Normal Control", "Healthy Control")
 
 
 def load_folder(
@@ -126,8 +124,8 @@ def load_bsnip(
     path: str | Path,
     *,
     sites: Sequence[str] | None = None,
-    positive: Words = BSNIP_PATIENTS,
-    negative: Words = BSNIP_CONTROLS,
+    positive: Words = DISORDERS["SZ"],
+    negative: Words = CONTROLS,
     classes: tuple[str, ...] = (),
 ) -> Cohort:
     """B-SNIP subjects as FC: schizophrenia against controls, as in the paper.
