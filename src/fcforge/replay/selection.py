@@ -4,7 +4,7 @@ Pure functions of one site's candidates; the sampler calls them for every site. 
 appendix "Sample-Level Contextual Thompson Sampling".
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -182,7 +182,7 @@ def look_at(
     dev: Pair,
     scaling: Scaling,
     proxies: int,
-    known: Pair | None = None,
+    known: Sequence[Tensor] = (),
 ) -> Look:
     """Contexts of all sites under the current network.
 
@@ -197,8 +197,8 @@ def look_at(
     scaling : {"mean", "none"}
     proxies : int
         How many of the held-out subjects are synthetic; see `held_out`.
-    known : pair of Tensor, optional
-        The `spread` (T, C) and (T, C, C) of all sites, where readouts never change.
+    known : sequence of Tensor
+        The `spread` (T, C) and (T, C, C) of all sites, where readouts never change; else empty.
     """
     seen = []
     # one site at a time: bounds the memory of many lanes

@@ -171,8 +171,8 @@ class SyntheticMemory(Method):
         for rows, y in zip(*by_site(state, "memory", n_sites), strict=True):
             name = (model, scaling, rows.cpu().numpy().tobytes())
             found.append(bank.once(name, partial(look, rows, y)))
-        closeness, distance = zip(*found, strict=True)
-        return {SPREAD[0]: torch.stack(closeness), SPREAD[1]: torch.stack(distance)}
+        stacked = map(torch.stack, zip(*found, strict=True))
+        return dict(zip(SPREAD, stacked, strict=True))
 
     def end_site(
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
@@ -285,7 +285,7 @@ class SyntheticMemory(Method):
                 uniform(key, (n_sites, self.candidates)), self.memory, self.sampler
             )
             return lane._replace(state={**state, **self._active(choice)})
-        known = (state[SPREAD[0]], state[SPREAD[1]]) if SPREAD[0] in state else None
+        known = [state[key] for key in SPREAD if key in state]
         look = selection.look_at(
             forward,
             by_site(state, "memory", n_sites),
