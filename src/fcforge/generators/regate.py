@@ -10,13 +10,14 @@ they are not registered and stay at their start).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fcforge.generators import layers as nn
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
+from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.fcm_vae.network import latent_given_y
 from fcforge.generators.fcm_vae.training import kl_per_unit
 from fcforge.generators.layers import RNG, Params
@@ -66,10 +67,8 @@ class ReGATE(Generator):
         Of reconstruction + KL against the trait loss.
     epochs, batch_size, lr
         Adam.
-
-    Notes
-    -----
-    Samples are not positive semidefinite by construction.
+    project : {"none", "clip"}
+        Samples are not positive semidefinite by construction; "clip" projects them.
     """
 
     name = "regate"
@@ -81,6 +80,7 @@ class ReGATE(Generator):
     epochs: Size = 200
     batch_size: Size = 16
     lr: Positive = 1e-3
+    project: Literal["none", "clip"] = "none"
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Minimise weight (Poisson NLL + KL) + squared trait error."""
@@ -151,7 +151,8 @@ class ReGATE(Generator):
         trait = (y.to(noise.dtype) - state["y_mean"]) / state["y_sd"]
         eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), state["mask"])
         z = state["unit"] * eta.clamp(-10.0, 10.0) + state["centre"]
-        return from_edges(torch.tanh(z))
+        fc = from_edges(torch.tanh(z))
+        return clip_to_correlation(fc) if self.project == "clip" else fc
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Active units of the encoder."""
