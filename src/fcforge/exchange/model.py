@@ -76,13 +76,17 @@ class Learned:
 
 
 class Model(Protocol):
-    """A start with releases and sums, or a chain of steps, as those who use it see it."""
+    """A start with releases and sums, or a chain of steps, as those who use it see it.
+
+    Attributes
+    ----------
+    exchange : Exchange
+    target : Target
+        What is learned of a person.
+    """
 
     exchange: "Exchange"
-
-    @property
-    def target(self) -> Target:
-        """What is learned of a person."""
+    target: Target
 
     @property
     def n_rois(self) -> int:
@@ -99,6 +103,7 @@ class Model(Protocol):
     @property
     def needs(self) -> tuple[str, ...]:
         """Covariates that every scan must have."""
+        return ()
 
     @property
     def temperature(self) -> float:
@@ -150,6 +155,7 @@ class Model(Protocol):
 
     def baselines(self) -> Mapping[str, "Model"]:
         """Models to evaluate beside this one, by title."""
+        return {}
 
     def reference(self) -> tuple[np.ndarray, str]:
         """The scan (R, R) that others are explained against, and who it is."""
@@ -177,9 +183,8 @@ class Model(Protocol):
     def describe(self) -> "Description":
         """In plain values, for `inspect` and pages."""
 
-
-def require_two_classes(model: Model, what: str) -> None:
-    """Raise `ConfigError` for what is made for controls and patients alone."""
-    if model.target.kind != "two classes":
-        said = f"{what} for two classes, and this is about {model.target}."
-        raise ConfigError(said, do="Leave it out.")
+    def require_two_classes(self, what: str) -> None:
+        """Raise `ConfigError` for what is made for controls and patients alone."""
+        if self.target.kind != "two classes":
+            said = f"{what} for two classes, and this is about {self.target}."
+            raise ConfigError(said, do="Leave it out.")

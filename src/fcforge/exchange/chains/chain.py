@@ -32,13 +32,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explainable
 from fcforge.exchange.home.private_record import PrivateRecord, Receipt, Threshold
 from fcforge.exchange.keys import Signer
-from fcforge.exchange.model import (
-    Covariates,
-    Learned,
-    Model,
-    Scores,
-    require_two_classes,
-)
+from fcforge.exchange.model import Covariates, Learned, Model, Scores
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
@@ -94,7 +88,7 @@ def empty_chain(
     return Exchange(root)
 
 
-class Chain:
+class Chain(Model):
     """What the records of a chain make.
 
     Parameters
@@ -104,10 +98,9 @@ class Chain:
         What the last step hands on, where it was learned in memory and is not on record yet.
     """
 
-    needs: tuple[str, ...] = ()
-
     def __init__(self, exchange: Exchange, state: State | None = None) -> None:
         self.exchange = exchange
+        self.target = exchange.root.policy.target
         self._state = state
 
     # -- what it is --------------------------------------------------------------------------------
@@ -115,11 +108,6 @@ class Chain:
     def settings(self) -> ChainSettings:
         """What all its hospitals share."""
         return ChainSettings.from_json(self.exchange.root.settings)
-
-    @property
-    def target(self) -> Target:
-        """What is learned of a person."""
-        return self.exchange.root.policy.target
 
     @cached_property
     def learner(self) -> Learner:
@@ -421,10 +409,6 @@ class Chain:
         odds[strange > 1] = np.nan
         return Scores(odds, strange, tuple(why))
 
-    def baselines(self) -> Mapping[str, Model]:
-        """None: there is no chain without its hospitals."""
-        return {}
-
     def reference(self) -> tuple[np.ndarray, str]:
         """The scan (R, R) that others are explained against, and who it is."""
         if len(self.state.held_out):
@@ -434,7 +418,7 @@ class Chain:
 
     def attribution(self, covariates: Covariates) -> Explainable:
         """Calibrated log odds, to be explained; covariates add nothing."""
-        require_two_classes(self, "explanations are")
+        self.require_two_classes("explanations are")
         scorer = scorer_of(self.learner, self.state.lane, self.temperature)
         return Explainable(scorer)
 

@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from fcforge.errors import DataError, at
 from fcforge.exchange.audit import Attacked, require_given
 from fcforge.exchange.chains.chain_step import people_learned, whole_site
-from fcforge.exchange.model import require_two_classes
 from fcforge.privacy import attacks, measures
 from fcforge.randomness import numpy_rng
 from fcforge.sites import Cohort
@@ -40,7 +39,7 @@ def audit_chain(chain: "Chain", asked: Attacked) -> Audit:
     Audit
         Reference rows first, then the synthetic subjects, the network and the method's state.
     """
-    require_two_classes(chain, "attacks of an audit are")
+    chain.require_two_classes("attacks of an audit are")
     require_given(chain.sites, asked.site)
     with at(f"site '{asked.site}'"):
         site = site_as_learned(chain, asked.people, asked.site)

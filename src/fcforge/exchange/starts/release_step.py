@@ -16,7 +16,7 @@ from fcforge.exchange.home.private_record import (
 )
 from fcforge.exchange.keeping import rounds, shares
 from fcforge.exchange.keys import Signer
-from fcforge.exchange.model import Learned, require_two_classes
+from fcforge.exchange.model import Learned
 from fcforge.exchange.records import Notice, Release, Spending
 from fcforge.exchange.scan_checks import quality, require_labels
 from fcforge.exchange.schema import site_name
@@ -210,7 +210,7 @@ def own_threshold(
     Another hospital's private record is refused: it does not say which of these people are in
     releases, and what that hospital reads by its own threshold would be this one's.
     """
-    require_two_classes(model, "a threshold is")
+    model.require_two_classes("a threshold is")
     theirs = sorted({receipt.site for receipt in private.receipts})
     if theirs and site not in theirs:
         raise DataError(

@@ -18,7 +18,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import NUMBERS
 from fcforge.exchange.keys import Signer
-from fcforge.exchange.model import Covariates, Scores, require_two_classes
+from fcforge.exchange.model import Covariates, Model, Scores
 from fcforge.exchange.records import Half, Noisy, Promised, Record, Release, Spending
 from fcforge.exchange.starts import public_start, release_description, release_step
 from fcforge.exchange.starts.public_start import PublicStart
@@ -28,7 +28,6 @@ from fcforge.releases.start import coordinates
 from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
 from fcforge.text import counted
-from fcforge.types import Target
 
 if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked
@@ -59,7 +58,7 @@ class Given(NamedTuple):
     variance: Fraction
 
 
-class Releases:
+class Releases(Model):
     """A start with everything that hospitals gave around it.
 
     Parameters
@@ -70,6 +69,7 @@ class Releases:
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
+        self.target = exchange.root.policy.target
 
     # -- what it is --------------------------------------------------------------------------------
     @cached_property
@@ -91,11 +91,6 @@ class Releases:
     def needs(self) -> tuple[str, ...]:
         """Covariates that every scan must have."""
         return self.exchange.root.removes
-
-    @property
-    def target(self) -> Target:
-        """What is learned of a person."""
-        return self.exchange.root.policy.target
 
     @cached_property
     def temperature(self) -> float:
@@ -394,7 +389,7 @@ class Releases:
 
     def attribution(self, covariates: Covariates) -> "Explainable":
         """The head on the matrix logarithm, and what removing the covariates adds."""
-        require_two_classes(self, "explanations are")
+        self.require_two_classes("explanations are")
         from fcforge.exchange.explanation import Explainable, LogHead  # brings pandas
 
         arrays = self.start.arrays
@@ -419,8 +414,7 @@ class Releases:
         """An audit of what a site gave last, by that site."""
         from fcforge.exchange.starts.release_audit import audit_release  # needs torch
 
-        require_two_classes(self, "attacks of an audit are")
-
+        self.require_two_classes("attacks of an audit are")
         return audit_release(self, asked)
 
     def promise(self, asked: "LearnRequest") -> str:
