@@ -129,6 +129,7 @@ def test_a_judged_folder_is_a_section(tmp_path):
     section = judge.folder_section(tmp_path)
     page = Page(str(section.html()))
     assert page.row("real") == ["real", "1.000"]
+    assert "judged on NYU" in section.note
     assert section.title == "Generated functional connectivity"
 
 

@@ -176,7 +176,9 @@ def folder_section(folder: Path) -> Section:
     stored = json.loads(store.read_text(encoding="utf-8"))["sites"]
     records = [record for site in stored.values() for record in site]
     first = fidelity_tables(judged.summarise(records))[0]
-    return figure_section(read_portraits(pictures), READING, first)
+    judged_on = f"'{folder.name}', judged on {', '.join(stored)}."
+    where = f"{judged_on} {READING} Pictures are of the first site and seed."
+    return figure_section(read_portraits(pictures), where, first)
 
 
 def fidelity_tables(summary: Summary) -> list[Table]:
