@@ -111,6 +111,22 @@ def listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def two_spellings(names: Iterable[str]) -> str:
+    """The first two names that are one but for case and spaces at the ends, in words; or none.
+
+    Examples
+    --------
+    >>> two_spellings(["NYU", "UM", "nyu"]), two_spellings(["NYU", "UM"])
+    ("'NYU' and 'nyu'", '')
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        first = seen.setdefault(name.strip().casefold(), name)
+        if first != name:
+            return f"'{first}' and '{name}'"
+    return ""
+
+
 def some(names: Iterable[object], most: int = 5) -> str:
     """The first names of a list, and how many more there are.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
 from fcforge.sites.check import MIN_ROIS, twins_within
 from fcforge.sites.diagnoses import is_missing, label_of
+from fcforge.text import two_spellings
 from fcforge.types import TWO_CLASSES, Target
 
 NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
@@ -76,13 +77,14 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
         what = f"site has shape {values.shape}, but X has {n} subjects."
         raise InputError(what, do=f"Give one name, or an array of shape ({n},).")
     names = [_name(v, f"site[{i}]") for i, v in enumerate(values)]
-    spelled: dict[str, str] = {}
-    for name in names:
-        if spelled.setdefault(name.casefold(), name) != name:
-            both = f"'{spelled[name.casefold()]}' and '{name}'"
-            what = f"site holds {both}: one site in two spellings."
-            raise InputError(what, do="Spell each site in one way.")
+    _refuse_spellings("site", names)
     return np.array(names, dtype=object)
+
+
+def _refuse_spellings(what: str, names: Iterable[str]) -> None:
+    if both := two_spellings(names):
+        said = f"{what} holds {both}: one {what} in two spellings."
+        raise InputError(said, do=f"Spell each {what} in one way.")
 
 
 def _name(value: Any, where: str) -> str:
@@ -219,18 +221,13 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
 # -- classes ---------------------------------------------------------------------------------------
 def refuse_missing(y: Any) -> None:
     """`InputError` where a value of `y` says that nothing is known, or two differ in spelling."""
-    spelled: dict[str, Any] = {}
-    values = np.asarray(y, dtype=object).ravel()
-    for place, value in enumerate(values.tolist()):
+    values = np.asarray(y, dtype=object).ravel().tolist()
+    for place, value in enumerate(values):
         word = "" if value is None else str(value).strip("<> ").lower()  # pandas: <NA>
         if is_missing(word):
             what = f"y[{place}] is {value!r}, which stands for a missing value."
             raise InputError(what, do="Leave the subject out of X and y.")
-        if isinstance(value, str) and spelled.setdefault(word, value) != value:
-            what = (
-                f"y holds {spelled[word]!r} and {value!r}: one class in two spellings."
-            )
-            raise InputError(what, do="Spell each class in one way.")
+    _refuse_spellings("class", (value for value in values if isinstance(value, str)))
 
 
 def refuse_words(y: Any) -> None:

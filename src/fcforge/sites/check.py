@@ -13,7 +13,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.sites.cohort import Cohort, Fault, grouped, upper_from_fc
 from fcforge.sites.diagnoses import NAME_THEM
-from fcforge.text import counted, some
+from fcforge.text import counted, some, two_spellings
 from fcforge.types import Target
 
 MIN_PER_SITE = 8  # below these a site cannot be split in three
@@ -224,14 +224,12 @@ def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
 
 
 def _sites(cohort: Cohort, severity: Literal["error", "warning"]) -> Iterator[Fault]:
-    seen: dict[str, str] = {}
+    if both := two_spellings(cohort.site_names):
+        what = f"the sites {both} differ in case alone."
+        do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
+        yield Fault("error", what, do)
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
-        twin = seen.setdefault(site.casefold(), site)
-        if twin != site:
-            what = f"differs from site '{twin}' in case alone."
-            do = f'Are they one? --set \'dataset.merge={{"{twin}" = ["{site}"]}}\'.'
-            yield Fault("error", what, do, site=site)
         if not site:
             what = f"{len(labels)} subjects have no site."
             yield Fault("error", what, "Name their site.")

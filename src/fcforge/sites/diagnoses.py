@@ -36,19 +36,7 @@ CONTROLS = listed(
 )
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
 CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
-MISSING = (
-    "",
-    ".",
-    "n/a",
-    "#n/a",
-    "#nv",
-    "na",
-    "nan",
-    "null",
-    "-999",
-    "-9999",
-    "-9999.0",
-)
+MISSING = ("", *listed("., n/a, #n/a, #nv, na, nan, null, -999, -9999, -9999.0"))
 NAME_THEM = (
     "Name both groups: --positive VALUE --negative VALUE (of a start or a config: "
     "--set dataset.positive=VALUE and so on); others are left out."

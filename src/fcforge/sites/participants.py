@@ -14,7 +14,7 @@ from fcforge.imaging.matrix_files import column_of
 from fcforge.imaging.parsers import as_number, whole
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import Groups, Words, is_missing
-from fcforge.text import counted, some
+from fcforge.text import counted, some, two_spellings
 from fcforge.types import Target
 
 # Names of columns by what they hold, as a user calls it.
@@ -315,7 +315,9 @@ def people_of(
     columns = find_columns(list(rows[0]), named)
     for role in (role for role in needed if not columns[role]):
         raise no_column(role, list(rows[0]))
-    _refuse_alike(list(rows[0]))
+    if both := two_spellings(rows[0]):
+        do = "Which one counts? Rename or remove the other."
+        raise DataError(f"has the columns {both}.", do=do)
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, row in enumerate(rows, 2):  # as a spreadsheet counts
@@ -332,16 +334,6 @@ def people_of(
         who = (own["id"], own["site"])
         people.append(Participant(*who, -1, own["file"], own["label"].strip(), extra))
     return Listed(people, faults, columns["label"])
-
-
-def _refuse_alike(header: Sequence[str]) -> None:
-    """`DataError` for columns that differ in case alone: one would be taken for the other."""
-    seen: dict[str, str] = {}
-    for name in header:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            what = f"has the columns '{other}' and '{name}'."
-            raise DataError(what, do="Which one counts? Rename or remove the other.")
 
 
 def table_in(folder: Path) -> Path | None:
