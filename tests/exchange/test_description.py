@@ -14,6 +14,8 @@ def test_who_signed():
     signed = record(Release, site="NYU", signer="NYU")
     some = description.who_signed([signed, record(Release, site="UM")])
     assert (some.kind, some.say) == ("warn", "Not everybody: UM did not sign.")
+    none = description.who_signed([record(Release, site="UM")])
+    assert (none.kind, none.say) == ("warn", "Nobody signed it.")
     all_of_them = [record(Release, site="UM", signer="UM"), signed]
     good = description.who_signed(all_of_them)
     assert good.kind == "good"

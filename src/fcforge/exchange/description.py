@@ -211,6 +211,8 @@ def who_signed(records: Sequence[Record]) -> Answer:
     unsigned = sorted({record.site for record in records if not record.key})
     if unsigned:
         say = f"Not everybody: {', '.join(unsigned)} did not sign."
+        if not any(record.key for record in records):
+            say = "Nobody signed it."
         why = "Whoever had the file could have made what is not signed."
         return Answer(SIGNED, "warn", say, (why,))
     keys = {record.site: record.key[:16] for record in records}
