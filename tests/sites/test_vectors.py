@@ -118,5 +118,5 @@ def test_a_cell_that_is_no_number_is_named(tmp_path):
     write_table(tmp_path / "fc.csv", made, "rows", people=True)
     text = (tmp_path / "fc.csv").read_text()
     (tmp_path / "fc.csv").write_text(text.replace("12,5;0,", "12,5;zero", 1))
-    with pytest.raises(DataError, match=r"row 2, column 'edge0': 'zero"):
+    with pytest.raises(DataError, match=r"line 2 holds 'zero"):
         load_folder(tmp_path / "fc.csv")

@@ -112,7 +112,7 @@ def parse_text(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
     if all(as_number(cells[0]) is None for cells in rows):
         rows = [cells[1:] for cells in rows]
         header = header[1:]  # row names
-    values = _numbers(rows, [i for i, _ in numbers[-len(rows) :]])
+    values = as_numbers(rows, [i for i, _ in numbers[-len(rows) :]])
     names = tuple(cell.lstrip("#").strip() for cell in header)
     return values, names if len(names) == values.shape[1] else ()
 
@@ -176,7 +176,8 @@ def whole(cell: str) -> str:
     return re.sub(r"^(-?\d+)[.,]0+$", r"\1", cell)
 
 
-def _numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
+def as_numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
+    """Values (rows, columns) of cells, NaN where one is missing; `lines` are for errors."""
     width = len(rows[0])
     out = np.empty((len(rows), width))
     for k, (line, cells) in enumerate(zip(lines, rows, strict=True)):

@@ -13,7 +13,7 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import SUFFIXES, TEXT, column_of, read_npz, read_table
-from fcforge.imaging.parsers import as_number, whole
+from fcforge.imaging.parsers import as_numbers, whole
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import CONTROLS, DISORDERS, Words
@@ -221,7 +221,9 @@ def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
             "has no columns of edges.",
             do="Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..).",
         )
-    fc, roi_names = fc_of_edges(_edges(rows, names), names, kind)
+    cells = [[row[name] for name in names] for row in rows]
+    edges = as_numbers(cells, range(2, len(rows) + 2))  # as a spreadsheet counts
+    fc, roi_names = fc_of_edges(edges, names, kind)
     rows = [{k: v for k, v in row.items() if k not in names} for row in rows]
     key, listed = _beside(path, rows, named)
     place = _places([whole(row[key]) for row in rows])
@@ -260,21 +262,6 @@ def _beside(path: Path, rows: list[dict[str, str]], named: Named) -> tuple[str, 
         return roles["id"], participants.people_of(rows, named)
     with at(beside):
         return roles["id"], participants.people_of(read_table(beside), named)
-
-
-def _edges(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> np.ndarray:
-    """Numbers (n, E) in some columns of a table."""
-    edges = np.empty((len(rows), len(names)))
-    for k, row in enumerate(rows):
-        for e, name in enumerate(names):
-            value = as_number(row[name])
-            if value is None:
-                raise DataError(
-                    f"row {k + 2}, column '{name}': '{row[name]}' is not a number.",
-                    do="Edges are correlations.",
-                )
-            edges[k, e] = value
-    return edges
 
 
 # -- one file per subject --------------------------------------------------------------------------
