@@ -93,9 +93,9 @@ def partitions(number: int, directions: int):
 def gains(part: Partition, settings: StartSettings) -> list[float]:
     """AUROC above the public head at every level."""
     _, learn, test = part.rows
-    where = part.place(settings)
+    start = part.start(settings)
     public = part.auroc(part.score[test])
-    scores = [part.scores(where, level * len(learn)) for level in LEVELS]
+    scores = [part.scores(start, level * len(learn)) for level in LEVELS]
     return [float(part.auroc(s).mean() - public) for s in scores]
 
 

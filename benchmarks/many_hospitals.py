@@ -48,7 +48,8 @@ from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.release_step import learn
 from fcforge.privacy.noise import DELTA
 from fcforge.randomness import numpy_rng
-from fcforge.releases.partition import Coordinates, Partition
+from fcforge.releases.partition import Partition
+from fcforge.releases.start import Start
 from fcforge.releases.vector import COUNT, DOSES, SENSITIVITY, UNIT, held, noise_units
 from fcforge.releases.worth import noise_per_person, planned_settings
 from fcforge.requests import LearnRequest
@@ -244,21 +245,21 @@ class Gaussian:
         found = {"public": head, "pooled": pooled / (both * v + 1.0)}
         drawn = normal()
         for title, level in levels.items():
-            where = self.placed(level)
-            found[title] = head + self._step(where, head, learned, level, n, drawn)
+            start = self.placed(level)
+            found[title] = head + self._step(start, head, learned, level, n, drawn)
         return {
             title: float(ndtr(weight @ shift / np.sqrt(2 * weight**2 @ v)))
             for title, weight in found.items()
         }
 
     @cache  # noqa: B019 (a handful of partitions, for the whole run)
-    def placed(self, level: float) -> Coordinates:
-        """Coordinates of the plan's settings."""
-        return self.part.place(planned_settings(level))
+    def placed(self, level: float) -> Start:
+        """The start of the plan's settings."""
+        return self.part.start(planned_settings(level))
 
     def _step(
         self,
-        where: Coordinates,
+        start: Start,
         head: np.ndarray,
         learned: np.ndarray,
         level: float,
@@ -266,10 +267,10 @@ class Gaussian:
         drawn: np.ndarray,
     ) -> np.ndarray:
         """How far the sum of n people moves the head."""
-        start = where.start
         rows = self.part.rows[1]
-        residual = np.clip(self.part.t[rows] - self.part.score[rows], -2, 2)
-        kept = float(where.learn @ residual / (residual @ residual))  # after the clip
+        left = np.clip(self.part.t[rows] - self.part.score[rows], -2, 2)
+        clipped = self.part.factor(start, rows)
+        kept = float((clipped * left).sum() / (left**2).sum())  # after the clip
         gain = (start.gain * self.part.p**0.5)[self.place]
         loud = level * n * start.clip * SENSITIVITY / UNIT
         hold = start.hold * np.maximum(start.share, 1e-9) ** 2

@@ -46,7 +46,7 @@ from fcforge.privacy.noise import DELTA, ceiling_of, sigma_for
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
-from fcforge.releases.partition import Coordinates, Partition, deal
+from fcforge.releases.partition import Partition, deal
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.vector import DOSES, SENSITIVITY, UNIT
 from fcforge.releases.worth import noise_per_person, planned_settings
@@ -120,17 +120,17 @@ def scored(part: Partition, site: np.ndarray) -> dict[str, np.ndarray]:
     if len(np.unique(site[learn])) == len(np.unique(site[test])):
         found[ALONE] = alone(part, site)[:, None]
     for name in PLANS:
-        where, noise = placed(part, name)
-        found[name] = part.scores(where, noise)[..., 0]
+        start, noise = placed(part, name)
+        found[name] = part.scores(start, noise)[..., 0]
     return found
 
 
-def placed(part: Partition, name: str) -> tuple[Coordinates, float]:
-    """Coordinates of a plan and all the noise in its sum, in units of the sensitivity."""
+def placed(part: Partition, name: str) -> tuple[Start, float]:
+    """The start of a plan and all the noise in its sum, in units of the sensitivity."""
     epsilon, keepers = PLANS[name]
     people = len(part.rows[1])
     level = noise_per_person(people, epsilon, DOSES if keepers else part.hospitals)
-    return part.place(planned_settings(level)), level * people
+    return part.start(planned_settings(level)), level * people
 
 
 # -- AUROC with people drawn again -----------------------------------------------------------------
@@ -197,12 +197,9 @@ def product_odds(part: Partition, world: World, name: str, number: int) -> np.nd
 
 
 # -- attacks ---------------------------------------------------------------------------------------
-def rows_of(part: Partition, where: Coordinates, people: np.ndarray) -> np.ndarray:
+def rows_of(part: Partition, start: Start, people: np.ndarray) -> np.ndarray:
     """What people would add to the sum, (n, d + 1) without the count."""
-    start = where.start
-    factor = dict(zip(part.rows[1].tolist(), where.learn[:, 0], strict=True))
-    factor |= dict(zip(part.rows[2].tolist(), where.test[:, 0], strict=True))
-    each = np.array([factor[i] for i in people.tolist()])
+    each = part.factor(start, people)[:, 0]
     x = part.x[people]
     if start.gamma:
         z = start.scaled(x, start.gain)
@@ -232,22 +229,22 @@ def unlike(start: Start, rows: np.ndarray, n: int, variance: float) -> np.ndarra
 def attacked(part: Partition, name: str, rng: np.random.Generator) -> list[float]:
     """AUC of each attack: on the sum of two keepers, or on every hospital's own release."""
     epsilon, keepers = PLANS[name]
-    where = placed(part, name)[0]
+    start = placed(part, name)[0]
     _, learn, test = part.rows
     people = np.concatenate([learn, test])
-    rows = rows_of(part, where, people)
+    rows = rows_of(part, start, people)
     inside = np.arange(len(people)) < len(learn)
     sigma = 0.0 if epsilon is None else sigma_for(epsilon)
-    dose = sigma * where.start.clip * SENSITIVITY / UNIT
+    dose = sigma * start.clip * SENSITIVITY / UNIT
     norm = np.linalg.norm(rows, axis=1)
     if keepers:
-        first, second = on_sum(where.start, rows, inside, DOSES * dose**2, rng)
+        first, second = on_sum(start, rows, inside, DOSES * dose**2, rng)
     else:
         first = np.zeros(len(people))
         second = np.zeros(len(people))
         for site in np.unique(part.site[people]):
             here = part.site[people] == site
-            own = on_sum(where.start, rows[here], inside[here], dose**2, rng)
+            own = on_sum(start, rows[here], inside[here], dose**2, rng)
             first[here] = own[0]
     found = [auc(score[inside], score[~inside]) for score in (first, second)]
     alone = []

@@ -30,11 +30,7 @@ def whole_file(
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path, ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix)
     try:
-        os.close(
-            os.open(
-                part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666
-            )
-        )
+        part.touch(0o600 if private else 0o666, exist_ok=False)
         yield part
         with part.open("rb+") as stream:
             os.fsync(stream.fileno())

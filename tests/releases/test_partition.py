@@ -51,10 +51,10 @@ def test_scores_are_those_of_releases(classes, gamma, noise):
     part = dealt(world, draws=2, directions=12)
     public, learn, test = part.rows
     settings = StartSettings(axes=4, gamma=gamma, directions=12, pull=11.0)
-    where = part.place(settings)
+    placed = part.start(settings)
     start = make_start(x[public], y[public], settings, columns)
-    assert where.start.size == pytest.approx(start.size, rel=1e-3)
-    assert where.start.clip == pytest.approx(start.clip, rel=1e-3)
+    assert placed.size == pytest.approx(start.size, rel=1e-3)
+    assert placed.clip == pytest.approx(start.clip, rel=1e-3)
     total = vector.contributions(start, x[learn], y[learn]).sum(0).astype(float)
     units = noise * vector.SENSITIVITY
     if noise:  # the partition's first draw, as a vector
@@ -64,7 +64,7 @@ def test_scores_are_those_of_releases(classes, gamma, noise):
         total = total + units * np.append(drawn, part.noise_count[0])
     head = vector.head(start, vector.solve(start, total, units**2))
     wanted = start.standardise(x[test]) @ head.weight + head.bias
-    found = part.scores(where, noise)[:, 0]
+    found = part.scores(placed, noise)[:, 0]
     found = found.reshape(wanted.shape)
     np.testing.assert_allclose(found, wanted, atol=4e-3 * np.abs(wanted).max())
 

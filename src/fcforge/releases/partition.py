@@ -7,7 +7,7 @@ directions and used for every setting, so that all are compared on the same nois
 nothing here leaves a hospital.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -52,25 +52,6 @@ def deal(site: Array, y: Array, wanted: float, rng: np.random.Generator) -> Rows
             test.append(here[:cut])
             learn.append(here[cut:])
     return public, np.concatenate(learn), np.concatenate(test)
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """People in one setting's coordinates: scales by direction and what each contributes.
-
-    Attributes
-    ----------
-    start : Start
-        Scales, size and clip; its axes are not used.
-    learn : ndarray of shape (n, c)
-        Factor of each learning person's u in the sum: clipped residual, clipped norm.
-    test : ndarray of shape (m, c)
-        The same of the tested people, for attacks.
-    """
-
-    start: Start
-    learn: Array
-    test: Array
 
 
 class Partition:
@@ -178,17 +159,16 @@ class Partition:
             right.append((above > 0).mean(0) + 0.5 * ties)
         return np.mean(right, 0)
 
-    def place(self, settings: StartSettings) -> Coordinates:
-        """All people in the coordinates of one setting."""
-        public, learn, test = self.rows
-        start = self._start(settings)
+    def start(self, settings: StartSettings) -> Start:
+        """The start of one setting: scales by direction, size and clip; its axes are not used."""
+        public, _, _ = self.rows
+        start = self._scales(settings)
         lengths = np.sqrt(self._squares(start.gain, public))
         start = replace(start, size=float(np.median(lengths)))
         norm = self._norm(start, public, self.public_residual)
-        start = replace(start, clip=float(np.quantile(norm, settings.clip)))
-        return Coordinates(start, self._factor(start, learn), self._factor(start, test))
+        return replace(start, clip=float(np.quantile(norm, settings.clip)))
 
-    def _start(self, settings: StartSettings) -> Start:
+    def _scales(self, settings: StartSettings) -> Start:
         """Scales of a setting, of people who are standardised already; neither size nor clip."""
         return Start(
             mean=np.zeros(self.p),
@@ -203,7 +183,7 @@ class Partition:
             **{k: float(getattr(settings, name)) for k, name in SET.items()},
         )
 
-    def _factor(self, start: Start, rows: Array) -> Array:
+    def factor(self, start: Start, rows: Array) -> Array:
         """Factor (n, c) of each person's u in a sum: clipped residual, clipped norm."""
         left = np.clip(self.t[rows] - self.score[rows], -RESIDUAL, RESIDUAL)
         norm = self._norm(start, rows, left)
@@ -221,23 +201,24 @@ class Partition:
         off = np.maximum(self.norms[rows] - along.sum(1), 0.0)
         return along @ gain[:-1] ** 2 + off * gain[-1] ** 2
 
-    def scores(self, where: Coordinates, noise: float) -> Array:
+    def scores(self, start: Start, noise: float) -> Array:
         """Scores (m, draws, c) of the tested people after the sum over all learning people.
 
         Parameters
         ----------
-        where : Coordinates
+        start : Start
         noise : float
             Standard deviation of all noise in the sum, in units of the sensitivity.
         """
-        columns = range(self.t.shape[1])
-        return np.stack([self._column(where, noise, k) for k in columns], -1)
+        given = self.factor(start, self.rows[1])
+        columns = [
+            self._column(start, each, noise, k) for k, each in enumerate(given.T)
+        ]
+        return np.stack(columns, -1)
 
-    def _column(self, where: Coordinates, noise: float, column: int) -> Array:
-        """Scores (m, draws) of one column."""
-        start = where.start
+    def _column(self, start: Start, given: Array, noise: float, column: int) -> Array:
+        """Scores (m, draws) of one column, for which each person's u has the factor `given`."""
         _, learn, test = self.rows
-        given = where.learn[:, column]
         noise_axes = self.noise_axes[column]
         loud = noise * start.clip * SENSITIVITY / UNIT
         counted = loud / start.clip * UNIT / COUNT * self.noise_count

@@ -225,13 +225,12 @@ def _all_there(y: Array, rows: Rows) -> bool:
 
 def _by_pull(part: Partition, level: float) -> Array:
     """AUROC (PULLS,) at a noise per person."""
-    where = part.place(planned_settings(level, part.p))
+    planned = part.start(planned_settings(level, part.p))
     noise = level * len(part.rows[1])
     found = []
     for times in PULLS:
-        start = replace(where.start, pull=times * where.start.pull)
-        scores = part.scores(replace(where, start=start), noise)
-        found.append(part.auroc(scores).mean())
+        start = replace(planned, pull=times * planned.pull)
+        found.append(part.auroc(part.scores(start, noise)).mean())
     return np.array(found)
 
 
