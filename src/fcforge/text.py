@@ -1,6 +1,7 @@
 """How numbers and foreign text look: one way for pages, terminals, files and errors."""
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -35,6 +36,17 @@ def no_formula(cell: str) -> str:
     ("'=1+1", 'NYU')
     """
     return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
+
+
+def whole(cell: str) -> str:
+    """A whole number that a spreadsheet made a fraction as it was; anything else as it is.
+
+    Examples
+    --------
+    >>> whole("50952.0"), whole("1,0"), whole("v1.0"), whole("0.05")
+    ('50952', '1', 'v1.0', '0.05')
+    """
+    return re.sub(r"^(-?\d+)[.,]0+$", r"\1", cell)
 
 
 def rounded(value: float, digits: int) -> float:

@@ -165,17 +165,6 @@ def as_number(cell: str) -> float | None:
         return math.nan if cell.lower() in MISSING else None
 
 
-def whole(cell: str) -> str:
-    """A whole number that a spreadsheet made a fraction as it was; anything else as it is.
-
-    Examples
-    --------
-    >>> whole("50952.0"), whole("1,0"), whole("v1.0"), whole("0.05")
-    ('50952', '1', 'v1.0', '0.05')
-    """
-    return re.sub(r"^(-?\d+)[.,]0+$", r"\1", cell)
-
-
 def as_numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
     """Values (rows, columns) of cells, NaN where one is missing; `lines` are for errors."""
     width = len(rows[0])

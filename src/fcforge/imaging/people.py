@@ -13,9 +13,9 @@ import numpy as np
 
 from fcforge.errors import DataError, FCForgeError, at
 from fcforge.imaging.matrix_files import column_of, read_table
-from fcforge.imaging.parsers import as_number, whole
+from fcforge.imaging.parsers import as_number
 from fcforge.imaging.sources import read_json, sidecar_of
-from fcforge.text import some
+from fcforge.text import some, whole
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")

@@ -13,7 +13,7 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import SUFFIXES, TEXT, column_of, read_npz, read_table
-from fcforge.imaging.parsers import as_numbers, whole
+from fcforge.imaging.parsers import as_numbers
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import CONTROLS, DISORDERS, Words
@@ -27,7 +27,7 @@ from fcforge.sites.reading import (
     scan_files,
 )
 from fcforge.sites.vectors import edge_columns
-from fcforge.text import counted, some
+from fcforge.text import counted, some, whole
 from fcforge.types import Target
 
 Named = Mapping[str, str]  # column of a role
