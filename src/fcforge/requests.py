@@ -76,7 +76,7 @@ class Request(Validated):
 
 
 # -- what commands around exchange files can be asked ---------------------------------------------
-Kind = Literal["auto", "fc", "timeseries"]
+Kind = Literal["auto", "fc", "fisher_z", "timeseries", "rows", "columns"]
 Epsilon = Annotated[
     float,
     Bound(
@@ -89,7 +89,10 @@ SIGN = "Private key (PEM) to sign with."
 REGISTER = "The hospital's private record: adds results with its own threshold."
 PRIVATE = "Private record, which stays here (fcforge.private beside DATA)."
 JSON = "Print JSON for a program to read."
-KIND = "Content of the files: FC matrices or time series."
+KIND = (
+    "Content of the files: FC matrices, Fisher z, time series, or edges of the upper triangle, "
+    "row by row or column by column."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,8 @@ def test_what_cannot_be_told_is_asked():
     assert triangle_of(weak, kind="columns").rows.tolist()[:3] == [1, 2, 2]
     with pytest.raises(DataError, match="14 edges are not"):
         triangle_of(np.zeros((2, 14)))
+    with pytest.raises(DataError, match=r"up to \|r\| = 10, beyond 1.*fisher_z"):
+        triangle_of(100 * weak)
 
 
 def test_three_rois_are_the_same_either_way():

@@ -7,7 +7,7 @@ not stop the others. Nobody needs a diagnosis.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,13 +20,13 @@ from fcforge.imaging.matrix_files import (
 )
 from fcforge.imaging.people import read_people
 from fcforge.imaging.series import pearson_fc
+from fcforge.requests import Kind
 from fcforge.sites import participants
 from fcforge.sites.check import not_correlations
 from fcforge.sites.cohort import fc_from_upper
 from fcforge.sites.diagnoses import is_missing
 from fcforge.sites.vectors import triangle_of
 
-Kind = Literal["auto", "fc", "fisher_z", "timeseries", "rows", "columns"]
 ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
 Where = str | Path | Sequence[str | Path]
 Person = Mapping[str, str]
@@ -73,6 +73,8 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
         fc = np.tanh(matrix[:, :rows]).astype(np.float32)
         np.fill_diagonal(fc, 1.0)
         return fc
+    if kind in ("rows", "columns"):
+        raise DataError(f"is a matrix of {rows} x {columns}, not one row of edges.")
     if kind == "fc":
         if rows != columns or rows < 2:
             what = f"FC is {rows} x {columns}, not square with two ROIs or more."

@@ -84,6 +84,10 @@ def triangle_of(
     sound = [way for way in plain if _is_sound(way.matrices(some))]
     if len(sound) == 1 or (sound and _are_one(sound, some)):
         return sound[0]
+    largest = np.nanmax(np.abs(edges), initial=0)
+    if largest > 1.0001:
+        what = f"edges go up to |r| = {largest:.3g}, beyond 1."
+        raise DataError(what, do="Fisher z values? kind = 'fisher_z'.")
     raise DataError(
         f"{edges.shape[1]} edges can be read in {len(sound) or 'no'} sound ways.", do=DO
     )
