@@ -43,3 +43,9 @@ def test_it_is_the_test_of_compare(metric):
     assert exchanged.p_values([(a, b)], metric)[0] == pytest.approx(
         theirs, abs=4 * spread
     )
+
+
+def test_a_difference_that_is_not_defined_is_no_finding():
+    y = np.zeros(6, dtype=int)  # no patient: no AUROC
+    a, b = (run({"A": [np.linspace(low, 0.9, 6)]}, {"A": y}) for low in (0.1, 0.2))
+    assert exchanged.p_values([([a], [b])], "auroc") == [1]
