@@ -23,7 +23,7 @@ from paper_tables import (
 from fcforge.metrics import finite, summary
 from fcforge.report.contents import curves
 from fcforge.runner.own_threshold import OWN
-from fcforge.text import bracket, number, with_interval
+from fcforge.text import bracket, number, p_value, with_interval
 
 LEAKS = ("epoch", "context", "generator", "all")
 # What chooses no context and trains no generator has nothing to leak there.
@@ -238,7 +238,7 @@ def _with_interval(cell: Mapping[str, float | None]) -> str:
 
 
 def own_threshold(path: Path) -> str:
-    """Every learner with the common threshold and with each hospital's own."""
+    """Every learner with the common threshold, with each hospital's own, and the difference."""
     rows = json.loads(path.read_text())["rows"]
     own = {
         (row["hospitals"], row["learner"].removesuffix(OWN)): row
@@ -248,12 +248,21 @@ def own_threshold(path: Path) -> str:
     lines = []
     for row in rows:
         if not row["learner"].endswith(OWN):
-            cells = [row["hospitals"], row["learner"]]
-            moved = own.get((row["hospitals"], row["learner"]))
+            place = (row["hospitals"], row["learner"])
+            cells = list(place)
+            moved = own.get(place)
             for column in ("aaa", "bacc"):
                 cells.append(with_interval(*row[column]))
-                cells.append(with_interval(*moved[column]) if moved else "")
-            lines.append([*cells, number(row["auroc"][0])])
-    pairs = [(name, f"{name}, own threshold") for name in ("AAA", "balanced accuracy")]
-    heads = ["hospitals", "learner", *pairs[0], *pairs[1], "AUROC"]
-    return markdown(heads, lines)
+                cells.append(number(moved[column][0]) if moved else "")
+                cells.append(_gain(*moved[f"{column}_gain"]) if moved else "")
+            both = [one["auroc"][0] for one in (row, moved) if one]
+            lines.append([*cells, " / ".join(map(number, both))])
+    heads = ["hospitals", "learner"]
+    for name in ("AAA", "balanced accuracy"):
+        heads += [name, "own threshold", "difference [95 %], p (Holm)"]
+    return markdown([*heads, "AUROC / own threshold"], lines)
+
+
+def _gain(value: float, low: float, high: float, p: float) -> str:
+    ends = f"[{number(low, sign=True)}, {number(high, sign=True)}]"
+    return f"{number(value, sign=True)} {ends} p {p_value(p)}"

@@ -147,19 +147,26 @@ def test_studies_are_shown_as_they_are_stored(tmp_path):
 
 
 def test_own_thresholds_stand_beside_the_common_one(tmp_path):
-    def row(learner, value):
+    def row(learner, value, **more):
         three = [value, value - 0.1, value + 0.1]
         columns = {"aaa": three, "bacc": three, "auroc": three}
-        return {"hospitals": "unequal", "learner": learner, **columns}
+        place = {"hospitals": "unequal", "learner": learner}
+        return place | columns | more
 
-    rows = [row("majority class", 0.5), row("ridge, own threshold", 0.7)]
+    gains = {"aaa_gain": [0.1, 0.05, 0.15, 0.0008], "bacc_gain": [-0.02, -0.1, 0, 0.4]}
+    own = row("ridge, own threshold", 0.7, **gains)
     path = tmp_path / "own.json"
-    path.write_text(json.dumps({"rows": [*rows, row("ridge", 0.6)]}))
+    path.write_text(json.dumps({"rows": [own, row("ridge", 0.6)]}))
     text = text_tables.own_threshold(path)
-    common, own = "0.600 [0.500, 0.700]", "0.700 [0.600, 0.800]"
     found = [c.strip() for c in text.splitlines()[-1].strip("|").split("|")]
-    assert found == ["unequal", "ridge", common, own, common, own, "0.600"]
-    assert text.count("own threshold") == 2  # headings: no row of its own
+    assert found[:2] == ["unequal", "ridge"]
+    assert found[2:5] == [
+        "0.600 [0.500, 0.700]",
+        "0.700",
+        "+0.100 [+0.050, +0.150] p ≤ 0.001",
+    ]
+    assert found[5:] == [*found[2:4], "−0.020 [−0.100, 0.000] p 0.400", "0.600 / 0.700"]
+    assert len(text.splitlines()) == 3  # no row of its own
 
 
 def test_a_learner_trained_twice_is_compared_on_the_seeds_of_both():
