@@ -11,8 +11,10 @@ from fcforge.generators.coordinates import (
     LOBATTO,
     _slope,
     clip_to_correlation,
+    few,
     fixed_point,
     from_off_log,
+    in_parts,
     newton,
     shrink_to_identity,
     unit_diagonal,
@@ -151,6 +153,21 @@ def test_chunks_do_not_change_numbers(small_site, monkeypatch) -> None:
     whole = from_off_log(x)[0]
     monkeypatch.setattr(coordinates, "few", lambda of_116, rois: 3)
     assert torch.allclose(from_off_log(x)[0], whole, atol=1e-6)
+
+
+def test_edges_alone_are_those_of_the_matrices(small_site) -> None:
+    x = off_log(small_site.fc[:5])
+    assert torch.equal(from_off_log(x, flat=True)[0], edges(from_off_log(x)[0]))
+
+
+def test_parts_are_the_whole(monkeypatch) -> None:
+    assert few(64, 116) == 64
+    assert few(64, 400) == 1
+    given = torch.arange(7.0)
+    for size in (7, 3, 1):
+        monkeypatch.setattr(coordinates, "few", lambda of_116, rois, n=size: n)
+        found = in_parts(lambda part: part[:, None] * torch.ones(2), given, 5)
+        assert torch.equal(found, given[:, None].expand(7, 2))
 
 
 @pytest.mark.parametrize("spread", [None, 0.3, 1.5])
