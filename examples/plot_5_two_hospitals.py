@@ -20,7 +20,7 @@ from fcforge.exchange.exchange import open_exchange
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.site_step import learn_site
 from fcforge.exchange.verification import verify
-from fcforge.report.exchange_file import as_text
+from fcforge.report.terminal import described_text
 from fcforge.requests import LearnRequest
 from fcforge.sites.simulated import simulate
 
@@ -71,7 +71,7 @@ learn_site(asked)
 # ---------------------------
 model = open_exchange(letter_b).model
 found = model.describe()
-print(as_text(found))
+print(described_text(found))
 
 # %%
 # What became of A

@@ -10,7 +10,7 @@ import numpy as np
 from small_chains import SITES, chained, cohort
 
 from fcforge.exchange.exchange import open_exchange
-from fcforge.report.exchange_file import as_text
+from fcforge.report.terminal import described_text
 from fcforge.sites.cohort import upper_from_fc
 
 # Runs one command and writes down every file it opens; opening a forbidden one ends it.
@@ -75,7 +75,7 @@ def test_hand_over(tmp_path) -> None:
     hospital(b, a, "learn", "--site", SITES[1], *DATA, "--out", str(out), *arrived)
     shown = hospital(b, a, "inspect", str(out))
     travelled = open_exchange(out)
-    assert as_text(travelled.model.describe()) == shown.rstrip("\n")
+    assert described_text(travelled.model.describe()) == shown.rstrip("\n")
     # what travelled is what a single process makes, which is the run (tested there)
     alone = chained("analytic", SITES[:2])[-1].model.state.lane
     there = travelled.model.state.lane

@@ -1,18 +1,23 @@
 """What commands print, word by word; no foreign name adds a line or an escape."""
 
+import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from report_world import chain, releases
+from report_world import audited_chain, chain, releases
 from small_exchange import given, sites
 
 from fcforge.exchange.prediction import Evaluation, Prediction
 from fcforge.exchange.verification import Check
 from fcforge.report.terminal import (
+    brief_text,
     check_lines,
     continued_text,
     cost_text,
+    described_json,
+    described_text,
     evaluation_text,
     learned_text,
     prediction_text,
@@ -168,3 +173,47 @@ def test_an_evaluation_is_a_table_beside_the_majority_class():
     assert "0.700 [0.600, 0.800]" in shown
     assert shown.count("n/a") == 2
     assert "0.550" in next(line for line in table if "majority" in line)
+
+
+# -- an exchange file --------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def described():
+    return audited_chain().model.describe()
+
+
+def test_words(described):
+    lines = described_text(described).splitlines()
+    assert lines[0] == f"Exchange {described.id[:16]}: chain of hospitals"
+    assert lines[1] == f"  hospitals: {', '.join(described.sites)}"
+    assert "  ROIs: 116" in lines
+    answer = described.answers[2]
+    asked = lines.index(answer.question)
+    assert lines[asked + 1 : asked + 3] == [f"  {answer.say}", f"  {answer.more[0]}"]
+    assert lines[asked + 3].startswith(f"    {answer.bars[0].name}: ")
+    (audit,) = described.passages
+    assert audit.title.startswith("Audit by")
+    assert audit.title not in lines
+
+
+def test_in_short(described):
+    lines = brief_text(described).splitlines()
+    assert len(lines) == 2 + len(described.answers)
+    table = described.tables[0]
+    more = brief_text(described, [table.title]).splitlines()
+    assert more[: len(lines)] == lines
+    assert more[len(lines) + 1] == f"{table.title}:"
+
+
+def test_no_name_adds_a_line_or_an_escape(described):
+    odd = replace(described, sites=("a\nb\x1b[2J",))
+    assert "  hospitals: a?b?[2J" in described_text(odd).splitlines()
+
+
+def test_programs_read_the_same(described):
+    bar = described.answers[2].bars[0]
+    unknown = replace(bar, low=math.nan)
+    odd = replace(described, answers=(replace(described.answers[2], bars=(unknown,)),))
+    found = json.loads(described_json(odd))
+    assert found["sites"] == list(described.sites)
+    assert found["answers"][0]["bars"][0]["value"] == bar.value
+    assert found["answers"][0]["bars"][0]["low"] is None

@@ -29,7 +29,7 @@ def _wrote(
     out: Path | None, found: Exchange, what: str = "", tables: Sequence[str] = ()
 ) -> None:
     """Say that a file was written, and print in short what the exchange holds now."""
-    from fcforge.report.exchange_file import brief_text
+    from fcforge.report.terminal import brief_text
 
     say(f"wrote {out}{what}")
     print(brief_text(found.model.describe(), tables))
@@ -221,8 +221,7 @@ def inspect(asked: requests.InspectRequest) -> None:
     from fcforge.exchange.exchange import read_parcel
     from fcforge.exchange.keeping.shares import is_share, read_share
     from fcforge.exchange.keys import Trust
-    from fcforge.report.exchange_file import records_json, records_text
-    from fcforge.report.terminal import joined
+    from fcforge.report.terminal import joined, records_json, records_text
 
     known = Trust.asked(asked)
     single: Sequence[Record]
@@ -244,14 +243,15 @@ def inspect(asked: requests.InspectRequest) -> None:
 
 def _inspect_exchange(asked: requests.InspectRequest, known: Trust) -> None:
     from fcforge.exchange.exchange import open_exchange
-    from fcforge.report import exchange_file as shown
+    from fcforge.report.exchange_file import write_page
+    from fcforge.report.terminal import described_json, described_text
 
     opened = open_exchange(asked.file, known)
     if asked.html is not None:
-        shown.write_page(opened, asked.file.name, asked.html)
+        write_page(opened, asked.file.name, asked.html)
         say(f"wrote {asked.html}")
     found = opened.model.describe()
-    print(shown.as_json(found) if asked.as_json else shown.as_text(found))
+    print(described_json(found) if asked.as_json else described_text(found))
 
 
 @takes

@@ -1,32 +1,29 @@
-"""An exchange file for people: what `fcforge inspect` prints, and the page an ethics board reads.
+"""The page of an exchange file, for an ethics board; its words in a terminal are `terminal`'s.
 
 Everything comes from `Model.describe`: the same words for every model.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.exchange.description import Answer, Description, PlainTable
+from fcforge.exchange.description import Description
 from fcforge.exchange.explanation import explain_model
 from fcforge.files import write_text
 from fcforge.report import figures
 from fcforge.report.discovery import BROKEN, reason
 from fcforge.report.explaining import uses
 from fcforge.report.rendering import Section, macro, picture, sections_page
-from fcforge.report.table import Heading, Table, interval_text
-from fcforge.report.terminal import joined
+from fcforge.report.terminal import plain_table
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Model
-    from fcforge.exchange.records import Record, Worth, WorthRow
+    from fcforge.exchange.records import Worth, WorthRow
 
 MOST_ROIS = 500  # of a picture of what the model uses
 USE = (
@@ -55,98 +52,6 @@ WORTH_NOTE = (
 WAYS = (("keepers", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
 
 
-# -- words -----------------------------------------------------------------------------------------
-def as_text(found: Description) -> str:
-    """What `fcforge inspect` prints."""
-    lines = [
-        *_first_lines(found),
-        f"  model: {found.model}",
-        *(f"  {name}: {value}" for name, value in found.facts.items()),
-        "",
-    ]
-    for answer in found.answers:
-        lines += [*_answer_lines(answer), ""]
-    for table in found.tables:
-        lines += [*_table_lines(table), ""]
-    return joined(lines).rstrip()
-
-
-def brief_text(found: Description, tables: Sequence[str] = ()) -> str:
-    """What a command prints of a file that it has just written: an answer a line.
-
-    Parameters
-    ----------
-    found : Description
-    tables : sequence of str
-        Titles of tables to show in full.
-    """
-    lines = [
-        *_first_lines(found),
-        *(f"  {answer.question} {answer.say}" for answer in found.answers),
-    ]
-    for table in found.tables:
-        if table.title in tables:
-            lines += ["", *_table_lines(table)]
-    return joined(lines)
-
-
-def _first_lines(found: Description) -> tuple[str, str]:
-    hospitals = ", ".join(found.sites) or "none in the model"
-    return f"Exchange {found.id[:16]}: {found.kind}", f"  hospitals: {hospitals}"
-
-
-def _table_lines(table: PlainTable) -> list[str]:
-    return [f"{table.title}:", *_shown(table).text().splitlines(), table.note]
-
-
-def _answer_lines(answer: Answer) -> list[str]:
-    lines = [answer.question, f"  {answer.say}"]
-    lines += [f"  {text}" for text in answer.more]
-    for bar in answer.bars:
-        small = f", {bar.small}" if bar.small else ""
-        lines.append(f"    {bar.name}: {interval_text(bar)}{small}")
-    return lines
-
-
-def as_json(found: Description) -> str:
-    """All of it, for programs."""
-    return json.dumps(_plain(asdict(found)), indent=1, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: null for NaN, lists for tuples."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
-
-
-def records_text(records: Sequence[Record]) -> str:
-    """Single records in full: title, then every field."""
-    lines = []
-    for record in records:
-        signed = f"key {record.key[:16]}" if record.key else "nobody"
-        lines.append(f"{record.title}, {record.time}, signed by {signed}")
-        for name, value in record.model_dump().items():
-            lines.append(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
-    return joined(lines)
-
-
-def records_json(records: Sequence[Record]) -> str:
-    """The same for programs."""
-    found = [record.model_dump() for record in records]
-    return json.dumps(found, indent=1)
-
-
-def _shown(table: PlainTable) -> Table:
-    heads = [Heading(title, words=True) for title in table.columns]
-    return Table.of(heads, table.rows)
-
-
-# -- the page --------------------------------------------------------------------------------------
 def page_of(
     found: Description,
     name: str,
@@ -175,7 +80,7 @@ def page_of(
     ]
     for table in found.tables:
         if table.rows:
-            sections.append(Section(table.title, _shown(table), table.note))
+            sections.append(Section(table.title, plain_table(table), table.note))
     sections += more
     if found.passages:
         body = macro("passages", found.passages)

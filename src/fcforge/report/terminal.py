@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from fcforge.exchange.keys import read_keyring
 from fcforge.metrics import METRICS
 from fcforge.report.rendering import Section
-from fcforge.report.table import Table, interval_text
+from fcforge.report.table import Heading, Table, interval_text
 from fcforge.text import counted, duration, memory, number, people, printable
 
 if TYPE_CHECKING:
     from fcforge.exchange.demo_round import Played
+    from fcforge.exchange.description import Answer, Description, PlainTable
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Learned
     from fcforge.exchange.prediction import Evaluation, Prediction
+    from fcforge.exchange.records import Record
     from fcforge.exchange.verification import Check
     from fcforge.requests import LearnRequest
     from fcforge.runner.collect import RunProgress
@@ -211,3 +216,95 @@ def round_text(shown: Section) -> str:
     for part in shown.body:
         parts.append(f"\n{part.text()}" if isinstance(part, Table) else part)
     return "\n".join(parts)
+
+
+# -- an exchange file ------------------------------------------------------------------------------
+def described_text(found: Description) -> str:
+    """What `fcforge inspect` prints."""
+    lines = [
+        *_first_lines(found),
+        f"  model: {found.model}",
+        *(f"  {name}: {value}" for name, value in found.facts.items()),
+        "",
+    ]
+    for answer in found.answers:
+        lines += [*_answer_lines(answer), ""]
+    for table in found.tables:
+        lines += [*_table_lines(table), ""]
+    return joined(lines).rstrip()
+
+
+def brief_text(found: Description, tables: Sequence[str] = ()) -> str:
+    """What a command prints of a file that it has just written: an answer a line.
+
+    Parameters
+    ----------
+    found : Description
+    tables : sequence of str
+        Titles of tables to show in full.
+    """
+    lines = [
+        *_first_lines(found),
+        *(f"  {answer.question} {answer.say}" for answer in found.answers),
+    ]
+    for table in found.tables:
+        if table.title in tables:
+            lines += ["", *_table_lines(table)]
+    return joined(lines)
+
+
+def _first_lines(found: Description) -> tuple[str, str]:
+    hospitals = ", ".join(found.sites) or "none in the model"
+    return f"Exchange {found.id[:16]}: {found.kind}", f"  hospitals: {hospitals}"
+
+
+def _table_lines(table: PlainTable) -> list[str]:
+    return [f"{table.title}:", *plain_table(table).text().splitlines(), table.note]
+
+
+def _answer_lines(answer: Answer) -> list[str]:
+    lines = [answer.question, f"  {answer.say}"]
+    lines += [f"  {text}" for text in answer.more]
+    for bar in answer.bars:
+        small = f", {bar.small}" if bar.small else ""
+        lines.append(f"    {bar.name}: {interval_text(bar)}{small}")
+    return lines
+
+
+def described_json(found: Description) -> str:
+    """All of it, for programs."""
+    return json.dumps(_plain(asdict(found)), indent=1, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: null for NaN, lists for tuples."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def records_text(records: Sequence[Record]) -> str:
+    """Single records in full: title, then every field."""
+    lines = []
+    for record in records:
+        signed = f"key {record.key[:16]}" if record.key else "nobody"
+        lines.append(f"{record.title}, {record.time}, signed by {signed}")
+        for name, value in record.model_dump().items():
+            lines.append(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
+    return joined(lines)
+
+
+def records_json(records: Sequence[Record]) -> str:
+    """The same for programs."""
+    found = [record.model_dump() for record in records]
+    return json.dumps(found, indent=1)
+
+
+def plain_table(table: PlainTable) -> Table:
+    """A table of a description, to be shown."""
+    heads = [Heading(title, words=True) for title in table.columns]
+    return Table.of(heads, table.rows)
