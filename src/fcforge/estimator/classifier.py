@@ -23,6 +23,7 @@ from fcforge.estimator.explaining import Explains, tangent
 from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
 from fcforge.estimator.learning import as_labels
 from fcforge.exchange.scan_checks import probability
+from fcforge.sites.cohort import Cohort
 from fcforge.types import Target
 
 
@@ -193,11 +194,11 @@ class ForgeClassifier(ClassifierMixin, Explains):
         if target.kind == "two classes" and self.positive is None:
             self.positive = self._words[1].item()
 
-    def _warn_of_nothing(self, subjects: people.OwnPeople) -> None:
+    def _warn_of_nothing(self, subjects: Cohort) -> None:
         """Warn where all people of a call, who are of several classes, are called the same."""
-        if len(np.unique(subjects.code)) < 2:
+        if len(np.unique(subjects.y)) < 2:
             return
-        odds = self._said(subjects.fc, subjects.columns)
+        odds = self._said(subjects.fc, subjects.covariates)
         called = self._called(self._of_classes(odds))
         if len(np.unique(called)) == 1:
             n = len(called)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +19,7 @@ from fcforge.errors import ConfigError, check_names
 from fcforge.estimator import people as people_module
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.parts import RELEASES, SETTINGS, Parameters
-from fcforge.estimator.people import OwnPeople, require_stated, scan_hashes
+from fcforge.estimator.people import require_stated
 from fcforge.exchange import archive
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import Exchange, open_exchange, packed
@@ -29,7 +30,7 @@ from fcforge.exchange.starts.public_cache import STARTS, public_start
 from fcforge.progress import progress_on_stderr
 from fcforge.requests import TrustRequest
 from fcforge.sites.cohort import Cohort, as_text
-from fcforge.types import TWO_CLASSES, Target
+from fcforge.types import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -103,25 +104,27 @@ class Learns(Parameters, ABC):
         weight: np.ndarray | None,
         *,
         first: bool,
-    ) -> OwnPeople:
-        """Learn the subjects of a call, site by site; see `OwnPeople`."""
+    ) -> Cohort:
+        """Learn the subjects of a call, site by site; they are known by their scans."""
         before = 0 if first else len(self.sites_)
         names = people_module.site_names(site, len(X), f"site-{before + 1}")
         fc, layout = self._as_fc(X, None if first else self._layout)
-        subjects = OwnPeople(
+        order = people_module.in_order(names, self.site_order)
+        columns = people_module.columns_of(covariates, len(X))
+        subjects = Cohort(
+            name="estimator",
             fc=fc,
-            code=code,
-            site=names,
-            order=tuple(people_module.in_order(names, self.site_order)),
-            weight=weight,
-            columns=people_module.columns_of(covariates, len(X)),
+            y=code,
+            site=as_text(names),
+            subject_id=people_module.scan_hashes(fc),
+            covariates=columns,
             target=target,
         )
         scans = {} if first else self._scan_sites
         if self.features == "fc":
             scans = people_module.told_apart(subjects, scans, site is not None)
         with as_input_error():
-            self._learn_sites(subjects, first)
+            self._learn_sites(subjects, order, weight, first)
         self.target_ = target
         self.sites_ = tuple(self.model_.sites)
         self.n_rois_ = fc.shape[1]
@@ -157,17 +160,23 @@ class Learns(Parameters, ABC):
                 warnings.warn(sentence, stacklevel=3)
         return found
 
-    def _learn_sites(self, people: OwnPeople, first: bool) -> None:
-        """Add every site of `people` to what is held, or to nothing where it is `first`.
+    def _learn_sites(
+        self,
+        subjects: Cohort,
+        order: Sequence[str],
+        weight: np.ndarray | None,
+        first: bool,
+    ) -> None:
+        """Add one site after another to what is held, or to nothing where it is `first`.
 
         The estimator is left as it was unless all of them could be learned.
         """
-        model: Any = self._begin(people) if first else self.model_
+        model: Any = self._begin(subjects, order[0]) if first else self.model_
         private = PrivateRecord(IN_MEMORY, () if first else self.receipts_)
         given = self._around_start(model) if self._from_start else {}
-        steps = self.epochs * len(people.order)
+        steps = self.epochs * len(order)
         with progress_on_stderr("learning", on=self.verbose) as report:
-            for place, (name, part) in enumerate(people.by_site()):
+            for place, name in enumerate(order):
                 # a closed form has no epochs: sites alone count
                 done = count(place * self.epochs)
 
@@ -175,18 +184,21 @@ class Learns(Parameters, ABC):
                     report(next(done), steps, f"epochs, {name}")
 
                 tick()
-                mine = as_cohort(part, site_name(name), people.target)
-                model, receipt = model.added(mine, part.weight, given, private, tick)
+                rows = slice(None) if len(order) == 1 else subjects.site == name
+                mine = subjects.select(rows)
+                mine = replace(mine, site=as_text([site_name(name)] * len(mine)))
+                counts = None if weight is None else weight[rows]
+                model, receipt = model.added(mine, counts, given, private, tick)
                 private.lines.append(receipt)
             report(steps, steps, "")
         self.model_ = model
         self.receipts_ = private.receipts
 
-    def _begin(self, people: OwnPeople) -> Model:
+    def _begin(self, subjects: Cohort, first: str) -> Model:
         """What the first site is learned from: a public start, or an empty chain."""
         if self._from_start:
             return self._opened_start()
-        target = people.target
+        target = subjects.target
         two = target.kind == "two classes"
         for name in ("held_out", "calibrate") if not two else ():
             value = getattr(self, name)
@@ -194,11 +206,11 @@ class Learns(Parameters, ABC):
                 what = f"{name}={value!r} is for two classes"
                 do = "Leave it out."
                 raise ConfigError(f"{what}; the target is {target.kind}.", do=do)
-        settings = self._chain(people.fc.shape[1])
+        settings = self._chain(subjects.n_rois)
         settings.build(target)  # by name where the target cannot be learned
-        first = site_name(people.order[0])
         number = None if target.classes else target
-        return empty_chain(settings, target.classes, first, number=number).model
+        begun = empty_chain(settings, target.classes, site_name(first), number=number)
+        return begun.model
 
     def _opened_start(self) -> Model:
         """The public start that sites are added to."""
@@ -331,20 +343,6 @@ def as_labels(target: Target) -> np.ndarray:
     """Classes of a model as y has them, in its order; each by the first of its words."""
     first_words = [name.split("/")[0] for name in target.classes]
     return np.array([as_label(word) for word in first_words])
-
-
-def as_cohort(people: OwnPeople, site: str, target: Target = TWO_CLASSES) -> Cohort:
-    """Subjects of one site; they are known by their scans."""
-    ids = [digest[:16] for digest in scan_hashes(people.fc)]
-    return Cohort(
-        name="estimator",
-        fc=people.fc,
-        y=people.code,
-        site=as_text([site] * len(people.fc)),
-        subject_id=as_text(ids),
-        covariates=people.columns,
-        target=target,
-    )
 
 
 def asked_about(fc: np.ndarray, columns: Mapping[str, np.ndarray]) -> Cohort:

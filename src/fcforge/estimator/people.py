@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.utils.class_weight import compute_sample_weight
@@ -14,50 +14,12 @@ from sklearn.utils.validation import _check_sample_weight
 from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
 from fcforge.sites.check import MIN_ROIS, twins_within
+from fcforge.sites.cohort import Cohort, as_text
 from fcforge.sites.diagnoses import is_missing, label_of
 from fcforge.text import two_spellings
-from fcforge.types import TWO_CLASSES, Target
 
 NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
 DROP = "The same scan would be learned as two people; drop one."
-
-
-class OwnPeople(NamedTuple):
-    """The subjects of one call.
-
-    Attributes
-    ----------
-    fc : ndarray of shape (n, R, R), float32
-    code : ndarray of shape (n,)
-        0 control, 1 patient; the place among more classes; a number between -1 and 1.
-    site : ndarray of shape (n,)
-    order : tuple of str
-        Sites in the order learned.
-    weight : ndarray of shape (n,) or None
-    columns : mapping of name to ndarray of shape (n,)
-        Covariates.
-    target : Target
-        What `code` is.
-    """
-
-    fc: np.ndarray
-    code: np.ndarray
-    site: np.ndarray
-    order: tuple[str, ...]
-    weight: np.ndarray | None
-    columns: Mapping[str, np.ndarray]
-    target: Target = TWO_CLASSES
-
-    def by_site(self) -> Iterator[tuple[str, OwnPeople]]:
-        """The subjects of each site, in order."""
-        for name in self.order:
-            rows = slice(None) if len(self.order) == 1 else self.site == name
-            weight = None if self.weight is None else self.weight[rows]
-            columns = {key: values[rows] for key, values in self.columns.items()}
-            fc = self.fc[rows]
-            code = self.code[rows]
-            site = self.site[rows]
-            yield name, OwnPeople(fc, code, site, (name,), weight, columns)
 
 
 # -- sites -----------------------------------------------------------------------------------------
@@ -119,14 +81,14 @@ def in_order(names: np.ndarray, site_order: Sequence[Any] | None) -> list[str]:
     return [name for name in order if name in there]
 
 
-def scan_hashes(fc: np.ndarray) -> list[str]:
-    """SHA-256 of every scan of (n, R, R)."""
+def scan_hashes(fc: np.ndarray) -> np.ndarray:
+    """First 16 digits of the SHA-256 of every scan of (n, R, R): who its subject is."""
     scans = np.ascontiguousarray(fc, dtype="<f4")
-    return [hashlib.sha256(scan).hexdigest() for scan in scans]
+    return as_text([hashlib.sha256(scan).hexdigest()[:16] for scan in scans])
 
 
 def told_apart(
-    subjects: OwnPeople, before: Mapping[str, str], named: bool
+    subjects: Cohort, before: Mapping[str, str], named: bool
 ) -> dict[str, str]:
     """Site of every scan so far, by its hash; one scan at two named sites is refused.
 
@@ -135,13 +97,13 @@ def told_apart(
 
     Parameters
     ----------
-    subjects : OwnPeople
+    subjects : Cohort
     before : mapping of hash to site
         Of the scans learned before.
     named : bool
     """
     seen = dict(before)
-    for i, digest in enumerate(scan_hashes(subjects.fc)):
+    for i, digest in enumerate(subjects.subject_id.tolist()):
         site = subjects.site[i]
         twin = seen.setdefault(digest, site)
         if twin != site:
@@ -154,10 +116,10 @@ def told_apart(
     return seen
 
 
-def _warn_of_likeness(subjects: OwnPeople) -> None:
+def _warn_of_likeness(subjects: Cohort) -> None:
     """Warn of people at two sites whose scans look like one person's."""
     fc = subjects.fc
-    if fc.shape[1] < MIN_ROIS or len(subjects.order) < 2:
+    if fc.shape[1] < MIN_ROIS or len(subjects.site_names) < 2:
         return
     for one, other, r in twins_within(fc, np.arange(len(fc))):
         first = subjects.site[int(one)]

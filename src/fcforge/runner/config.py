@@ -80,7 +80,7 @@ SAID = ("title", "seeds", "orders", "protocol", "test_fraction", "val_fraction")
 class LearnerTable:
     """``[[learner]]``: one row of the results table."""
 
-    method: Named
+    method: Named = ""
     model: Named | None = None
     generator: Named | None = None
     title: str = ""
@@ -298,11 +298,10 @@ def _learner(
     table: Mapping[str, Any], where: str, files: ConfigFiles, paper: bool
 ) -> LearnerSpec:
     """A row, its generator only where the method needs one."""
-    said = checked(LearnerTable, table, where)
-    if "method" not in said:
+    row = LearnerTable(**checked(LearnerTable, table, where))
+    if not row.method:
         do = 'Add method = "..." or estimator = "module:function".'
         raise ConfigError("it names no method.", where=where, do=do)
-    row = LearnerTable(**said)
     defaults = files.table(LearnerDefaults, "learner_defaults")
     part = partial(_part, where, files, paper)
     method = part("method", row.method)

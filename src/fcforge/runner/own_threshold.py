@@ -18,6 +18,7 @@ import numpy as np
 
 from fcforge.randomness import numpy_rng
 from fcforge.releases.features import LARGEST, fit_line
+from fcforge.sites.splits import stratified_folds
 from fcforge.types import FCBatch, RunResult, Site
 
 OWN_FOLDS = 5  # of the training people
@@ -26,12 +27,7 @@ OWN = ", own threshold"  # end of the row's title
 
 def fold_of_each(y: np.ndarray, *names: str | int) -> np.ndarray:
     """Fold of every person (n,), each with its share of patients; by seed and names alone."""
-    rng = numpy_rng(0, "own threshold", *names)
-    found = np.zeros(len(y), dtype=int)
-    for label in (0, 1):
-        rows = rng.permutation(np.flatnonzero(y == label))
-        found[rows] = np.arange(len(rows)) % OWN_FOLDS
-    return found
+    return stratified_folds(y, OWN_FOLDS, numpy_rng(0, "own threshold", *names))
 
 
 def without_fold(site: Site, fold: int, seed: int) -> Site:

@@ -129,8 +129,8 @@ class Cohort:
     def _known_sites(self) -> set[str]:
         return {*self.site_names, *(f.site for f in self.faults)} - {""}
 
-    def select(self, index: np.ndarray) -> Cohort:
-        """Cohort of the subjects at `index` (integers or boolean mask)."""
+    def select(self, index: np.ndarray | slice) -> Cohort:
+        """Cohort of the subjects at `index` (integers, a boolean mask or a slice)."""
         return replace(
             self,
             fc=self.fc[index],

@@ -34,6 +34,15 @@ def split_counts(
     return n - test - val, val, test
 
 
+def stratified_folds(y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Fold of every person (n,), 0 to k - 1, each with its share of patients."""
+    found = np.zeros(len(y), dtype=int)
+    for label in (0, 1):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        found[rows] = np.arange(len(rows)) % k
+    return found
+
+
 def split_rows(
     label: np.ndarray,
     rng: np.random.Generator,

@@ -12,6 +12,7 @@ from torch import Tensor
 from fcforge.generators.corr_gauss import within_class_variance
 from fcforge.graphs import edges, fisher_z
 from fcforge.metrics import cell_values
+from fcforge.sites.splits import stratified_folds
 from fcforge.types import FCBatch
 
 # Real FC is often stored as float16, whose rounding moves eigenvalues of 0 this far.
@@ -237,10 +238,7 @@ def classifier_test(
     # Squares let a linear rule see differences in spread.
     x = torch.cat([x, x.square()], 1)
     y = np.repeat([0, 1], [len(a), len(b)])
-    fold = np.empty(len(y), dtype=int)
-    for label in (0, 1):
-        members = rng.permutation(np.flatnonzero(y == label))
-        fold[members] = np.arange(len(members)) % folds
+    fold = stratified_folds(y, folds, rng)
     values = []
     for f in range(folds):
         inside = np.flatnonzero(fold != f)
