@@ -78,7 +78,9 @@ def moved() -> str:
 
 def _about(name: str) -> str:
     table, told = read(name)
-    file = name.partition("+")[0].removesuffix("_again").removesuffix("_first")
+    file = name.partition("+")[0]
+    for run in ("_again", "_first", "_whole"):
+        file = file.removesuffix(run)
     where = f"`experiments/{file}.toml`"
     commit = told["commit"] if " " in told["commit"] else told["commit"][:10]
     return f"{where}: {table.about()}; commit {commit}."
