@@ -50,7 +50,7 @@ def test_topology_embedding_by_hand():
     x = (raw - raw.mean(0)) / raw.std(0, unbiased=False)
     for hops in (1, 2):
         h = torch.linalg.matrix_power(p, hops) @ x
-        torch.testing.assert_close(topology_embedding(fc, 0.4, hops)[0], h)
+        torch.testing.assert_close(topology_embedding(fc, 0.4, "positive", hops)[0], h)
         pooled = make_model(Component("tem", {"hops": hops}), 3).prepare(fc)[
             "topology"
         ][0]

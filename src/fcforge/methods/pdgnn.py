@@ -93,7 +93,7 @@ class PDGNN(Method):
 
     def priority(self, model: Any, site: SiteView, rng: torch.Generator) -> Tensor:
         """Priority (n,) of the site's subjects; within a class the highest are stored."""
-        edges = graphs.binary(graphs.adjacency(site.fc, model.tau))
+        edges = graphs.binary(graphs.adjacency(site.fc, model.tau, model.edges))
         return weighted_priority(edges.sum((-1, -2)), rng)
 
     def end_site(

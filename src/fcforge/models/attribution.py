@@ -51,7 +51,9 @@ class Scorer:
         settings: Any = model
         if not hasattr(model, "tau"):
             return cls(margin, KINKED)
-        return cls(margin, KINKED, lambda r: r >= settings.tau)
+        absolute = settings.edges == "absolute"
+        tau = settings.tau
+        return cls(margin, KINKED, lambda r: (abs(r) if absolute else r) >= tau)
 
     def score(self, fc: np.ndarray) -> np.ndarray:
         """Scores (n,) of scans (n, R, R), one by one: memory is of one."""

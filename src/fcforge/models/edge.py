@@ -139,9 +139,11 @@ class MLP(EdgeModel):
         return Output(logits, embedding, {})
 
 
-def topology_embedding(fc: Tensor, tau: float, hops: int) -> Tensor:
+def topology_embedding(
+    fc: Tensor, tau: float, kind: graphs.EdgeKind, hops: int
+) -> Tensor:
     """Propagated node features ``P^hops X`` (n, R, R): nothing learnt."""
-    propagation = graphs.gcn_norm(graphs.adjacency(fc, tau))
+    propagation = graphs.gcn_norm(graphs.adjacency(fc, tau, kind))
     x = graphs.node_features(fc)
     for _ in range(hops):
         x = propagation @ x
@@ -164,7 +166,7 @@ class TEM(Model):
         ROIs (R times R numbers, nothing compressed), which are then mapped one by one and pooled
         behind the hidden layer, as in a graph network.
     dropout : float
-    tau : float
+    tau, edges
         As in the graph models.
 
     References
@@ -177,6 +179,7 @@ class TEM(Model):
     hops: Size = 2
     dropout: ShareBelowOne = 0.3
     tau: Share = TAU
+    edges: graphs.EdgeKind = "positive"
     te: Literal["pooled", "nodes"] = "pooled"
     name = "tem"
     lr = 1e-3
@@ -197,7 +200,7 @@ class TEM(Model):
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Topology-aware embedding (n, 2 R) or (n, R, R)."""
-        nodes = topology_embedding(fc, self.tau, self.hops)
+        nodes = topology_embedding(fc, self.tau, self.edges, self.hops)
         return {"topology": layers.mean_max(nodes) if self.te == "pooled" else nodes}
 
     def apply(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fcforge import graphs
+from fcforge.graphs import EdgeKind
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
@@ -29,14 +30,15 @@ class GraphModel(Model):
     ----------
     hidden, depth, dropout
         Width and number of layers and drop probability (paper, hyper-parameter table).
-    tau
-        Threshold of an edge.
+    tau, edges
+        Threshold of an edge; ``positive`` (authors) or ``absolute`` correlations.
     """
 
     hidden: Size = 128
     depth: Size = 4
     dropout: ShareBelowOne = 0.3
     tau: Share = TAU
+    edges: EdgeKind = "positive"
 
     @property
     def readout(self) -> int:
@@ -200,7 +202,7 @@ class GraphTransformer(GraphModel):
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Attention mask, node features (n, R, R) and Laplacian coordinates (n, R, k)."""
-        adj = graphs.adjacency(fc, self.tau)
+        adj = graphs.adjacency(fc, self.tau, self.edges)
         return {
             "blocked": graphs.attention_mask(adj),
             "features": graphs.node_features(fc),
