@@ -96,6 +96,12 @@ def test_scrubbing_drops_the_jump_and_thresholds_are_recorded(tmp_path: Path, aa
     described = denoise.parameters
     assert described["fd_threshold"] == 0.9
     assert described["std_dvars_threshold"] == 1.5
+    ask = FCRequest(
+        tmp_path, tmp_path / "out", denoise="scrubbing", std_dvars_threshold=3
+    )
+    assert ask.denoising.parameters["std_dvars_threshold"] == 3
+    alone = FCRequest(tmp_path, tmp_path / "out", std_dvars_threshold=3)
+    assert "std_dvars_threshold" not in alone.denoising.parameters
     fd = framewise_displacement(table)
     assert np.isnan(fd[0])
     assert fd[10] == 1.2

@@ -78,6 +78,8 @@ def test_the_duplicate_site_is_left_out_and_said(shared: Path):
     assert "S4" not in cohort.site_names
     assert [f.site for f in cohort.faults] == ["S4"]
     assert "S14 again" in cohort.faults[0].what
+    kept = load_rest_meta_mdd(shared, sites="all", duplicates="keep")
+    assert "S4" in kept.site_names
     with pytest.raises(DataError, match=r"S4.* holds subjects of S14"):
         load_rest_meta_mdd(shared, sites=["S4"])
 

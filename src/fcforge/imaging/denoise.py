@@ -70,13 +70,17 @@ class Denoise(NamedTuple):
 
 
 def make_denoise(
-    name: str = "simple", band: Band = BAND, fd_threshold: float | None = None
+    name: str = "simple",
+    band: Band = BAND,
+    fd_threshold: float | None = None,
+    std_dvars_threshold: float | None = None,
 ) -> Denoise:
     """Method by name.
 
     A preset (``simple``, ``scrubbing``, ``compcor``, ``ica_aroma``, ``none``) or components
     joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `band` is passed, in Hz, and
-    `fd_threshold` is that of scrubbing in mm, where it is not nilearn's.
+    `fd_threshold` (mm) and `std_dvars_threshold` are those of scrubbing, where they are not
+    nilearn's.
     """
     high_pass, low_pass = band
     if high_pass and low_pass and high_pass >= low_pass:
@@ -91,8 +95,10 @@ def make_denoise(
             raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
         parameters |= COMPONENTS[part]
     parameters |= differs
-    if fd_threshold is not None and "scrub" in parts:
-        parameters["fd_threshold"] = fd_threshold
+    limits = {"fd_threshold": fd_threshold, "std_dvars_threshold": std_dvars_threshold}
+    for limit, value in limits.items():
+        if value is not None and limit in parameters:
+            parameters[limit] = value
     return Denoise(name, parameters, high_pass, low_pass)
 
 

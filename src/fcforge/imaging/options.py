@@ -64,6 +64,9 @@ class FCRequest(ImagingRequest):
     fd_threshold: NotNegative | None = option(
         None, "Framewise displacement to scrub at, mm."
     )
+    std_dvars_threshold: NotNegative | None = option(
+        None, "Standardised DVARS to scrub at."
+    )
     layout: Literal[
         "auto",
         "fmriprep",
@@ -99,7 +102,9 @@ class FCRequest(ImagingRequest):
         from fcforge.imaging.denoise import make_denoise
 
         band = (self.high_pass or None, self.low_pass or None)
-        return make_denoise(self.denoise, band, self.fd_threshold)
+        return make_denoise(
+            self.denoise, band, self.fd_threshold, self.std_dvars_threshold
+        )
 
     def settings_of(self, runs: Sequence[Source]) -> dict[str, Any]:
         """Settings that took part in making FC of these runs, for its sidecar and page."""

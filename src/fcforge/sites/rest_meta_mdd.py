@@ -43,6 +43,7 @@ def load_rest_meta_mdd(
     global_signal: bool = False,
     atlas: str = "aal",
     subjects: str | Path | None = None,
+    duplicates: Literal["exclude", "keep"] = "exclude",
 ) -> Cohort:
     """REST-meta-MDD subjects as FC.
 
@@ -51,8 +52,7 @@ def load_rest_meta_mdd(
     path : path
         The shared folder, its ``Results``, or the folder with the .mat files.
     sites : sequence of str or int, or "all"
-        ``S20`` or the paper's number (1 = S1, 6 = S9, 10 = S14, 14 = S20, 15 = S21), or "all"
-        but S4, which holds subjects of S14 again: the same person would be in train and test.
+        ``S20`` or the paper's number (1 = S1, 6 = S9, 10 = S14, 14 = S20, 15 = S21), or "all".
     global_signal : bool
         True reads ``FunImgARglobalCWF``, where DPARSF removed the global signal.
     atlas : str
@@ -60,6 +60,8 @@ def load_rest_meta_mdd(
     subjects : path, optional
         ``Stat_Sub_Info_848MDDvs794NC.mat`` (Yan et al. 2019): keeps its subjects alone and adds
         age, sex, education and mean_fd.
+    duplicates : {"exclude", "keep"}
+        S4 holds subjects of S14 again; kept, the same person is in train and test.
 
     Returns
     -------
@@ -70,7 +72,7 @@ def load_rest_meta_mdd(
     folder = _folder(Path(path).expanduser(), global_signal)
     listed = read_subject_list(Path(subjects)) if subjects else {}
     files = _files(folder)
-    ids, faults = _choose(list(listed or files), sites)
+    ids, faults = _choose(list(listed or files), sites, duplicates)
     people = []
     for who in ids:
         extra = listed.get(who, {})
@@ -154,7 +156,9 @@ def _folder(path: Path, global_signal: bool) -> Path:
 
 
 def _choose(
-    subjects: Sequence[str], sites: Sequence[str | int] | Literal["all"]
+    subjects: Sequence[str],
+    sites: Sequence[str | int] | Literal["all"],
+    duplicates: str,
 ) -> tuple[list[str], list[Fault]]:
     """Ids of the wanted sites, site by site as asked, and what was left out."""
     if any(not _ID.fullmatch(s) for s in subjects):
@@ -165,12 +169,13 @@ def _choose(
         names = [paper_site(s, PAPER_SITES, "REST-meta-MDD") for s in sites]
         check_names("REST-meta-MDD site", names, known)
     faults = []
-    if TWICE in names:
+    if TWICE in names and duplicates == "exclude":
         names.remove(TWICE)
         what = "holds subjects of S14 again and is left out."
+        do = "duplicates = 'keep' keeps it."
         if sites != "all":
-            raise DataError(what, where=f"site {TWICE}", do="Name S14 alone.")
-        faults.append(Fault("warning", what, site=TWICE))
+            raise DataError(what, where=f"site {TWICE}", do=do)
+        faults.append(Fault("warning", what, do, site=TWICE))
     chosen = [s for s in subjects if _site(s) in names]
     chosen.sort(key=lambda s: (names.index(_site(s)), s))
     return chosen, faults
