@@ -1,19 +1,25 @@
 """Speed of the careful FCM-VAE against the authors' loop, and of sampling.
 
     python benchmarks/generators.py [--data ../shared/data/abide1_aal116.npz] [--epochs 100]
+    python benchmarks/generators.py --rois 400 --name corr_gauss    # or fcm_vae: memory and time
 
 Same machine, same run, equal epochs, NYU's 121 training subjects, two threads. The authors' loop
 is their preset (d_model 256, batch 8) with the Laplacian eigendecomposition inside every step, as
 in their forward pass (it does use our faster attention). Prints one JSON line; CPU seconds are
 those of the whole process, for machines that others use too.
+
+With `--rois` one generator is fitted on 64 people of so many ROIs and asked for 320, in one thread;
+memory is the most that the process held, and what it held with torch and fcforge loaded.
 """
 
 import json
+import resource
 from functools import partial
 
 import torch
 from setting import abide, options, timed
 
+from fcforge.generators import GENERATORS
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.generator import to_coordinates
@@ -45,8 +51,41 @@ def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
             optimiser.step()
 
 
+def people_of(rois: int, n: int = 64) -> FCBatch:
+    """Correlations of series that share twenty sources, each subject with weights of its own."""
+    rng = torch_rng(0)
+    shared = torch.randn(rois, 20, generator=rng)
+    fc = torch.empty(n, rois, rois)
+    for one in fc:
+        weight = shared + 0.5 * torch.randn(rois, 20, generator=rng)
+        series = 0.25 * weight @ torch.randn(20, 180, generator=rng)
+        one.copy_(torch.corrcoef(series + torch.randn(rois, 180, generator=rng)))
+    return FCBatch(fc, torch.arange(n) % 2)
+
+
+def most_megabytes() -> float:
+    """The most that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure_many_rois(name: str, rois: int) -> None:
+    """Print seconds and memory of one generator."""
+    torch.set_num_threads(1)
+    found = {"generator": name, "rois": rois, "loaded_mb": most_megabytes()}
+    batch = people_of(rois)
+    generator = GENERATORS[name]()
+    fit, state = timed(partial(generator.fit, batch, torch_rng(0)))
+    y = torch.arange(320) % 2
+    sampling, _ = timed(partial(generator.sample, state, y, torch_rng(1)))
+    found |= {"fit_cpu_s": fit.cpu, "sample_cpu_s": sampling.cpu}
+    found["most_mb"] = most_megabytes()
+    print(json.dumps(found))
+
+
 def main() -> None:
-    args = options(__doc__, data=str, epochs=100, threads=2)
+    args = options(__doc__, data=str, epochs=100, threads=2, rois=0, name="corr_gauss")
+    if args.rois:
+        return measure_many_rois(args.name, args.rois)
     torch.set_num_threads(args.threads)
     cohort = load_dataset(abide(args.data)[0])
     batch = split_site(cohort, cohort.site_names[0], 0).learning(with_val=True)
