@@ -102,7 +102,7 @@ def assemble(name: str, listed: Listed, read: Read) -> Cohort:
         as_text([person.site for person, _ in kept]),
         as_text([person.subject_id for person, _ in kept]),
         names[0] if names else (),
-        _covariates(kept),
+        as_covariates([{**who.extra, **reading.more} for who, reading in kept]),
         faults=(*listed.faults, *unread, *odd),
         target=Target(classes=classes),
     )
@@ -121,8 +121,8 @@ def _read_all(
     return loaded, faults
 
 
-def _covariates(kept: Sequence[Loaded]) -> dict[str, np.ndarray]:
-    rows = [{**person.extra, **reading.more} for person, reading in kept]
+def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Covariates by their usual names of rows of a table."""
     found = {}
     for column in rows[0] if rows else ():
         name = ALIASES.get(column.lower(), column)
