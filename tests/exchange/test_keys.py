@@ -224,13 +224,23 @@ def test_trust_in_named_keys(tmp_path):
     trust = Trust.asked(TrustRequest(trust=[tmp_path / "k.pub"]))
     theirs = public_of("NYU")
     trust.require(release("NYU"), (mine, theirs))
-    trust.require(record(records.Chain))  # an unsigned root is known by its id
+    trust.require(record(records.Chain))  # the records name an unsigned root by its id
+    trust.require_signed([record(records.Chain), release("NYU")])
+    with pytest.raises(ExchangeError, match="chain 0 of 'NYU' is not signed"):
+        trust.require_signed([record(records.Chain)])  # of which nobody said anything
     for signer, by in (("NYU", "not trusted"), ("", "by nobody")):
         with pytest.raises(ExchangeError, match=by):
             trust.require(release(signer))
     with pytest.raises(ExchangeError, match="not trusted"):
         trust.require(release("thief"), (mine, theirs))
     Trust().require(release("NYU"))
+
+
+def test_the_name_of_a_known_key_is_not_taken_by_leaving_the_signature_out():
+    root = record(records.Chain)
+    Trust(keyring=Keyring().add("UM", A)).require(root)
+    with pytest.raises(ExchangeError, match="by nobody, not by the key of 'NYU'"):
+        Trust(keyring=Keyring().add("NYU", A)).require(root)
 
 
 def test_signatures_are_all_there_or_as_required():

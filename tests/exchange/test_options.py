@@ -10,7 +10,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from small_exchange import people, request, sites, start
+from small_exchange import learned, people, request, sites, start
 
 from fcforge import requests
 from fcforge.cli import exchange as commands
@@ -112,6 +112,8 @@ FIRST = {
     "mechanism": ("none", SMALL),
     "round": ("R1", SMALL),
     "again": (True, SMALL),
+    "trust": (["stranger.pem.pub"], SMALL),
+    "require_signature": (True, SMALL),
 }
 PATHS = ("data", "state", "sign", "config")
 
@@ -267,6 +269,20 @@ def test_every_option_of_a_command(world, tmp_path, kind, command):
         else:
             found, said = answer(world, place, kind, command, more)
         assert found != without or more[0] in said.err, f"{more[0]} has no effect"
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_every_option_of_who_reads_a_single_record(world, tmp_path, command):
+    """``inspect --require-signature`` and ``verify --expect`` took it as it was."""
+    done = learned(start(), SITE)
+    place = save(done.exchange, tmp_path / "single.record", done.new)
+    plain = fcforge(command, place)
+    assert plain.code == 0
+    for name, words in OPTIONS[command].items():
+        more = [word.format(w=world, o=tmp_path) for word in words]
+        found = fcforge(command, place, *more)
+        assert found != plain, f"{more[0]} has no effect"
+        assert bool(found.code) == (name != "as_json")
 
 
 # -- audit: minutes of attacks are not needed to see what it is asked ---------------------------

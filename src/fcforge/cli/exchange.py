@@ -234,6 +234,7 @@ def inspect(asked: requests.InspectRequest) -> None:
         if any(record.is_root for record in single):
             _inspect_exchange(asked, known)
             return
+        known.require_signed(single)
         text = records_text(single)
     if asked.html is not None:
         what = "only a whole exchange has a page; this is a share, or single records."

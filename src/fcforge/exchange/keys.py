@@ -289,12 +289,12 @@ class Trust:
 
         Without keys all pass but what a revoked key of the keyring signed, and what is said for a
         site that the keyring has another key of. An unsigned root passes: the records name it by
-        its id. `line` as in `Keyring.require_valid`.
+        its id (`require_signed`: where there are any). `line` as in `Keyring.require_valid`.
         """
         key = record.key
+        self.keyring.require_valid(key, f"the {record.title}", record.site, line)
         if record.is_root and not key:
             return
-        self.keyring.require_valid(key, f"the {record.title}", record.site, line)
         if self.keys and set(self.keys).isdisjoint(around(key, line)):
             by = f"by key {key[:16]}, which is not trusted" if key else "by nobody"
             raise ExchangeError(
@@ -305,12 +305,15 @@ class Trust:
     def require_signed(self, records: "Sequence[Record]") -> None:
         """Raise `ExchangeError` for a record without a signature where one is needed.
 
-        A root needs one only where signatures are required.
+        A root needs one where signatures are required, or where keys are named and no record
+        that they signed names it.
         """
-        asked = [record for record in records if self.required or not record.is_root]
+        alone = all(record.is_root for record in records)
+        needed = self.required or (alone and bool(self.keys))
+        asked = [record for record in records if needed or not record.is_root]
         bare = [record.title for record in asked if not record.key]
         others = len(bare) < len(asked)
-        if bare and (self.required or others):
+        if bare and (needed or others):
             lost = ", though others are: its signature may have been taken off"
             raise ExchangeError(
                 f"the {bare[0]} is not signed{lost if others else ''}.",

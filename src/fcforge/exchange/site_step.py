@@ -161,6 +161,11 @@ def _handed(
 ) -> tuple[Exchange, Cohort]:
     """What a hospital goes on from, agreed to, and its people, who fit it."""
     before = None
+    if request.state is None and request.trust:
+        what = "--trust says who must have signed --state, which is missing."
+        raise ConfigError(
+            what, do="Name the file that you were handed, or leave it out."
+        )
     if request.state is not None:
         trust = Trust.asked(request)
         before = exchange.open_exchange(request.state, trust)

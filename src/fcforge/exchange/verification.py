@@ -48,7 +48,11 @@ def verify(
     checks = [Check("file", True, said), *signers]
     if found is None:
         said = "single records without a root: merge them with the exchange's file"
-        return [*checks, Check("parcel", True, said)]
+        checks.append(Check("parcel", True, said))
+        if expect is not None:
+            said = "not looked for in single records: give the file that they are merged into"
+            checks.append(Check("expected records", False, said))
+        return checks
     checks.append(Check("model", True, found.model.summary()))
     if expect is not None:
         checks.append(_expected(found, expect))
