@@ -67,6 +67,13 @@ def test_a_round_in_four_commands(folder, tmp_path):
     assert merged.code == 0, merged.err
     assert "round spring" in fcforge("inspect", out).out
     assert fcforge("verify", out).code == 0
+    taken = ["--state", out, "--sign", folder / "0.key", "--out", tmp_path / "less.fcx"]
+    site, *others = small.sites()[2:5]
+    gone = fcforge("withdraw", site, *taken)
+    assert gone.code == 0, gone.err
+    assert "round 'spring'" in gone.err
+    assert all(other in gone.err for other in others)
+    assert "--again" in gone.err
 
 
 def test_a_share_says_what_it_is(folder):

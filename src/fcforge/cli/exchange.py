@@ -120,7 +120,7 @@ def withdraw(asked: requests.WithdrawRequest) -> None:
     from fcforge.exchange.site_step import withdraw_file
 
     what = "; the withdrawal holds wherever it is merged."
-    _wrote(asked.out, withdraw_file(asked), what)
+    _wrote(asked.out, withdraw_file(asked, warn=_warn), what)
 
 
 @takes

@@ -20,6 +20,7 @@ from fcforge.exchange.keeping.keepers import (
     own_card,
     read_card,
 )
+from fcforge.exchange.keeping.rounds import rounds_of
 from fcforge.exchange.keeping.shares import read_share
 from fcforge.exchange.keys import Signer, Trust, read_private, read_signer
 from fcforge.exchange.model import Learned, Tick
@@ -218,13 +219,26 @@ def _require_fit(found: Exchange, people: Cohort) -> None:
         found.root.policy.require_target(people.target)
 
 
-def withdraw_file(asked: WithdrawRequest) -> Exchange:
-    """Take back what a site gave; OUT is the exchange without it, or the withdrawal alone."""
+def withdraw_file(
+    asked: WithdrawRequest, warn: Callable[[str], Any] = lambda text: None
+) -> Exchange:
+    """Take back what a site gave; OUT is the exchange without it, or the withdrawal alone.
+
+    `warn` is told of rounds that go with it, and of whose numbers are lost by that.
+    """
     archive.require_place(asked.out)
     name = site_name(asked.site)
     opened = exchange.open_exchange(asked.state, Trust.asked(asked))
     found = opened.withdrawn(name, read_signer(asked.sign))
     exchange.save(found, asked.out, found.of(records.Withdrawal, name)[-1:])
+    for lost in rounds_of(opened):
+        if name in lost.hospitals:
+            others = ", ".join(site for site in lost.hospitals if site != name)
+            warn(
+                f"WARNING: round '{lost.name}' goes whole, and with it what {others} gave: nobody "
+                "can be taken out of its sum. Its keepers can publish it once more without "
+                f"'{name}' (`fcforge keep --again`), which spends everybody's budget once more."
+            )
     return found
 
 

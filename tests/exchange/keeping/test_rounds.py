@@ -72,6 +72,17 @@ def test_a_round_twice_by_one_keeper(tmp_path):
         rounds_of(both)
 
 
+def test_a_round_published_again_without_the_withdrawal_at_hand(tmp_path):
+    one = kept("Ministry", FOUR, tmp_path)
+    two = kept("University", SITES, tmp_path)
+    again = two.half.changed(times=2, signature="").signed(key_of("University"))
+    both = joined(one).joined([again], two.contents.payloads)
+    with pytest.raises(ExchangeError, match="withdrawal") as told:
+        rounds_of(both)
+    assert told.value.where == "round 'spring'"
+    assert "fcforge merge" in told.value.do
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

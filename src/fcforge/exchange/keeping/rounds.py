@@ -100,6 +100,12 @@ def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> No
 def _check_pair(name: str, halves: list[Half]) -> None:
     """Both halves are of the same hospitals, notices and budget, by different keepers."""
     first = halves[0]
+    if any(half.times != first.times for half in halves):
+        raise ExchangeError(
+            "it was published once more after a withdrawal that is not in these files.",
+            where=f"round '{name}'",
+            do="Join the file with the withdrawal, too: `fcforge merge FILES --out FILE`.",
+        )
     for other in halves[1:]:
         with at(f"round '{name}'", do=LOST):
             if other.site == first.site:
@@ -110,7 +116,7 @@ def _check_pair(name: str, halves: list[Half]) -> None:
                 if mine.get(site) != theirs.get(site):
                     what = f"the halves have different shares of '{site}'"
                     raise ExchangeError(f"{what}, or only one has any.")
-            for name in ("budget", "grid", "variance", "times"):
+            for name in ("budget", "grid", "variance"):
                 if getattr(first, name) != getattr(other, name):
                     raise ExchangeError(f"the halves have different noise ({name}).")
 
