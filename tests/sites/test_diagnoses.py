@@ -84,6 +84,13 @@ def test_three_groups_controls_first():
         Groups.of(THREE, classes=("HC", "ASD", "BP"))
 
 
+def test_of_groups_that_may_be_absent_one_is_there():
+    groups = ("HC", "SZ", "BP")
+    assert Groups.of(["HC"], classes=groups, partial=True).label("HC") == 0
+    with pytest.raises(DataError, match=r"'hc' or 'sz' or 'bp'; there are: 0 \(2\)"):
+        Groups.of(["0", "0"], classes=groups, partial=True)
+
+
 @pytest.mark.parametrize(
     "how",
     [

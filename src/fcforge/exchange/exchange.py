@@ -380,7 +380,7 @@ def _assembled(parcels: Sequence[Contents]) -> Exchange:
     root = next((record for record in records if record.is_root), None)
     if root is None:
         raise ExchangeError(
-            f"holds no start and no chain, only {len(records)} single records.",
+            "holds no start and no chain, only what was given to one.",
             do="Merge it with a file of the exchange: `fcforge merge FILE FILE --out FILE`.",
         )
     payloads: dict[str, bytes] = {}

@@ -111,7 +111,7 @@ class Groups:
         classes : sequence of str (several diagnoses of a group joined by commas)
             More than two groups, controls first.
         partial : bool
-            Some of them need not be there.
+            Some of them need not be there, but one must be.
 
         Raises
         ------
@@ -135,11 +135,12 @@ class Groups:
             patients = patients or _the_other(rest, counts)
             words = (controls or _the_other(rest, counts), patients)
         _refuse_named_twice(words)
-        for group in words:
-            if known.isdisjoint(group) and not partial:
-                what = f"nobody has the diagnosis '{', '.join(group)}'; there are: "
-                do = "Name the diagnoses as the data write them."
-                raise DataError(f"{what}{_told(counts)}.", do=do)
+        absent = [", ".join(group) for group in words if known.isdisjoint(group)]
+        everything = len(absent) == len(words) and bool(known)
+        if everything or (absent and not partial):
+            told = "' or '".join(absent if everything else absent[:1])
+            what = f"nobody has the diagnosis '{told}'; there are: {_told(counts)}."
+            raise DataError(what, do="Name the diagnoses as the data write them.")
         return cls(words, column)
 
     def label(self, value: str) -> int | None:

@@ -272,7 +272,7 @@ def learner_toml(learner: LearnerSpec) -> str:
 
 def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:
     """Frozen learners, each with how it was chosen."""
-    how = f"# orders {', '.join(orders)}; {repeats} inner cuts."
+    how = f"# orders {', '.join(orders)}; inner cuts: {repeats}."
     head = (
         "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
     )

@@ -384,5 +384,6 @@ def test_nobody_is_in_one_release_twice():
     copied[1, [0, 1], [1, 0]] += 0.001
     who = replace(mine(), fc=copied)
     first, second = who.subject_id[:2]
-    with pytest.raises(DataError, match=f"{first} and {second}"):
+    with pytest.raises(DataError, match=f"{first} and {second}") as told:
         learned(start(), SITE, cohort=who)
+    assert f"--leave-out {second}" in told.value.do

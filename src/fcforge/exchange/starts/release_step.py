@@ -150,9 +150,9 @@ def own_features(model: "Releases", people: Cohort) -> np.ndarray:
             raise DataError(
                 f"{len(both)} of its people are among the public ones (first: "
                 f"{'; '.join(both[:5])}).",
-                do="Leave them out, or make a start without their site (--without): one that "
-                "shares a person proves nothing. Other people with their ids: put the site before "
-                "them.",
+                do="Leave them out (of the command: --leave-out ID), or make a start without their "
+                "site (--without): one that shares a person proves nothing. Other people with "
+                "their ids: put the site before them.",
             )
         model.start.require_alike(x)
     return x
@@ -166,7 +166,7 @@ def _require_once_each(people: Cohort) -> None:
         raise DataError(
             f"scans {first} and {second} look like one person's ({len(twins)} such in all, "
             f"edges correlate {alike:.3f}): whoever is there twice spends twice what is said.",
-            do="Leave one of each pair out.",
+            do=f"Leave one of each pair out (of the command: --leave-out {second}).",
         )
 
 
