@@ -204,4 +204,5 @@ def about(name: str, _: str) -> str:
             f"torch {machine['torch']}",
         )
         machine = ", ".join(parts)
-    return f"`{told['command']}`; commit {told['commit'][:10]}; {machine}."
+    commit = told["commit"] if " " in told["commit"] else told["commit"][:10]
+    return f"`{told['command']}`; commit {commit}; {machine}."
