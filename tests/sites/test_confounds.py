@@ -95,6 +95,9 @@ def test_missing_values_are_found():
     with pytest.raises(DataError, match=r"a, b have no age or sex"):
         require_covariates(values, ["age", "sex"], ["a", "b"], "here")
     require_covariates(values, [], ["a", "b"], "here")
+    values["sex"] = np.array([1.0, 2.0])
+    with pytest.raises(DataError, match=r"here: b have no age\. .*dataset\.leave_out"):
+        require_covariates(values, ["sex", "age"], ["a", "b"], "here")
 
 
 def test_a_site_is_cleaned_whole_and_only_by_its_training_part():

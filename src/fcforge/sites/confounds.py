@@ -79,14 +79,19 @@ def require_covariates(
             do = f"Add a column '{name}', or leave it out of the confounds."
             known = ", ".join(sorted(covariates)) or "none"
             raise DataError(what, where=where, do=f"{do} Known: {known}.")
-    there = [np.isfinite(as_numbers(name, covariates[name])) for name in names]
-    gone = ~np.all([np.ones(len(ids)), *there], axis=0)
-    if gone.any():
+    lacking: list[str] = []
+    gone = np.zeros(len(ids), dtype=bool)
+    for name in names:
+        missing = ~np.isfinite(as_numbers(name, covariates[name]))
+        if missing.any():
+            lacking.append(name)
+            gone |= missing
+    if lacking:
         lost = some(np.asarray(ids)[gone])
         raise DataError(
-            f"{lost} have no {' or '.join(names)}.",
+            f"{lost} have no {' or '.join(lacking)}.",
             where=where,
-            do="Give the missing values, or leave these subjects out.",
+            do="Give the missing values, or leave these subjects out (dataset.leave_out).",
         )
 
 

@@ -111,12 +111,14 @@ class PublicStart:
         where the start has 1 and 2, motion in another unit would be removed as if they were meant.
         """
         told = [""] * n
+        missing: list[list[str]] = [[] for _ in told]
         for name, (low, high) in self.record.ranges.items():
             values = as_numbers(name, covariates.get(name, np.full(n, np.nan)))
             far = (0.5 + BEYOND) * (high - low)
             for i, value in enumerate(values):
                 if not np.isfinite(value):
-                    told[i] = f"has no {name}, which the start removes"
+                    missing[i].append(name)
+                    told[i] = f"has no {', '.join(missing[i])}, which the start removes"
                 elif not told[i] and abs(value - (low + high) / 2) > far:
                     public = f"the public people's ({low:.4g} to {high:.4g})"
                     told[i] = f"its {name} {value:.4g} is far outside {public}"
