@@ -116,7 +116,13 @@ def test_one_keeper_under_two_names_is_refused_on_reading_too():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"limits": (65.0, 5.0)}, {"limits": (0.0, 5e-324)}, {"name": "diagnosis"}]
+    "wrong",
+    [
+        {"limits": (65.0, 5.0)},
+        {"limits": (0.0, 5e-324)},
+        {"name": "diagnosis"},
+        *({"name": name} for name in ("subject", "Status", "note", "strangeness")),
+    ],
 )
 def test_a_number_has_limits_that_lie_apart_and_is_no_diagnosis(wrong):
     """Scaled by limits that are one to all purposes, everybody's number would be infinite."""

@@ -5,6 +5,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from small_exchange import R, all_given, given, people, sites, start
 
 from fcforge.errors import DataError
 from fcforge.exchange.home.private_record import PrivateRecord, Threshold
-from fcforge.exchange.prediction import as_csv, as_json, evaluate, predict
+from fcforge.exchange.policy import COLUMNS, Measured, Policy
+from fcforge.exchange.prediction import Prediction, as_csv, as_json, evaluate, predict
 
 HOSPITALS = sites()[2:]
 NEW = people().select_sites([HOSPITALS[-1]])
@@ -113,6 +115,23 @@ def test_tables_are_safe_to_open(exchange, tmp_path):
     said = json.loads(as_json(rows, exchange))
     assert said["exchange"] == exchange.id
     assert said["probability_of"] == "patient"
+
+
+def test_no_column_of_a_table_is_a_formula():
+    """What a number is called comes from the file."""
+    policy = Policy(number=Measured(name="=1+1", limits=(0.0, 1.0)))
+    root = SimpleNamespace(policy=policy)
+    made = SimpleNamespace(root=root, model=SimpleNamespace(sites=()))
+    row = Prediction("a", "ok", answers={"=1+1": 0.5})
+    head = as_csv([row], made).splitlines()[0]
+    assert head.split(",")[2] == "'=1+1"
+
+
+def test_every_column_of_a_table_is_known_to_the_policy(exchange):
+    """A number of such a name would stand in its place: in that of whom it is about."""
+    said = Prediction("a", "ok", own=0.5)
+    table = as_csv([said], exchange).splitlines()[0].split(",")
+    assert {*table, *said.to_json()} == COLUMNS
 
 
 def test_evaluation_beside_the_majority_and_the_public_head(exchange):

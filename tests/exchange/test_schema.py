@@ -172,6 +172,14 @@ def test_lookalikes_of_nyu(other):
         ("Straße", "STRASSE"),
         ("ロ", "口"),
         ("Istanbul", "ıstanbul"),
+        ("Yale", "Уаӏе"),
+        ("KKI", "ККӀ"),
+        ("Yes", "Үеѕ"),
+        ("Save", "Ѕаѵе"),
+        ("AB", "ΆΒ"),
+        ("ike", "їке"),
+        ("B3", "ВЗ"),
+        ("B6", "вб"),
     ],
 )
 def test_other_lookalikes(one, other):

@@ -12,9 +12,10 @@ import torch
 
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange.exchange import open_exchange
+from fcforge.exchange.home.private_record import PrivateRecord, Threshold
 from fcforge.exchange.model import Scores
 from fcforge.exchange.policy import Policy
-from fcforge.exchange.prediction import predict
+from fcforge.exchange.prediction import evaluate, predict
 from fcforge.exchange.scan_checks import answers_of
 from fcforge.exchange.schema import written
 from fcforge.exchange.starts.public_start import read_start
@@ -258,6 +259,18 @@ def test_what_is_for_two_classes_is_refused_by_name(world, tmp_path):
         done = fcforge(*asked)
         assert done.code == 2, asked
         assert "for two classes" in " ".join(done.err.split())
+
+
+def test_a_threshold_of_two_classes_is_for_nothing_else(world, tmp_path):
+    """It was applied to ages, and a row of three probabilities was no number."""
+    found = open_exchange(world.folder / "all.fcx")
+    fitted = Threshold(
+        intercept=0.0, slope=2.0, people=9, exchange=found.id, site=sites()[5]
+    )
+    with pytest.raises(ConfigError, match="for two classes"):
+        predict(found, world.folder / "5.npz", threshold=fitted)
+    private = PrivateRecord(tmp_path / "p", [fitted])
+    assert "own threshold" not in evaluate(found, loaded(world, 5), private).rows
 
 
 def test_who_is_left_out_for_another_diagnosis_is_told(world, tmp_path):

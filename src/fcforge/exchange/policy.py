@@ -32,6 +32,19 @@ SIGNS = str.maketrans(
 )  # of MCI+ and MCI- they are the point
 People = Annotated[int, Field(ge=1, le=1_000_000)]
 DIAGNOSIS = Target().name
+# of a table of predictions: a number of such a name would stand in place of what it is about
+COLUMNS = frozenset(
+    {
+        "subject",
+        "status",
+        "probability",
+        "own",
+        "own_probability",
+        "strangeness",
+        "note",
+        "sites_learned",
+    }
+)
 NARROWEST = 1e-9  # of limits: numbers are scaled by how far they lie apart
 
 
@@ -80,6 +93,8 @@ class Measured(Closed):
             raise ValueError("the smaller limit comes first")
         if self.name == DIAGNOSIS:
             raise ValueError("a diagnosis is no number")
+        if self.name.lower() in COLUMNS:
+            raise ValueError("a table of predictions has a column of that name")
         return self
 
 

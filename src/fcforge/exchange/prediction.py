@@ -95,6 +95,7 @@ def predict(
     model = exchange.model
     scans = find_scans(where, kind, model.n_rois)
     if threshold is not None:
+        model.require_two_classes("a threshold is")
         threshold.require_site(scan.site for scan in scans)
     nothing = dict.fromkeys(_answer_names(exchange.root.policy.target))
     rows = []
@@ -180,7 +181,8 @@ def as_csv(rows: Sequence[Prediction], exchange: Exchange) -> str:
     table["sites_learned"] = " ".join(exchange.model.sites)
     for name in ("subject", "note", "sites_learned"):
         table[name] = [no_formula(printable(text)) for text in table[name]]
-    return table.to_csv(index=False, lineterminator="\n")
+    safe = table.rename(columns=no_formula)
+    return safe.to_csv(index=False, lineterminator="\n")
 
 
 def as_json(rows: Sequence[Prediction], exchange: Exchange) -> str:
@@ -276,10 +278,11 @@ def evaluate(
     if learned:
         flatters = f"{learned} of these people were given before: too good to be true."
         notes.append(flatters)
-    if private is not None and private.threshold is not None:
-        private.threshold.require_site(cohort.site_names)
-        rows["own threshold"] = private.threshold.odds(rows["exchange"])
-        notes += private.threshold.stale(exchange.id)
+    own = private.threshold if private else None
+    if own is not None and model.target.kind == "two classes":
+        own.require_site(cohort.site_names)
+        rows["own threshold"] = own.odds(rows["exchange"])
+        notes += own.stale(exchange.id)
     return _summed(cohort, rows, learned, notes)
 
 

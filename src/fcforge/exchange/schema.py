@@ -59,18 +59,22 @@ PLAIN = "Write it in Latin letters, digits and - _ . only, as on the hospital's 
 # capitals are no part of a name.
 _LATIN = frozenset("ÆæØøŒœßÐðÞþĐđŁłĦħıŊŋ")
 _UNSEEN = frozenset("\u115f\u1160")  # letters of Korean that are blank
-_ALIKE = str.maketrans(
-    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεηικνορτυχω"
+_ALIKE: dict[int, Any] = str.maketrans(
+    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεηικνορστυχωϜͿϳϺ"
     "АВЕЅІЈКМНОРСТУХаеѕіјкмнорстухвгпԁһ"
-    "ГПФЛф"
+    "ӀӏҮүѴѵԚԛԜԝѡҺԌЬьЗзӠбҽꙇꙍᴦ"
+    "ГПФЛфѰѱπ"
     "ロニカタトハエヘ"
-    "ØøÐđĐðŁłħ",
-    "ABEZHIKMNOPTYXayenikvoptuxw"
+    "ØøÐđĐðŁłĦħŊŋ",
+    "ABEZHIKMNOPTYXayenikvopotuxwFJjM"
     "ABESIJKMHOPCTYXaesijkmhopctyxbrndh"
-    "ΓΠΦΛφ"
+    "llYyVvQqWwwHGbb3336eiwr"
+    "ΓΠΦΛφΨψn"
     "口二力夕卜八工へ"
-    "OoDdDdLlh",
+    "OoDdDdLlHhNn",
 )
+for _two, _letters in {"ae": "ӔӕÆæ", "oe": "Œœ", "bl": "Ыы", "lo": "Юю"}.items():
+    _ALIKE |= dict.fromkeys(map(ord, _letters), _two)
 _SHAPES = str.maketrans("1|0ı", "llol")
 _SEPARATORS = re.compile(r"[ _.,'()&+/#:-]+")
 
@@ -156,7 +160,7 @@ def _script(letter: str) -> str:
 @functools.lru_cache(maxsize=100_000)
 def looks(name: str) -> frozenset[str]:
     """What is compared: the shapes of a name's letters, and the name without case."""
-    shapes = _without_marks(name.translate(_ALIKE)).casefold()
+    shapes = _without_marks(name).translate(_ALIKE).casefold()
     shapes = shapes.replace("i", "l").translate(_SHAPES)
     shapes = shapes.replace("rn", "m").replace("vv", "w")
     folded = _without_marks(name.casefold())

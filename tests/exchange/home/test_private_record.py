@@ -157,6 +157,13 @@ def test_people_are_known_by_id_or_by_scan():
     assert not same_people(nameless, people_of(FC, [""] * N, Y)).any()
 
 
+@pytest.mark.parametrize("odd", ["a\x1b[2J", "a" * 201])
+def test_an_id_that_cannot_be_kept_is_told(odd):
+    with pytest.raises(DataError) as told:
+        people_of(FC[:2], ["fine", odd], Y[:2])
+    assert odd[:40] in told.value.what or repr(odd)[1:-1] in told.value.what
+
+
 def test_a_threshold_is_of_a_site_and_of_a_state():
     own = Threshold(intercept=-1.0, slope=1.0, people=9, exchange="a" * 64, site="NYU")
     np.testing.assert_allclose(own.odds(np.array([0.0, 2.0])), [-1.0, 1.0])

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy import ndarray as Array
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.exchange import schema
@@ -78,7 +78,11 @@ def people_of(fc: Array, ids: Sequence[str], y: Array) -> People:
     for who, scan, sketch, label in zip(ids, scans, sketches_of(fc), y, strict=True):
         digest = schema.sha256(scan.tobytes())
         said = f"{label:.6f}" if y.dtype.kind == "f" else str(int(label))
-        person = Person(id=str(who), scan=digest, diagnosis=said, sketch=sketch)
+        try:
+            person = Person(id=str(who), scan=digest, diagnosis=said, sketch=sketch)
+        except ValidationError as error:
+            what = f"a subject {schema.said(error)}."
+            raise DataError(what, do="Give people shorter or plainer ids.") from error
         found.append(person)
     return tuple(found)
 
