@@ -87,6 +87,8 @@ def test_index_reaches_every_page():
     pages = [*DOCS.glob("*.md"), *DOCS.glob("results/*.md")]
     names = {page.relative_to(DOCS).with_suffix("").as_posix() for page in pages}
     assert names - {"index"} <= set(lines)
+    listed = {line for line in lines if re.fullmatch(r"[a-z_]+(/[a-z_]+)?", line)}
+    assert listed <= names | {"api", "auto_examples/index"}
 
 
 def test_api_page_names_what_exists():
