@@ -25,14 +25,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from fcforge.estimator import ForgeClassifier
-from fcforge.exchange import schema
-from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Plan
-from fcforge.exchange.starts import public_start
 from fcforge.exchange.starts.public_start import make_public
-from fcforge.releases.features import log_features
-from fcforge.releases.start import StartSettings, make_start, rounded
 from fcforge.sites import load_dataset
 from fcforge.sites.cohort import Cohort
 from fcforge.types import Component
@@ -49,13 +44,10 @@ def everybody(**more: Any) -> Cohort:
 
 
 def arrays_sha256() -> str:
-    """Of the arrays of the start, as `make_public` makes them."""
-    cohort, _ = public_start._public_people(everybody())
-    features = log_features(cohort.fc)
-    start = make_start(features, cohort.y, StartSettings())
-    by_id = np.argsort(cohort.subject_id)
-    people = rounded(public_start.places(start, features[by_id]))
-    return schema.sha256(save_arrays(public_start._stored(start, None, people)))
+    """Of the arrays of the start, as `fcforge start --public` makes it."""
+    exact = Policy(exact_allowed=True)
+    made = make_public(everybody(), policy=exact, plan=Plan(epsilon=None))
+    return made.root.payload
 
 
 def processors() -> list[dict[str, str]]:

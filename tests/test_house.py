@@ -1,7 +1,9 @@
 """The house is in order: a line leads to its test."""
 
 import ast
+import inspect
 from pathlib import Path
+from pkgutil import resolve_name
 
 ROOT = Path(__file__).parents[1]
 SRC, TESTS = ROOT / "src" / "fcforge", ROOT / "tests"
@@ -80,3 +82,20 @@ def test_every_module_has_its_test_file_or_another():
     without = {str(p.relative_to(SRC)) for p in modules if not file_for(p).exists()}
     assert without == set(TESTED_BY)
     assert all((TESTS / file).exists() for file in TESTED_BY.values())
+
+
+def test_benchmarks_name_what_is_there():
+    """They are run by hand, and seldom: nobody noticed a name that a module had no more."""
+    for script in (ROOT / "benchmarks").glob("*.py"):
+        nodes = list(ast.walk(ast.parse(script.read_text())))
+        modules = {}
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and str(node.module)[:7] == "fcforge":
+                for alias in node.names:
+                    found = resolve_name(f"{node.module}.{alias.name}")
+                    if inspect.ismodule(found):
+                        modules[alias.asname or alias.name] = found
+        for node in nodes:
+            if isinstance(node, ast.Attribute):
+                home = modules.get(getattr(node.value, "id", ""))
+                assert home is None or hasattr(home, node.attr), (script, node.attr)
