@@ -115,13 +115,39 @@ def test_what_somebody_put_into_the_cache_is_not_believed(bucket, monkeypatch):
         public_start("abide-aal")
     known = Source("abide-871", people=start().root.people_sha256, arrays="0" * 64)
     monkeypatch.setitem(STARTS, "abide-aal", known)
+    with pytest.raises(DataError, match="another policy"):
+        public_start("abide-aal")
+    place.unlink()
+    save(start(exact_allowed=True), place)
     told = []
     public_start("abide-aal", told.append)
     assert "bit by bit" in told[0]
+    assert "somebody put" in told[0]
     place.unlink()
     save(given(sites()[2]).exchange, place)
     with pytest.raises(DataError, match="not a start by itself"):
         public_start("abide-aal")
+    assert bucket == []
+
+
+def test_without_a_published_hash_the_ids_are_compared_and_it_is_told(
+    bucket, monkeypatch
+):
+    """A start of ten ROIs and made-up people was taken for abide-cc200, without a word."""
+    folder = public_cache.cache_folder()
+    folder.mkdir()
+    mine = start(exact_allowed=True)
+    save(mine, folder / "abide-cc200.fcx")
+    data_file(folder).rename(folder / "abide-871-cc200.npz")
+    for use in (public_start, public_cache.public_people):
+        with pytest.raises(DataError, match="not those of 'abide-cc200'"):
+            use("abide-cc200")
+    ids = subjects_sha256([*mine.root.ids, *mine.root.left_out])
+    same = published.PUBLISHED["abide-871-cc200"]._replace(subjects_sha256=ids)
+    monkeypatch.setitem(published.PUBLISHED, "abide-871-cc200", same)
+    told = []
+    public_start("abide-cc200", told.append)
+    assert "no SHA-256" in told[0]
     assert bucket == []
 
 
@@ -180,6 +206,7 @@ def test_unknown_sites_are_refused_before_anything_is_fetched(offline, tmp_path)
     assert offline == []
 
 
+@pytest.mark.filterwarnings("ignore:no SHA-256 of 'abide-aal'")
 def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
     answer = fcforge("start", "--public", "abide-aal")
     assert answer.code == 0, answer.err

@@ -7,7 +7,7 @@ processors (results/public_start.json); where they do not, it is said.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from fcforge.files import whole_file
 from fcforge.sites.abide import DownloadError
 from fcforge.sites.check import without_twins
 from fcforge.sites.folder import load_folder
-from fcforge.sites.published import rebuild
+from fcforge.sites.published import PUBLISHED, rebuild, subjects_sha256
 
 
 class Source(NamedTuple):
@@ -46,6 +46,7 @@ STARTS = {
     ),
     "abide-cc200": Source("abide-871-cc200"),
 }
+POLICY = Policy(exact_allowed=True)
 
 
 def cache_folder() -> Path:
@@ -73,15 +74,23 @@ def public_people(name: str, **options: Any) -> Path:
             if different:
                 do = "Run the same again: what was fetched is kept."
                 raise DataError("; ".join(different) + ".", where=name, do=do)
-    if source.people:
-        alone, _ = without_twins(load_folder(place))
-        _require_published(name, alone.content_sha256(), place)
+    everybody = load_folder(place)
+    alone, _ = without_twins(everybody)
+    ids = everybody.subject_id.tolist()
+    _require_published(name, alone.content_sha256(), ids, place)
     return place
 
 
-def _require_published(name: str, people: str, place: Path) -> None:
-    """Raise `DataError` where a file in the cache is of other people than published."""
-    if people != STARTS[name].people:
+def _require_published(name: str, people: str, ids: Sequence[str], place: Path) -> None:
+    """Raise `DataError` where a file in the cache is of other people than published.
+
+    Where there is no SHA-256 of their scans, they are known by their ids.
+    """
+    source = STARTS[name]
+    same = people == source.people
+    if not source.people:
+        same = subjects_sha256(ids) == PUBLISHED[source.data].subjects_sha256
+    if not same:
         what = f"its people are not those of '{name}' as published (SHA-256 {people})."
         do = "Remove it to fetch it again, or use it as your own: `fcforge start --data`."
         raise DataError(what, where=place, do=do)
@@ -118,11 +127,13 @@ def public_start(
     else:
         found = _made(name, **options)
         exchange.save(found, place)
-    if source.arrays and found.root.payload != source.arrays:
-        what = (
-            f"the arrays of '{name}' are not, bit by bit, the published ones, as may be"
-        )
-        say(f"{what} on another processor: in one consortium all use one file.")
+    one_file = "in one consortium all use one file, and compare its id."
+    if not source.arrays:
+        say(f"no SHA-256 of '{name}' is published: {one_file}")
+    elif found.root.payload != source.arrays:
+        what = f"the arrays of '{name}' are not, bit by bit, the published ones"
+        why = f"as on another processor, or where somebody put others into {place}"
+        say(f"{what}, {why}: {one_file}")
     return place
 
 
@@ -132,12 +143,16 @@ def _kept(name: str, place: Path) -> exchange.Exchange:
     if found.records or found.root.kind != "start":
         what = "is not a start by itself."
         raise DataError(what, where=place, do="Remove it to make it again.")
-    if STARTS[name].people:
-        _require_published(name, found.root.people_sha256, place)
+    root = found.root
+    ids = [*root.ids, *root.left_out]
+    _require_published(name, root.people_sha256, ids, place)
+    if root.policy != POLICY:
+        what = f"has another policy than '{name}'."
+        raise DataError(what, where=place, do="Remove it to make it again.")
     return found
 
 
 def _made(name: str, **options: Any) -> exchange.Exchange:
     cohort = load_folder(public_people(name, **options))
     plan = records.Plan(epsilon=None)
-    return make_public(cohort, policy=Policy(exact_allowed=True), plan=plan)
+    return make_public(cohort, policy=POLICY, plan=plan)
