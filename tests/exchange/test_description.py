@@ -5,22 +5,32 @@ from small_exchange import all_given, sites, start
 
 from fcforge.exchange import description
 from fcforge.exchange.policy import Measured, Policy
-from fcforge.exchange.records import AttackRow, Release
+from fcforge.exchange.records import AttackRow, Chain, Release
 
 
 def test_who_signed():
-    nobody = description.who_signed([])
+    root = record(Chain, signer="NYU")
+    nobody = description.who_signed(root, [])
     assert (nobody.kind, nobody.question) == ("", "Who signed it?")
     signed = record(Release, site="NYU", signer="NYU")
-    some = description.who_signed([signed, record(Release, site="UM")])
+    some = description.who_signed(root, [signed, record(Release, site="UM")])
     assert (some.kind, some.say) == ("warn", "Not everybody: UM did not sign.")
-    none = description.who_signed([record(Release, site="UM")])
+    none = description.who_signed(root, [record(Release, site="UM")])
     assert (none.kind, none.say) == ("warn", "Nobody signed it.")
     all_of_them = [record(Release, site="UM", signer="UM"), signed]
-    good = description.who_signed(all_of_them)
-    assert good.kind == "good"
+    good = description.who_signed(root, all_of_them)
+    assert (good.kind, good.say) == (
+        "good",
+        "Everybody signed what is theirs (2 authors).",
+    )
     first = all_of_them[0].key[:16]
     assert good.more[0] == f"Keys: NYU {signed.key[:16]}, UM {first}."
+    bare = description.who_signed(record(Chain), all_of_them)
+    assert (bare.kind, bare.say) == (
+        "good",
+        "2 authors signed what is theirs; nobody signed what they began with.",
+    )
+    assert record(Chain).id in bare.more[0]
 
 
 def attack(auc: float, beats_chance: bool, reference: bool = False) -> AttackRow:

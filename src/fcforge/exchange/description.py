@@ -174,7 +174,7 @@ def described(
     about = {"disorder": policy.disorder or "not said", **learned(policy.target)}
     return Description(
         id=exchange.id,
-        answers=(who_signed(exchange.records), *answers),
+        answers=(who_signed(exchange.root, exchange.records), *answers),
         facts={**about, **facts},
         tables=(*tables, parts_table(exchange), records_table(of)),
         settings=said | policy_words(policy),
@@ -204,7 +204,7 @@ def learned(target: Target) -> dict[str, str]:
     return {"groups": ", ".join(target.classes)}
 
 
-def who_signed(records: Sequence[Record]) -> Answer:
+def who_signed(root: Record, records: Sequence[Record]) -> Answer:
     """Whether every author signed what it wrote."""
     if not records:
         return Answer(SIGNED, "", "No hospital has given anything yet.")
@@ -216,11 +216,15 @@ def who_signed(records: Sequence[Record]) -> Answer:
         why = "Whoever had the file could have made what is not signed."
         return Answer(SIGNED, "warn", say, (why,))
     keys = {record.site: record.key[:16] for record in records}
-    say = f"Everybody signed what is theirs ({counted(len(keys), 'author')})."
-    more = (
+    authors = counted(len(keys), "author")
+    more: tuple[str, ...] = (
         f"Keys: {', '.join(f'{site} {key}' for site, key in sorted(keys.items()))}.",
         "`fcforge verify --trust KEY.pub` tells whether a key is the sender's.",
     )
+    say = f"Everybody signed what is theirs ({authors})."
+    if not root.key:
+        say = f"{authors} signed what is theirs; nobody signed what they began with."
+        more = (f"Their signatures name it by its id: {root.id}.", *more)
     return Answer(SIGNED, "good", say, more)
 
 
