@@ -78,7 +78,7 @@ def other_pages() -> dict[str, str]:
         }
         for k in range(9)
     ]
-    source = SimpleNamespace(path=Path("/data") / ("y" * 80))
+    source = SimpleNamespace(path=Path("/data") / ("y" * 80), kind="scan")
     series = rng.normal(size=(40, 116))
     run = Run(
         source,
