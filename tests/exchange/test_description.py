@@ -5,13 +5,16 @@ from small_exchange import all_given, sites, start
 
 from fcforge.exchange import description
 from fcforge.exchange.policy import Measured, Policy
-from fcforge.exchange.records import AttackRow, Chain, Release
+from fcforge.exchange.records import AttackRow, Chain, Release, Start
 
 
 def test_who_signed():
     root = record(Chain, signer="NYU")
     nobody = description.who_signed(root, [])
     assert (nobody.kind, nobody.question) == ("", "Who signed it?")
+    assert root.key[:16] in nobody.more[0]
+    plain = description.who_signed(record(Start), [])
+    assert plain.more == ("Nobody signed the start.",)
     signed = record(Release, site="NYU", signer="NYU")
     some = description.who_signed(root, [signed, record(Release, site="UM")])
     assert (some.kind, some.say) == ("warn", "Not everybody: UM did not sign.")
@@ -25,6 +28,10 @@ def test_who_signed():
     )
     first = all_of_them[0].key[:16]
     assert good.more[0] == f"Keys: NYU {signed.key[:16]}, UM {first}."
+    sealed = record(Start, site="public start", signer="maker")
+    told = description.who_signed(sealed, [signed])
+    assert "(2 authors)" in told.say
+    assert f"public start {sealed.key[:16]}" in told.more[0]
     bare = description.who_signed(record(Chain), all_of_them)
     assert (bare.kind, bare.say) == (
         "good",

@@ -207,7 +207,9 @@ def learned(target: Target) -> dict[str, str]:
 def who_signed(root: Record, records: Sequence[Record]) -> Answer:
     """Whether every author signed what it wrote."""
     if not records:
-        return Answer(SIGNED, "", "No hospital has given anything yet.")
+        maker = f"Its maker signed it, key {root.key[:16]}."
+        made = maker if root.key else "Nobody signed the start."
+        return Answer(SIGNED, "", "No hospital has given anything yet.", (made,))
     unsigned = sorted({record.site for record in records if not record.key})
     if unsigned:
         say = f"Not everybody: {', '.join(unsigned)} did not sign."
@@ -215,7 +217,8 @@ def who_signed(root: Record, records: Sequence[Record]) -> Answer:
             say = "Nobody signed it."
         why = "Whoever had the file could have made what is not signed."
         return Answer(SIGNED, "warn", say, (why,))
-    keys = {record.site: record.key[:16] for record in records}
+    signed = [root, *records] if root.key else records
+    keys = {record.site: record.key[:16] for record in signed}
     authors = counted(len(keys), "author")
     more: tuple[str, ...] = (
         f"Keys: {', '.join(f'{site} {key}' for site, key in sorted(keys.items()))}.",
