@@ -1,8 +1,10 @@
 """All forgeries of both kinds of file, and `learn` killed at random moments or run twice at once.
 
-Run: ``python benchmarks/forgeries.py`` (some minutes). Exit code 1 where something got through.
+Run: ``python benchmarks/forgeries.py`` (some minutes; ``--every 20 --kills 3 --pairs 2``: half of
+one). Exit code 1 where something got through.
 """
 
+import argparse
 import resource
 import signal
 import subprocess
@@ -10,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +30,11 @@ from fcforge.exchange.exchange import save  # noqa: E402
 from fcforge.exchange.home.private_record import PrivateRecord  # noqa: E402
 
 SECONDS = 20  # a file that takes longer hangs
-KILLS = 30
-PAIRS = 20
 SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
-def forged(folder: Path) -> bool:
-    """Try all forgeries and say what got through; whether nothing did."""
+def forged(folder: Path, every: int) -> bool:
+    """Try all forgeries, or one in `every`, and say what got through; whether nothing did."""
     wrong: list[str] = []
     tracebacks: Counter[str] = Counter()
     tried = 0
@@ -42,7 +43,7 @@ def forged(folder: Path) -> bool:
     for make in (released, chained):
         exchange, forger = make()
         trust = knowing(exchange)
-        for forgery in forgeries(exchange, forger):
+        for forgery in islice(forgeries(exchange, forger), 0, None, every):
             tried += 1
             signal.alarm(SECONDS)
             try:
@@ -99,13 +100,13 @@ class Hospital:
         return len(receipts)
 
 
-def killed(folder: Path) -> Counter[int]:
+def killed(folder: Path, times: int) -> Counter[int]:
     """Releases after `learn` was killed at random moments."""
     begun = time.perf_counter()
     assert Hospital(folder).learning("a.fcx").wait() == 0
     whole = time.perf_counter() - begun
     found: Counter[int] = Counter()
-    for moment in np.random.default_rng(0).uniform(0.4, 1.1, KILLS) * whole:
+    for moment in np.random.default_rng(0).uniform(0.4, 1.1, times) * whole:
         hospital = Hospital(folder)
         running = hospital.learning("a.fcx")
         time.sleep(moment)
@@ -115,10 +116,10 @@ def killed(folder: Path) -> Counter[int]:
     return found
 
 
-def twice(folder: Path) -> Counter[int]:
+def twice(folder: Path, times: int) -> Counter[int]:
     """Releases after two `learn` of the same people at once."""
     found: Counter[int] = Counter()
-    for _ in range(PAIRS):
+    for _ in range(times):
         hospital = Hospital(folder)
         both = [hospital.learning(name) for name in ("a.fcx", "b.fcx")]
         codes = [running.wait() for running in both]
@@ -129,14 +130,19 @@ def twice(folder: Path) -> Counter[int]:
 
 def main() -> int:
     """Everything, in a folder that goes afterwards."""
+    asked = argparse.ArgumentParser(description="Forgeries, and learn interrupted.")
+    asked.add_argument("--every", type=int, default=1, help="Try one forgery in N.")
+    asked.add_argument("--kills", type=int, default=30, help="Times learn is killed.")
+    asked.add_argument("--pairs", type=int, default=20, help="Times two run at once.")
+    said = asked.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        good = forged(folder)
+        good = forged(folder, said.every)
         save(small.start(), folder / "start.fcx")
-        print(
-            f"killed {KILLS} times: {dict(killed(folder))} releases: times; all agree"
-        )
-        print(f"two at once {PAIRS} times: {dict(twice(folder))}; all agree")
+        found = dict(killed(folder, said.kills))
+        print(f"killed {said.kills} times: {found} releases: times; all agree")
+        found = dict(twice(folder, said.pairs))
+        print(f"two at once {said.pairs} times: {found}; all agree")
     return 0 if good else 1
 
 
