@@ -317,6 +317,6 @@ class Trust:
             lost = ", though others are: its signature may have been taken off"
             raise ExchangeError(
                 f"the {bare[0]} is not signed{lost if others else ''}.",
-                do="Ask that hospital for a signed one (`fcforge keys new KEY`, then "
-                "`fcforge learn --sign KEY`).",
+                do="Ask whoever made it for a signed one: `fcforge keys new KEY`, then --sign KEY "
+                "with the command that makes it.",
             )
