@@ -137,6 +137,11 @@ def test_steps_learned_in_memory_are_those_that_travel_one_by_one():
 
 
 # -- what is refused -------------------------------------------------------------------------------
+def test_a_summary_does_not_call_made_up_people_subjects():
+    (first,) = chained("analytic")
+    assert first.model.summary().endswith(" synthetic held-out subjects")
+
+
 def test_a_fork_is_refused_by_name():
     first = chained("majority")[0]
     one = joined(first, SITES[1])[0]

@@ -178,7 +178,7 @@ class Chain(Model):
         remembered = len(self.state.remembered)
         return (
             f"a chain of {len(self.steps)} steps: {numbers} parameters, {remembered} remembered "
-            f"and {len(self.state.held_out)} held-out subjects"
+            f"and {len(self.state.held_out)} synthetic held-out subjects"
         )
 
     # -- whether it can be meant -------------------------------------------------------------------
