@@ -165,7 +165,7 @@ def test_too_few_volumes_and_no_tr():
 
     x = np.random.default_rng(0).normal(size=(30, 3))
     table = pd.DataFrame(np.random.default_rng(1).normal(size=(30, 24))).add_prefix("c")
-    with pytest.raises(DataError, match=r"30 volumes .* 24 confounds"):
+    with pytest.raises(DataError, match=r"30 volumes are .* 24 confounds"):
         clean_series(x, make_denoise("none"), tr=2.0, found=(table, None))
     with pytest.raises(DataError, match="TR, which is unknown"):
         clean_series(x, make_denoise("none"), tr=None)

@@ -47,7 +47,7 @@ BAND: Band = (0.01, 0.1)
 FD_COLUMNS = ("framewise_displacement", "filtered_framewise_displacement", "fd_power")
 MIN_VOLUMES = 10
 MIN_TO_FILTER = 34  # the filter needs its ends
-TOO_FEW = "The scan moved too much or is too short for this method."
+TOO_FEW = "The scan moved too much, or is too short for this --denoise: choose another."
 
 
 class Denoise(NamedTuple):
@@ -177,7 +177,8 @@ def clean_series(
     _require_band(band, tr)
     dof = degrees_of_freedom(n_kept, len(names), tr, band)
     if n_kept < (MIN_TO_FILTER if any(band) else MIN_VOLUMES) or dof < 1:
-        few = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds"
+        left = " left after scrubbing" if n_kept < len(series) else ""
+        few = f"{n_kept} volumes{left} are too few for {len(names)} confounds"
         raise DataError(f"{few} and this band-pass.", do=TOO_FEW)
     kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
     report = {

@@ -225,6 +225,7 @@ def find_sources(
     found = next(filter(None, tried), [])
     if auto:
         _require_mni(found, root)
+    _require_aroma(found, request)
     wanted = [source for source in found if request.takes(source)]
     if not wanted:
         raise _nothing_found(request, found)
@@ -247,6 +248,22 @@ def _require_mni(found: list[Source], root: Path) -> None:
                 where=root,
                 do=TO_MNI,
             )
+
+
+def _require_aroma(found: list[Source], request: FCRequest) -> None:
+    """Refuse fMRIPrep's other scans where ICA-AROMA is asked for: nothing would be taken out."""
+    known = any(source.tool != "nifti" for source in found)
+    asked = "ica_aroma" in request.denoise
+    if (
+        asked
+        and not known
+        and any(request.source.glob("sub-*/**/*_desc-preproc_bold.nii*"))
+    ):
+        raise DataError(
+            "ica_aroma needs fMRIPrep's scans desc-smoothAROMAnonaggr, and there are none.",
+            where=request.source,
+            do="Let fMRIPrep (before 23.1) write them, or choose another --denoise.",
+        )
 
 
 def _found(layout: str, request: FCRequest) -> list[Source]:

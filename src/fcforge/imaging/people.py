@@ -15,7 +15,7 @@ from fcforge.errors import DataError, FCForgeError, at
 from fcforge.imaging.matrix_files import column_of, read_table
 from fcforge.imaging.parsers import as_number
 from fcforge.imaging.sources import read_json, sidecar_of
-from fcforge.text import some, whole
+from fcforge.text import counted, some, whole
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")
@@ -199,7 +199,7 @@ def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
 def the_same(said: Counter[str]) -> list[str]:
     """Of what was said of one subject: of how many others it is true."""
     return [
-        f"the same for {count - 1} more subjects: {line}"
+        f"the same for {counted(count - 1, 'more subject')}: {line}"
         for line, count in said.items()
         if count > 1
     ]
