@@ -110,6 +110,15 @@ def test_the_true_reason(tool, names, why, tmp_path):
         find(touch(tmp_path, *names))
 
 
+def test_a_name_that_says_no_subject_is_told(tmp_path):
+    """One such file stopped everybody's FC with a traceback."""
+    touch(tmp_path, f"sub-01/func/sub-01_task-rest_{MNI}", f"sub-é/func/sub-é_{MNI}")
+    describe(tmp_path, "fMRIPrep")
+    with pytest.raises(DataError, match="names no subject") as told:
+        find(tmp_path)
+    assert "sub-é" in str(told.value)
+
+
 def test_hcp_folders_name_the_subject(tmp_path):
     results = "MNINonLinear/Results"
     for subject in ("100307", "100408"):

@@ -127,6 +127,16 @@ def test_own_preprocessing_names_the_steps_of_the_sidecar(tmp_path, monkeypatch)
     assert found.references[:2] == (WORKS["jenkinson2002"], WORKS["ashburner2005"])
 
 
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [(["motion"], "its sidecars say how"), ({"x\x1b[2J": {"Tool": "y"}}, "x?[2J y")],
+)
+def test_steps_that_another_program_wrote(steps, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.json").write_text(json.dumps({"Steps": steps}))
+    assert words in made(made_by="fcforge preprocess 0.2.0").text
+
+
 def test_every_step_and_tool_has_its_words(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: name)
     plans = [plan_route("pip"), plan_route("fsl")]

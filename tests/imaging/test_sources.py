@@ -34,7 +34,12 @@ def test_a_sidecar_lies_beside_and_holds_names_and_values(tmp_path):
     path = sidecar_of(tmp_path / "sub-01_bold.nii.gz")
     assert path == tmp_path / "sub-01_bold.json"
     assert read_json(path) == {}
-    for text, says in (("{", "not JSON"), ("[2]", "no names and values")):
+    for text, says in (
+        ("{", "not JSON"),
+        ("[2]", "no names and values"),
+        ("[" * 100_000, "not JSON"),
+        ('{"a": ' + "1" * 5_000 + "}", "not JSON"),
+    ):
         path.write_text(text)
         with pytest.raises(DataError, match=says):
             read_json(path)
@@ -43,3 +48,14 @@ def test_a_sidecar_lies_beside_and_holds_names_and_values(tmp_path):
         Source(tmp_path / "sub-01_bold.nii.gz", "scan", "x", {"sub": "01"}).said_tr
         == 2.0
     )
+
+
+@pytest.mark.parametrize("said", ['"fast"', "[2]", "NaN", "-2", "1e999"])
+def test_a_repetition_time_is_a_number_of_seconds(said, tmp_path):
+    scan = Source(tmp_path / NAME, "scan", "fmriprep", entities(NAME))
+    assert scan.said_tr is None
+    sidecar_of(scan.path).write_text('{"RepetitionTime": 2}')
+    assert scan.said_tr == 2.0
+    sidecar_of(scan.path).write_text(f'{{"RepetitionTime": {said}}}')
+    with pytest.raises(DataError, match="RepetitionTime"):
+        _ = scan.said_tr

@@ -288,6 +288,9 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
         about = files.about(path, request)
         if about is not None:
             named = {**about, **sources.entities(path.name)}
+            if "sub" not in named:
+                do = "Name it sub-LABEL_..., the label of letters and digits alone."
+                raise DataError("its name names no subject.", where=path, do=do)
             done = (files.denoised, files.motion_of(path))
             yield Source(path, files.kind, layout, named, *done)
 

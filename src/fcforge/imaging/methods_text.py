@@ -9,6 +9,7 @@ from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.outputs import software
 from fcforge.imaging.sources import Source, read_json, sidecar_of
+from fcforge.text import printable
 
 # Sentences, names of tools, works by atlas, regressors in words, and the works.
 WORDS: dict[str, dict[str, str]] = tomllib.loads(
@@ -91,10 +92,11 @@ def _used() -> str:
 
 def _steps(source: Source) -> str:
     """What fcforge preprocess did to a scan, as its sidecar says."""
-    steps = read_json(sidecar_of(source.path)).get("Steps", {}).items()
-    known = (f"{step} {how['Tool']}" for step, how in steps if isinstance(how, dict))
+    steps = read_json(sidecar_of(source.path)).get("Steps")
+    said = steps.items() if isinstance(steps, dict) else ()
+    known = (f"{step} {how.get('Tool')}" for step, how in said if isinstance(how, dict))
     return (
-        ", ".join(WORDS["steps"].get(key, key) for key in known)
+        ", ".join(WORDS["steps"].get(key, printable(key)) for key in known)
         or "its sidecars say how"
     )
 

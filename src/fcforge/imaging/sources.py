@@ -1,6 +1,7 @@
 """One run of one subject as a tool left it."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fcforge.errors import DataError
+from fcforge.files import read_plain
 
 # Those that tell scans apart, in the order of BIDS.
 ENTITIES = (
@@ -23,6 +25,7 @@ ENTITIES = (
     "part",
     "space",
 )
+MAX_BYTES = 1 << 26  # of a sidecar
 _ENTITY = re.compile(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)")
 
 
@@ -77,7 +80,12 @@ class Source:
     def said_tr(self) -> float | None:
         """``RepetitionTime`` of the sidecar, None where it says none."""
         value = read_json(sidecar_of(self.path)).get("RepetitionTime")
-        return float(value) if value else None
+        if not value:
+            return None
+        if not isinstance(value, int | float) or not 0 < value < math.inf:
+            what = f"RepetitionTime {value!r:.40} is not a number of seconds."
+            raise DataError(what, where=sidecar_of(self.path), do="Correct it.")
+        return float(value)
 
     @property
     def said_coverage(self) -> list[float] | None:
@@ -117,8 +125,11 @@ def read_json(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        found = json.loads(read_plain(path, MAX_BYTES))
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # no text, too deep, too long a number
         raise DataError(f"not JSON ({error}).", where=path) from None
     if not isinstance(found, dict):
         raise DataError("has no names and values, as a BIDS sidecar has.", where=path)
