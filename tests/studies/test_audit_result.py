@@ -27,6 +27,12 @@ def test_the_strongest_attack_is_told_in_sentences(found):
     assert "right one 94 times in 100; guessing gets 50." in full
 
 
+def test_the_strongest_attack_has_the_highest_auc_not_the_narrowest_interval(found):
+    narrow = replace(found.rows[3], auc=Estimate(0.60, 0.59, 0.61), attack="narrow")
+    wide = replace(found.rows[3], auc=Estimate(0.70, 0.55, 0.85), attack="wide")
+    assert Audit((narrow, wide)).strongest((narrow, wide)) == wide
+
+
 def test_references_are_never_the_strongest_attack():
     short, full = audit(leak=0.5).words()  # the copy has AUC 1, what is released .53
     assert short == "No attack tried told who took part."

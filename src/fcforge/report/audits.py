@@ -154,19 +154,19 @@ def _of_release(audit: Audit, release: str, rows: Sequence[AuditRow]) -> str:
             f"(AUC {number(least)} to {number(most)})."
         )
     name = f"For comparison, {release} (hides nobody)" if best.is_reference else release
-    surest = audit.surest(rows)
-    right = f"{_in_100((surest or best).auc.value)} times in 100"
-    if surest is None:
+    strongest = audit.strongest(rows)
+    right = f"{_in_100((strongest or best).auc.value)} times in 100"
+    if strongest is None:
         return (
             f"{name}: no attack that was tried told members from others beyond chance; the "
             f"highest, '{best.attack}', names the right one of two {right} {_auc(best.auc)}."
         )
     return (
         f"{name}: an attacker can tell better than chance who was trained on. Shown somebody "
-        f"who was and somebody who was not, the strongest attack, '{surest.attack}', names the "
-        f"right one {right}, where guessing gets 50 {_auc(surest.auc)}; accusing at most 1 "
-        f"outsider in 100, it finds {_in_100(surest.tpr.value)} of 100 who were (TPR at 1 % FPR "
-        f"{number(surest.tpr.value)})."
+        f"who was and somebody who was not, the strongest attack, '{strongest.attack}', names the "
+        f"right one {right}, where guessing gets 50 {_auc(strongest.auc)}; accusing at most 1 "
+        f"outsider in 100, it finds {_in_100(strongest.tpr.value)} of 100 who were (TPR at 1 % FPR "
+        f"{number(strongest.tpr.value)})."
     )
 
 

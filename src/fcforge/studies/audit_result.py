@@ -124,10 +124,10 @@ class Audit:
         to_beat = max([0.5, *untrained])
         return row.auc.low > 0.5 and row.auc.value > to_beat
 
-    def surest(self, rows: Iterable[AuditRow]) -> AuditRow | None:
-        """Of the attacks that beat chance the one with the highest lower end of its AUC."""
+    def strongest(self, rows: Iterable[AuditRow]) -> AuditRow | None:
+        """Of the attacks that beat chance the one with the highest AUC."""
         sure = [row for row in rows if self.beats_chance(row)]
-        return max(sure, key=lambda row: row.auc.low, default=None)
+        return highest(sure) if sure else None
 
     def words(self) -> list[str]:
         """Whether the strongest attack tells who took part, and how often it is right."""
@@ -138,9 +138,9 @@ class Audit:
             rows = [row for row in rows if row.release == given]
         if not rows:
             return []
-        surest = self.surest(rows)
-        worst = surest or highest(rows)
-        return [TOLD[surest is not None], TIMES.format(100 * worst.auc.value)]
+        strongest = self.strongest(rows)
+        worst = strongest or highest(rows)
+        return [TOLD[strongest is not None], TIMES.format(100 * worst.auc.value)]
 
 
 def highest(rows: Iterable[AuditRow]) -> AuditRow:
