@@ -269,17 +269,15 @@ def test_the_budget_adds_up(tmp_path):
         budget.take(int(1.5e9))
 
 
-def test_structs_give_their_fields_and_cells_their_texts(tmp_path):
-    structs = np.zeros((1, 2), dtype=[("ROI", object), ("name", object)])
+def test_cells_give_their_texts_and_structs_are_passed_over(tmp_path):
+    structs = np.zeros((1, 2), dtype=[("ROI", object)])
     structs["ROI"][0] = [np.eye(2), np.ones((2, 2))]
-    structs["name"][0] = ["a", "b"]
     names = np.array([["left", "right"]], dtype=object)
     savemat(
         tmp_path / "s.mat", {"graph": structs, "names": names, "mixed": [["a", 1.0]]}
     )
     found = read_mat(tmp_path / "s.mat")
-    np.testing.assert_array_equal(found["graph.ROI"], [np.eye(2), np.ones((2, 2))])
-    assert found["graph.name"] == []
+    assert found.keys() == {"names"}
     assert found["names"].tolist() == ["left", "right"]
 
 

@@ -2,9 +2,8 @@
 
 Text: .csv, .tsv, .txt and .1D in their many spellings. MATLAB 5-7: SciPy's reader can crash the
 whole process on a damaged file (seen: a segmentation fault after one flipped byte), so the little
-that is needed is read here: real, dense numeric variables, cells of text (names of ROIs) and the
-numeric fields of struct arrays. Everything else is passed over. Format: MathWorks, "MAT-File Level
-5 File Format".
+that is needed is read here: real, dense numeric variables and cells of text (names of ROIs).
+Everything else is passed over. Format: MathWorks, "MAT-File Level 5 File Format".
 """
 
 import codecs
@@ -38,7 +37,6 @@ STORED = {
     13: "u8",
 }
 CELL = 1
-STRUCT = 2
 TEXT = 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
@@ -237,7 +235,7 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
     Returns
     -------
     dict
-        Arrays by name; of a struct array ``name.field`` is the list of that field's arrays.
+        Arrays by name.
 
     Raises
     ------
@@ -264,23 +262,14 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
 
 
 def _flat(name: str, value: Any, take: Take) -> dict[str, Any]:
-    """What is kept of a variable: numbers, a cell of texts, the arrays of a struct's fields."""
-    if isinstance(value, dict):
-        found = {}
-        for field, own in value.items():
-            found[f"{name}.{field}"] = [v for v in own if _is_array(v)]
-        return found
+    """What is kept of a variable: numbers, or a cell of texts."""
     if isinstance(value, list):
         if not value or not all(isinstance(text, str) for text in value):
             return {}
         # numpy gives all of them the room of the longest
         take(len(value) * max(map(len, value)) * 4)
         value = np.array(value, dtype=np.str_)
-    return {name: value} if _is_array(value) else {}
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
+    return {name: value} if isinstance(value, np.ndarray) else {}
 
 
 def _inflate(packed: _Element, take: Take) -> bytes:
@@ -315,7 +304,7 @@ def _elements(content: bytes, order: str) -> Iterator[_Element]:
 
 
 def _variable(element: _Element) -> tuple[str, Any]:
-    """Name of a variable, and its numbers, text, list (cell) or lists by field (struct)."""
+    """Name of a variable, and its numbers, text or list (cell)."""
     if element.kind != MATRIX:
         return "", None
     flags, shape, name, *parts = _elements(element.data, element.order)
@@ -324,25 +313,12 @@ def _variable(element: _Element) -> tuple[str, Any]:
     value: Any = None
     if kind == CELL:
         value = [_variable(part)[1] for part in parts]
-    elif kind == STRUCT:
-        value = _fields(*parts)
     elif kind == TEXT:
         value = _text(parts[0])
     elif kind in NUMERIC_CLASSES:
         sizes = list(map(int, shape.numbers()))
         value = _array(parts[0].numbers(), sizes)
     return name.data.decode(), value
-
-
-def _fields(width: _Element, names: _Element, *cells: _Element) -> dict[str, list[Any]]:
-    """Values of each field of a struct array, which lie one after the other."""
-    step = max(int(width.numbers()[0]), 1)
-    fields = []
-    for start in range(0, len(names.data), step):
-        padded = names.data[start : start + step]
-        fields.append(padded.rstrip(bytes(1)).decode())
-    values = [_variable(cell)[1] for cell in cells]
-    return {field: values[k :: len(fields)] for k, field in enumerate(fields)}
 
 
 def _text(element: _Element) -> str:

@@ -132,11 +132,6 @@ _ROWS = (
         "REST-meta-MDD: the consortium's ROISignals folder",
     ),
     ("bsnip", "folder", "B-SNIP: participants.tsv + one file per subject"),
-    (
-        "authors",
-        "authors",
-        "the FORGE authors' .pt or BrainIB's .mat, nothing executed",
-    ),
 )
 DATASETS = {row[0]: Dataset(*row) for row in _ROWS}
 
