@@ -76,7 +76,7 @@ class Request(Validated):
 
 
 # -- what commands around exchange files can be asked ---------------------------------------------
-Kind = Literal["auto", "fc", "fisher_z", "timeseries", "rows", "columns"]
+Kind = Literal["auto", "fc", "fisher_z", "timeseries"]
 Epsilon = Annotated[
     float,
     Bound(
@@ -89,10 +89,7 @@ SIGN = "Private key (PEM) to sign with."
 REGISTER = "The hospital's private record: adds results with its own threshold."
 PRIVATE = "Private record, which stays here (fcforge.private beside DATA)."
 JSON = "Print JSON for a program to read."
-KIND = (
-    "Content of the files: FC matrices, Fisher z, time series, or edges of the upper triangle, "
-    "row by row or column by column."
-)
+KIND = "Content of the files: FC matrices, Fisher z or time series."
 
 
 @dataclass(frozen=True, kw_only=True)

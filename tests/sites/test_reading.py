@@ -233,10 +233,3 @@ def test_people_of_an_npz_are_fc_whatever_was_asked_for(tmp_path):
     ] * 2
     (scan,) = find_scans(tmp_path / "d.npz", "timeseries", 4)
     assert "'timeseries' (--kind)" in scan.problem
-
-
-@pytest.mark.parametrize("kind", ["rows", "columns"])
-def test_a_matrix_is_no_row_of_edges(kind):
-    """Not a time series either, which it would be taken for."""
-    with pytest.raises(DataError, match="matrix of 12 x 12, not one row of edges"):
-        to_fc(np.eye(12), kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,6 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError, check_names, look_up
 from fcforge.imaging.parsers import as_number
 from fcforge.sites.diagnoses import is_missing
-from fcforge.sites.vectors import triangle_of
 from fcforge.text import counted, some
 from fcforge.types import Target
 
@@ -251,7 +251,18 @@ def fc_from_upper(upper: np.ndarray) -> np.ndarray:
     ndarray of shape (n, R, R), float32
         Symmetric with unit diagonal.
     """
-    return triangle_of(upper, kind="rows").matrices(upper)
+    n, n_edges = upper.shape
+    n_rois = (1 + math.isqrt(1 + 8 * n_edges)) // 2
+    if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
+        raise DataError(
+            f"{n_edges} edges are not the triangle of a square matrix.",
+            do="Is a column missing, or one too many?",
+        )
+    rows, columns = np.triu_indices(n_rois, 1)
+    fc = np.ones((n, n_rois, n_rois), dtype=np.float32)
+    fc[:, rows, columns] = upper
+    fc[:, columns, rows] = upper
+    return fc
 
 
 def upper_from_fc(fc: np.ndarray) -> np.ndarray:

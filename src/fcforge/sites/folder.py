@@ -11,23 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError, at
-from fcforge.imaging import people as tables
-from fcforge.imaging.matrix_files import SUFFIXES, TEXT, column_of, read_npz, read_table
-from fcforge.imaging.parsers import as_numbers
+from fcforge.imaging.matrix_files import SUFFIXES, read_npz, read_table
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import CONTROLS, DISORDERS, Words
-from fcforge.sites.participants import Listed, Participant, Read, Reading
-from fcforge.sites.reading import (
-    ARRAYS,
-    Kind,
-    fc_of_edges,
-    npz_rows,
-    read_fc,
-    scan_files,
-)
-from fcforge.sites.vectors import edge_columns
-from fcforge.text import counted, some, whole
+from fcforge.sites.participants import Listed, Participant, Read
+from fcforge.sites.reading import ARRAYS, Kind, npz_rows, read_fc, scan_files
+from fcforge.text import counted, some
 from fcforge.types import Target
 
 Named = Mapping[str, str]  # column of a role
@@ -55,9 +45,6 @@ def load_folder(
     ``subject_id``; every other array with one row per subject becomes a covariate. Nothing
     pickled is read.
 
-    *One table* (.tsv, .csv): a row per subject with its edges (`fcforge.sites.vectors`); id, site
-    and diagnosis are columns of it, or of the participants table beside it.
-
     *A folder*: ``participants.tsv`` (or .csv) with columns for id, site and diagnosis, and one
     file per subject, anywhere below, whose name starts with the id. Trouble with one subject
     (no file, a damaged one, an unknown diagnosis) does not stop the loading: it becomes a
@@ -66,9 +53,8 @@ def load_folder(
     Parameters
     ----------
     path : str or Path
-    kind : {"auto", "fc", "fisher_z", "timeseries", "rows", "columns"}
-        What the files of a folder hold; see `to_fc`. "rows" and "columns": edges of the upper
-        triangle without diagonal, row by row or column by column.
+    kind : {"auto", "fc", "fisher_z", "timeseries"}
+        What the files of a folder hold; see `to_fc`.
     sites : sequence of str, optional
         Keep these sites (after merging), in this order.
     merge : mapping of str to sequence of str, optional
@@ -194,7 +180,7 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
 def _open(
     path: Path, named: Named, pattern: str, kind: Kind, variable: str | None
 ) -> tuple[Listed, Read]:
-    """People of a folder with a table, of a table of edges, or of an .npz; and how to read one."""
+    """People of a folder with a table, or of an .npz; and how to read one."""
     if not path.exists():
         raise DataError("no such file or folder.", do="Check the path.")
     if table := participants.table_in(path):
@@ -203,8 +189,6 @@ def _open(
         return listed._replace(
             faults=[*listed.faults, *files.of_nobody(listed, table.name)]
         ), lambda person: read_fc(files.of(person), kind, variable)
-    if path.suffix.lower() in TEXT:
-        return _from_table(path, named, kind)
     path = _archive(path)
     rows, read = npz_rows(read_npz(path), kind)
     return participants.people_of(rows, named), read
@@ -220,62 +204,10 @@ def _archive(path: Path) -> Path:
         )
     if archives[0].suffix.lower() != ".npz":
         raise DataError(
-            f"a dataset in one file is an .npz or a table, not '{path.suffix}'.",
-            do="Save a spreadsheet as .csv; give the folder when it holds a file per subject.",
+            f"a dataset in one file is an .npz, not '{path.suffix}'.",
+            do="Give the folder when it holds a table and a file per subject.",
         )
     return archives[0]
-
-
-# -- one table with a row of edges per subject -----------------------------------------------------
-def _from_table(path: Path, named: Named, kind: Kind) -> tuple[Listed, Read]:
-    rows = read_table(path)
-    names = edge_columns(list(rows[0]))
-    if not names:
-        raise DataError(
-            "has no columns of edges.",
-            do="Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..).",
-        )
-    cells = [[row[name] for name in names] for row in rows]
-    edges = as_numbers(cells, range(2, len(rows) + 2))  # as a spreadsheet counts
-    fc, roi_names = fc_of_edges(edges, names, kind)
-    rows = [{k: v for k, v in row.items() if k not in names} for row in rows]
-    key, listed = _beside(path, rows, named)
-    place = _places([whole(row[key]) for row in rows])
-    ids = [person.subject_id for person in listed.people]
-    same = tables.same_ids(ids, place)
-
-    def read(person: Participant) -> Reading:
-        if person.subject_id not in same:
-            raise DataError(f"is listed, but has no row in {path.name}.")
-        number = place[same[person.subject_id]]
-        return Reading(fc[number], roi_names=roi_names)
-
-    return listed, read
-
-
-def _places(ids: Sequence[str]) -> dict[str, int]:
-    """Row of each id."""
-    for who, times in Counter(ids).items():
-        if times > 1:
-            raise DataError(
-                f"has {times} rows of '{who}'.",
-                do="Give everybody one row; two scans of a person are not two people.",
-            )
-    return {who: k for k, who in enumerate(ids)}
-
-
-def _beside(path: Path, rows: list[dict[str, str]], named: Named) -> tuple[str, Listed]:
-    """Column of the ids in a table of edges, and its people: its own, or of the table beside it."""
-    header = list(rows[0])
-    own = {k: v for k, v in named.items() if column_of(header, [v.lower()])}
-    roles = participants.find_columns(header, own)
-    if not roles["id"]:
-        raise participants.no_column("id", header)
-    beside = participants.table_in(path.parent)
-    if beside is None or (roles["site"] and roles["label"]):
-        return roles["id"], participants.people_of(rows, named)
-    with at(beside):
-        return roles["id"], participants.people_of(read_table(beside), named)
 
 
 # -- one file per subject --------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from fcforge.sites import participants
 from fcforge.sites.check import not_correlations
 from fcforge.sites.cohort import fc_from_upper
 from fcforge.sites.diagnoses import is_missing
-from fcforge.sites.vectors import triangle_of
 
 ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
 Where = str | Path | Sequence[str | Path]
@@ -35,24 +34,11 @@ Person = Mapping[str, str]
 def read_fc(
     path: Path, kind: Kind = "auto", variable: str | None = None
 ) -> participants.Reading:
-    """FC of the one scan in a file (matrix, time series, or a row of edges) and its ROI names."""
+    """FC of the one scan in a file (matrix or time series) and its ROI names."""
     matrix, names = read_matrix_file(path, variable)
     with at(path):
-        if 1 in matrix.shape and matrix.size > 2:
-            fc, names = fc_of_edges(matrix.reshape(1, -1), names, kind)
-            return participants.Reading(fc[0], roi_names=names)
         fc = to_fc(matrix, kind)
         return participants.Reading(fc, roi_names=names[: len(fc)])
-
-
-def fc_of_edges(
-    edges: np.ndarray, names: Sequence[str], kind: Kind
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """FC (n, R, R) of rows of edges (n, E), and the ROI names that the edges' names say."""
-    r = np.tanh(edges) if kind == "fisher_z" else edges
-    said = kind if kind in ("rows", "columns") else "auto"
-    way = triangle_of(r, names, said)
-    return way.matrices(r), way.roi_names
 
 
 def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
@@ -73,8 +59,6 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto") -> np.ndarray:
         fc = np.tanh(matrix[:, :rows]).astype(np.float32)
         np.fill_diagonal(fc, 1.0)
         return fc
-    if kind in ("rows", "columns"):
-        raise DataError(f"is a matrix of {rows} x {columns}, not one row of edges.")
     if kind == "fc":
         if rows != columns or rows < 2:
             what = f"FC is {rows} x {columns}, not square with two ROIs or more."
