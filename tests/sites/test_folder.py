@@ -358,17 +358,11 @@ def test_covariates_of_another_file_are_joined_by_id(tmp_path):
         back.covariates["mean_fd"][:-1], np.arange(len(made) - 1) / 10
     )
     assert "label" not in back.covariates
-    table = tmp_path / "phenotypes.csv"
-    rows = [f"00{who},{k / 10},x" for k, who in enumerate(made.subject_id[1:], 1)]
-    table.write_text("\n".join(["SUB_ID,func_mean_fd,site", *rows]))
-    same = load_folder(path, covariates=table)
-    assert np.isnan(same.covariates["mean_fd"][0])
-    assert same.covariates["mean_fd"][1] == 0.1
-    table.write_text("\n".join(["SUB_ID,func_mean_fd", "7,0.1", "007,0.2"]))
-    with pytest.raises(DataError, match="twice: 7"):
-        load_folder(path, covariates=table)
-    np.savez(tmp_path / "none.npz", subject_id=np.array(["z"]), mean_fd=np.array([1.0]))
-    with pytest.raises(DataError, match="holds no covariate of these subjects"):
+    np.savez(tmp_path / "twice.npz", subject_id=[7, 7], mean_fd=[0.1, 0.2])
+    with pytest.raises(DataError, match=r"twice.npz: names a subject twice"):
+        load_folder(path, covariates=tmp_path / "twice.npz")
+    np.savez(tmp_path / "none.npz", subject_id=["z"], mean_fd=[1.0])
+    with pytest.raises(DataError, match="holds none of these subjects"):
         load_folder(path, covariates=tmp_path / "none.npz")
 
 

@@ -3,7 +3,6 @@
 B-SNIP, which has no public layout (access is by application), is such a folder.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -65,8 +64,8 @@ def load_folder(
     variable : str, optional
         Array to take from each .npz or .mat file.
     covariates : str or Path, optional
-        Another .npz (with ``subject_id``) or table, e.g. ABIDE's phenotypes, with further
-        covariates of these subjects such as head motion; who is not in it has none.
+        Another .npz (with ``subject_id``) with further covariates of these subjects such as
+        head motion; who is not in it has none.
     positive, negative : str or sequence of str, optional
         The patients' and the controls' diagnoses as the data write them, e.g. ``"ASD"``; with
         one of them, the only other diagnosis is the other group. Needed where they are neither 0
@@ -145,36 +144,22 @@ def load_bsnip(
 
 
 def with_covariates(cohort: Cohort, path: Path) -> Cohort:
-    """The cohort with the covariates of another file, joined by subject id, zeros aside."""
-    arrays = read_npz(path) if path.suffix == ".npz" else _columns(path)
-    if "subject_id" not in arrays:
-        raise DataError("array 'subject_id' is missing.", do="Add it.")
-    ids = [who.lstrip("0") for who in as_text(arrays["subject_id"]).tolist()]
-    place = {who: k for k, who in enumerate(ids)}
-    twice = [who for who, n in Counter(ids).items() if n > 1]
-    if twice:
-        raise DataError(
-            f"names a subject twice: {some(twice)}.", do="Keep one row each."
-        )
-    wanted = [who.lstrip("0") for who in cohort.subject_id.tolist()]
-    rows = np.array([place.get(who, -1) for who in wanted])
+    """The cohort with the covariates of an .npz, joined by subject id."""
+    arrays = read_npz(path)
+    ids = as_text(arrays.get("subject_id", ()))
+    place = {who: k for k, who in enumerate(ids.tolist())}
+    if len(place) < len(ids):
+        raise DataError("names a subject twice.", do="Keep one row each.")
+    rows = np.array([place.get(who, -1) for who in cohort.subject_id.tolist()])
     known = rows >= 0
+    if not known.any():
+        raise DataError("holds none of these subjects (array 'subject_id').")
     added = {}
     for name, values in arrays.items():
-        fits = values.shape == (len(ids),)
-        if fits and values.dtype.kind in "fiu" and name not in ARRAYS:
+        numbers = values.shape == ids.shape and values.dtype.kind in "fiu"
+        if numbers and name not in ARRAYS:
             added[name] = np.where(known, values[rows].astype(float), np.nan)
-    if not added or not known.any():
-        raise DataError("holds no covariate of these subjects.")
     return replace(cohort, covariates={**added, **cohort.covariates})
-
-
-def _columns(path: Path) -> dict[str, np.ndarray]:
-    """Arrays of a table of people, as an .npz would have them."""
-    people = participants.people_of(read_table(path), {}, needed=("id",)).people
-    ids = np.array([person.subject_id for person in people])
-    extra = [person.extra for person in people]
-    return {"subject_id": ids, **participants.as_covariates(extra)}
 
 
 def _open(
