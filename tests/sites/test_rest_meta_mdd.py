@@ -8,7 +8,7 @@ from scipy.io import savemat
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites import check_cohort, load_dataset
-from fcforge.sites.rest_meta_mdd import COLUMNS, PAPER_SITES, load_rest_meta_mdd
+from fcforge.sites.rest_meta_mdd import load_rest_meta_mdd
 from fcforge.types import Component
 
 COUNTS = {"S1": 5, "S4": 2, "S9": 5, "S14": 5, "S20": 5, "S21": 5}
@@ -66,20 +66,11 @@ def test_aal_is_columns_1_to_116_and_the_id_gives_site_and_diagnosis(shared: Pat
     assert [f for f in check_cohort(cohort, n_rois=116) if f.severity == "error"] == []
 
 
-def test_the_papers_five_sites_are_decoded(shared: Path):
-    settings = {"path": str(shared), "sites": [1, 6, 10, 14, 15]}
-    cohort = load_dataset(Component("rest_meta_mdd", settings))
-    assert cohort.site_names == ("S1", "S9", "S14", "S20", "S21")
-    assert len(tuple(PAPER_SITES.values())) == 17
-
-
 def test_the_duplicate_site_is_left_out_and_said(shared: Path):
     cohort = load_rest_meta_mdd(shared, sites="all")
     assert "S4" not in cohort.site_names
     assert [f.site for f in cohort.faults] == ["S4"]
     assert "S14 again" in cohort.faults[0].what
-    kept = load_rest_meta_mdd(shared, sites="all", duplicates="keep")
-    assert "S4" in kept.site_names
     with pytest.raises(DataError, match=r"S4.* holds subjects of S14"):
         load_rest_meta_mdd(shared, sites=["S4"])
 
@@ -122,11 +113,11 @@ def test_listed_but_absent_and_truncated_subjects_are_named_the_rest_loads(
     assert "no file" in said[names[-1]]
 
 
-def test_other_atlases_and_unknown_ones(shared: Path):
-    first, last = COLUMNS["dosenbach160"]
-    cohort = load_rest_meta_mdd(shared, sites=["S1"], atlas="dosenbach160")
-    assert cohort.n_rois == last - first + 1 == 160
-    with pytest.raises(ConfigError, match="Did you mean 'aal'"):
-        load_rest_meta_mdd(shared, atlas="aal3")
+def test_sites_come_in_the_order_asked_and_unknown_ones_are_named(shared: Path):
+    settings = {"path": str(shared), "sites": ["S9", "S1"]}
+    cohort = load_dataset(Component("rest_meta_mdd", settings))
+    assert cohort.site_names == ("S9", "S1")
+    with pytest.raises(ConfigError, match="REST-meta-MDD site 'S99'"):
+        load_rest_meta_mdd(shared, sites=["S99"])
     with pytest.raises(DataError, match="ROISignals_FunImgARglobalCWF"):
         load_rest_meta_mdd(shared, global_signal=True)

@@ -22,18 +22,14 @@ from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_table
 from fcforge.imaging.people import Row
 from fcforge.imaging.series import pearson_fc, read_series
-from fcforge.sites.cohort import Cohort, Fault, paper_site
+from fcforge.sites.cohort import Cohort, Fault
 from fcforge.sites.participants import Listed, Participant, Reading, assemble
+from fcforge.text import listed
 
-# The paper numbers the 17 merged sites in alphabetical order.
-_SITES = "CALTECH CMU KKI LEUVEN MAX_MUN NYU OHSU OLIN PITT SBL SDSU STANFORD TRINITY UCLA UM"
-PAPER_SITES = dict(enumerate([*_SITES.split(), "USM", "YALE"], start=1))
 # as the phenotypic file has them: three sites are in two parts
-_PARTED = ("LEUVEN", "UCLA", "UM")
-SITE_IDS = tuple(
-    name
-    for site in PAPER_SITES.values()
-    for name in ([f"{site}_1", f"{site}_2"] if site in _PARTED else [site])
+SITE_IDS = listed(
+    "CALTECH, CMU, KKI, LEUVEN_1, LEUVEN_2, MAX_MUN, NYU, OHSU, OLIN, PITT, SBL, SDSU, STANFORD, "
+    "TRINITY, UCLA_1, UCLA_2, UM_1, UM_2, USM, YALE"
 )
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 BUCKET = "https://s3.amazonaws.com/fcp-indi/data/Projects/ABIDE_Initiative"
@@ -64,7 +60,7 @@ class DownloadError(DataError):
 def load_abide(
     path: str | Path,
     *,
-    sites: Sequence[str | int] | Literal["all"] = ("NYU", "UCLA", "UM", "USM"),
+    sites: Sequence[str] | Literal["all"] = ("NYU", "UCLA", "UM", "USM"),
     derivative: Derivative = "rois_aal",
     pipeline: Pipeline = "cpac",
     band_pass: bool = True,
@@ -79,8 +75,7 @@ def load_abide(
     ----------
     path : path
         Folder that holds (or, with `download`, will hold) nilearn's ``ABIDE_pcp``.
-    sites : sequence of str or int, or "all"
-        Site names, or the paper's numbers (6 = NYU, 14 = UCLA, 15 = UM, 16 = USM), or "all".
+    sites : sequence of str, or "all"
     derivative, pipeline, band_pass, global_signal
         What the PCP computed: ``rois_aal`` or another ROI set, ``cpac`` / ``ccs`` / ``dparsf`` /
         ``niak``, filtered or not, global signal removed or not.
@@ -102,13 +97,12 @@ def load_abide(
     root = path.parent if path.name == "ABIDE_pcp" else path
     method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
     files = _Files(root / "ABIDE_pcp", f"{pipeline}/{method}", derivative)
-    numbered = () if sites == "all" else sites
-    names = [paper_site(site, PAPER_SITES, "ABIDE") for site in numbered]
+    names = () if sites == "all" else sites
     people = _people(_phenotypes(files.root, download), quality, merge, names)
     if download:
         files.fetch(people)
     about = {"pipeline": pipeline, "method": method, "quality": quality}
-    cohort = files.cohort(people, names, download)
+    cohort = files.cohort(people, download)
     return cohort.stamped(path=str(root), atlas=derivative, **about)
 
 
@@ -141,12 +135,6 @@ def _not_fetched(url: str, reason: str) -> DownloadError:
 def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
     """Rows of the phenotypic file."""
     file = folder / PHENOTYPES
-    if not download and not folder.is_dir():
-        raise DataError(
-            "no folder ABIDE_pcp here.",
-            where=folder.parent,
-            do="Give the folder nilearn downloaded into, or set download = true.",
-        )
     if download and not file.exists():
         url = f"{BUCKET}/{PHENOTYPES}"
         data = _download(url)
@@ -154,14 +142,15 @@ def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
             raise _not_fetched(url, "no such file, or it may not be read")
         write_bytes(file, data)
     if not file.exists():
-        raise DataError("no phenotypic file.", where=file, do="Set download = true.")
+        do = "Give the folder nilearn downloaded into, or set download = true."
+        raise DataError("no phenotypic file.", where=file, do=do)
     return read_table(file)
 
 
 def _people(
     table: Sequence[Row], quality: str, merge: bool, sites: Sequence[str] = ()
 ) -> list[Participant]:
-    """Rows of the phenotypic file that are wanted, each with the names of its series."""
+    """Rows that are wanted, site by site as asked, each with the names of its series."""
     names = _names(table)
     people = []
     for row in table:
@@ -174,13 +163,16 @@ def _people(
             extra = {name: row[column] for name, column in COVARIATES.items()}
             people.append(Participant(who, site, y, names[who], extra=extra))
     check_names("ABIDE site", sites, {person.site for person in people})
-    return [person for person in people if not sites or person.site in sites]
+    if not sites:
+        return people
+    wanted = [person for person in people if person.site in sites]
+    return sorted(wanted, key=lambda person: sites.index(person.site))
 
 
 def _wanted(row: Row, quality: str) -> bool:
-    listed = quality == "every" or row["FILE_ID"] != UNLISTED
+    named = quality == "every" or row["FILE_ID"] != UNLISTED
     passed = all(row[rater] in marks for rater, marks in PASSED.items())
-    return listed and (passed or quality != "checked")
+    return named and (passed or quality != "checked")
 
 
 def _names(table: Sequence[Row]) -> dict[str, str]:
@@ -220,19 +212,15 @@ class _Files:
         paths = [folder / self.name(series) for series in person.file.split()]
         return next((path for path in paths if path.exists()), None)
 
-    def cohort(
-        self, people: Sequence[Participant], sites: Sequence[str], all_: bool
-    ) -> Cohort:
-        """People with a file, site by site as asked; `all_` makes each of the others an error."""
+    def cohort(self, people: Sequence[Participant], all_: bool) -> Cohort:
+        """People with a file; `all_` makes each of the others an error."""
         there = [one for one in people if all_ or self.of(one)]
         faults = []
         if lost := len(people) - len(there):
             what = f"{lost} listed subjects have no file in {self.root / self.kind}."
             do = "They are left out; set download = true to fetch them."
             faults = [Fault("warning", what, do)]
-        cohort = assemble("abide", Listed(there, faults), self.read)
-        wanted = [s for s in dict.fromkeys(sites) if s in cohort.site_names]
-        return cohort.select_sites(wanted) if wanted else cohort
+        return assemble("abide", Listed(there, faults), self.read)
 
     def read(self, person: Participant) -> Reading:
         path = self.of(person)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, check_names, look_up
+from fcforge.errors import ConfigError, DataError, check_names
 from fcforge.imaging.parsers import as_number
 from fcforge.sites.diagnoses import is_missing
 from fcforge.text import counted, some
@@ -269,19 +268,3 @@ def upper_from_fc(fc: np.ndarray) -> np.ndarray:
     """Upper triangle without diagonal of FC (n, R, R), shape (n, R (R - 1) / 2)."""
     rows, cols = np.triu_indices(fc.shape[-1], 1)
     return fc[:, rows, cols]
-
-
-def paper_site(site: str | int, numbered: Mapping[int, str], dataset: str) -> str:
-    """Name of a site that may be given by the paper's number: ``6``, ``"6"`` or ``"Site 6"``.
-
-    Examples
-    --------
-    >>> paper_site("Site 6", {6: "NYU"}, "ABIDE"), paper_site("UM", {6: "NYU"}, "ABIDE")
-    ('NYU', 'UM')
-    """
-    match = re.fullmatch(r"(?:site\s*)?(\d+)", str(site).strip().lower())
-    if not match:
-        return str(site)
-    return look_up(
-        f"{dataset} site number", match[1], {str(k): v for k, v in numbered.items()}
-    )

@@ -14,22 +14,11 @@ from fcforge.errors import DataError, at, check_names
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_mat, read_matrix_file
 from fcforge.imaging.series import pearson_fc
-from fcforge.sites.cohort import Cohort, Fault, paper_site
+from fcforge.sites.cohort import Cohort, Fault
 from fcforge.sites.participants import Listed, Participant, Reading, assemble
 
-# The consortium's column blocks, counted from 1, both ends included; 1569 is the global signal.
-COLUMNS = {
-    "aal": (1, 116),
-    "ho_cortical": (117, 212),
-    "ho_subcortical": (213, 228),
-    "craddock200": (229, 428),
-    "zalesky980": (429, 1408),
-    "dosenbach160": (1409, 1568),
-    "power264": (1570, 1833),
-}
-# The 17 sites of the consortium's own list, in order: the paper's numbers are their places.
-_SITES = "S1 S2 S4 S7 S8 S9 S10 S11 S13 S14 S15 S17 S19 S20 S21 S22 S23"
-PAPER_SITES = dict(enumerate(_SITES.split(), start=1))
+AAL = 116  # the first columns; other atlases follow
+WIDTHS = (1568, 1569, 1833)  # of shared files
 TWICE = "S4"  # its subjects are in S14, too
 _LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
 _ID = re.compile(r"(S\d+)-([12])-(\d+)")
@@ -39,48 +28,40 @@ _FILE = re.compile(r"ROISignals_(S\d+-[12]-\d+)\.mat$")
 def load_rest_meta_mdd(
     path: str | Path,
     *,
-    sites: Sequence[str | int] | Literal["all"] = ("S1", "S9", "S14", "S20", "S21"),
+    sites: Sequence[str] | Literal["all"] = ("S1", "S9", "S14", "S20", "S21"),
     global_signal: bool = False,
-    atlas: str = "aal",
     subjects: str | Path | None = None,
-    duplicates: Literal["exclude", "keep"] = "exclude",
 ) -> Cohort:
-    """REST-meta-MDD subjects as FC.
+    """REST-meta-MDD subjects as FC of AAL's ROIs.
 
     Parameters
     ----------
     path : path
         The shared folder, its ``Results``, or the folder with the .mat files.
-    sites : sequence of str or int, or "all"
-        ``S20`` or the paper's number (1 = S1, 6 = S9, 10 = S14, 14 = S20, 15 = S21), or "all".
+    sites : sequence of str, or "all"
+        E.g. ``S20``. S4, which holds subjects of S14 again, is never among them.
     global_signal : bool
         True reads ``FunImgARglobalCWF``, where DPARSF removed the global signal.
-    atlas : str
-        Block of columns; see `COLUMNS`.
     subjects : path, optional
         ``Stat_Sub_Info_848MDDvs794NC.mat`` (Yan et al. 2019): keeps its subjects alone and adds
         age, sex, education and mean_fd.
-    duplicates : {"exclude", "keep"}
-        S4 holds subjects of S14 again; kept, the same person is in train and test.
 
     Returns
     -------
     Cohort
         Label 1 = MDD: the middle part of the id, ``S20-1-0001``, is 1 for MDD, 2 for control.
     """
-    check_names("column block", [atlas], COLUMNS)
     folder = _folder(Path(path).expanduser(), global_signal)
     listed = read_subject_list(Path(subjects)) if subjects else {}
     files = _files(folder)
-    ids, faults = _choose(list(listed or files), sites, duplicates)
+    ids, faults = _choose(list(listed or files), sites)
     people = []
     for who in ids:
         extra = listed.get(who, {})
         people.append(Participant(who, _site(who), _label(who), extra=extra))
-    read = partial(_read, files, atlas)
-    cohort = assemble("rest_meta_mdd", Listed(people, faults), read)
+    cohort = assemble("rest_meta_mdd", Listed(people, faults), partial(_read, files))
     about = {"global_signal": global_signal, "subjects": str(subjects or "")}
-    return cohort.stamped(path=str(folder), atlas=atlas, **about)
+    return cohort.stamped(path=str(folder), **about)
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -98,18 +79,15 @@ def _files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading:
+def _read(files: Mapping[str, Path], person: Participant) -> Reading:
     if (file := files.get(person.subject_id)) is None:
         raise DataError("is listed, but has no file.")
-    first, last = COLUMNS[atlas]
     values, _ = read_matrix_file(file, "ROISignals")
-    names = aal116().roi_names if atlas == "aal" else ()
     with at(file.name):
-        if (n := values.shape[1]) not in (1568, 1569, 1833) or n < last:
-            wanted = f"{atlas} is columns {first}-{last}"
-            raise DataError(f"{n} columns; shared files have 1568 or 1833, {wanted}.")
-        fc = pearson_fc(values[:, first - 1 : last])
-    return Reading(fc, {"n_volumes": len(values)}, names)
+        if (n := values.shape[1]) not in WIDTHS:
+            raise DataError(f"{n} columns; shared files have 1568 or 1833.")
+        fc = pearson_fc(values[:, :AAL])
+    return Reading(fc, {"n_volumes": len(values)}, aal116().roi_names)
 
 
 def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
@@ -156,26 +134,23 @@ def _folder(path: Path, global_signal: bool) -> Path:
 
 
 def _choose(
-    subjects: Sequence[str],
-    sites: Sequence[str | int] | Literal["all"],
-    duplicates: str,
+    subjects: Sequence[str], sites: Sequence[str] | Literal["all"]
 ) -> tuple[list[str], list[Fault]]:
     """Ids of the wanted sites, site by site as asked, and what was left out."""
     if any(not _ID.fullmatch(s) for s in subjects):
         raise DataError("an id in the list is not like S20-1-0001.")
     known = {_site(s) for s in subjects}
-    names = sorted(known, key=lambda site: int(site[1:]))
-    if sites != "all":
-        names = [paper_site(s, PAPER_SITES, "REST-meta-MDD") for s in sites]
-        check_names("REST-meta-MDD site", names, known)
+    twice = "holds subjects of S14 again and is left out."
     faults = []
-    if TWICE in names and duplicates == "exclude":
-        names.remove(TWICE)
-        what = "holds subjects of S14 again and is left out."
-        do = "duplicates = 'keep' keeps it."
-        if sites != "all":
-            raise DataError(what, where=f"site {TWICE}", do=do)
-        faults.append(Fault("warning", what, do, site=TWICE))
+    if sites == "all":
+        names = sorted(known - {TWICE}, key=lambda site: int(site[1:]))
+        if TWICE in known:
+            faults.append(Fault("warning", twice, site=TWICE))
+    else:
+        names = list(sites)
+        check_names("REST-meta-MDD site", names, known)
+        if TWICE in names:
+            raise DataError(twice, where=f"site {TWICE}", do="Do not name it.")
     chosen = [s for s in subjects if _site(s) in names]
     chosen.sort(key=lambda s: (names.index(_site(s)), s))
     return chosen, faults
