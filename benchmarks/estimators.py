@@ -92,8 +92,9 @@ class Tangent(TransformerMixin, BaseEstimator):
 
 def ridge(features: str, penalty: Any = "gcv") -> ForgeClassifier:
     """The default method on other features, or with another penalty."""
-    given = {"model__features": features, "method__penalty": penalty}
-    return ForgeClassifier().set_params(**given)
+    return ForgeClassifier(
+        model_params={"features": features}, method_params={"penalty": penalty}
+    )
 
 
 PLAIN = partial(ridge, "centred")

@@ -51,12 +51,12 @@ ax.legend(loc="lower right")
 # %%
 # Search over a setting of the method
 # -----------------------------------
-# Settings of the parts are reached by name. Coefficients are slopes by each edge at the mean scan.
+# Settings of the method are one parameter. Coefficients are slopes by each edge at the mean scan.
 search = GridSearchCV(
     ForgeClassifier(),
-    {"method__penalty": [0.1, 1.0, 10.0]},
+    {"method_params": [{"penalty": value} for value in (0.1, 1.0, 10.0)]},
     cv=LeaveOneGroupOut(),
     scoring="roc_auc",
 ).fit(X, y, groups=site)
-print("best penalty:", search.best_params_["method__penalty"])
+print("best settings:", search.best_params_["method_params"])
 print("coefficients, one per edge:", search.best_estimator_.coef_.shape)

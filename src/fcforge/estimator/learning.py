@@ -232,7 +232,7 @@ class Learns(Parameters, ABC):
 
     def _around_start(self, model: Model) -> dict[str, Any]:
         """How sites are added to a start: exact by "analytic", with noise by "forge_release"."""
-        given = self._given("method_params")
+        given = dict(self.method_params or {})
         if self.method == RELEASES:
             check_names("setting", given, SETTINGS)
             return given
