@@ -62,10 +62,6 @@ def test_sites_of_an_array_are_learned_one_after_another(subjects) -> None:
     assert np.array_equal(
         at_once.decision_function(fc), one_by_one.decision_function(fc)
     )
-    turned = ForgeClassifier(**settings, site_order=[b, "elsewhere", a]).fit(
-        fc, y, site=site
-    )
-    assert turned.sites_ == (b, a)
     assert ForgeClassifier().fit(fa, ya).partial_fit(fb, yb, site=5).sites_ == (
         "site-1",
         "5",

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fcforge.estimator import ForgeClassifier, InputError, people
-from fcforge.estimator.people import columns_of, in_order, site_names, weights_of
+from fcforge.estimator.people import columns_of, site_names, weights_of
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,6 @@ def test_names_of_sites(site, names) -> None:
 def test_what_is_no_site_is_refused(site, message) -> None:
     with pytest.raises(ValueError, match=message):
         site_names(site, 3, "site-1")
-
-
-def test_order_of_sites() -> None:
-    names = np.array(["b", "a", "b", "c"], dtype=object)
-    assert in_order(names, None) == ["b", "a", "c"]
-    assert in_order(names, ["c", "x", "a", "b"]) == ["c", "a", "b"]  # x is not there
-    with pytest.raises(ValueError, match="when site 'c' is learned"):
-        in_order(names, ["a", "b"])
-    with pytest.raises(ValueError, match="names a site twice"):
-        in_order(names, ["a", "b", "c", "a"])
-    with pytest.raises(ValueError, match="Give a list"):
-        in_order(names, "abc")
 
 
 def test_weights_multiply_and_are_refused_where_they_cannot_count() -> None:

@@ -78,10 +78,6 @@ class ForgeClassifier(ClassifierMixin, Explains):
         Which of the two classes of y is the patients, e.g. ``"ASD"``. Of 0 and 1 it is 1, of
         words that say it (ASD and TC) the patients'; of others the second in sorted order, but
         then `save` is refused until it is said.
-    site_order : sequence, optional
-        Order in which the sites of `site` are learned, all of them named; by default that of
-        their appearance. Sites that are not among the subjects (left out by a fold) are passed
-        over.
     class_weight : dict, "balanced" or None
         What each subject of a class counts, as in scikit-learn ("balanced": over all subjects of
         a call). Only for methods that weigh exactly, i.e. "analytic".

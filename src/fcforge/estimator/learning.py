@@ -109,7 +109,7 @@ class Learns(Parameters, ABC):
         before = 0 if first else len(self.sites_)
         names = people_module.site_names(site, len(X), f"site-{before + 1}")
         fc, layout = self._as_fc(X, None if first else self._layout)
-        order = people_module.in_order(names, self.site_order)
+        order = list(dict.fromkeys(names.tolist()))
         columns = people_module.columns_of(covariates, len(X))
         subjects = Cohort(
             name="estimator",

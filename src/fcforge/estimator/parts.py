@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,7 +68,6 @@ class Parameters(Fitted):
     val_fraction: float = Conditions.val_fraction
     start: Any = None
     positive: Any = None
-    site_order: Sequence[Any] | None = None
     class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
     verbose: bool = False
 

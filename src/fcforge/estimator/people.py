@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -57,28 +57,6 @@ def _name(value: Any, where: str) -> str:
     if not (whole or (isinstance(value, str) and value.strip())):
         raise InputError(f"{value!r} is not the name of a site.", where=where, do=NAMES)
     return str(value).strip()
-
-
-def in_order(names: np.ndarray, site_order: Sequence[Any] | None) -> list[str]:
-    """The sites of some subjects as they are learned: as they appear, or as `site_order` says.
-
-    Sites of `site_order` that are not there (left out by a fold) are passed over.
-    """
-    there = list(dict.fromkeys(names.tolist()))
-    if site_order is None:
-        return there
-    if isinstance(site_order, str):
-        raise InputError(
-            f"site_order={site_order!r} is one text.", do="Give a list of sites."
-        )
-    order = [_name(v, "site_order") for v in site_order]
-    if len(set(order)) != len(order):
-        raise InputError(f"site_order={order} names a site twice.")
-    if lost := [name for name in there if name not in order]:
-        raise InputError(
-            f"site_order={order} does not say when site '{lost[0]}' is learned."
-        )
-    return [name for name in order if name in there]
 
 
 def scan_hashes(fc: np.ndarray) -> np.ndarray:
