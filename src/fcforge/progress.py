@@ -30,14 +30,11 @@ def say(text: str = "", style: str = "") -> None:
 
 
 @contextmanager
-def progress_on_stderr(what: str, on: bool = True) -> Iterator[Report]:
+def progress_on_stderr(what: str) -> Iterator[Report]:
     """Yield a function (done, total, last) that shows how far it is.
 
     No time left is told: pieces of work differ in length, so that any guess would swing.
     """
-    if not on:
-        yield lambda done, total, last: None
-        return
     if not sys.stderr.isatty():
         yield _lines(what)
         return

@@ -138,17 +138,6 @@ def test_unusable_settings(subjects) -> None:
         ForgeClassifier().fit(fc, y).partial_fit(fc[:, :9, :9], y)
 
 
-def test_verbose_tells_how_far_it_is(subjects, capsys) -> None:
-    x, y, site = subjects
-    names = list(dict.fromkeys(site.tolist()))
-    ForgeClassifier(verbose=True).fit(x, y, site=site)
-    said = capsys.readouterr().err
-    assert said.splitlines()[0] == f"learning: 0/200 epochs, {names[0]}"
-    assert "learning: 200/200" in said
-    ForgeClassifier().fit(x, y, site=site)
-    assert capsys.readouterr().err == ""
-
-
 # scikit-learn's checks fit on clouds of 2 to 30 arbitrary columns, which an FC classifier refuses.
 # With features="any" the same code accepts them, and then the checks apply.
 TABLE = Path(__file__).parents[2] / "docs" / "estimator_checks.csv"

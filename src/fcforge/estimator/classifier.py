@@ -81,8 +81,6 @@ class ForgeClassifier(ClassifierMixin, Explains):
     class_weight : dict, "balanced" or None
         What each subject of a class counts, as in scikit-learn ("balanced": over all subjects of
         a call). Only for methods that weigh exactly, i.e. "analytic".
-    verbose : bool
-        Show on stderr how far `fit` is, site by site, with the time that is left.
 
     Attributes
     ----------

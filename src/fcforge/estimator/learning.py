@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,13 +26,12 @@ from fcforge.exchange.home.private_record import PrivateRecord, default_place
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.schema import site_name
 from fcforge.exchange.starts.public_cache import STARTS, public_start
-from fcforge.progress import progress_on_stderr
 from fcforge.requests import TrustRequest
 from fcforge.sites.cohort import Cohort, as_text
 from fcforge.types import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from fcforge.exchange.model import Model
 
@@ -174,23 +172,13 @@ class Learns(Parameters, ABC):
         model: Any = self._begin(subjects, order[0]) if first else self.model_
         private = PrivateRecord(IN_MEMORY, () if first else self.receipts_)
         given = self._around_start(model) if self._from_start else {}
-        steps = self.epochs * len(order)
-        with progress_on_stderr("learning", on=self.verbose) as report:
-            for place, name in enumerate(order):
-                # a closed form has no epochs: sites alone count
-                done = count(place * self.epochs)
-
-                def tick(done: Iterator[int] = done, name: str = name) -> None:
-                    report(next(done), steps, f"epochs, {name}")
-
-                tick()
-                rows = slice(None) if len(order) == 1 else subjects.site == name
-                mine = subjects.select(rows)
-                mine = replace(mine, site=as_text([site_name(name)] * len(mine)))
-                counts = None if weight is None else weight[rows]
-                model, receipt = model.added(mine, counts, given, private, tick)
-                private.lines.append(receipt)
-            report(steps, steps, "")
+        for name in order:
+            rows = slice(None) if len(order) == 1 else subjects.site == name
+            mine = subjects.select(rows)
+            mine = replace(mine, site=as_text([site_name(name)] * len(mine)))
+            counts = None if weight is None else weight[rows]
+            model, receipt = model.added(mine, counts, given, private)
+            private.lines.append(receipt)
         self.model_ = model
         self.receipts_ = private.receipts
 

@@ -69,7 +69,6 @@ class Parameters(Fitted):
     start: Any = None
     positive: Any = None
     class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
-    verbose: bool = False
 
     @property
     def _from_start(self) -> bool:

@@ -131,12 +131,10 @@ class Model(Protocol):
         weight: np.ndarray | None,
         given: Mapping[str, Any],
         private: "PrivateRecord",
-        tick: Callable[[], Any],
     ) -> tuple["Model", "Receipt"]:
         """The model after everybody of one more site, in memory; `given` are a step's settings.
 
-        `weight` (n,) is what each person counts, None where all count alike; `tick` is called
-        after every epoch.
+        `weight` (n,) is what each person counts, None where all count alike.
         """
 
     def on_record(

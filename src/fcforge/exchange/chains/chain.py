@@ -328,12 +328,11 @@ class Chain(Model):
         weight: np.ndarray | None,
         given: Mapping[str, Any],
         private: PrivateRecord,
-        tick: Tick,
     ) -> tuple[Self, Receipt]:
         """The chain after everybody of one more site; its settings are the root's alone."""
         site, weights = whole_site(people, self.settings, weight)
         flags = () if weight is None else (WEIGHTED,)
-        return self.after(site, flags, weight=weights, tick=tick)
+        return self.after(site, flags, weight=weights)
 
     def on_record(
         self, key: Signer = None, *, allow_real_subjects: bool = False

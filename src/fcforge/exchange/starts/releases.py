@@ -285,12 +285,11 @@ class Releases(Model):
         weight: np.ndarray | None,
         given: Mapping[str, Any],
         private: "PrivateRecord",
-        tick: Callable[[], Any],
     ) -> tuple["Releases", "Receipt"]:
         """The model after the release of one more site; releases weigh everybody alike."""
         (site,) = people.site_names
         asked = LearnRequest(site=site, data=Path(), out=Path(), **given)
-        done = self.learn(people, private, asked, None, tick)
+        done = self.learn(people, private, asked, None)
         return Releases(done.exchange), done.receipt
 
     def on_record(
