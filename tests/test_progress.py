@@ -46,9 +46,3 @@ def test_a_terminal_gets_a_bar_and_stdout_its_results(monkeypatch, capsys):
     with progress_on_stderr("training") as report:
         report(1, 2, "A")
     assert capsys.readouterr().out == "result\n"
-
-
-def test_nothing_is_shown_unasked(capsys):
-    with progress_on_stderr("learning", on=False) as report:
-        report(1, 2, "A")
-    assert capsys.readouterr().err == ""

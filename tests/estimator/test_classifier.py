@@ -4,7 +4,6 @@ What cannot pass is in one table of the docs.
 """
 
 import csv
-import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -142,20 +141,11 @@ def test_unusable_settings(subjects) -> None:
 # With features="any" the same code accepts them, and then the checks apply.
 TABLE = Path(__file__).parents[2] / "docs" / "estimator_checks.csv"
 ROWS = list(csv.DictReader(TABLE.read_text().splitlines()))
-NOT_FC = {
-    r["check"]: r["why it cannot pass"] for r in ROWS if r["settings"] == "default"
-}
-(NETWORKS,) = (r["check"] for r in ROWS if r["settings"] == "networks")
-EXACT = (
-    "check_sample_weight_equivalence_on_dense_data"  # but for the last bit of float32
-)
+NOT_FC = {r["check"]: r["why it cannot pass"] for r in ROWS}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(
-    [ForgeClassifier(features="any")],
-    expected_failed_checks=lambda e: {EXACT: NOT_FC[EXACT]},
-)
+@parametrize_with_checks([ForgeClassifier(features="any")])
 def test_scikit_learn_checks(estimator, check) -> None:
     check(estimator)
 
@@ -165,11 +155,7 @@ def test_scikit_learn_checks(estimator, check) -> None:
     [ForgeClassifier("finetune", "linear", epochs=30, lr=1e-2, features="any")]
 )
 def test_checks_of_a_network(estimator, check) -> None:
-    if fnmatch.fnmatch(check.func.__name__, NETWORKS):
-        with pytest.raises((ValueError, AssertionError)):
-            check(estimator)
-    else:
-        check(estimator)
+    check(estimator)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

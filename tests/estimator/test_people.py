@@ -1,11 +1,11 @@
-"""Sites, weights and covariates of the rows of X."""
+"""Sites and covariates of the rows of X."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from fcforge.estimator import ForgeClassifier, InputError, people
-from fcforge.estimator.people import columns_of, site_names, weights_of
+from fcforge.estimator.people import columns_of, site_names
 
 
 @pytest.mark.parametrize(
@@ -45,52 +45,6 @@ def test_names_of_sites(site, names) -> None:
 def test_what_is_no_site_is_refused(site, message) -> None:
     with pytest.raises(ValueError, match=message):
         site_names(site, 3, "site-1")
-
-
-def test_weights_multiply_and_are_refused_where_they_cannot_count() -> None:
-    X, y = np.zeros((4, 1)), np.array([0, 0, 0, 1])
-    assert weights_of(X, y, None, None, "analytic") is None
-    assert weights_of(X, y, [1, 2, 3, 4], {0: 2.0}, "analytic").tolist() == [2, 4, 6, 4]
-    balanced = weights_of(X, y, None, "balanced", "analytic")
-    assert balanced.tolist() == pytest.approx([2 / 3] * 3 + [2])
-    for wrong, message in (
-        ([1, -1, 1, 1], "Negative"),
-        ([1, 1, 1, 0], "class 1 are zero"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            weights_of(X, y, wrong, None, "analytic")
-    with pytest.raises(ValueError, match=r"'ewc' takes neither.*analytic"):
-        weights_of(X, y, None, "balanced", "ewc")
-
-
-def test_a_weight_of_two_is_the_subject_twice(subjects) -> None:
-    fc, y, _ = subjects
-    count = 1 + np.arange(len(y)) % 3
-    weighted = ForgeClassifier().fit(fc, y, sample_weight=count)
-    repeated = ForgeClassifier().fit(np.repeat(fc, count, axis=0), np.repeat(y, count))
-    expected = repeated.decision_function(fc)
-    np.testing.assert_allclose(
-        weighted.decision_function(fc), expected, rtol=1e-4, atol=1e-4
-    )
-    heavy = ForgeClassifier(class_weight={0: 1, 1: 3}).fit(fc, y)
-    thrice = ForgeClassifier().fit(fc, y, sample_weight=1 + 2 * y)
-    np.testing.assert_allclose(
-        heavy.decision_function(fc), thrice.decision_function(fc), rtol=1e-4, atol=1e-4
-    )
-    half = ForgeClassifier(class_weight={0: 1, 1: 50}).fit(fc, y)
-    assert (half.predict(fc) == 1).mean() > (
-        ForgeClassifier().fit(fc, y).predict(fc) == 1
-    ).mean()
-    assert weighted.model_.steps[-1].flags == ("weighted subjects",)
-    # with a validation part cut out, weights follow their subjects
-    cut = ForgeClassifier(calibrate="inner_val").fit(fc, y, sample_weight=count)
-    plain = ForgeClassifier().fit(fc, y, sample_weight=count)
-    np.testing.assert_allclose(
-        cut.decision_function(fc) * cut.model_.temperature,
-        plain.decision_function(fc),
-        rtol=1e-3,
-        atol=1e-3,
-    )
 
 
 def test_covariates_of_a_mapping_or_a_frame() -> None:

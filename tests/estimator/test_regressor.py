@@ -52,7 +52,6 @@ def test_a_pickled_one_predicts_and_holds_nobody() -> None:
     [
         ({"method": "er", "model": "gcn"}, "model 'gcn' needs FC"),
         ({"method": "lwf", "model": "mlp"}, "method 'lwf' learns"),
-        ({"class_weight": "balanced"}, "class_weight= is for classes"),
         ({"positive": 1}, "positive= is for classes"),
         ({"calibrate": "inner_val"}, "calibrate='inner_val' is for two classes"),
         ({"limits": (0, 1)}, "beyond 0 to 1"),

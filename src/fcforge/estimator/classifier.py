@@ -78,9 +78,6 @@ class ForgeClassifier(ClassifierMixin, Explains):
         Which of the two classes of y is the patients, e.g. ``"ASD"``. Of 0 and 1 it is 1, of
         words that say it (ASD and TC) the patients'; of others the second in sorted order, but
         then `save` is refused until it is said.
-    class_weight : dict, "balanced" or None
-        What each subject of a class counts, as in scikit-learn ("balanced": over all subjects of
-        a call). Only for methods that weigh exactly, i.e. "analytic".
 
     Attributes
     ----------
@@ -114,20 +111,18 @@ class ForgeClassifier(ClassifierMixin, Explains):
         classes: Sequence[Any] | None = None,
         site: Any = None,
         covariates: Any = None,
-        sample_weight: Any = None,
     ) -> Self:
         """Learn one more site, or several.
 
         Parameters
         ----------
-        X, y, site, covariates, sample_weight
+        X, y, site, covariates
             As in `fit`; sites are new each time, by default site-1, site-2, ...
         classes : sequence, optional
             All classes, where the first site may lack one; by default those of `y`.
         """
         first = not hasattr(self, "model_")
-        said = (site, covariates, sample_weight)
-        return self._learn(X, y, *said, first=first, classes=classes)
+        return self._learn(X, y, site, covariates, first=first, classes=classes)
 
     def _learn(
         self,
@@ -135,7 +130,6 @@ class ForgeClassifier(ClassifierMixin, Explains):
         y: Any,
         site: Any,
         covariates: Any,
-        weight: Any,
         *,
         first: bool,
         classes: Any = None,
@@ -143,11 +137,9 @@ class ForgeClassifier(ClassifierMixin, Explains):
         X, labels = self._checked(X, y, first)
         words = self._words if not first else self._named(labels, classes)
         known = people.some_classes(labels, np.unique(words))
-        by = self._weighed_by
-        weights = people.weights_of(X, labels, weight, self.class_weight, by)
         target = Target(classes=tuple(map(str, words)))
-        told = (people.coded(labels, words), target, site, covariates, weights)
-        subjects = self._learn_all(X, *told, first=first)
+        code = people.coded(labels, words)
+        subjects = self._learn_all(X, code, target, site, covariates, first=first)
         self.classes_ = known
         self._words = words
         self._warn_of_nothing(subjects)

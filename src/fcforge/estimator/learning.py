@@ -47,14 +47,7 @@ class Learns(Parameters, ABC):
         tags.input_tags.three_d_array = self.features == "fc"
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        site: Any = None,
-        covariates: Any = None,
-        sample_weight: Any = None,
-    ) -> Self:
+    def fit(self, X: Any, y: Any, site: Any = None, covariates: Any = None) -> Self:
         """Learn from scratch, one site after another.
 
         Parameters
@@ -68,14 +61,12 @@ class Learns(Parameters, ABC):
             names decide the randomness together with `seed`.
         covariates : mapping or data frame of columns of shape (n,), optional
             What the start removes (``forge_release``).
-        sample_weight : array of shape (n,), optional
-            What each subject counts, exactly; see `class_weight`.
         """
-        return self._learn(X, y, site, covariates, sample_weight, first=True)
+        return self._learn(X, y, site, covariates, first=True)
 
     @abstractmethod
     def _learn(
-        self, X: Any, y: Any, site: Any, covariates: Any, weight: Any, *, first: bool
+        self, X: Any, y: Any, site: Any, covariates: Any, *, first: bool
     ) -> Self:
         """Learn the subjects of a call, after all that was learned before unless `first`."""
 
@@ -87,11 +78,6 @@ class Learns(Parameters, ABC):
         people_module.refuse_missing(y)
         return self._validate(X, y, reset=first)
 
-    @property
-    def _weighed_by(self) -> str:
-        """The method that decides what each subject counts."""
-        return RELEASES if self._from_start else self.method
-
     def _learn_all(
         self,
         X: np.ndarray,
@@ -99,7 +85,6 @@ class Learns(Parameters, ABC):
         target: Target,
         site: Any,
         covariates: Any,
-        weight: np.ndarray | None,
         *,
         first: bool,
     ) -> Cohort:
@@ -122,7 +107,7 @@ class Learns(Parameters, ABC):
         if self.features == "fc":
             scans = people_module.told_apart(subjects, scans, site is not None)
         with as_input_error():
-            self._learn_sites(subjects, order, weight, first)
+            self._learn_sites(subjects, order, first)
         self.target_ = target
         self.sites_ = tuple(self.model_.sites)
         self.n_rois_ = fc.shape[1]
@@ -158,13 +143,7 @@ class Learns(Parameters, ABC):
                 warnings.warn(sentence, stacklevel=3)
         return found
 
-    def _learn_sites(
-        self,
-        subjects: Cohort,
-        order: Sequence[str],
-        weight: np.ndarray | None,
-        first: bool,
-    ) -> None:
+    def _learn_sites(self, subjects: Cohort, order: Sequence[str], first: bool) -> None:
         """Add one site after another to what is held, or to nothing where it is `first`.
 
         The estimator is left as it was unless all of them could be learned.
@@ -176,8 +155,7 @@ class Learns(Parameters, ABC):
             rows = slice(None) if len(order) == 1 else subjects.site == name
             mine = subjects.select(rows)
             mine = replace(mine, site=as_text([site_name(name)] * len(mine)))
-            counts = None if weight is None else weight[rows]
-            model, receipt = model.added(mine, counts, given, private)
+            model, receipt = model.added(mine, given, private)
             private.lines.append(receipt)
         self.model_ = model
         self.receipts_ = private.receipts

@@ -68,7 +68,6 @@ class Parameters(Fitted):
     val_fraction: float = Conditions.val_fraction
     start: Any = None
     positive: Any = None
-    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
 
     @property
     def _from_start(self) -> bool:

@@ -1,4 +1,4 @@
-"""Who the rows of X are: their site, their class, what each counts, their covariates."""
+"""Who the rows of X are: their site, their class, their covariates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import _check_sample_weight
 
 from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
@@ -108,39 +106,7 @@ def _warn_of_likeness(subjects: Cohort) -> None:
             warnings.warn(f"{what} {DROP}", stacklevel=6)
 
 
-# -- weights and covariates ------------------------------------------------------------------------
-def weights_of(
-    X: np.ndarray, y: np.ndarray, sample_weight: Any, class_weight: Any, method: str
-) -> np.ndarray | None:
-    """What each subject counts, (n,), or None where all count alike.
-
-    The weights of samples and classes multiply. "balanced" balances the classes of all subjects
-    of this call.
-    """
-    if sample_weight is None and class_weight is None:
-        return None
-    weight = sample_weights(X, sample_weight, method)
-    if class_weight is not None:
-        weight = weight * compute_sample_weight(class_weight, y)
-    for label in np.unique(y).tolist():
-        if not weight[y == label].sum() > 0:
-            what = f"all sample weights of class {label!r} are zero: two classes are needed."
-            raise InputError(what)
-    return weight
-
-
-def sample_weights(X: np.ndarray, weight: Any, method: str) -> np.ndarray:
-    """What each subject counts, (n,); refused where a method trains everybody alike."""
-    from fcforge.methods import METHODS  # needs torch, which transformers do not
-
-    if method in METHODS and not METHODS[method].weighs:
-        able = ", ".join(name for name, each in METHODS.items() if each.weighs)
-        do = f"Choose a method that weighs exactly ({able}), or leave the weights out."
-        what = f"method '{method}' takes neither sample_weight nor class_weight."
-        raise InputError(what, do=do)
-    return _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-
-
+# -- covariates ------------------------------------------------------------------------------------
 def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
     """Covariates by name, (n,) each, from a mapping or a data frame; None has none."""
     if covariates is None:

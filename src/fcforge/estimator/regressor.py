@@ -20,7 +20,7 @@ class ForgeRegressor(RegressorMixin, Learns):
     """A continual learner of a number (age, severity) from FC, as `ForgeClassifier` is of classes.
 
     Settings are those of `ForgeClassifier` where they make sense for a number; those that speak of
-    classes (`positive`, `class_weight`, `calibrate`, `held_out`) are refused by name. Methods that
+    classes (`positive`, `calibrate`, `held_out`) are refused by name. Methods that
     learn numbers are those on edges, "analytic" first; the paper's networks learn none.
 
     Parameters
@@ -48,36 +48,28 @@ class ForgeRegressor(RegressorMixin, Learns):
         return tags
 
     def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        site: Any = None,
-        covariates: Any = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, site: Any = None, covariates: Any = None
     ) -> Self:
         """Learn one more site, or several."""
         first = not hasattr(self, "model_")
-        return self._learn(X, y, site, covariates, sample_weight, first=first)
+        return self._learn(X, y, site, covariates, first=first)
 
     def _learn(
-        self, X: Any, y: Any, site: Any, covariates: Any, weight: Any, *, first: bool
+        self, X: Any, y: Any, site: Any, covariates: Any, *, first: bool
     ) -> Self:
-        for name in ("class_weight", "positive"):
-            if getattr(self, name) is not None:
-                what = f"{name}= is for classes; the target is a number."
-                raise ConfigError(what, do="Leave it out, or give sample_weight.")
+        if self.positive is not None:
+            what = "positive= is for classes; the target is a number."
+            raise ConfigError(what, do="Leave it out.")
         people.refuse_words(y)
         X, values = self._checked(X, y, first)
-        if weight is not None:
-            weight = people.sample_weights(X, weight, self._weighed_by)
         target = self._target(values) if first else self.target_
         low, high = target.limits
         if values.min() < low or values.max() > high:
             found = f"y goes from {values.min():g} to {values.max():g}"
             do = "Give limits= that hold everybody."
             raise InputError(f"{found}, beyond {low:g} to {high:g}.", do=do)
-        told = (target.scaled(values), target, site, covariates, weight)
-        self._learn_all(X, *told, first=first)
+        scaled = target.scaled(values)
+        self._learn_all(X, scaled, target, site, covariates, first=first)
         return self
 
     def _target(self, values: np.ndarray) -> Target:

@@ -126,16 +126,9 @@ class Model(Protocol):
         """What the people of one site add; nothing is written."""
 
     def added(
-        self,
-        people: "Cohort",
-        weight: np.ndarray | None,
-        given: Mapping[str, Any],
-        private: "PrivateRecord",
+        self, people: "Cohort", given: Mapping[str, Any], private: "PrivateRecord"
     ) -> tuple["Model", "Receipt"]:
-        """The model after everybody of one more site, in memory; `given` are a step's settings.
-
-        `weight` (n,) is what each person counts, None where all count alike.
-        """
+        """The model after everybody of one more site, in memory; `given` are a step's settings."""
 
     def on_record(
         self, key: Signer = None, *, allow_real_subjects: bool = False

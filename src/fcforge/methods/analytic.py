@@ -59,7 +59,6 @@ class Analytic(Method):
     depends_on = "set"
     fits = False
     from_public = "statistics"
-    weighs = True
     models = ("linear",)
     features = WHOLE_LOG
     learns = EVERY
@@ -90,9 +89,7 @@ class Analytic(Method):
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
         """Add the site's statistics and solve again, where anybody asks for the solution."""
-        return self._add(
-            model, lane, site.inputs(model), site.y, site.weight, site.wanted
-        )
+        return self._add(model, lane, site.inputs(model), site.y, solved=site.wanted)
 
     def _add(
         self,
@@ -100,7 +97,7 @@ class Analytic(Method):
         lane: Lane,
         inputs: Inputs,
         y: Tensor,
-        worth: Tensor | None,
+        worth: Tensor | None = None,
         solved: bool = True,
     ) -> Lane:
         rows = self.statistics_rows(model, inputs, y).to(lane.state["root"])

@@ -123,8 +123,6 @@ class Method(Checked):
         engine), whatever its own `learn_public` does, in a word or two, or "" for nothing.
     needs_start
         Whether it cannot do without a start.
-    weighs
-        Whether subjects may count unequally (`SiteView.weight`).
     models
         Names of the models it works on (empty: all).
     features
@@ -152,7 +150,6 @@ class Method(Checked):
     needs_generator: ClassVar[bool] = False
     from_public: ClassVar[str] = "pretraining"
     needs_start: ClassVar[bool] = False
-    weighs: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ()
     features: ClassVar[str] = ""
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")

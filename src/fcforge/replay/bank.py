@@ -232,8 +232,6 @@ class SiteView:
         The public people, in a run that has a start.
     seed : int
         Of the run, for what depends on the site alone.
-    weight : Tensor of shape (n,) or None
-        What each training subject counts, for methods that weigh; None: all alike.
     wanted : bool
         Whether anybody asks for the model after this site; False: it is only shown.
     """
@@ -247,7 +245,6 @@ class SiteView:
     leaked: Tensor | None = None
     public: PublicView | None = None
     seed: int = 0
-    weight: Tensor | None = None
     wanted: bool = field(default=True, init=False)
     open: bool = field(default=True, init=False)
 

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import explanation, records, scan_checks, schema
@@ -47,7 +46,6 @@ from fcforge.types import Site, Target
 REAL_FLAG = "allow_real_subjects"
 ACCEPT_LABELS = "accept_labels"
 ACCEPT_SCANS = "accept_scans"
-WEIGHTED = "weighted subjects"
 
 
 def begin(asked: LearnRequest, people: Cohort, key: Signer) -> Exchange:
@@ -285,12 +283,7 @@ class Chain(Model):
         return found, flags
 
     def after(
-        self,
-        site: Site,
-        flags: Sequence[str] = (),
-        *,
-        weight: Tensor | None = None,
-        tick: Tick = lambda: None,
+        self, site: Site, flags: Sequence[str] = (), *, tick: Tick = lambda: None
     ) -> tuple[Self, Receipt]:
         """The chain after one more site, in memory, and the receipt of its people.
 
@@ -300,14 +293,12 @@ class Chain(Model):
             The hospital's own subjects, split. `test` may be empty.
         flags : sequence of str
             What was accepted, to be recorded.
-        weight : Tensor, optional
-            What each learned subject counts, for methods that weigh.
         tick : callable
             Called after every epoch.
         """
         self.require_next(site.name, site.n_rois)
         step = SiteStep(self.settings, self.sites, self.state, site, self.target)
-        lane = step.train(with_val=self.settings.learns_val, tick=tick, weight=weight)
+        lane = step.train(with_val=self.settings.learns_val, tick=tick)
         state = step.finished(lane)
         people = people_learned(self.settings, site)
         number = len(self.steps) + 1
@@ -323,16 +314,10 @@ class Chain(Model):
         return type(self)(grown, state), receipt
 
     def added(
-        self,
-        people: Cohort,
-        weight: np.ndarray | None,
-        given: Mapping[str, Any],
-        private: PrivateRecord,
+        self, people: Cohort, given: Mapping[str, Any], private: PrivateRecord
     ) -> tuple[Self, Receipt]:
         """The chain after everybody of one more site; its settings are the root's alone."""
-        site, weights = whole_site(people, self.settings, weight)
-        flags = () if weight is None else (WEIGHTED,)
-        return self.after(site, flags, weight=weights)
+        return self.after(whole_site(people, self.settings))
 
     def on_record(
         self, key: Signer = None, *, allow_real_subjects: bool = False

@@ -77,7 +77,7 @@ def site_as_learned(chain: "Chain", people: Cohort, name: str) -> Site:
     """
     tested = chain.steps[chain.sites.index(name)].counts.test
     if (tested.controls, tested.patients) == (0, 0):
-        return whole_site(people.select_sites([name]), chain.settings)[0]
+        return whole_site(people.select_sites([name]), chain.settings)
     return chain.split(people, name)
 
 

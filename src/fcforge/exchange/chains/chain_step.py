@@ -11,7 +11,6 @@ the training part), so read them as a change over time, not as a diagnosis rate.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,14 +111,10 @@ class SiteStep:
         parts = (lane.params, lane.stats, state)
         return Lane(*({key: part[key] for key in sorted(part)} for part in parts))
 
-    def train(
-        self, *, with_val: bool, tick: Tick, weight: Tensor | None = None
-    ) -> Lane:
-        """Lane after the site; `weight` is what each learned subject counts, all alike if None."""
+    def train(self, *, with_val: bool, tick: Tick) -> Lane:
+        """Lane after the site."""
         view = self.loader.view(self.site, self.spec, with_val=with_val)
-        job = Job(
-            self.lane, replace(view, weight=weight), self.spec.seed, self.spec.order
-        )
+        job = Job(self.lane, view, self.spec.seed, self.spec.order)
         bank = self.loader.bank
         with one_thread():
             lanes = learn_site(self.learner, [job], bank, self.spec.training, tick=tick)
@@ -276,10 +271,8 @@ def published_share(share: float, counts: Sequence[int | None]) -> float | None:
 
 
 # -- who is learned --------------------------------------------------------------------------------
-def whole_site(
-    people: Cohort, settings: ChainSettings, weight: np.ndarray | None = None
-) -> tuple[Site, Tensor | None]:
-    """A site that is all training, and what those learned count, in the order learned.
+def whole_site(people: Cohort, settings: ChainSettings) -> Site:
+    """A site that is all training.
 
     A validation part is cut only where one is used; nobody's id is kept.
     """
@@ -296,11 +289,7 @@ def whole_site(
         part: FCBatch.from_numpy(people.fc[rows], people.y[rows])
         for part, rows in masks
     }
-    site = Site(name, **parts, subject_ids=dict.fromkeys(SPLITS, ()))
-    if weight is None:
-        return site, None
-    learned = [weight[~val], weight[val & settings.learns_val]]
-    return site, torch.from_numpy(np.concatenate(learned))
+    return Site(name, **parts, subject_ids=dict.fromkeys(SPLITS, ()))
 
 
 def people_learned(settings: ChainSettings, site: Site) -> People:

@@ -280,13 +280,9 @@ class Releases(Model):
     own_threshold = release_step.own_threshold
 
     def added(
-        self,
-        people: Cohort,
-        weight: np.ndarray | None,
-        given: Mapping[str, Any],
-        private: "PrivateRecord",
+        self, people: Cohort, given: Mapping[str, Any], private: "PrivateRecord"
     ) -> tuple["Releases", "Receipt"]:
-        """The model after the release of one more site; releases weigh everybody alike."""
+        """The model after the release of one more site."""
         (site,) = people.site_names
         asked = LearnRequest(site=site, data=Path(), out=Path(), **given)
         done = self.learn(people, private, asked, None)
