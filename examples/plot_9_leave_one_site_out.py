@@ -51,7 +51,7 @@ ax.legend(loc="lower right")
 # %%
 # Search over a setting of the method
 # -----------------------------------
-# Settings of the method are one parameter. Coefficients are slopes by each edge at the mean scan.
+# Settings of the method are one parameter.
 search = GridSearchCV(
     ForgeClassifier(),
     {"method_params": [{"penalty": value} for value in (0.1, 1.0, 10.0)]},
@@ -59,4 +59,3 @@ search = GridSearchCV(
     scoring="roc_auc",
 ).fit(X, y, groups=site)
 print("best settings:", search.best_params_["method_params"])
-print("coefficients, one per edge:", search.best_estimator_.coef_.shape)

@@ -15,12 +15,11 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
 from fcforge.errors import ConfigError
 from fcforge.estimator import people
-from fcforge.estimator.explaining import Explains, tangent
-from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
+from fcforge.estimator.explaining import Explains
+from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import as_labels
 from fcforge.exchange.scan_checks import probability
 from fcforge.sites.cohort import Cohort
@@ -93,14 +92,6 @@ class ForgeClassifier(ClassifierMixin, Explains):
         Mean FC of the people learned from; not part of a saved file, nor are the hashes of scans by
         which one person at two sites is found.
     n_features_in_ : int
-    coef_ : ndarray of shape (1, edges)
-        Slope of the log odds by the Fisher z of each column of X (of each edge in the order
-        `edges`, where X holds matrices), at `mean_fc_`. The default model is linear in the
-        matrix logarithm, and ``arctanh(X) @ coef_[0] + intercept_`` is the linear function that
-        touches it at the mean scan. Of plain edges the slope is the same everywhere and this is
-        `decision_function` itself; with features="any" that is ``X @ coef_[0] + intercept_``.
-        Networks have no `coef_`.
-    intercept_ : ndarray of shape (1,)
     """
 
     # -- learning --------------------------------------------------------------------------------
@@ -208,31 +199,6 @@ class ForgeClassifier(ClassifierMixin, Explains):
         if odds.ndim == 2:
             return odds[:, np.argsort(self._words)]
         return odds if self._words[1] == self.classes_[1] else -odds
-
-    @property
-    def coef_(self) -> np.ndarray:
-        """Weights of the columns of X, (1, edges)."""
-        return self._linear()[0]
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        """What the line through the mean scan is where all edges are zero, (1,)."""
-        return self._linear()[1]
-
-    def _linear(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (1, columns of X) and bias (1,) of the log odds of ``classes_[1]``."""
-        check_is_fitted(self, "model_")
-        if self.target_.kind != "two classes":
-            raise AttributeError("coef_ and intercept_ are of two classes.")
-        here, _ = self._reference()
-        weight, bias = tangent(self.model_, here, in_z=self.features == "fc")
-        layout = self._layout or Layout(self.n_rois_, self.edges, False)
-        rows, columns = layout.indices()
-        if self.features == "any":
-            p = self.n_features_in_
-            rows, columns = (index[:p] for index in any_layout(p).indices())
-        sign = self._of_classes(np.ones(1))
-        return sign * weight[rows, columns][None], sign * bias
 
     def predict_proba(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Calibrated probabilities of `classes_`, (n, K); arguments of `decision_function`."""

@@ -13,18 +13,8 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Learns
 from fcforge.estimator.people import columns_of
-from fcforge.exchange.explanation import (
-    Explanation,
-    Stability,
-    explain_model,
-    matrices,
-    slope_at,
-)
-from fcforge.exchange.model import Model
-from fcforge.exchange.scan_checks import fisher_z
-from fcforge.graphs import EDGE_SCALE
+from fcforge.exchange.explanation import Explanation, Stability, explain_model, slope_at
 from fcforge.imaging.atlas import Atlas
-from fcforge.models.attribution import SMOOTH
 
 if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier
@@ -89,7 +79,7 @@ class Explains(Learns):
             raise InputError(what, do="Compare two of the classes.")
         if self.features == "any":
             what = "columns are arbitrary numbers (features='any'), not edges between ROIs."
-            raise InputError(what, do="Use coef_ of a linear model, or features='fc'.")
+            raise InputError(what, do="Set features='fc'.")
         n_edges = self.n_rois_ * (self.n_rois_ - 1) // 2
         if stability is not None and len(stability.weight) != n_edges:
             what = f"the stability is of {len(stability.weight)} edges, the model has {n_edges}."
@@ -165,35 +155,3 @@ def _weights(model: ForgeClassifier) -> np.ndarray:
     """Gradient (E,) of the patients' log odds by each edge's Fisher z at the mean scan."""
     scored = model.model_.attribution({}).scored
     return slope_at(scored, np.asarray(model.mean_fc_))
-
-
-def tangent(model: Model, at: np.ndarray, *, in_z: bool) -> tuple[np.ndarray, float]:
-    """Weight of every edge (R, R), zero on the diagonal, and bias of the patients' log odds.
-
-    Of a model of Fisher-z edges they are the same everywhere; of one of the matrix logarithm they
-    are those of the linear function that touches it at one scan.
-
-    Parameters
-    ----------
-    model : Model
-    at : ndarray of shape (R, R)
-    in_z : bool
-        Per Fisher z; else per what the model sees, z / 0.2.
-
-    Raises
-    ------
-    AttributeError
-        Where the log odds are linear in neither.
-    """
-    scored = None if model.needs else model.attribution({}).scored
-    if scored is None or scored.steps > SMOOTH:  # a network
-        what = (
-            "only a linear model that removes no covariates has coef_ and intercept_;"
-        )
-        raise AttributeError(f"{what} this one is another.")
-    at = np.asarray(at, dtype=np.float64)
-    slope = slope_at(scored, at)
-    z = fisher_z(at[None])[0]
-    bias = float(scored.score(at[None])[0] - z @ slope)
-    weight = slope * (1.0 if in_z else EDGE_SCALE)
-    return matrices(weight[None], 0.0)[0], bias
