@@ -32,12 +32,6 @@ class MatrixLog(TransformerMixin, ReadsFC):
     ----------
     shrink : float
         a, between 0 and 1.
-    reference : {"identity", "mean"}
-        "mean": the tangent space at the log-Euclidean mean M of the subjects of `fit`,
-        :math:`\log(M^{-1/2} C M^{-1/2})` (Varoquaux et al. 2010); else at the identity.
-    diagonal : bool
-        Give the diagonal, too, divided by sqrt 2 as nilearn does: distances of rows are then
-        those of whole matrices, up to one factor.
     kind, edges
         How X is read, as in `ForgeClassifier`; columns come out in the same order.
 
@@ -47,64 +41,41 @@ class MatrixLog(TransformerMixin, ReadsFC):
     """
 
     shrink: float = SHRINK
-    reference: Literal["identity", "mean"] = "identity"
-    diagonal: bool = False
     kind: Literal["auto", "fc", "timeseries"] = "auto"
     edges: Literal["nilearn", "upper"] = "nilearn"
 
     def fit(self, X: Any, y: Any = None) -> MatrixLog:
-        """Find out how X is laid out, and the mean where it is the reference."""
-        from fcforge.graphs import log_matrix
-
+        """Find out how X is laid out."""
         if not 0 <= self.shrink < 1:
             raise InputError(
                 f"shrink={self.shrink} is not a share of at least 0 and below 1."
             )
-        if self.reference not in ("identity", "mean"):
-            raise InputError(
-                f"reference={self.reference!r} is neither 'identity' nor 'mean'."
-            )
         numbers, _ = self._validate(X, reset=True)
         fc, self._layout = self._as_fc(numbers, None)
         self.n_rois_ = fc.shape[1]
-        self._whitener = None
-        if self.reference == "mean":
-            logs = log_matrix(_tensor(fc), self.shrink)
-            mean = logs.mean(0).numpy()
-            value, vector = np.linalg.eigh(mean)
-            self._whitener = (vector * np.exp(-value / 2)) @ vector.T
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """Edges (n, R (R - 1) / 2), of roughly unit spread."""
+        import torch
+
         from fcforge.graphs import log_matrix
 
         check_is_fitted(self, "n_rois_")
         numbers, _ = self._validate(X, reset=False)
         fc, _ = self._as_fc(numbers, self._layout)
-        if self._whitener is None:
-            log = log_matrix(_tensor(fc), self.shrink).numpy()
-        else:
-            shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(self.n_rois_)
-            whitened = self._whitener @ shrunk @ self._whitener
-            log = log_matrix(_tensor(whitened), 0.0).numpy()
-        rows, cols = Layout(self.n_rois_, self.edges, self.diagonal).indices()
-        scale = np.where(rows == cols, np.sqrt(2), 1.0)
-        return log[:, rows, cols] / scale / LOG_SCALE
+        exact = torch.from_numpy(fc.astype(np.float64))
+        log = log_matrix(exact, self.shrink).numpy()
+        rows, cols = Layout(self.n_rois_, self.edges, False).indices()
+        return log[:, rows, cols] / LOG_SCALE
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """``log(i, j)`` of ROIs counted from 1, of every column."""
         check_is_fitted(self, "n_rois_")
-        rows, cols = Layout(self.n_rois_, self.edges, self.diagonal).indices()
+        rows, cols = Layout(self.n_rois_, self.edges, False).indices()
         return np.array(
             [f"log({i + 1}, {j + 1})" for i, j in zip(rows, cols, strict=True)], object
         )
-
-
-def _tensor(fc: np.ndarray) -> Any:
-    import torch
-
-    return torch.from_numpy(np.asarray(fc, dtype=np.float64))
 
 
 class _OfSubjects(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
