@@ -110,7 +110,7 @@ def test_where_everybody_was_learned_others_are_compared():
     settings = settings_for(
         LearnerSpec(Component("analytic"), Component("linear")), R, held_out=0
     )
-    site, _ = whole_site(mine, settings)
+    site = whole_site(mine, settings)
     assert len(site.val)  # learned, too, where nothing is chosen on it
     chain, receipt = empty_chain(settings, ("TC", "ASD"), SITE).model.after(site)
     private = PrivateRecord(Path("nowhere"), [receipt])
