@@ -4,27 +4,10 @@ import numpy as np
 import pytest
 
 from fake_runs import run
-from fcforge.report.contents import About, contents, curves, since_learned
+from fcforge.report.contents import About, contents, curves
 from fcforge.stats.table import WORDS
 
 BASELINE = WORDS["two classes"].own
-
-
-def test_accuracy_since_a_site_was_learned():
-    """Two orders of two sites; A is right with 1, then 1/2; B with 0 before, 1 when learned."""
-    y = {"A": [1, 0], "B": [1, 1]}
-    first = run({"A": [[0.9, 0.1], [0.9, 0.9]], "B": [[0.1, 0.1], [0.9, 0.9]]}, y)
-    turned = run(
-        {"A": [[0.1, 0.9], [0.9, 0.1]], "B": [[0.9, 0.9], [0.9, 0.1]]},
-        y,
-        order=("B", "A"),
-    )
-    found = since_learned([first, turned])
-    # before, when learned, after one more
-    assert found["A"].mean == pytest.approx([0.0, 1.0, 0.5])
-    assert found["B"].mean == pytest.approx([0.0, 1.0, 0.5])
-    assert (found["A"].low <= found["A"].mean).all()
-    assert (found["A"].mean <= found["A"].high).all()
 
 
 def test_the_baseline_is_the_harder_one():

@@ -18,7 +18,7 @@ def figure():
     line = figures.StageLine(
         values, band=(values - 0.1, values + 0.1), name="Zürich \u202e<b>"
     )
-    return figures.stage_lines([line], ["a", "b", "c"], "sites", (0, 1), learned_at=1)
+    return figures.stage_lines([line], ["a", "b", "c"], "sites", (0, 1))
 
 
 def luminance(colour):

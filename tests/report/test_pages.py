@@ -61,7 +61,7 @@ def test_run_page_is_the_report_with_a_way_back(pages):
     assert page.of("a")[1]["href"] == "index.html"
     assert page.row("cumulative")[1].startswith("1.000")
     assert all(site in page.text for site in SITES)
-    assert "Each site over time" in page.text
+    assert "Site by site" in page.text
 
 
 @pytest.mark.parametrize("name", ["exchange-chain-2", "exchange-releases"])

@@ -36,15 +36,7 @@ def html(experiment):
 def test_page_is_sound_and_has_all_parts(html):
     page = require_sound(html)
     ids = [a["id"] for _, a in page.tags if "id" in a]
-    wanted = [
-        "warnings",
-        "results",
-        "differences",
-        "stages",
-        "since",
-        "matrices",
-        "sites",
-    ]
+    wanted = ["warnings", "results", "differences", "stages", "matrices", "sites"]
     assert [i for i in ids if i in wanted] == wanted
     assert {"settings", "methods", "cite"} <= set(ids)
     assert dict(page.tags)["html"]["lang"] == "en"

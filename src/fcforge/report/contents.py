@@ -8,25 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge import stats
-from fcforge.metrics import (
-    accuracy_curve,
-    cell_values,
-    finite,
-    forgetting_curve,
-    score_matrix,
-)
+from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
 from fcforge.metrics.cells import METRICS, PRIMARY
 from fcforge.report.figures import span
 from fcforge.report.rendering import Section
 from fcforge.report.run_words import Finding, findings, leaks_on
 from fcforge.stats import Comparison, Estimate, Row
-from fcforge.stats.resampling import N_DRAWS, interval, pair_of, subject_weights
+from fcforge.stats.resampling import N_DRAWS, interval, pair_of
 from fcforge.stats.table import WORDS, Words, is_majority
 from fcforge.types import Kind, RunResult, RunResults
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
 MORE = ("aaa", "acc", "fm")
-SINCE_DRAWS = 200  # of the bands of each site over time
 Groups = Mapping[str, list[RunResult]]
 
 
@@ -97,7 +90,6 @@ class Contents:
     leaks: dict[str, tuple[str, ...]]
     forests: dict[str, list[Difference]]
     curves: dict[str, tuple[Curve, Curve]]
-    since: dict[str, dict[str, Curve]]
     matrices: list[Matrices]
     sites: dict[str, dict[str, Estimate]]
     more: dict[str, dict[str, dict[str, float]]]
@@ -176,7 +168,6 @@ def contents(results: RunResults, about: About) -> Contents:
         leaks=leaks_on(results),
         forests=forests,
         curves={k: curves(runs, n_draws) for k, runs in whole.items()},
-        since={k: since_learned(groups[k]) for k in learners},
         matrices=[_matrices(k, whole[k]) for k in learners],
         sites={k: stats.per_site(v, PRIMARY[kind]) for k, v in groups.items()},
         more={k: _more(runs) for k, runs in groups.items()},
@@ -212,40 +203,6 @@ def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
     accuracy = Curve(mean[:n], low[:n], high[:n])
     forgetting = Curve(mean[n:], low[n:], high[n:])
     return accuracy, forgetting
-
-
-def since_learned(runs: RunResults, n_draws: int = SINCE_DRAWS) -> dict[str, Curve]:
-    """Primary metric at every site k sites after it was learned, k = 1 - T .. T - 1.
-
-    Negative k: not learned yet. Shape (2 T - 1,), NaN where no run has it. Bands are 95 %
-    intervals over the site's test subjects.
-    """
-    most = max(len(run.spec.order) for run in runs)
-    width = 2 * most - 1
-    # row 0 holds the means, the other rows the draws
-    sums = {site: np.zeros((n_draws + 1, width)) for site in runs[0].sites}
-    counts = {site: np.zeros(width) for site in runs[0].sites}
-    main = PRIMARY[runs[0].kind]
-    for run in runs:
-        for position, site in enumerate(run.spec.order):
-            scores = run.scores[site]
-            y = run.truth(site)
-            ids = run.subject_ids[site]
-            weights = subject_weights(site, ids, run.y[site], n_draws)
-            drawn = cell_values(scores, y, main, weights)  # (T, n_draws)
-            place = np.arange(len(scores)) - position + most - 1
-            sums[site][0, place] += cell_values(scores, y, main)
-            sums[site][1:, place] += drawn.T
-            counts[site][place] += 1
-    known = [site for site in sums if counts[site].any()]
-    return {site: _banded(sums[site], counts[site]) for site in known}
-
-
-def _banded(sums: np.ndarray, counts: np.ndarray) -> Curve:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        values = sums / counts
-    low, high = interval(values[0], values[1:])
-    return Curve(values[0], low, high)
 
 
 def learned_sites(runs: RunResults) -> list[str]:

@@ -203,16 +203,13 @@ def stage_lines(
     stages: Sequence[str],
     x_title: str,
     limits: tuple[float, float],
-    learned_at: int | None = None,
 ) -> Figure:
-    """Lines over the stages on a given axis; `learned_at` is marked by a vertical line."""
+    """Lines over the stages on a given axis."""
     named = [line for line in lines if line.name]
     right = 0.74 if named else 0.97
     figure = canvas(3.5, 2.3, left=0.135, right=right, top=0.97, bottom=0.215)
     axes = figure.subplots()
     place = np.arange(len(stages))
-    if learned_at is not None:
-        axes.axvline(learned_at, color=MUTED, lw=1, ls=(0, (4, 4)))
     for line in lines:
         _draw(axes, place, line)
     axes.set(ylim=limits, xlabel=x_title, xlim=(-0.3, max(len(stages) - 0.7, 0.3)))

@@ -104,7 +104,6 @@ def page_of(results: RunResults, about: About, c: Contents) -> str:
         forests=[_forest(c, against) for against in c.forests],
         accuracy=_curve_panels(accuracy, c, c.words.metric),
         forgetting=_curve_panels(forgetting, c, "forgetting"),
-        since=_since_panels(c.since, c.words.metric),
         learned=learned_sites(results),
         sites={name: _mix(results, name, c.kind) for name in results[0].sites},
         settings=about.settings or results[0].spec.to_json(),
@@ -238,28 +237,5 @@ def _curve_panels(found: Mapping[str, Curve], c: Contents, what: str) -> Panels:
         lines.append(figures.StageLine(own.mean, band=(own.low, own.high)))
         figure = figures.stage_lines(lines, stages, "sites learned", limits)
         alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"
-        panels.append((title, picture(figure, alt)))
-    return panels
-
-
-def _since_panels(found: Mapping[str, Mapping[str, Curve]], what: str) -> Panels:
-    """One panel per learner: each site before and after it was learned, all on one axis."""
-    every: list[np.ndarray] = []
-    for sites in found.values():
-        for curve in sites.values():
-            every += curve
-    limits = figures.span(every or [np.array([])])
-    panels = []
-    for title, sites in found.items():
-        half = len(next(iter(sites.values())).mean) // 2
-        stages = [number(k, 0, sign=True) for k in range(-half, half + 1)]
-        lines = []
-        for k, (site, curve) in enumerate(sites.items()):
-            colour = figures.SERIES[k % len(figures.SERIES)]
-            band = (curve.low, curve.high)
-            lines.append(figures.StageLine(curve.mean, colour, band, site))
-        x_title = "sites learned since this one"
-        figure = figures.stage_lines(lines, stages, x_title, limits, half)
-        alt = f"{title}: {what} at each site before and after it was learned"
         panels.append((title, picture(figure, alt)))
     return panels
