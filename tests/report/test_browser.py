@@ -121,19 +121,6 @@ def test_text_has_contrast(browser, pages, name, scheme):
     assert poor_contrast(browser, pages[name].as_uri(), scheme) == []
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_site_names_of_the_matrices_are_not_cut(browser, pages, width):
-    """Sim-UCLA, Sim-UM and Sim-USM cut to the same "Sim-U..." cannot be told apart."""
-    show(browser, pages["report"].as_uri(), width)
-    cut = browser.execute_script(
-        "const heads = [...document.querySelectorAll('.heat th')];"
-        "heads.forEach(h => { h.textContent = 'Hospital-of-Sim-UCLA'; });"
-        "return [heads.length, heads.filter(h => h.scrollWidth > h.clientWidth + 1).length]"
-    )
-    assert cut[0] > 0
-    assert cut[1] == 0
-
-
 def test_no_script_of_a_file_ever_runs(browser, pages):
     """The evil names call alert: an open alert would make the next command raise."""
     for name in ("index", "run-runs-evil", "exchange-chain-2"):

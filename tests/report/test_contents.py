@@ -38,3 +38,17 @@ def test_curves_by_hand():
     )  # one site: nothing yet
     assert (accuracy.low <= accuracy.mean).all()
     assert (accuracy.mean <= accuracy.high).all()
+
+
+def test_a_matrix_is_the_mean_over_orders():
+    """Right at A, then half right there; the other way round in the turned order."""
+    y = {"A": [1, 0], "B": [1, 1]}
+    one = run({"A": [[0.9, 0.1], [0.9, 0.9]], "B": [[0.1, 0.1], [0.9, 0.9]]}, y)
+    turned = run(
+        {"A": [[0.1, 0.9], [0.9, 0.1]], "B": [[0.9, 0.9], [0.9, 0.9]]},
+        y,
+        order=("B", "A"),
+    )
+    found = contents([one, turned], About(n_draws=20))
+    (matrix,) = found.matrices.values()
+    np.testing.assert_allclose(matrix, [[1.0, 0.0], [0.75, 1.0]])

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,14 +28,6 @@ class Curve(NamedTuple):
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-
-
-class Matrices(NamedTuple):
-    """A learner's accuracy by position in the order, and by the site that came last."""
-
-    learner: str
-    by_position: np.ndarray
-    by_last_site: np.ndarray
 
 
 class Difference(NamedTuple):
@@ -80,8 +71,8 @@ class About:
 class Contents:
     """All that the page shows, in plain data; learners by falling AAA.
 
-    `forests` holds differences from the baseline, from fine-tuning, and from the best; `curves`
-    accuracy and forgetting over the stages.
+    `forests` holds differences from the baseline and from fine-tuning; `curves` accuracy and
+    forgetting over the stages; `matrices` accuracy by stage and position, mean over the orders.
     """
 
     kind: Kind
@@ -90,7 +81,7 @@ class Contents:
     leaks: dict[str, tuple[str, ...]]
     forests: dict[str, list[Difference]]
     curves: dict[str, tuple[Curve, Curve]]
-    matrices: list[Matrices]
+    matrices: dict[str, np.ndarray]
     sites: dict[str, dict[str, Estimate]]
     more: dict[str, dict[str, dict[str, float]]]
 
@@ -142,12 +133,6 @@ class Contents:
                 ends.append(np.array([e.low, e.high, e.value, 0.0]))
         return span(ends)
 
-    @property
-    def heat_limits(self) -> tuple[float, float]:
-        """Common colour scale of the matrices."""
-        both = [(m.by_position, m.by_last_site) for m in self.matrices]
-        return span([np.empty(0), *chain(*both)])
-
 
 def contents(results: RunResults, about: About) -> Contents:
     """The numbers of the page."""
@@ -168,7 +153,7 @@ def contents(results: RunResults, about: About) -> Contents:
         leaks=leaks_on(results),
         forests=forests,
         curves={k: curves(runs, n_draws) for k, runs in whole.items()},
-        matrices=[_matrices(k, whole[k]) for k in learners],
+        matrices={k: _mean_matrix(whole[k]) for k in learners},
         sites={k: stats.per_site(v, PRIMARY[kind]) for k, v in groups.items()},
         more={k: _more(runs) for k, runs in groups.items()},
     )
@@ -205,26 +190,9 @@ def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
     return accuracy, forgetting
 
 
-def learned_sites(runs: RunResults) -> list[str]:
-    """Sites that some run learned."""
-    learned = set[str]().union(*[run.spec.order for run in runs])
-    return [site for site in runs[0].sites if site in learned]
-
-
-def _matrices(learner: str, runs: RunResults) -> Matrices:
+def _mean_matrix(runs: RunResults) -> np.ndarray:
     main = PRIMARY[runs[0].kind]
-    found = np.stack([score_matrix(r, main) for r in runs])
-    orders = [run.spec.order for run in runs]
-    sites = learned_sites(runs)
-    by_last = np.full((len(sites), len(sites)), np.nan)
-    for j, last in enumerate(sites):
-        for i, site in enumerate(sites):
-            values = []
-            for matrix, order in zip(found, orders, strict=True):
-                if order[-1] == last and site in order:
-                    values.append(matrix[-1, order.index(site)])
-            by_last[j, i] = np.mean(values) if values else np.nan
-    return Matrices(learner, found.mean(0), by_last)
+    return np.mean([score_matrix(run, main) for run in runs], axis=0)
 
 
 def _forests(

@@ -149,24 +149,9 @@ def png(figure: Figure, alt: str, dpi: int = 120) -> Markup:
     return Markup(image).format(width, height, printable(alt), data)
 
 
-def heat(value: float, low: float, high: float) -> tuple[str, str]:
-    """Background and text colour of a cell on the sequential scale, readable on each other."""
-    import matplotlib as mpl
-
-    if not np.isfinite(value):
-        return "transparent", "inherit"
-    at = float(np.clip((value - low) / (high - low if high > low else 1), 0, 1))
-    rgb = np.array(mpl.colormaps[SEQUENTIAL](at)[:3])
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    # Black above, white below the luminance at which both have a contrast of 4.6 : 1.
-    dark = linear @ [0.2126, 0.7152, 0.0722] > 0.179
-    paper = "#" + "".join(f"{round(255 * c):02x}" for c in rgb)
-    return paper, "#000000" if dark else "#ffffff"
-
-
 def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float]:
     """Common axis: the range of all finite values, widened to whole steps."""
-    flat = np.concatenate([np.ravel(v) for v in values])
+    flat = np.concatenate([np.empty(0), *map(np.ravel, values)])
     flat = flat[np.isfinite(flat)]
     if not len(flat):
         return 0.0, 1.0

@@ -17,7 +17,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge import __version__, text
-from fcforge.report.figures import SMALL, heat, inline, short
+from fcforge.report.figures import SMALL, inline, short
 from fcforge.report.table import Table
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def templates() -> jinja2.Environment:
         style=_own_file("style.css"),
         version=__version__,
     )
-    for known in (text.bracket, np.isfinite, heat, share, ticks):
+    for known in (text.bracket, np.isfinite, share, ticks):
         env.globals[known.__name__] = known
     for word in (coded, flat, short, text.number, text.percent, text.p_value):
         env.filters[word.__name__] = word

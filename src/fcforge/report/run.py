@@ -11,14 +11,7 @@ from markupsafe import Markup
 from fcforge.files import write_text
 from fcforge.metrics import METRICS
 from fcforge.report import figures
-from fcforge.report.contents import (
-    About,
-    Contents,
-    Curve,
-    Difference,
-    contents,
-    learned_sites,
-)
+from fcforge.report.contents import About, Contents, Curve, Difference, contents
 from fcforge.report.explaining import stability_section
 from fcforge.report.rendering import Section, listed, picture, render
 from fcforge.report.run_words import Finding, headline, methods_paragraphs, sources
@@ -104,7 +97,7 @@ def page_of(results: RunResults, about: About, c: Contents) -> str:
         forests=[_forest(c, against) for against in c.forests],
         accuracy=_curve_panels(accuracy, c, c.words.metric),
         forgetting=_curve_panels(forgetting, c, "forgetting"),
-        learned=learned_sites(results),
+        heat=figures.span(list(c.matrices.values())),
         sites={name: _mix(results, name, c.kind) for name in results[0].sites},
         settings=about.settings or results[0].spec.to_json(),
         environment=results[0].environment,
