@@ -9,7 +9,6 @@ import numpy as np
 from fcforge import stats
 from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
 from fcforge.metrics.cells import METRICS, PRIMARY
-from fcforge.report.figures import span
 from fcforge.report.rendering import Section
 from fcforge.report.run_words import Finding, findings, leaks_on
 from fcforge.stats import Comparison, Estimate, Row
@@ -101,37 +100,16 @@ class Contents:
         return {found.learner: found.level for found in reversed(self.findings)}
 
     @property
-    def honest(self) -> list[Row]:
-        """Learners with usable scores, obtained without test data, by falling AAA."""
+    def competing(self) -> list[Row]:
+        """Learners with usable scores and no serious warning, by falling AAA."""
         usable = [row for row in self.rows if row.n_runs and not row.is_majority]
-        return [row for row in usable if row.learner not in self.leaks]
+        return [row for row in usable if self.levels.get(row.learner) != "serious"]
 
     @property
     def ahead(self) -> list[str]:
-        """Honest learners whose whole interval lies above the baseline, none of them flawed."""
+        """Those whose whole interval lies above the baseline."""
         above = {k for k, c in self.against_baseline.items() if c.low > 0}
-        flawed = {k for k, level in self.levels.items() if level == "serious"}
-        sound = above - flawed
-        return [row.learner for row in self.honest if row.learner in sound]
-
-    def limits(self, against: str) -> tuple[float, float]:
-        """Common axis of all differences from one reference, zero on it."""
-        ends = []
-        for difference in self.forests[against]:
-            found = difference.found
-            ends.append(np.array([found.low, found.high, 0.0]))
-        return span(ends)
-
-    @property
-    def site_limits(self) -> tuple[float, float]:
-        """Common axis of the sites."""
-        if self.kind != "number":
-            return 0.0, 1.0
-        ends = []
-        for sites in self.sites.values():
-            for e in sites.values():
-                ends.append(np.array([e.low, e.high, e.value, 0.0]))
-        return span(ends)
+        return [row.learner for row in self.competing if row.learner in above]
 
 
 def contents(results: RunResults, about: About) -> Contents:
@@ -198,12 +176,13 @@ def _mean_matrix(runs: RunResults) -> np.ndarray:
 def _forests(
     groups: Groups, learners: Sequence[str], kind: Kind, n_draws: int
 ) -> dict[str, list[Difference]]:
-    """Differences against the baseline, fine-tuning, and the best."""
+    """Differences against the baseline, and against fine-tuning of the same model."""
     comparer = stats.Comparer(PRIMARY[kind], n_draws=n_draws)
+    specs = {k: groups[k][0].spec.learner for k in learners}
+    tuned = {s.model.name: k for k, s in specs.items() if s.method.name == "finetune"}
     partners = {
         "baseline": dict.fromkeys(learners, WORDS[kind].own),
-        "finetune": _fine_tuned(groups, learners),
-        "best": dict.fromkeys(learners[1:], *learners[:1]),
+        "finetune": {k: tuned.get(specs[k].model.name, k) for k in learners},
     }
     forests = {}
     for against, asked in partners.items():
@@ -211,25 +190,10 @@ def _forests(
         for one, other in asked.items():
             ours = set(map(pair_of, groups[one]))
             theirs = set(map(pair_of, groups[other]))
-            if ours & theirs:
+            if one != other and ours & theirs:
                 pairs.append((one, other))
         compared = [comparer.compare(groups[a], groups[b]) for a, b in pairs]
-        found = stats.holm(compared)
         if pairs:
-            both = zip(pairs, found, strict=True)
+            both = zip(pairs, stats.holm(compared), strict=True)
             forests[against] = [Difference(*pair, c) for pair, c in both]
     return forests
-
-
-def _fine_tuned(groups: Groups, learners: Sequence[str]) -> dict[str, str]:
-    """Fine-tuning on each learner's own model, else the first there is; empty without any."""
-    specs = {k: runs[0].spec.learner for k, runs in groups.items()}
-    tuned: dict[str, str] = {}
-    for title, spec in specs.items():
-        if spec.method.name == "finetune":
-            tuned.setdefault(spec.model.name, title)
-    if not tuned:
-        return {}
-    first = next(iter(tuned.values()))
-    others = [k for k in learners if specs[k].method.name != "finetune"]
-    return {k: tuned.get(specs[k].model.name, first) for k in others}

@@ -14,16 +14,8 @@ from fcforge.report import figures
 from fcforge.report.contents import About, Contents, Curve, Difference, contents
 from fcforge.report.explaining import stability_section
 from fcforge.report.rendering import Section, listed, picture, render
-from fcforge.report.run_words import Finding, headline, methods_paragraphs, sources
-from fcforge.report.table import (
-    Cell,
-    Heading,
-    Table,
-    as_csv,
-    everything,
-    name_cell,
-    results_table,
-)
+from fcforge.report.run_words import Finding, headline, methods_paragraphs
+from fcforge.report.table import Cell, Table, as_csv, everything, results_table
 from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Row
@@ -89,7 +81,6 @@ def page_of(results: RunResults, about: About, c: Contents) -> str:
         about=about,
         c=c,
         lead=headline(c),
-        tested=_tested(results),
         facts=_facts(results, about),
         shown=results_table(c.rows, _columns(c), levels=c.levels),
         more=_more_table(c),
@@ -99,6 +90,7 @@ def page_of(results: RunResults, about: About, c: Contents) -> str:
         forgetting=_curve_panels(forgetting, c, "forgetting"),
         heat=figures.span(list(c.matrices.values())),
         sites={name: _mix(results, name, c.kind) for name in results[0].sites},
+        site_axis=_site_axis(c),
         settings=about.settings or results[0].spec.to_json(),
         environment=results[0].environment,
         methods=methods_paragraphs(results, about.n_draws),
@@ -124,12 +116,6 @@ def _facts(results: RunResults, about: About) -> list[tuple[str, Any, str]]:
     ]
 
 
-def _tested(results: RunResults) -> str:
-    """Datasets, and how many people each site's test part has."""
-    each = [f"{name} ({len(y)} test subjects)" for name, y in results[0].y.items()]
-    return f"{sources(results)}: {', '.join(each)}"
-
-
 def _mix(results: RunResults, site: str, kind: Kind) -> str:
     """Test people of a site; their classes, or mean and spread of a number."""
     y = results[0].y[site]
@@ -141,6 +127,14 @@ def _mix(results: RunResults, site: str, kind: Kind) -> str:
         return f"{about}, {100 * float(y.mean()):.0f} % patients"
     shares = 100 * np.bincount(y) / len(y)
     return f"{about}, classes {' / '.join(f'{share:.0f}' for share in shares)} %"
+
+
+def _site_axis(c: Contents) -> tuple[float, float]:
+    """Common axis of the sites: shares of 1, or all there is of a number."""
+    if c.kind != "number":
+        return 0.0, 1.0
+    ends = [(e.low, e.high, e.value) for at in c.sites.values() for e in at.values()]
+    return figures.span([np.zeros(1), np.array(ends)])
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -159,19 +153,13 @@ FORESTS = {
     "baseline": ("Against {own}", "Is a learner better than {naive}?"),
     "finetune": (
         "Against fine-tuning",
-        "What does a method add to plain fine-tuning of the same model (where it was run)?",
-    ),
-    "best": (
-        "Against the highest {average}",
-        "The best of many looks better than it is; read the intervals.",
+        "What does a method add to plain fine-tuning of the same model?",
     ),
 }
 
 
 def _forest(c: Contents, against: str) -> Forest:
     title, note = (text.format(**c.words._asdict()) for text in FORESTS[against])
-    if against == "best":
-        title = f"{title}, {c.forests[against][0].reference}"
     rows = []
     for d in c.forests[against]:
         small = f"vs {d.reference}" if against == "finetune" else ""
@@ -183,50 +171,42 @@ def _forest(c: Contents, against: str) -> Forest:
         rows.append((d, small, look))
     # the permutation test is conservative against a constant, see fcforge.stats.compare
     with_p = against != "baseline"
-    return Forest(title, note, *c.limits(against), with_p, rows)
+    ends = [(d.found.low, d.found.high, 0.0) for d in c.forests[against]]
+    return Forest(title, note, *figures.span([np.array(ends)]), with_p, rows)
 
 
 def _more_table(c: Contents) -> Table:
-    heads = [Heading("Learner", words=True)]
     names = list(next(iter(c.more.values()), ()))
-    for name in names:
-        low = METRICS[name].lower_is_better
-        way = "low is good" if low else "high is good"
-        heads.append(Heading(METRICS[name].title, below=way, falling=not low))
-    shown = [row for row in c.rows if row.learner in c.more]
     rows = []
-    for row in shown:
-        cells = [name_cell(row.learner, c.levels)]
-        for metric in names:
-            found = c.more[row.learner][metric]
+    for learner, metrics in c.more.items():
+        cells = [Cell(learner)]
+        for found in metrics.values():
             below = (f"final {number(found['acc'])}", f"FM {number(found['fm'])}")
             cells.append(Cell(number(found["aaa"]), below, found["aaa"]))
-        rows.append(tuple(cells))
-    quiet = frozenset(k for k, row in enumerate(shown) if row.is_majority)
-    return Table(tuple(heads), tuple(rows), quiet=quiet, sortable=True)
+        rows.append(cells)
+    heads = ("Learner", *(METRICS[name].title for name in names))
+    return Table.of(heads, rows, sortable=True)
 
 
 # -- pictures --------------------------------------------------------------------------------------
-Panels = list[tuple[str, Markup]]
-
-
-def _curve_panels(found: Mapping[str, Curve], c: Contents, what: str) -> Panels:
+def _curve_panels(
+    found: Mapping[str, Curve], c: Contents, what: str
+) -> list[tuple[str, Markup]]:
     """A learner with its band, the others faint behind it, the baseline dashed."""
-    references = {row.learner for row in c.rows if row.is_majority}
-    every = [x for curve in found.values() for x in curve]
-    limits = figures.span(every)
+    limits = figures.span([x for curve in found.values() for x in curve])
     panels = []
-    for title, own in found.items():
-        if title in references:
-            continue
+    for title in c.matrices:
+        own = found[title]
         stages = [str(t + 1) for t in range(len(own.mean))]
         lines = []
-        for other, curve in found.items():
-            same = len(curve.mean) == len(stages)
-            if same and other not in (title, *references):
-                lines.append(figures.StageLine(curve.mean, figures.FAINT, thin=True))
-            if same and other == c.words.own:
-                lines.append(figures.StageLine(curve.mean, figures.MUTED, dashed=True))
+        for other in (*c.matrices, c.words.own):
+            mean = found[other].mean
+            if other != title and len(mean) == len(stages):
+                dashed = other == c.words.own
+                colour = figures.MUTED if dashed else figures.FAINT
+                lines.append(
+                    figures.StageLine(mean, colour, thin=not dashed, dashed=dashed)
+                )
         lines.append(figures.StageLine(own.mean, band=(own.low, own.high)))
         figure = figures.stage_lines(lines, stages, "sites learned", limits)
         alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"

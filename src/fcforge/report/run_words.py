@@ -150,9 +150,9 @@ def print_findings(found: Sequence[Finding], console: "Console | None" = None) -
 # -- the headline ---------------------------------------------------------------------------------
 def headline(c: "Contents") -> str:
     """Who is best, how many beat the baseline, and who forgets most."""
-    if not c.honest:
-        return "No learner has usable scores obtained without test data."
-    best = c.honest[0]
+    if not c.competing:
+        return "No learner has usable scores and no serious warning."
+    best = c.competing[0]
     text = (
         f"Highest {c.words.metric} along the way: {best.learner}, {c.words.average} "
         f"{interval_text(best.estimates['aaa'])}"
@@ -160,10 +160,10 @@ def headline(c: "Contents") -> str:
     if against := c.against_baseline.get(best.learner):
         text += f", which is {gap_words(against)} against {c.words.naive}"
     text += (
-        f". {len(c.ahead)} of {counted(len(c.honest), 'learner')} beat that baseline with an "
-        "interval above zero and no serious warning."
+        f". {len(c.ahead)} of {counted(len(c.competing), 'learner')} without a serious warning "
+        "beat that baseline with an interval above zero."
     )
-    worst = max(c.honest, key=lambda row: np.nan_to_num(row.estimates["fm"].value))
+    worst = max(c.competing, key=lambda row: np.nan_to_num(row.estimates["fm"].value))
     forgotten = worst.estimates["fm"]
     if forgotten.value > 0:
         text += f" Most is forgotten by {worst.learner}: FM {interval_text(forgotten)}."
