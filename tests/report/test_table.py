@@ -32,17 +32,13 @@ from fcforge.text import bracket, number
 @pytest.fixture
 def table() -> Table:
     return Table(
-        (
-            Heading("Learner", words=True),
-            Heading("AAA", "mean", "high is good", falling=True),
-        ),
+        (Heading("Learner", words=True), Heading("AAA", "mean", "high is good")),
         (
             (Cell("ridge"), Cell("0.700", ("[0.650, 0.750]", "± 0.010"), 0.7, "best")),
             (Cell("majority"), Cell("0.550", (), 0.55)),
         ),
         quiet=frozenset({1}),
         sortable=True,
-        falling_by="AAA",
     )
 
 
@@ -84,10 +80,7 @@ def test_html_has_the_same_cells_and_what_sorting_needs(table):
     assert page.rows[0] == ["Learner", "AAA high is good"]
     heads = page.of("th")
     assert heads[0]["data-kind"] == "text"
-    assert (heads[1]["data-first"], heads[1]["aria-sort"]) == (
-        "descending",
-        "descending",
-    )
+    assert heads[1]["data-kind"] == "number"
     assert [c.get("data-value") for c in page.of("td")] == ["0.700000", "0.550000"]
     assert [r.get("class") for r in page.of("tr")] == [None, None, "quiet"]
     assert page.of("span")[1] == {"class": "best"}
@@ -212,7 +205,7 @@ def test_best_of_passes_over_majority_and_excluded(rows):
 
 
 def test_a_serious_warning_takes_a_learner_out_of_the_contest(rows):
-    table = results_table(rows, ("fm",), levels={"stuck/gcn": "serious"})
+    table = results_table(rows, {"stuck/gcn": "serious"}, ("fm",))
     by_name = {row[0].text: row for row in table.rows}
     assert by_name["stuck/gcn"][0].look == "flag-serious"
     assert by_name["stuck/gcn"][1].look == ""
@@ -221,16 +214,9 @@ def test_a_serious_warning_takes_a_learner_out_of_the_contest(rows):
 
 
 def test_columns_are_those_asked_for(rows):
-    table = results_table(
-        rows, ("fm", "aaa", "intransigence"), bare=("fm",), spread=False
-    )
-    assert [c.title for c in table.columns] == [
-        "Learner",
-        "AAA",
-        "FM",
-        "INT",
-        "Keeps",
-        "Time",
-    ]
-    assert {len(row[2].below) for row in table.rows} == {0}
-    assert {len(row[1].below) for row in table.rows} == {1}
+    table = results_table(rows, shown=("fm", "aaa"))
+    titles = [c.title for c in table.columns]
+    assert titles == ["Learner", "AAA", "FM"]
+    everything = [c.title for c in results_table(rows).columns]
+    assert everything[-3:] == ["INT", "Keeps", "Time"]
+    assert table.rows[-1][1].below[-1].startswith("±")

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,11 @@ from small_exchange import given, sites
 from fcforge.exchange.prediction import Evaluation, Prediction
 from fcforge.exchange.verification import Check
 from fcforge.report.terminal import (
+    as_json,
     brief_text,
     check_lines,
     continued_text,
     cost_text,
-    described_json,
     described_text,
     evaluation_text,
     learned_text,
@@ -213,7 +213,7 @@ def test_programs_read_the_same(described):
     bar = described.answers[2].bars[0]
     unknown = replace(bar, low=math.nan)
     odd = replace(described, answers=(replace(described.answers[2], bars=(unknown,)),))
-    found = json.loads(described_json(odd))
+    found = json.loads(as_json(asdict(odd)))
     assert found["sites"] == list(described.sites)
     assert found["answers"][0]["bars"][0]["value"] == bar.value
     assert found["answers"][0]["bars"][0]["low"] is None

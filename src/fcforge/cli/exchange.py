@@ -221,7 +221,7 @@ def inspect(asked: requests.InspectRequest) -> None:
     from fcforge.exchange.exchange import read_parcel
     from fcforge.exchange.keeping.shares import is_share, read_share
     from fcforge.exchange.keys import Trust
-    from fcforge.report.terminal import joined, records_json, records_text
+    from fcforge.report.terminal import as_json, joined, records_text
 
     known = Trust.asked(asked)
     single: Sequence[Record]
@@ -239,20 +239,22 @@ def inspect(asked: requests.InspectRequest) -> None:
     if asked.html is not None:
         what = "only a whole exchange has a page; this is a share, or single records."
         raise ConfigError(what, where=asked.file, do="Leave out --html.")
-    print(records_json(single) if asked.as_json else text)
+    if asked.as_json:
+        text = as_json([record.model_dump() for record in single])
+    print(text)
 
 
 def _inspect_exchange(asked: requests.InspectRequest, known: Trust) -> None:
     from fcforge.exchange.exchange import open_exchange
     from fcforge.report.exchange_file import write_page
-    from fcforge.report.terminal import described_json, described_text
+    from fcforge.report.terminal import as_json, described_text
 
     opened = open_exchange(asked.file, known)
     if asked.html is not None:
         write_page(opened, asked.file.name, asked.html)
         say(f"wrote {asked.html}")
     found = opened.model.describe()
-    print(described_json(found) if asked.as_json else described_text(found))
+    print(as_json(asdict(found)) if asked.as_json else described_text(found))
 
 
 @takes

@@ -15,7 +15,7 @@ from fcforge.report.contents import About, Contents, Curve, Difference, contents
 from fcforge.report.explaining import stability_section
 from fcforge.report.rendering import Section, listed, picture, render
 from fcforge.report.run_words import Finding, headline, methods_paragraphs
-from fcforge.report.table import Cell, Table, as_csv, everything, results_table
+from fcforge.report.table import Cell, Table, as_csv, results_table
 from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Row
@@ -82,7 +82,7 @@ def page_of(results: RunResults, about: About, c: Contents) -> str:
         c=c,
         lead=headline(c),
         facts=_facts(results, about),
-        shown=results_table(c.rows, _columns(c), levels=c.levels),
+        shown=results_table(c.rows, c.levels),
         more=_more_table(c),
         csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
         forests=[_forest(c, against) for against in c.forests],
@@ -95,12 +95,6 @@ def page_of(results: RunResults, about: About, c: Contents) -> str:
         environment=results[0].environment,
         methods=methods_paragraphs(results, about.n_draws),
     )
-
-
-def _columns(c: Contents) -> tuple[str, ...]:
-    """Columns of the results; intransigence where there is a learner to compare with."""
-    known = any(np.isfinite(row.intransigence) for row in c.rows)
-    return (*everything(c.rows), *["intransigence"] * known)
 
 
 def _facts(results: RunResults, about: About) -> list[tuple[str, Any, str]]:

@@ -6,13 +6,14 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fcforge.exchange.description import Bar
 from fcforge.stats import Row
-from fcforge.stats.table import Column, columns_of, records
+from fcforge.stats.table import columns_of, records
 from fcforge.text import (
     bracket,
     counted,
@@ -89,12 +90,11 @@ def interval_text(e: Estimate | Bar) -> str:
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading: `below` says which way is good, `falling` which way the first click sorts."""
+    """A heading; `help` is its meaning, `below` small print, a column of `words` may wrap."""
 
     title: str
     help: str = ""
     below: str = ""
-    falling: bool = False
     words: bool = False
 
 
@@ -111,8 +111,6 @@ class Table:
         Rows that are a reference, not a competitor.
     sortable : bool
         Whether a page lets the reader sort it.
-    falling_by : str
-        Title of the column the rows are sorted by, best first.
     """
 
     columns: tuple[Heading, ...]
@@ -121,7 +119,6 @@ class Table:
     note: str = ""
     quiet: frozenset[int] = frozenset()
     sortable: bool = False
-    falling_by: str = ""
 
     @classmethod
     def of(
@@ -134,12 +131,12 @@ class Table:
             made.append(tuple(Cell(c) if isinstance(c, str) else c for c in row))
         return cls(columns, tuple(made), **rest)
 
-    def markdown(self, escaped: Callable[[str], str] = in_a_row) -> str:
+    def markdown(self) -> str:
         """GitHub table, title and note around it."""
         lines = [f"{self.title}\n"] if self.title else []
         rows = [[in_a_row(c.title) for c in self.columns]]
         for row in self.rows:
-            rows.append([escaped(cell.line()) for cell in row])
+            rows.append([in_a_row(cell.line()) for cell in row])
         made = [f"| {' | '.join(row)} |" for row in rows]
         rule = "|" + "---|" * len(self.columns)
         lines += [made[0], rule, *made[1:]]
@@ -197,67 +194,70 @@ def interval_table(study: Study) -> Table:
 
 
 # -- the results of a run: page, terminal and Markdown; numbers as CSV and JSON -------------------
-# From how wide a terminal on: columns with an interval, columns with the mean alone.
-LAYOUTS = (
-    (
-        150,
-        ("aaa", "acc", "bacc", "auroc", "mae", "spearman", "fm", "for_literal", "bwt"),
-        (),
-    ),
-    (
-        110,
-        ("aaa", "acc", "mae", "fm"),
-        ("bacc", "auroc", "spearman", "for_literal", "bwt"),
-    ),
-    (0, ("aaa", "fm"), ("acc", "auroc", "mae")),
+IN_TERMINAL = ("aaa", "fm", "auroc", "mae")  # as many columns as 80 characters hold
+INTRANSIGENCE = Heading(
+    "INT",
+    "intransigence: accuracy that the cumulative (else joint) learner of the same model has more "
+    "when a site has just been learned",
+    "low is good",
 )
-
-
-def everything(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Keys of all columns that are not extra."""
-    columns = columns_of(rows[0].kind)
-    return tuple(column.key for column in columns if column.shown == "yes")
+COSTS = (
+    Heading(
+        "Keeps",
+        "what the method carries from site to site; its memory",
+        "memory",
+        words=True,
+    ),
+    Heading("Time", "training time of one run over all sites; number of runs", "runs"),
+)
 
 
 def results_table(
     rows: Sequence[Row],
-    shown: Sequence[str] = (),
-    bare: Collection[str] = (),
     levels: Mapping[str, str] | None = None,
-    *,
-    spread: bool = True,
+    shown: Collection[str] = (),
 ) -> Table:
     """One row per learner; the best mean of a column is marked.
 
     Parameters
     ----------
     rows : sequence of Row
-    shown : sequence of str
-        Keys of the columns; `everything` where none is named.
-    bare : collection of str
-        Columns without interval and spread.
     levels : mapping of learner to {"serious", "caution"}, optional
         Learners with a warning; a serious one is never the best.
-    spread : bool
-        Whether the SD over orders is among the cells.
+    shown : collection of str
+        Keys of the columns; where none is named all that are not extra, and the costs.
     """
+    columns = []
+    for column in columns_of(rows[0].kind):
+        if column.key in shown or (not shown and column.shown == "yes"):
+            columns.append(column)
+    heads = [Heading(c.title, c.help, f"{c.good} is good") for c in columns]
+    stars = any(math.isfinite(row.intransigence) for row in rows)
+    if not shown:
+        heads += [*[INTRANSIGENCE] * stars, *COSTS]
     levels = levels or {}
     best = best_of(rows, but={k for k, level in levels.items() if level == "serious"})
-    shown = shown or everything(rows)
-    columns = [c for c in columns_of(rows[0].kind) if c.key in shown]
     made = []
     for row in rows:
-        cells = [name_cell(row.learner, levels)]
+        flag = f"flag-{levels[row.learner]}" if row.learner in levels else ""
+        cells = [Cell(row.learner, look=flag)]
         for key in (c.key for c in columns):
-            is_best = row.learner in best[key]
-            cells.append(_cell(row, key, key in bare, spread, is_best))
-        if "intransigence" in shown:
-            cells.append(Cell(number(row.intransigence), value=row.intransigence))
-        made.append((*cells, *_costs(row)))
+            look = "best" if row.learner in best[key] else ""
+            cells.append(_cell(row.estimates[key], look))
+        if not shown:
+            lost = Cell(number(row.intransigence), (), row.intransigence)
+            cells += [*[lost] * stars, *_costs(row)]
+        made.append(tuple(cells))
     quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
-    heads = (*_heads(columns, "intransigence" in shown), *END_HEADS)
-    first = columns[0].title
-    return Table(heads, tuple(made), quiet=quiet, sortable=True, falling_by=first)
+    first = Heading("Learner", words=True)
+    return Table((first, *heads), tuple(made), quiet=quiet, sortable=True)
+
+
+def _cell(e: Estimate, look: str) -> Cell:
+    below = [bracket(e.low, e.high)]
+    if math.isfinite(e.sd_orders):
+        below.append(f"± {number(e.sd_orders)}")
+    return Cell(number(e.value), tuple(filter(None, below)), e.value, look)
 
 
 def _costs(row: Row) -> tuple[Cell, Cell]:
@@ -269,46 +269,6 @@ def _costs(row: Row) -> tuple[Cell, Cell]:
     if row.n_left_out:
         below.append(f"{row.n_left_out} diverged")
     return kept, Cell(duration(row.seconds), tuple(below), row.seconds)
-
-
-INTRANSIGENCE = Heading(
-    "INT",
-    "intransigence: accuracy that the cumulative (else joint) learner of the same model has more "
-    "when a site has just been learned",
-    "low is good",
-)
-END_HEADS = (
-    Heading(
-        "Keeps",
-        "what the method carries from site to site; its memory",
-        "memory",
-        words=True,
-    ),
-    Heading("Time", "training time of one run over all sites; number of runs", "runs"),
-)
-
-
-def _heads(columns: Sequence[Column], intransigence: bool) -> list[Heading]:
-    heads = [Heading("Learner", words=True)]
-    for c in columns:
-        way = f"{c.good} is good"
-        falling = c.good == "high"
-        heads.append(Heading(c.title, c.help, way, falling=falling))
-    return [*heads, INTRANSIGENCE] if intransigence else heads
-
-
-def name_cell(learner: str, levels: Mapping[str, str]) -> Cell:
-    """A learner's name, flagged where there is a warning."""
-    return Cell(learner, look=f"flag-{levels[learner]}" if learner in levels else "")
-
-
-def _cell(row: Row, key: str, bare: bool, spread: bool, best: bool) -> Cell:
-    e = row.estimates[key]
-    look = "best" if best else ""
-    below = [] if bare else [bracket(e.low, e.high)]
-    if not bare and spread and math.isfinite(e.sd_orders):
-        below.append(f"± {number(e.sd_orders)}")
-    return Cell(number(e.value), tuple(filter(None, below)), e.value, look)
 
 
 def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str]]:
@@ -325,17 +285,13 @@ def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str
 
 
 def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
-    """Print the table to stdout (or `console`): a narrow one gets fewer columns, not cut ones."""
+    """Print the columns that fit to stdout (or `console`); a file gets long names unbroken."""
     from rich.console import Console
 
-    out = console or Console()
-    width = out.width if out.is_terminal or console else PIPE_WIDTH
-    out = out if console or out.is_terminal else Console(width=width)
-    _, full, bare = next(layout for layout in LAYOUTS if width >= layout[0])
-    results_table(rows, (*full, *bare), bare, spread=False).print(out)
-    out.print(
-        "mean over orders and seeds, [95 % over subjects and trainings]", style="dim"
-    )
+    out = console or Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    results_table(rows, shown=IN_TERMINAL).print(out)
+    meaning = "mean over orders and seeds, [95 % over subjects and trainings], ± SD over orders"
+    out.print(meaning, style="dim")
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -368,11 +324,10 @@ def plain(value: Any) -> Any:
 
 def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict]:
     """Plain numbers of a study of runs; null where undefined."""
-    found = {}
+    found: dict[str, dict] = {}
     for name, cells in rows.items():
-        found[name] = {column: _ends(e) for column, e in cells.items()}
+        found[name] = {}
+        for column, e in cells.items():
+            ends = {"mean": e.value, "low": e.low, "high": e.high}
+            found[name][column] = {end: plain(value) for end, value in ends.items()}
     return found
-
-
-def _ends(e: Estimate) -> dict[str, float | None]:
-    return {"mean": plain(e.value), "low": plain(e.low), "high": plain(e.high)}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fcforge.exchange.keys import read_keyring
@@ -271,22 +269,6 @@ def _answer_lines(answer: Answer) -> list[str]:
     return lines
 
 
-def described_json(found: Description) -> str:
-    """All of it, for programs."""
-    return json.dumps(_plain(asdict(found)), indent=1, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: null for NaN, lists for tuples."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 def records_text(records: Sequence[Record]) -> str:
     """Single records in full: title, then every field."""
     lines = []
@@ -298,10 +280,10 @@ def records_text(records: Sequence[Record]) -> str:
     return joined(lines)
 
 
-def records_json(records: Sequence[Record]) -> str:
-    """The same for programs."""
-    found = [record.model_dump() for record in records]
-    return json.dumps(found, indent=1)
+def as_json(found: Any) -> str:
+    """Anything said here, for programs; null where undefined."""
+    known = json.loads(json.dumps(found), parse_constant=lambda constant: None)
+    return json.dumps(known, indent=1)
 
 
 def plain_table(table: PlainTable) -> Table:

@@ -8,10 +8,10 @@ for (const table of document.querySelectorAll("table.results")) {
     if (!button) return;
     button.addEventListener("click", () => {
       const now = head.getAttribute("aria-sort");
-      const down = now ? now === "ascending" : head.dataset.first === "descending";
+      const text = head.dataset.kind === "text";
+      const down = now ? now === "ascending" : !text;
       const sign = down ? -1 : 1;
       const value = (row) => row.cells[k].dataset.value ?? row.cells[k].textContent.trim();
-      const text = head.dataset.kind === "text";
       const rows = [...body.rows].sort((a, b) => {
         const x = value(a), y = value(b);
         if (text) return sign * x.localeCompare(y);
