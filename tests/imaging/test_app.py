@@ -628,8 +628,7 @@ def test_real_halfpipe_files(shared_data, tmp_path, lines):
         assert side["MeanFD"] > 0.05  # from fMRIPrep's confounds beside it
         assert "simple" not in json.dumps(side)  # HALFpipe denoised, we did not
         of_series = {"drop", "max_empty", "columns", "variable"}
-        assert set(side["Settings"]) == of_series | {"min_coverage"}
-        assert side["MinCoverage"] == 0
+        assert set(side["Settings"]) == of_series
         assert side["MeanFC"] == pytest.approx(
             theirs[np.ix_(seen, seen)][np.triu_indices(seen.sum(), 1)].mean(), abs=1e-6
         )

@@ -99,28 +99,6 @@ def test_mean_fc_is_of_rois_with_signal(tmp_path):
     assert found.mean_fc == pytest.approx(kept[np.triu_indices(3, 1)].mean())
 
 
-def test_what_halfpipe_hardly_covered_is_empty(tmp_path):
-    """Shares in its sidecar follow the columns of the file, not the ROIs of the atlas."""
-    one = series(tmp_path)
-    turned = names_only("Mine", ("d", "c", "b", "a"))
-    one.path.with_suffix(".json").write_text('{"Coverage": [1, 0.4, NaN, 0.5]}')
-    found = subject_fc([one], turned, request(max_empty=0.5))
-    assert [turned.roi_names[i] for i in found.empty] == ["c", "b"]
-    assert found.runs[0].coverage.tolist() == [0.5, 0, 0.4, 1]
-    assert found.settings["min_coverage"] == 0.5
-    loose = subject_fc([one], turned, request(min_coverage=0.3, max_empty=0.5))
-    assert [turned.roi_names[i] for i in loose.empty] == ["c"]
-
-
-@pytest.mark.parametrize("said", ["[1, 1, 1]", '"all"', "[1, 1, 1, 40]", "{}"])
-def test_a_coverage_that_is_none_is_refused_with_its_file(tmp_path, said):
-    one = series(tmp_path)
-    one.path.with_suffix(".json").write_text(f'{{"Coverage": {said}}}')
-    with pytest.raises(DataError, match="Coverage") as caught:
-        subject_fc([one], ATLAS, request())
-    assert caught.value.where == str(one.path)
-
-
 def test_dpabis_wide_files_give_aal_only_when_aal_is_asked_for(tmp_path):
     path = tmp_path / "ROISignals_1.txt"
     np.savetxt(path, np.random.default_rng(0).standard_normal((12, 1568)))

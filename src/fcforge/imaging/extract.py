@@ -50,8 +50,7 @@ class Run(NamedTuple):
         NaN columns for empty ROIs.
     tr : float or None
     coverage : ndarray of shape (n_rois,) or None
-        Share of each ROI's volume on good voxels, by HALFpipe's sidecar for its series; None
-        for those of others.
+        Share of each ROI's volume on good voxels; None for series of other tools.
     fd : ndarray of shape (n_volumes,) or None
         Framewise displacement in mm.
     carpet : ndarray of shape (n_rows, n_volumes)
@@ -204,33 +203,9 @@ def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     chosen = (raw[:, columns], names[columns])
     values = of_rois.match_atlas(chosen, atlas)[request.drop :]
     of_rois.refuse_gaps(values, atlas.roi_names)
-    coverage = None
-    if source.said_coverage is not None:
-        said = _shares(source.said_coverage, n)
-        matched = of_rois.match_atlas((said[:, columns], names[columns]), atlas)
-        coverage = np.nan_to_num(matched[0])
-        values = np.where(_uncovered(coverage, request.min_coverage), np.nan, values)
     report = {**_left_by(source), "VolumesKept": len(values)}
     tr = request.tr or source.said_tr
-    return Run(source, values, tr, coverage, None, values.T, report, warnings)
-
-
-def _shares(said: Any, n_columns: int) -> np.ndarray:
-    """What a sidecar says of the coverage of each column, (1, n_columns); 0 where it is NaN."""
-    try:
-        shares = np.nan_to_num(np.array([said], dtype=float))
-    except (TypeError, ValueError):
-        shares = np.empty(0)
-    if shares.shape != (1, n_columns) or not ((shares >= 0) & (shares <= 1)).all():
-        raise DataError(
-            f"Coverage in its sidecar is not {n_columns} shares, one of each column.",
-            do="Take Coverage out of the .json file, or make the series again.",
-        )
-    return shares
-
-
-def _uncovered(coverage: np.ndarray, least: float) -> np.ndarray:
-    return (coverage < least) | (coverage == 0)
+    return Run(source, values, tr, None, None, values.T, report, warnings)
 
 
 def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
@@ -325,7 +300,7 @@ def roi_means(
     seen = own[good].sum(axis=0) / whole
     coverage = seen * share_in_view(atlas, scan.grid)
     series = _signals(own[good], voxels[good])
-    series[:, _uncovered(coverage, min_coverage)] = np.nan
+    series[:, (coverage < min_coverage) | (coverage == 0)] = np.nan
     every = max(1, len(good) // CARPET_VOXELS)
     carpet = voxels[good[::every][:CARPET_VOXELS]]
     notes = {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}

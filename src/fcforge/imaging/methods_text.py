@@ -75,11 +75,10 @@ def _made(
     values: dict[str, Any] = {**vars(request), "uncovered": "", "few_dof": ""}
     values["rois"] = f"{atlas.n_rois} ROIs ({_named(atlas)})"
     keys = ["dropped"] if request.drop else []
-    if source.knows_coverage:
-        least = f"{request.min_coverage:.0%}"
-        values["uncovered"] = f" or of which less than {least} was covered"
     if source.kind == "series":
         return [*keys, "series"], values
+    least = f"{request.min_coverage:.0%}"
+    values["uncovered"] = f" or of which less than {least} was covered"
     return [*keys, "maps" if atlas.probabilistic else "labels"], values
 
 

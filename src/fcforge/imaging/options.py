@@ -109,10 +109,9 @@ class FCRequest(ImagingRequest):
     def settings_of(self, runs: Sequence[Source]) -> dict[str, Any]:
         """Settings that took part in making FC of these runs, for its sidecar and page."""
         names = ["drop", "max_empty"]
-        if any(run.knows_coverage for run in runs):
-            names.append("min_coverage")
-        if any(run.kind == "series" for run in runs):
-            names += ["columns", "variable"]
+        kinds = {run.kind for run in runs}
+        names += ["min_coverage"] if "scan" in kinds else []
+        names += ["columns", "variable"] if "series" in kinds else []
         if not all(run.denoised for run in runs):
             names.append("min_dof")
         return {name: getattr(self, name) for name in names}

@@ -87,16 +87,6 @@ class Source:
             raise DataError(what, where=sidecar_of(self.path), do="Correct it.")
         return float(value)
 
-    @property
-    def said_coverage(self) -> list[float] | None:
-        """``Coverage`` of HALFpipe's sidecar: the share of each ROI that was scanned."""
-        return read_json(sidecar_of(self.path)).get("Coverage")
-
-    @property
-    def knows_coverage(self) -> bool:
-        """Whether it can be told how much of each ROI was scanned."""
-        return self.kind == "scan" or self.said_coverage is not None
-
 
 def entities(name: str) -> dict[str, str]:
     """BIDS entities of a file name: ``{"sub": "01", "task": "rest", ...}``."""
