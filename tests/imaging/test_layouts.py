@@ -117,24 +117,3 @@ def test_a_name_that_says_no_subject_is_told(tmp_path):
     with pytest.raises(DataError, match="names no subject") as told:
         find(tmp_path)
     assert "sub-é" in str(told.value)
-
-
-def test_hcp_folders_name_the_subject(tmp_path):
-    results = "MNINonLinear/Results"
-    for subject in ("100307", "100408"):
-        for run in ("rfMRI_REST1_LR", "rfMRI_REST1_RL", "tfMRI_WM_LR"):
-            stem = f"{subject}/{results}/{run}/{run}"
-            touch(
-                tmp_path,
-                f"{stem}.nii.gz",
-                f"{stem}_Atlas.dtseries.nii",
-                f"{stem}_SBRef.nii.gz",
-            )
-        touch(tmp_path, f"{subject}/MNINonLinear/T1w_restore.nii.gz")
-    sources, said = find(tmp_path)
-    assert [(s.subject, s.entities["run"]) for s in sources] == [
-        (subject, run)
-        for subject in ("100307", "100408")
-        for run in ("rfMRIREST1LR", "rfMRIREST1RL")
-    ]
-    assert "left out: wm" in said[0]

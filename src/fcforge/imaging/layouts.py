@@ -111,19 +111,6 @@ def _dpabi_motion(path: Path) -> Path:
     return top / "RealignParameter" / path.stem.removeprefix("ROISignals_")
 
 
-def _hcp(path: Path, request: FCRequest) -> dict[str, str] | None:
-    """The Human Connectome Project's own folders: runs with one name in every subject."""
-    stem = sources.stem_of(path.name)
-    if stem != path.parent.name or ".d" in path.name:
-        return None
-    return {
-        "sub": path.parents[3].name,
-        "space": "MNI152NLin6Asym",
-        "task": "rest" if "REST" in stem else stem.split("_")[1].lower(),
-        "run": stem.replace("_", ""),
-    }
-
-
 def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
     name = sources.stem_of(path.name)
     if _NOT_SCAN.search(name) or path.name.endswith("series.nii"):
@@ -192,11 +179,6 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             ("{}_desc-confounds_timeseries.tsv",),
             _of_fmriprep,
             of_atlas=True,
-        ),
-    ),
-    "hcp": (
-        Files(
-            "**/MNINonLinear/Results/*/*fMRI*.nii*", "scan", denoised=False, about=_hcp
         ),
     ),
     "nifti": (Files("**/*.nii*", "scan", denoised=False, about=_scan),),

@@ -74,7 +74,6 @@ class FCRequest(ImagingRequest):
         "cpac",
         "dpabi",
         "halfpipe",
-        "hcp",
         "nifti",
         "series",
     ] = option("auto", "Tool that wrote the folder; auto finds out.")
