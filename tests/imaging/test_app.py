@@ -653,5 +653,6 @@ def test_a_damaged_description_of_the_input_costs_no_finished_work(
     assert "not JSON" in lines[-1]
     assert fc_command(**ask, layout="fmriprep") == 0
     assert (
-        "preprocessed by fMRIPrep [1]" in (tmp_path / "out" / "methods.md").read_text()
+        "preprocessed by fmriprep (Esteban"
+        in (tmp_path / "out" / "methods.md").read_text()
     )

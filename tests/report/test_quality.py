@@ -9,12 +9,9 @@ from page_parser import EVIL, require_sound
 
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.methods_text import Methods
 from fcforge.report import quality
 
-METHODS = Methods(
-    "FC was made [1].", "Software: fcforge 1.", (f"Power {EVIL} (2012).",)
-)
+METHODS = f"FC was made by fcforge 1 (Power {EVIL} 2012)."
 
 
 def run(
@@ -96,8 +93,7 @@ def test_group_page_lists_subjects_and_failures(rows):
     assert page.row("sub-03")[3] == "n/a"
     assert "sub.tsv" not in page.text
     assert {"href": "sub-03.html"} in page.of("a")
-    assert "FC was made [1]." in page.text
-    assert "[1] Power" in page.text
+    assert "FC was made by fcforge 1 (Power" in page.text
 
 
 def test_a_group_of_nobody():

@@ -153,12 +153,12 @@ class _Maker:
         for line in people.mixed_trs(rows):
             self.say(line)
         methods = self._methods(len(rows), len(failed))
-        write_text(out / "methods.md", methods.markdown())
+        write_text(out / "methods.md", f"# Methods\n\n{methods}\n")
         self.say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         if self.pages:
             write_text(out / "group.html", self.pages.group_page(rows, failed, methods))
 
-    def _methods(self, made: int, failed: int) -> methods_text.Methods:
+    def _methods(self, made: int, failed: int) -> str:
         tool = ""
         with suppress(DataError):  # a damaged description does not undo what was made
             tool = layouts.made_by(self.request.source)

@@ -68,14 +68,7 @@ class FCRequest(ImagingRequest):
         None, "Standardised DVARS to scrub at."
     )
     layout: Literal[
-        "auto",
-        "fmriprep",
-        "xcpd",
-        "cpac",
-        "dpabi",
-        "halfpipe",
-        "nifti",
-        "series",
+        "auto", "fmriprep", "xcpd", "cpac", "dpabi", "halfpipe", "nifti", "series"
     ] = option("auto", "Tool that wrote the folder; auto finds out.")
     participants: Path | None = option(None, "Table with id, site and diagnosis.")
     task: str = option("", "BIDS task; rest where there are several.")

@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.methods_text import Methods
 from fcforge.imaging.people import by_reason, mixed_trs, numbers, site_rows
 from fcforge.report.figures import (
     FAINT,
@@ -109,9 +108,7 @@ def preprocess_page(
 
 
 def group_page(
-    rows: Sequence[Mapping[str, Any]],
-    failed: Sequence[tuple[str, str]],
-    methods: Methods,
+    rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], methods: str
 ) -> str:
     """Table of all subjects, what failed and why, distributions, and the methods paragraph."""
     sites = []
@@ -127,10 +124,8 @@ def group_page(
         sections.append(Section("Subjects", _subjects(rows)))
     warnings = [("serious", text) for text in by_reason(failed)]
     warnings += [("caution", text) for text in mixed_trs(rows)]
-    cited = [f"[{i}] {work}" for i, work in enumerate(methods.references, 1)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
-    paragraphs = (methods.text, methods.software, *cited)
-    sections.append(Section("Methods", paragraphs, note))
+    sections.append(Section("Methods", (methods,), note))
     title = f"{len(rows)} of {len(rows) + len(failed)} subjects have FC"
     return _page(title, sections=sections, warnings=warnings)
 
