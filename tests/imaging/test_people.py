@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fcforge.errors import DataError
@@ -14,7 +13,6 @@ from fcforge.imaging.people import (
     find_people,
     mixed_trs,
     no_progress,
-    numbers,
     participant_rows,
     read_people,
     read_table,
@@ -173,10 +171,6 @@ def test_sites_and_mixed_trs():
     assert mixed_trs(rows) == [
         "site A mixes TRs (2, 3 s): its subjects were not scanned alike."
     ]
-
-
-def test_a_cell_without_a_number_is_nan():
-    assert np.isnan(numbers([{"x": "n/a"}, {"x": "2"}], "x")).tolist() == [True, False]
 
 
 def test_one_failure_does_not_stop_the_others():

@@ -9,11 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from fcforge.errors import DataError, FCForgeError, at
 from fcforge.imaging.matrix_files import column_of, read_table
-from fcforge.imaging.parsers import as_number
 from fcforge.imaging.sources import read_json, sidecar_of
 from fcforge.text import counted, some, whole
 
@@ -298,9 +295,3 @@ def mixed_trs(rows: Sequence[Row]) -> list[str]:
     """A line for every site whose subjects were scanned with different TRs."""
     told = "site {site} mixes TRs ({tr} s): its subjects were not scanned alike."
     return [told.format(**site) for site in site_rows(rows) if ", " in site["tr"]]
-
-
-def numbers(rows: Sequence[Row], column: str) -> np.ndarray:
-    """Column as numbers, NaN where it holds none, (n_rows,)."""
-    values = [as_number(str(row[column])) for row in rows]
-    return np.array(values, dtype=float)

@@ -7,35 +7,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.people import by_reason, mixed_trs, numbers, site_rows
-from fcforge.report.figures import (
-    FAINT,
-    MUTED,
-    SERIES,
-    canvas,
-    colour_bar,
-    drawn,
-    fc_figure,
-)
-from fcforge.report.rendering import Section, macro, picture, sections_page
+from fcforge.imaging.people import by_reason, mixed_trs, site_rows
+from fcforge.report.figures import MUTED, SERIES, canvas, colour_bar, drawn, fc_figure
+from fcforge.report.rendering import Section, sections_page
 from fcforge.report.table import Cell, Table
-from fcforge.text import counted, number
+from fcforge.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FD_LINE_MM = 0.5
-LOW_COVERAGE = 0.8
 WIDE = 6.6  # inches
 GROUP = "group.html"
 SIDECAR = "Names are those of the JSON files beside the series and of the options."
-MEASURES = {"mean_fd": "mean FD, mm", "mean_fc": "mean FC", "n_volumes": "volumes"}
 COLUMNS = {  # of participants.tsv
-    **MEASURES,
+    "mean_fd": "mean FD, mm",
+    "mean_fc": "mean FC",
+    "n_volumes": "volumes",
     "participant_id": "subject",
     "original_id": "id in the files",
     "dof": "degrees of freedom",
@@ -60,8 +51,6 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     title = f"Functional connectivity, ROIs {order}"
     fc = fc_figure(result.fc, atlas.systems, "correlation", WIDE, vmin=-1, vmax=1)
     sections.append(Section(title, fc))
-    low = _low_coverage(result, atlas)
-    sections += [Section("ROIs with low coverage", low)] if low.rows else []
     warnings = [("caution", w) for run in result.runs for w in run.warnings]
     if result.empty:
         names = ", ".join(atlas.roi_names[i] for i in result.empty)
@@ -110,18 +99,15 @@ def preprocess_page(
 def group_page(
     rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], methods: str
 ) -> str:
-    """Table of all subjects, what failed and why, distributions, and the methods paragraph."""
+    """Tables of sites and subjects, what failed and why, and the methods paragraph."""
     sites = []
     for row in site_rows(rows):
         sites.append((row["site"], str(row["n"]), row["diagnosis"], row["tr"]))
     heads = ("site", "subjects", "diagnosis", "TR, s")
     sections = [Section("Sites", Table.of(heads, sites))]
     if rows:
-        note = (
-            "How many subjects have which value; mean FC is that of ROIs with signal."
-        )
-        sections.insert(0, Section("Distributions", _distributions(rows), note))
-        sections.append(Section("Subjects", _subjects(rows)))
+        note = "Mean FC is that of ROIs with signal."
+        sections.append(Section("Subjects", _subjects(rows), note))
     warnings = [("serious", text) for text in by_reason(failed)]
     warnings += [("caution", text) for text in mixed_trs(rows)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
@@ -147,14 +133,6 @@ def _subjects(rows: Sequence[Mapping[str, Any]]) -> Table:
         body.append(cells)
     heads = [COLUMNS.get(column, column) for column in columns]
     return Table.of(heads, body, sortable=True)
-
-
-def _low_coverage(result: SubjectFC, atlas: Atlas) -> Table:
-    known = [run.coverage for run in result.runs if run.coverage is not None]
-    lowest = np.min(known, axis=0) if known else np.ones(atlas.n_rois)
-    order = [i for i in np.argsort(lowest) if lowest[i] < LOW_COVERAGE]
-    rows = [(atlas.roi_names[i], number(lowest[i], 2)) for i in order]
-    return Table.of(("ROI", "coverage"), rows)
 
 
 @drawn
@@ -245,25 +223,4 @@ def _mean_figure(mean: np.ndarray, edges: np.ndarray) -> Figure:
         shown = np.ma.masked_equal(outline, 0)
         axis.imshow(shown, origin="lower", cmap="autumn", vmin=0, vmax=1, alpha=0.6)
         axis.set_axis_off()
-    return figure
-
-
-def _distributions(rows: Sequence[Mapping[str, Any]]) -> Markup:
-    """A histogram of whatever is known of the subjects."""
-    cards = []
-    for key, title in MEASURES.items():
-        values = numbers(rows, key)
-        known = values[np.isfinite(values)]
-        if len(known):
-            cards.append((title, picture(_histogram(known), f"subjects by {title}")))
-    return macro("cards", cards)
-
-
-@drawn
-def _histogram(values: np.ndarray) -> Figure:
-    figure = canvas(3.5, 2.2, left=0.12, right=0.96, top=0.97, bottom=0.13)
-    axes = figure.subplots()
-    axes.hist(values, bins=20, color=SERIES[0], edgecolor=FAINT)
-    axes.locator_params(axis="x", nbins=5)
-    axes.locator_params(axis="y", integer=True)
     return figure
