@@ -122,12 +122,11 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     )
     out = tmp_path / "out"
     assert "2 of 2 have FC" in (out / "methods.md").read_text()
-    assert "24 motion regressors" in (out / "group.html").read_text()
+    assert "motion = full" in (out / "group.html").read_text()
     assert lines[-2].endswith("methods.md")
     stem = "sub-01_task-rest_space-MNI152NLin2009cAsym_atlas-AAL116_stat-"
     made = sorted(p.name for p in (out / "sub-01" / "func").iterdir())
     assert made == [
-        f"{stem}coverage_bold.tsv",
         f"{stem}mean_timeseries.json",
         f"{stem}mean_timeseries.tsv",
         f"{stem}pearsoncorrelation_relmat.json",
@@ -430,10 +429,8 @@ def test_low_coverage_rois_are_named_and_their_fc_is_zero(
     table = pd.read_csv(path, sep="\t", index_col="Node")
     row = table.loc[side["EmptyROIs"][0]].drop(side["EmptyROIs"][0])
     assert (row == 0).all()
-    coverage = pd.read_csv(
-        next((tmp_path / "out").rglob("*coverage_bold.tsv")), sep="\t"
-    )
-    assert len(coverage) == 116
+    made = json.loads(next((tmp_path / "out").rglob("*timeseries.json")).read_text())
+    assert len(made["Coverage"]) == 116
     assert "ROI without signal" in (tmp_path / "out" / "sub-01.html").read_text()
 
 

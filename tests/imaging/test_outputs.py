@@ -21,7 +21,7 @@ from fcforge.imaging.outputs import (
     relmat_path,
     software,
     subject_folder,
-    write_dataset,
+    write_description,
     write_json,
     write_subject,
     write_table,
@@ -78,8 +78,8 @@ def test_a_subject_is_written_and_its_sidecar_marks_it_done(tmp_path):
     assert side["Settings"] == {"drop": 0}
     assert is_done(path, "key")
     assert not is_done(path, "another")
-    coverage = next(path.parent.glob("*run-1*coverage_bold.tsv")).read_text()
-    assert coverage == "Node\tcoverage\na\t1\nb\t0.5\nc\t0.25\n"
+    one = json.loads(next(path.parent.glob("*run-1*timeseries.json")).read_text())
+    assert one["Coverage"] == [1.0, 0.5, 0.25]
     series = next(path.parent.glob("*run-2*timeseries.tsv")).read_text().splitlines()
     assert series == ["a\tb\tc", "1\t2\t3", "2\t1\t5", "4\t2\t0.5"]
 
@@ -101,14 +101,10 @@ def test_tables_and_json_know_missing_numbers(tmp_path):
     }
 
 
-def test_the_dataset_lists_its_rois(tmp_path):
-    write_dataset(tmp_path, ATLAS, Path("/in"))
+def test_the_dataset_says_who_made_it(tmp_path):
+    write_description(tmp_path, Path("/in"), "FC")
     info = json.loads((tmp_path / "dataset_description.json").read_text())
     assert info["GeneratedBy"] == [{"Name": "fcforge", "Version": __version__}]
-    table = (
-        (tmp_path / "atlases/atlas-Mine/atlas-Mine_dseg.tsv").read_text().splitlines()
-    )
-    assert table[:2] == ["index\tname\tsystem\tx\ty\tz", "1\ta\tn/a\tn/a\tn/a\tn/a"]
 
 
 def test_another_tools_folder_and_the_input_are_refused(tmp_path):
@@ -119,7 +115,7 @@ def test_another_tools_folder_and_the_input_are_refused(tmp_path):
     )
     with pytest.raises(DataError, match="dataset of another tool"):
         refuse_foreign(tmp_path, tmp_path / "in")
-    write_dataset(tmp_path, ATLAS, Path("/in"))
+    write_description(tmp_path, Path("/in"), "FC")
     refuse_foreign(tmp_path, tmp_path / "in")
 
 

@@ -53,7 +53,8 @@ def fc_folder(
     subjects = people.wanted(request.participant_label, table.rows, found)
     _refuse_one_name(subjects)
     atlas = _resolve_atlas(request, sources)
-    outputs.write_dataset(request.out, atlas, request.source)
+    name = "fcforge functional connectivity"
+    outputs.write_description(request.out, request.source, name)
     maker = _Maker(request, atlas, found, say, pages if request.report else None)
     outcome = people.walk(subjects, maker.make, progress, say)
     maker.finish(table, outcome, subjects)

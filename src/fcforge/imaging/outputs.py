@@ -118,10 +118,9 @@ def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
     series = Path(f"{stem}_stat-mean_timeseries.tsv")
     write_table(series, atlas.roi_names, run.series.tolist())
     about = {"Source": run.source.path, "RepetitionTime": run.tr, **run.report}
-    write_json(series.with_suffix(".json"), {"Description": DESCRIPTION, **about})
     if run.coverage is not None:
-        rows = list(zip(atlas.roi_names, run.coverage.tolist(), strict=True))
-        write_table(Path(f"{stem}_stat-coverage_bold.tsv"), ["Node", "coverage"], rows)
+        about["Coverage"] = run.coverage.tolist()
+    write_json(series.with_suffix(".json"), {"Description": DESCRIPTION, **about})
 
 
 def write_description(
@@ -132,21 +131,6 @@ def write_description(
     made = {"GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}]}
     sources = {"SourceDatasets": [{"URL": str(source)}]}
     write_json(out / "dataset_description.json", {**about, **made, **sources})
-
-
-def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
-    """dataset_description.json and the atlas' label table."""
-    write_description(out, source, "fcforge functional connectivity")
-    unknown = np.full((atlas.n_rois, 3), np.nan)
-    places = atlas.places if len(atlas.places) else unknown
-    places = places.round(1).tolist()
-    about = (atlas.values.tolist(), atlas.roi_names, atlas.systems)
-    rows = []
-    for value, name, system, xyz in zip(*about, places, strict=True):
-        rows.append([value, name, system or "n/a", *xyz])
-    folder = out / "atlases" / f"atlas-{atlas.name}"
-    columns = ["index", "name", "system", "x", "y", "z"]
-    write_table(folder / f"atlas-{atlas.name}_dseg.tsv", columns, rows)
 
 
 def write_failed(
