@@ -37,7 +37,7 @@ def test_fc_makes_files_talks_on_stderr_and_says_by_its_code(
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1
     assert done.stdout == ""
-    assert "sub-c failed: " in done.stderr
+    assert "failed: sub-c: " in done.stderr
     assert "2 of 3 subjects have FC" in done.stderr
     only = CliRunner().invoke(
         app, [*words, "--participant-label", "a", "--participant-label", "b"]

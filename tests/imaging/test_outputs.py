@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fcforge import __version__
@@ -92,8 +93,10 @@ def test_half_a_sidecar_is_not_done(tmp_path):
 
 
 def test_tables_and_json_know_missing_numbers(tmp_path):
-    write_table(tmp_path / "t.tsv", ["a", "b"], [["x", float("nan")], [1 / 3, np.inf]])
-    assert (tmp_path / "t.tsv").read_text() == "a\tb\nx\tn/a\n0.333333333\tn/a\n"
+    write_table(
+        tmp_path / "t.tsv", pd.DataFrame({"a": ["x", "y"], "b": [np.nan, 1 / 3]})
+    )
+    assert (tmp_path / "t.tsv").read_text() == "a\tb\nx\tn/a\ny\t0.333333333\n"
     write_json(tmp_path / "t.json", {"a": (None, Path("x")), "b": {1: 2.5}})
     assert json.loads((tmp_path / "t.json").read_text()) == {
         "a": [None, "x"],

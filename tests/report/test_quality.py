@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from page_parser import EVIL, require_sound
 
@@ -66,8 +67,8 @@ def test_several_runs_have_a_picture_each():
 
 
 @pytest.fixture
-def rows() -> list[dict]:
-    return [
+def rows() -> pd.DataFrame:
+    found = [
         {
             "participant_id": f"sub-{k:02d}",
             "site": "NYU" if k % 2 else "UM",
@@ -80,11 +81,12 @@ def rows() -> list[dict]:
         }
         for k in range(10)
     ]
+    return pd.DataFrame(found).astype(str)
 
 
 def test_group_page_lists_subjects_and_failures(rows):
     html = quality.group_page(rows, [("sub-99", f"no scan {EVIL}")], METHODS)
-    page = require_sound(html, tuple(f"{r['participant_id']}.html" for r in rows))
+    page = require_sound(html, tuple(f"{who}.html" for who in rows["participant_id"]))
     assert "10 of 11 subjects have FC" in page.text
     assert "sub-99: no scan" in page.text
     assert "mixes TRs" in page.text
@@ -96,7 +98,9 @@ def test_group_page_lists_subjects_and_failures(rows):
 
 
 def test_a_group_of_nobody():
-    page = require_sound(quality.group_page([], [("sub-1", "broken")], METHODS))
+    page = require_sound(
+        quality.group_page(pd.DataFrame(), [("sub-1", "broken")], METHODS)
+    )
     assert "0 of 1 subjects have FC" in page.text
 
 

@@ -1,6 +1,5 @@
 """`fcforge fc`: FC of every subject of a folder."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -56,7 +55,7 @@ def fc_folder(
     name = "fcforge functional connectivity"
     outputs.write_description(request.out, request.source, name)
     maker = _Maker(request, atlas, found, say, pages if request.report else None)
-    outcome = people.walk(subjects, maker.make, progress, say)
+    outcome = people.walk(subjects, maker.make, progress)
     maker.finish(table, outcome, subjects)
     outcome.tell(say, request.out, "have FC")
     return outcome
@@ -95,7 +94,7 @@ class _Maker:
     sources: Mapping[str, list[Source]]
     say: Say
     pages: ModuleType | None
-    remarks: Counter[str] = field(default_factory=Counter)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
 
     def path(self, subject: str) -> Path:
         return outputs.relmat_path(self.request.out, self.sources[subject], self.atlas)
@@ -126,31 +125,27 @@ class _Maker:
         return True
 
     def _remark(self, result: SubjectFC) -> None:
-        """Say what is odd, the first time it is met."""
+        """Keep what is odd, to be said at the end."""
         lines = [w for run in result.runs for w in run.warnings]
         if result.empty:
             rois = counted(len(result.empty), "ROI")
             names = some([self.atlas.roi_names[i] for i in result.empty])
             lines.append(f"{rois} without signal or hardly covered, FC 0 ({names})")
-        for line in lines:
-            if line not in self.remarks:
-                self.say(f"sub-{result.subject}: {line}")
-        self.remarks.update(lines)
+        self.remarks.extend((f"sub-{result.subject}", line) for line in lines)
 
     def finish(
         self, table: ParticipantTable, outcome: Outcome, asked: Sequence[str]
     ) -> None:
         """participants.tsv, the list of failures and the group page, from what is on disk."""
-        for line in people.the_same(self.remarks):
+        for line in people.by_reason(self.remarks):
             self.say(line)
         out = self.request.out
         failed = outputs.write_failed(out, outcome.failed, asked)
         bad = {who for who, _ in failed}
         files = {s: self.path(s) for s in sorted(self.sources) if f"sub-{s}" not in bad}
-        rows = people.participant_rows(out, files, table)
-        if rows:
-            cells = [list(row.values()) for row in rows]
-            outputs.write_table(out / "participants.tsv", list(rows[0]), cells)
+        rows = people.participant_table(out, files, table)
+        if len(rows):
+            outputs.write_table(out / "participants.tsv", rows)
         for line in people.mixed_trs(rows):
             self.say(line)
         methods = self._methods(len(rows), len(failed))

@@ -10,7 +10,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from fcforge import __version__
 from fcforge.errors import DataError
@@ -28,18 +28,17 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(data, indent=2, default=os.fspath, allow_nan=False))
 
 
-def write_table(
-    path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> None:
-    """TSV with a header; NaN is ``n/a`` as BIDS asks."""
-    lines = ["\t".join(map(_cell, row)) for row in (columns, *rows)]
-    write_text(path, "\n".join(lines) + "\n")
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.9g}" if np.isfinite(value) else "n/a"
-    return str(value)
+def write_table(path: Path, table: pd.DataFrame, index: str = "") -> None:
+    """TSV with a header, its first column `index` where named; ``n/a`` for NaN, as BIDS asks."""
+    text = table.to_csv(
+        sep="\t",
+        na_rep="n/a",
+        float_format="%.9g",
+        index=bool(index),
+        index_label=index,
+        lineterminator="\n",
+    )
+    write_text(path, text)
 
 
 def base_name(source: Source) -> str:
@@ -78,11 +77,8 @@ def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
     for run in result.runs:
         _write_run(out, run, atlas)
     path = relmat_path(out, [run.source for run in result.runs], atlas)
-    rows = [
-        [name, *row]
-        for name, row in zip(atlas.roi_names, result.fc.tolist(), strict=True)
-    ]
-    write_table(path, ["Node", *atlas.roi_names], rows)
+    rois = atlas.roi_names
+    write_table(path, pd.DataFrame(result.fc, index=rois, columns=rois), "Node")
     made = {"Software": software(), "Fingerprint": key}
     write_json(sidecar_of(path), {**_about(result, atlas), **made})
     return path
@@ -116,7 +112,7 @@ def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
         subject_folder(out, run.source) / f"{base_name(run.source)}_atlas-{atlas.name}"
     )
     series = Path(f"{stem}_stat-mean_timeseries.tsv")
-    write_table(series, atlas.roi_names, run.series.tolist())
+    write_table(series, pd.DataFrame(run.series, columns=atlas.roi_names))
     about = {"Source": run.source.path, "RepetitionTime": run.tr, **run.report}
     if run.coverage is not None:
         about["Coverage"] = run.coverage.tolist()
@@ -138,16 +134,13 @@ def write_failed(
 ) -> list[tuple[str, str]]:
     """Write logs/failed.tsv; failures of earlier runs stay for subjects not asked for now."""
     log = out / "logs" / "failed.tsv"
-    lines = log.read_text().splitlines()[1:] if log.exists() else []
-    now = {f"sub-{subject}" for subject in asked}
-    rows = []
-    for line in lines:
-        who, tab, why = line.partition("\t")
-        if tab and who not in now:
-            rows.append((who, why))
-    rows += failed
-    write_table(log, ["participant_id", "reason"], rows)
-    return rows
+    table = pd.DataFrame(failed, columns=["participant_id", "reason"])
+    if log.exists():
+        before = pd.read_csv(log, sep="\t")
+        now = [f"sub-{subject}" for subject in asked]
+        table = pd.concat([before[~before["participant_id"].isin(now)], table])
+    write_table(log, table)
+    return list(table.itertuples(index=False, name=None))
 
 
 def refuse_foreign(out: Path, source: Path) -> None:

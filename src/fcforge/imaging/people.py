@@ -4,15 +4,16 @@ One scan is in memory at a time, and what is done is not done again. One subject
 line; the others finish; the caller learns how many failed.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import pandas as pd
+
 from fcforge.errors import DataError, FCForgeError, at
 from fcforge.imaging.matrix_files import column_of, read_table
 from fcforge.imaging.sources import read_json, sidecar_of
-from fcforge.text import counted, some, whole
+from fcforge.text import some, whole
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")
@@ -167,16 +168,13 @@ class Outcome(NamedTuple):
         return 0 if not self.failed else 1 if self.made or self.kept else 2
 
     def tell(self, say: Say, out: Path, what: str) -> None:
-        """Say how many are done, and where the reasons of the others are."""
+        """Say who failed and why, and how many are done."""
+        for line in by_reason(self.failed):
+            say(f"failed: {line}")
         made = len(self.made)
         kept = len(self.kept)
-        failed = len(self.failed)
-        done = f"{made + kept} of {made + kept + failed} subjects {what} in {out}"
-        say(f"{done} ({made} made now, {kept} from before)")
-        if failed:
-            for line in the_same(Counter(why for _, why in self.failed)):
-                say(line)
-            say(f"{failed} failed; reasons above and in {out / 'logs' / 'failed.tsv'}")
+        done = f"{made + kept} of {made + kept + len(self.failed)} subjects {what}"
+        say(f"{done} in {out} ({made} made now, {kept} from before)")
 
 
 def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
@@ -193,22 +191,13 @@ def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{some(subjects)}: {why}" for why, subjects in who.items()]
 
 
-def the_same(said: Counter[str]) -> list[str]:
-    """Of what was said of one subject: of how many others it is true."""
-    return [
-        f"the same for {counted(count - 1, 'more subject')}: {line}"
-        for line, count in said.items()
-        if count > 1
-    ]
-
-
 def no_progress(items: Iterable[Any], total: int) -> Iterable[Any]:
     """Draw nothing."""
     return items
 
 
 def walk(
-    subjects: Sequence[str], make: Callable[[str], bool], progress: Progress, say: Say
+    subjects: Sequence[str], make: Callable[[str], bool], progress: Progress
 ) -> Outcome:
     """Call ``make(subject)`` for each; it returns False for one that was made before."""
     made = list[str]()
@@ -221,10 +210,6 @@ def walk(
             why = " ".join(str(error).split())
             if not isinstance(error, FCForgeError):
                 why = f"{type(error).__name__}: {why[:200]}"
-            if (
-                why not in dict(failed).values()
-            ):  # the same of others is told at the end
-                say(f"sub-{subject} failed: {why}")
             failed.append((f"sub-{subject}", why))
     return Outcome(tuple(made), tuple(kept), tuple(failed))
 
@@ -235,10 +220,10 @@ def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
     return sorted(named or {subject for source in known for subject in source})
 
 
-def participant_rows(
+def participant_table(
     out: Path, files: Mapping[str, Path], people: ParticipantTable
-) -> list[Row]:
-    """Rows of participants.tsv: the user's columns, and what the sidecars of FC files say.
+) -> pd.DataFrame:
+    """Participants.tsv: the user's columns, and what the sidecars of FC files say.
 
     Parameters
     ----------
@@ -254,44 +239,39 @@ def participant_rows(
         if not side:
             continue
         known = people.of(subject)
-        made = {}
         for column, key in FROM_SIDECAR.items():
             value = _said(side[key])
             if value != "n/a" or column not in known:
-                made[column] = value
+                known[column] = value
         file = path.relative_to(out)
         who = {"participant_id": file.parts[0], "original_id": subject}
-        rows.append({**who, **known, **made, "file": str(file)})
-    columns = dict.fromkeys(key for row in rows for key in row)
-    return [{c: row.get(c, "n/a") for c in columns} for row in rows]
+        rows.append({**who, **known, "file": str(file)})
+    return pd.DataFrame(rows, dtype=str).fillna("n/a")
 
 
-def _said(value: Any) -> Any:
+def _said(value: Any) -> str:
     if isinstance(value, list):
-        return len(value)
+        return str(len(value))
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "n/a" if value is None else value
+    return "n/a" if value is None else str(value)
 
 
-def site_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Subjects, diagnoses and TRs of each site."""
-    import pandas as pd
-
-    if not rows:
-        return []
-    table = pd.DataFrame(rows).astype(str)
-    diagnosis = "diagnosis" if "diagnosis" in table else "dx_group"
+def site_rows(people: pd.DataFrame) -> list[tuple[str, str, str, str]]:
+    """Name, number of subjects, diagnoses and TRs of each site."""
     found = []
-    for site, own in table.groupby("site"):
-        counts = own[diagnosis].value_counts().sort_index()
+    for site, own in people.groupby("site") if len(people) else ():
+        counts = own.get("diagnosis", own.get("dx_group")).value_counts().sort_index()
         told = ", ".join(f"{name}: {n}" for name, n in counts.items())
         trs = ", ".join(sorted(set(own["tr"])))
-        found.append({"site": site, "n": len(own), "diagnosis": told, "tr": trs})
+        found.append((site, str(len(own)), told, trs))
     return found
 
 
-def mixed_trs(rows: Sequence[Row]) -> list[str]:
+def mixed_trs(people: pd.DataFrame) -> list[str]:
     """A line for every site whose subjects were scanned with different TRs."""
-    told = "site {site} mixes TRs ({tr} s): its subjects were not scanned alike."
-    return [told.format(**site) for site in site_rows(rows) if ", " in site["tr"]]
+    return [
+        f"site {site} mixes TRs ({trs} s): its subjects were not scanned alike."
+        for site, _, _, trs in site_rows(people)
+        if ", " in trs
+    ]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
@@ -97,41 +98,30 @@ def preprocess_page(
 
 
 def group_page(
-    rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], methods: str
+    people: pd.DataFrame, failed: Sequence[tuple[str, str]], methods: str
 ) -> str:
     """Tables of sites and subjects, what failed and why, and the methods paragraph."""
-    sites = []
-    for row in site_rows(rows):
-        sites.append((row["site"], str(row["n"]), row["diagnosis"], row["tr"]))
     heads = ("site", "subjects", "diagnosis", "TR, s")
-    sections = [Section("Sites", Table.of(heads, sites))]
-    if rows:
+    sections = [Section("Sites", Table.of(heads, site_rows(people)))]
+    if len(people):
         note = "Mean FC is that of ROIs with signal."
-        sections.append(Section("Subjects", _subjects(rows), note))
+        sections.append(Section("Subjects", _subjects(people), note))
     warnings = [("serious", text) for text in by_reason(failed)]
-    warnings += [("caution", text) for text in mixed_trs(rows)]
+    warnings += [("caution", text) for text in mixed_trs(people)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
     sections.append(Section("Methods", (methods,), note))
-    title = f"{len(rows)} of {len(rows) + len(failed)} subjects have FC"
+    title = f"{len(people)} of {len(people) + len(failed)} subjects have FC"
     return _page(title, sections=sections, warnings=warnings)
 
 
-def _subjects(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _subjects(people: pd.DataFrame) -> Table:
     """What is known of somebody in participants.tsv, each subject linked to its page."""
-    known = set()
-    for row in rows:
-        known |= {column for column, value in row.items() if value != "n/a"}
-    columns = [column for column in rows[0] if column in known - {"file"}]
-    link = {"participant_id": "{}.html"}
+    known = (people != "n/a").any()
+    shown = people.loc[:, known].drop(columns="file")
     body = []
-    for row in rows:
-        cells = []
-        for column in columns:
-            text = str(row[column])
-            to_page = link.get(column, "").format(text)
-            cells.append(Cell(text, link=to_page))
-        body.append(cells)
-    heads = [COLUMNS.get(column, column) for column in columns]
+    for who, *cells in shown.itertuples(index=False):
+        body.append([Cell(who, link=f"{who}.html"), *cells])
+    heads = [COLUMNS.get(column, column) for column in shown]
     return Table.of(heads, body, sortable=True)
 
 

@@ -120,8 +120,8 @@ def test_files_pages_and_trouble(done):
     assert side["Steps"]["distortion"] == "not done"
     assert side["Recipe"]["drop"] == 0
     assert (out / "sub-01.html").read_text().count("<svg") == 2
-    assert sum("sub-02 failed" in line and "truncated" in line for line in lines) == 1
-    assert sum("sub-03 failed: is listed" in line for line in lines) == 1
+    assert sum("failed: sub-02" in line and "truncated" in line for line in lines) == 1
+    assert sum("failed: sub-03: is listed" in line for line in lines) == 1
     assert not list(out.rglob(".*"))
 
 

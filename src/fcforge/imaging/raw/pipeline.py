@@ -58,7 +58,7 @@ def preprocess_folder(
         own = [run for run in runs if run.source.subject == subject]
         return _subject(own, request, pages if request.report else None, say)
 
-    outcome = people.walk(subjects, make, progress, say)
+    outcome = people.walk(subjects, make, progress)
     outputs.write_failed(out, outcome.failed, subjects)
     outcome.tell(say, out, "are preprocessed")
     return outcome
