@@ -6,12 +6,11 @@ import time
 import pytest
 
 from fcforge.runner.config import load_experiment
-from fcforge.runner.plan import Work, make_plan
+from fcforge.runner.plan import Work
 from fcforge.runner.run import Prepared, open_store, prepare
 from fcforge.runner.store import Store
-from fcforge.runner.timing import Cost, estimate, most_at_once
+from fcforge.runner.timing import Cost, estimate
 from fcforge.runner.trainer import Trainer
-from fcforge.types import Component, LearnerSpec, RunSpec
 from real_runs import finished, small_config
 
 
@@ -55,27 +54,3 @@ def test_an_estimate_writes_nothing_and_a_finished_run_costs_nothing(
     assert 0 < two.seconds < one.seconds * 1.5
     assert list(tmp_path.iterdir()) == []
     assert estimate(prepared, Store(finished().folder), 1) == Cost(0)
-
-
-def plan(*orders: str):
-    learner = LearnerSpec(Component("finetune"), Component("linear"))
-    return make_plan(
-        [RunSpec(Component("x"), learner, tuple(o), 0) for o in orders], ("A", "B")
-    )
-
-
-def test_states_at_once_by_hand(tmp_path):
-    """A, AB, ABC, then C, CB, CBA: a state is dropped when its child is stored."""
-    both = plan("ABC", "CBA")
-
-    def most(jobs: int, each: int = 10) -> float:
-        return most_at_once(both, Store(tmp_path), lambda node: each * node.depth, jobs)
-
-    assert most(jobs=1) == 10 + 20  # AB is there before A is dropped
-    assert most(jobs=2) == most(jobs=9) == 20 + 20 + 10  # AB and C, then CB
-    assert most(jobs=1, each=0) == 0
-
-
-def test_a_chain_of_many_sites_holds_two_states_at_a_time(tmp_path):
-    chain = plan("ABCDEFGH")
-    assert most_at_once(chain, Store(tmp_path), lambda node: 1.0, jobs=4) == 2.0

@@ -2,22 +2,19 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from fcforge.runner.execute import wanted_generators
 from fcforge.runner.pipelines import pipeline_of
-from fcforge.runner.plan import Node, Plan, Work, missing_nodes, traits_of
+from fcforge.runner.plan import Node, missing_nodes, traits_of
 from fcforge.runner.run import Prepared
 from fcforge.runner.site_loader import SiteLoader
-from fcforge.runner.store import LANE, Store
+from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer
-from fcforge.sites import Cohort
 from fcforge.speed import one_thread
 from fcforge.types import RunSpec
 
@@ -26,22 +23,11 @@ LONG = 6  # the first epoch and the sixth, so that their difference holds one ch
 
 
 class Trial(NamedTuple):
-    """What a node of a learner, or a site's generator, costs at a middling depth.
+    """Seconds, bytes that stay, and bytes of the state, of a node or of a site's generator."""
 
-    Attributes
-    ----------
-    epoch : float
-        Seconds of an epoch.
-    rest : float
-        Seconds of all else: begin and end, scoring, writing.
-    state, scores : float
-        Bytes of the state, which is dropped later, and of what stays.
-    """
-
-    epoch: float = 0.0
-    rest: float = 0.0
-    state: float = 0.0
-    scores: float = 0.0
+    seconds: float
+    stays: int
+    state: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,37 +40,32 @@ class Cost:
 
 
 def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
-    """Train a few sites of each learner briefly and scale up; nothing is written."""
+    """Train a few sites of each learner briefly and scale up; nothing is written.
+
+    A worker ends a chain before it begins another, so that one state of each depth waits.
+    """
     missing = missing_nodes(prepared.plan, store)
     todo = [node for node in missing if node.depth]
     if not todo:
         return Cost(0)
+    people = Counter(prepared.cohort.site.tolist())
     alike: dict[str, list[Node]] = {}
-    for node in todo:
-        alike.setdefault(_learner(node), []).append(node)
+    for node in sorted(
+        missing, key=lambda node: sum(people[s] for s in node.spec.order)
+    ):
+        alike.setdefault(replace(node.spec, order=(), seed=0).key, []).append(node)
+    waiting = 0
     with tempfile.TemporaryDirectory() as scratch, one_thread():
-        trials = _Trials(prepared.cohort, Store(scratch))
-        costs = {learner: trials.of(nodes) for learner, nodes in alike.items()}
-
-    def state(node: Node) -> float:
-        return costs[_learner(node)].state
-
-    seconds = 0.0
-    disk = most_at_once(prepared.plan, store, state, jobs)
-    for node in todo:
-        cost = costs[_learner(node)]
-        seconds += cost.rest + cost.epoch * node.spec.training.epochs
-    for node in missing:  # an untrained network is scored, too
-        disk += costs.get(_learner(node), Trial()).scores
-    for node in wanted_generators(todo):
-        made = trials.generators[repr(node.spec.learner.generator)]
-        seconds += made.rest
-        disk += made.scores
-    return Cost(len(todo), seconds / min(jobs, len(todo)), round(disk))
-
-
-def _learner(node: Node) -> str:
-    return replace(node.spec, order=(), seed=0).key
+        trials = _Trials(prepared, Store(scratch))
+        costs = [trials.fit(node.spec) for node in wanted_generators(todo)]
+        for nodes in alike.values():
+            one = trials.train(nodes[len(nodes) // 2].spec)
+            scored = one._replace(seconds=0.0)  # an untrained network
+            costs += [one if node.depth else scored for node in nodes]
+            depths = [node.depth for node in nodes if node.continued]
+            waiting = max(waiting, jobs * one.state * max(depths, default=0))
+    seconds = sum(one.seconds for one in costs) / min(jobs, len(todo))
+    return Cost(len(todo), seconds, sum(one.stays for one in costs) + waiting)
 
 
 class _Borrowing(SiteLoader):
@@ -96,112 +77,51 @@ class _Borrowing(SiteLoader):
 
 
 class _Trials:
-    """Short trainings in a folder of their own.
+    """Short trainings in a folder of their own."""
 
-    Attributes
-    ----------
-    generators : dict of str to Trial
-        What one site's generator of each kind costs, in time and on disk.
-    """
-
-    def __init__(self, cohort: Cohort, store: Store) -> None:
-        self.trainer = Trainer(cohort, store)
+    def __init__(self, prepared: Prepared, store: Store) -> None:
+        self.store = store
+        self.trainer = Trainer(prepared.cohort, store)
         public = self.trainer.public
         self.trainer.loader = _Borrowing(generators=store.generators, public=public)
-        self.generators: dict[str, Trial] = {}
+        self.fitted: dict[str, Trial] = {}
 
-    def of(self, nodes: Sequence[Node]) -> Trial:
-        """Cost of a learner's node of the mean depth, on sites of middling size."""
-        deepest = max(nodes, key=lambda node: node.depth).spec
-        site = self.trainer.cohort.site
-        sizes = {name: np.sum(site == name) for name in deepest.order}
-        middle = np.median(list(sizes.values()))
-        order = sorted(sizes, key=lambda name: abs(sizes[name] - middle))
-        depth = round(np.mean([node.depth for node in nodes]))
-        spec = replace(deepest, order=tuple(order[:depth]))
-        generator = repr(spec.learner.generator)
-        if spec.learner.generator and generator not in self.generators:
-            self.generators[generator] = self._fit(spec)
-        return self._train(spec)
+    def fit(self, spec: RunSpec) -> Trial:
+        """Cost of a site's generator; of each kind one is fitted."""
+        kind = repr(spec.learner.generator)
+        if kind not in self.fitted:
+            before = self.store.size()
+            fit = partial(self.trainer.fit_generator, draw=True)
+            seconds = _clocked(fit, spec, spec.order[-1])
+            self.fitted[kind] = Trial(seconds, self.store.size() - before)
+        return self.fitted[kind]
 
-    def _fit(self, spec: RunSpec) -> Trial:
-        fit = partial(self.trainer.fit_generator, spec, draw=True)
-        seconds = _clocked(fit, spec.order[0])
-        folder = self.trainer.store.generators
-        return Trial(rest=seconds, scores=sum(map(_size, folder.iterdir())))
-
-    def _train(self, spec: RunSpec) -> Trial:
+    def train(self, spec: RunSpec) -> Trial:
         """Cost of learning the last site of a spec; what is done once per site is not counted."""
         run = self.trainer.run
         short = _brief(spec, SHORT)
         run([short])
-        one = _clocked(run, [short])
-        folder = self.trainer.store.folder(short.key)
-        state = _size(folder / LANE)
-        scores = sum(map(_size, folder.iterdir())) - state
-        shown = 0.0
+        seconds = _clocked(run, [short])
+        files = self.store.folder(short.key).iterdir()
+        sizes = {file.suffix: file.stat().st_size for file in files}
+        state = sizes.pop(".safetensors", 0)
+        own = not pipeline_of(spec.learner)
+        if own and self.trainer.learner(spec).method.fits:  # else there are no epochs
+            more = _clocked(run, [_brief(spec, LONG)]) - seconds
+            seconds += max(more, 0.0) * (spec.training.epochs - SHORT) / (LONG - SHORT)
         if traits_of(spec.learner).grows:  # the others were learned before
-            shown = _clocked(self.trainer.load_lane, short)
-        epoch = 0.0
-        more = min(spec.training.epochs, LONG) - SHORT
-        if more and self._has_epochs(spec):
-            long = _clocked(run, [_brief(spec, LONG)])
-            epoch = max(long - one, 0.0) / more
-        rest = max(one - shown - epoch * SHORT, 0.0)
-        return Trial(epoch, rest, state, scores)
-
-    def _has_epochs(self, spec: RunSpec) -> bool:
-        """Whether a network is trained; a closed form and a pipeline are not."""
-        return not pipeline_of(spec.learner) and self.trainer.learner(spec).method.fits
+            seconds -= _clocked(self.trainer.load_lane, short)
+        return Trial(max(seconds, 0.0), sum(sizes.values()), state)
 
 
 def _brief(spec: RunSpec, epochs: int) -> Node:
     """A node that learns the last site of a spec, after the others were shown."""
-    short = replace(spec.training, epochs=min(spec.training.epochs, epochs))
+    short = replace(spec.training, epochs=epochs)
     return Node(replace(spec, training=short), None, shown=len(spec.order))
 
 
-def _clocked(call: Callable[[Any], Any], given: Any) -> float:
+def _clocked(call: Callable[..., Any], *given: Any) -> float:
     """Seconds of this process that a call takes."""
     started = time.process_time()
-    call(given)
+    call(*given)
     return time.process_time() - started
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
-
-
-class _Scales(Store):
-    """Weighs the states that a run folder would hold, and touches none of its files."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.held: dict[str, float] = {}
-
-    def drop_lane(self, key: str) -> None:
-        """The state of a node is gone."""
-        self.held.pop(key, None)
-
-    def drop_subjects(self) -> None:
-        """Nothing was drawn."""
-
-
-def most_at_once(
-    plan: Plan, store: Store, size: Callable[[Node], float], jobs: int
-) -> float:
-    """Bytes of the states that wait for later nodes at the most, by going through the plan."""
-    scales = _Scales(store.root)
-    most = 0.0
-    work = Work(plan, scales, lambda *step: None)
-    running = list[Node]()
-    while True:
-        while len(running) < jobs and (node := work.take()) is not None:
-            running.append(node)
-        if not running:
-            return most
-        done = running.pop(0)
-        if done.continued:
-            scales.held[done.key] = size(done)
-        most = max(most, sum(scales.held.values()))
-        work.done([done], "")
