@@ -48,8 +48,8 @@ experiment = Experiment(
 # Orders that begin alike share the training of what they have in common.
 prepared = prepare(experiment)
 plan = prepared.plan
-print(f"{len(plan.stages)} runs need {plan.trainings} site trainings,")
-print(f"not {plan.unshared_trainings}, because orders share their prefixes.")
+alone = sum(len(spec.order) for spec, _ in plan.runs)
+print(f"{plan.words}, not {alone}: orders share their prefixes.")
 
 folder = tempfile.TemporaryDirectory()
 store = open_store(prepared, folder.name)

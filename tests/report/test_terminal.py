@@ -69,7 +69,7 @@ def plan():
 
 
 def test_plan(plan):
-    told = "24 runs = 64 site trainings (96 without shared prefixes)"
+    told = "24 runs = 64 site trainings"
     assert plan.words == told
     assert Place("cpu", 1).words == "cpu, 1 worker"
     assert Place("cpu", 4, "tcp://a:1").words == "cpu, cluster tcp://a:1"
@@ -77,7 +77,7 @@ def test_plan(plan):
 
 def test_cost(plan):
     assert cost_text(Cost(10, 600.0, 178_000), plan, 2).splitlines() == [
-        "site trainings  64 (96 without shared prefixes)",
+        "site trainings  64",
         "still to do     10",
         "estimated time  10 min of training on 2 idle CPU workers",
         "estimated disk  178 kB",

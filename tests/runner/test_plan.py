@@ -87,34 +87,31 @@ def plan_for(*methods: str, sites: int = 4, seeds: tuple[int, ...] = (0,)) -> Pl
 
 
 @pytest.mark.parametrize(
-    ("method", "sites", "shared", "unshared"),
+    ("method", "sites", "shared"),
     [
-        ("finetune", 4, 64, 96),
-        ("finetune", 5, 325, 600),
-        ("ewc", 4, 64, 96),
-        ("cumulative", 4, 15, 96),
-        ("cumulative", 5, 31, 600),
-        ("independent", 4, 4, 96),
-        ("joint", 4, 1, 96),
-        ("finetune", 1, 1, 1),
+        ("finetune", 4, 64),
+        ("finetune", 5, 325),
+        ("ewc", 4, 64),
+        ("cumulative", 4, 15),
+        ("cumulative", 5, 31),
+        ("independent", 4, 4),
+        ("joint", 4, 1),
+        ("finetune", 1, 1),
     ],
 )
-def test_counts(method, sites, shared, unshared):
+def test_counts(method, sites, shared):
     plan = plan_for(method, sites=sites)
     assert plan.trainings == shared
-    assert plan.unshared_trainings == unshared
     assert len(plan.nodes) == shared + 1  # and the untrained network
-    saved = f" ({unshared} without shared prefixes)" if sites > 1 else ""
-    assert plan.saving == saved
 
 
-def test_no_saving_is_claimed_where_there_is_none():
+def test_prefixes_that_nobody_asks_for_are_left_out():
     """One order of a method of sets: its sorted prefixes are not those of the order.
 
     C, BC and ABC are asked for; B, A and AB are trained for nobody, and left out.
     """
     plan = plan_of_sets("CBA")
-    assert (plan.trainings, plan.unshared_trainings, plan.saving) == (3, 3, "")
+    assert plan.trainings == 3
     nodes = ["".join(node.spec.order) for node in plan.nodes.values()]
     assert nodes == ["", "C", "BC", "ABC"]
     assert [(n.parent, n.shown) for n in plan.nodes.values()][1:] == [

@@ -37,7 +37,7 @@ def cost_text(cost: Cost, plan: Plan, jobs: int) -> str:
     workers = counted(jobs, "idle CPU worker")
     return joined(
         [
-            f"site trainings  {plan.trainings}{plan.saving}",
+            f"site trainings  {plan.trainings}",
             f"still to do     {cost.todo}",
             f"estimated time  {duration(cost.seconds)} of training on {workers}",
             f"estimated disk  {memory(cost.disk)}",

@@ -179,26 +179,10 @@ class Plan:
         return trainings(self.nodes.values())
 
     @property
-    def unshared_trainings(self) -> int:
-        """Site trainings if every run were done on its own."""
-        return sum(len(keys) - 1 for _, keys in self.stages)
-
-    @property
-    def saving(self) -> str:
-        """Trainings that shared prefixes save, in words for a line that ends with their number.
-
-        Empty where nothing is saved: few orders of a method that learns a set of sites train
-        prefixes that no run asked for.
-        """
-        if self.unshared_trainings <= self.trainings:
-            return ""
-        return f" ({self.unshared_trainings} without shared prefixes)"
-
-    @property
     def words(self) -> str:
         """How many runs, and how many site trainings they come to."""
         trainings = counted(self.trainings, "site training")
-        return f"{counted(len(self.runs), 'run')} = {trainings}{self.saving}"
+        return f"{counted(len(self.runs), 'run')} = {trainings}"
 
 
 def make_plan(
