@@ -16,7 +16,7 @@ distributed = pytest.importorskip(
 
 from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError  # noqa: E402
 from fcforge.runner import cluster as ours  # noqa: E402
-from fcforge.runner.cluster import run_on, shareable, train_node, versions  # noqa: E402
+from fcforge.runner.cluster import run_on, train_node, versions  # noqa: E402
 from fcforge.runner.config import Experiment  # noqa: E402
 from fcforge.runner.plan import Work  # noqa: E402
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment  # noqa: E402
@@ -298,11 +298,3 @@ def test_a_lost_cluster_is_one_clear_error(
     )
     with pytest.raises(FCForgeError, match=says):
         ours.run_on(Client(), work, prepared.experiment.dataset)
-
-
-def test_relative_paths_become_whole(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
-    found = shareable(Component("folder", {"path": "data", "pattern": "data"}))
-    assert found.params == {"path": str(tmp_path / "data"), "pattern": "data"}
-    assert shareable(Component("folder", {"path": "none"})).params == {"path": "none"}

@@ -11,7 +11,6 @@ import small_world
 from fcforge.errors import ConfigError
 from fcforge.models import MODELS
 from fcforge.runner.config import Experiment, parse_experiment
-from fcforge.runner.config_files import ConfigFiles
 from fcforge.runner.execute import Place
 from fcforge.runner.pipelines import read_pipeline
 from fcforge.sites import load_dataset, make_sites
@@ -141,7 +140,7 @@ def test_toml_can_be_read_back():
     data = {**tomllib.loads(text), "dataset": {"name": "simulated"}}
     from pathlib import Path
 
-    read = parse_experiment(ConfigFiles(data, (("here", data),)), Path())
+    read = parse_experiment(data, Path("here"))
     assert read.learners == (learner, replace(plain, title="finetune/gcn"))
 
 

@@ -12,9 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fcforge.errors import ConfigError, FCForgeError, StoreError
@@ -30,7 +28,6 @@ RETRIES = 3  # of a task that failed, e.g. because a network drive did
 ALLOWED_DEATHS = 10  # of workers under one task, for schedulers that we start
 SLURM_JOBS = 4  # where `slurm` names no number
 TOP_UP_SECONDS = 15.0  # how often lost Slurm jobs are replaced
-_PATHS = ("path", "subjects")  # settings of datasets that name files
 _DO_INSTALL = "Install it: pip install '.[cluster]' in the folder of fcforge."
 
 
@@ -162,7 +159,7 @@ def run_on(client: Client, work: Work, dataset: Component) -> None:
     from distributed.comm import CommClosedError
 
     root = str(work.store.root.resolve())
-    futures = _submit(client, work.todo, shareable(dataset), root)
+    futures = _submit(client, work.todo, dataset, root)
     node_of = {
         future.key: node for future, node in zip(futures, work.todo, strict=True)
     }
@@ -206,19 +203,3 @@ def _submit(
             priority=node.depth,  # a chain is ended before another is begun: fewer states wait
         )
     return list(futures.values())
-
-
-def shareable(dataset: Component) -> Component:
-    """The dataset with whole paths: a worker stands in another folder.
-
-    Examples
-    --------
-    >>> shareable(Component("folder", {"path": "/", "sites": ["tests"]})).params
-    {'path': '/', 'sites': ['tests']}
-    """
-    params = dict(dataset.params)
-    for key in _PATHS:
-        value = params.get(key)
-        if isinstance(value, str) and Path(value).exists():
-            params[key] = str(Path(value).resolve())
-    return replace(dataset, params=params)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from fcforge.errors import ConfigError, check_names, look_up
-from fcforge.runner.config_files import ConfigFiles, merge, read_config, resolve_data
+from fcforge.runner.config_files import merge, read_config, resolve_data
 from fcforge.runner.own_threshold import OWN_FOLDS
 from fcforge.runner.pipelines import read_pipeline
 from fcforge.runner.plan import Orders, list_orders
-from fcforge.settings import Bound, Size, checked, make
+from fcforge.settings import Bound, Checked, Size, checked, field_types, make
 from fcforge.types import (
     Component,
     Conditions,
@@ -33,6 +33,7 @@ Seeds = Annotated[
     ),
 ]
 CONDITIONS = tuple(f.name for f in fields(Conditions))
+FILES = ("path", "covariates", "subjects")  # settings of datasets that name files
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,6 @@ class Experiment(Conditions):
 
 # -- the tables of a config file -----------------------------------------------------------------
 Named = str | Mapping[str, Any]  # "gcn", or { name = "gcn", hidden = 32 }
-# ``learners`` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
-# ``[generator.fcm_vae]`` set what every row's component of that name is given, unless the row
-# says otherwise.
-TABLES = {
-    **dict.fromkeys(("dataset", "experiment", "training", "leaks", "start"), dict),
-    **dict.fromkeys(("confounds", "split", "evaluation", "learner_defaults"), dict),
-    **dict.fromkeys(("method", "model", "generator"), dict),
-    **dict.fromkeys(("learner", "learners"), list),
-}
 # of ``[experiment]``: the rest has a table of its own
 SAID = ("title", "seeds", "orders", "protocol", "test_fraction", "val_fraction")
 
@@ -89,23 +81,23 @@ class LearnerTable:
 
 
 @dataclass(frozen=True)
-class StartTable:
+class StartTable(Checked):
     """``[start]``: the public people; other sites of the run's dataset, or another dataset."""
 
-    sites: Literal["others"] | tuple[str, ...] = "others"
+    sites: Literal["others"] | tuple[str, ...] | None = None
     dataset: Mapping[str, Any] | None = None
     leave_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class ConfoundsTable:
+class ConfoundsTable(Checked):
     """``[confounds]``: covariates whose effect is taken out of every scan."""
 
     remove: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class SplitTable:
+class SplitTable(Checked):
     """``[split]``: repeated k-fold, so that everybody is tested; it says what the seeds are."""
 
     folds: Folds = 0
@@ -113,76 +105,112 @@ class SplitTable:
 
 
 @dataclass(frozen=True)
-class LearnerDefaults:
+class EvaluationTable(Checked):
+    """``[evaluation]``: whether every site's own threshold is shown, too."""
+
+    own_threshold: bool = False
+
+
+@dataclass(frozen=True)
+class LearnerDefaults(Checked):
     """``[learner_defaults]``: what a row takes that does not say it."""
 
     model: Named = "gcn"
     generator: Named | None = None  # of methods that need one
 
 
+@dataclass(frozen=True)
+class ConfigTables(Checked):
+    """All of a config file.
+
+    `learners` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
+    ``[generator.fcm_vae]`` set what every row's component of that name is given, unless the row
+    says otherwise.
+    """
+
+    dataset: Mapping[str, Any] = field(default_factory=dict)
+    learner: tuple[Mapping[str, Any], ...] = ()
+    learners: tuple[str, ...] = ()
+    experiment: Mapping[str, Any] = field(default_factory=dict)
+    training: Training = field(default_factory=Training)
+    leaks: Leaks = field(default_factory=Leaks)
+    start: StartTable | None = None
+    confounds: ConfoundsTable = ConfoundsTable()
+    split: SplitTable = SplitTable()
+    evaluation: EvaluationTable = EvaluationTable()
+    learner_defaults: LearnerDefaults = LearnerDefaults()
+    method: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    generator: Mapping[str, Any] = field(default_factory=dict)
+
+
 def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
     """Experiment of a config file with ``--set`` overrides; relative data paths start there."""
-    return parse_experiment(read_config(path, settings), Path(path).resolve().parent)
+    return parse_experiment(read_config(path, settings), Path(path))
 
 
-def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
+def parse_experiment(data: Mapping[str, Any], path: Path) -> Experiment:
     """Check a config against the tables and the registries.
 
     Parameters
     ----------
-    files : ConfigFiles
-    folder : Path
-        Where a data path given by ``--set`` starts.
+    data : mapping
+        What the file and its bases say.
+    path : Path
+        Of the file, for error messages; modules and data given by ``--set`` lie beside it.
     """
-    if "judge" in files.data:
-        do = f"Run `fcforge judge {files.where()}`."
-        raise ConfigError("this config judges generators.", where=files.where(), do=do)
-    files.require(TABLES, ("dataset", "learner"))
-    dataset = resolve_dataset(files.data["dataset"], files.where("dataset"), folder)
-    said = files.checked(Experiment, "experiment", SAID)
-    said |= files.checked(Experiment, "evaluation", ("own_threshold",))
-    split = files.table(SplitTable, "split")
+    where = str(path)
+    if "judge" in data:
+        do = f"Run `fcforge judge {where}`."
+        raise ConfigError("this config judges generators.", where=where, do=do)
+    tables: ConfigTables = make(ConfigTables, data, where)
+    dataset = resolve_dataset(tables.dataset, path)
+    others = field_types(Experiment).keys() - SAID
+    said = checked(Experiment, tables.experiment, f"{where}: experiment", hidden=others)
+    split = tables.split
     if split.folds:
-        said["folds"] = split.folds
         said["seeds"] = tuple(range(split.folds * split.repeats))
     made = Experiment(
         dataset=dataset,
-        learners=_learners(files, paper=said.get("protocol") == "paper"),
-        training=files.table(Training, "training"),
-        leaks=files.table(Leaks, "leaks"),
-        start=_start(dataset, files, folder),
-        confounds=files.table(ConfoundsTable, "confounds").remove,
+        learners=_learners(tables, path, paper=said.get("protocol") == "paper"),
+        training=tables.training,
+        leaks=tables.leaks,
+        start=_start(dataset, tables.start, path),
+        confounds=tables.confounds.remove,
+        folds=split.folds,
+        own_threshold=tables.evaluation.own_threshold,
         **said,
     )
-    _require_consistent(made, files)
+    _require_consistent(made, where)
     return made
 
 
-def _require_consistent(made: Experiment, files: ConfigFiles) -> None:
+def _require_consistent(made: Experiment, where: str) -> None:
     """Refuse what two tables say together."""
     if made.training.selection == "inner_val" and made.val_fraction == 0:
         what = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
         do = "Set val_fraction = 0.2, or selection = 'fixed'."
-        raise ConfigError(what, where=files.where("training", "selection"), do=do)
+        raise ConfigError(what, where=where, do=do)
     if made.own_threshold and made.leaks.active():
         what = "own_threshold = true, but a leak lets methods see whom it is fitted on."
-        where = files.where("evaluation")
         raise ConfigError(what, where=where, do="Remove [leaks].")
 
 
-def _start(dataset: Component, files: ConfigFiles, folder: Path) -> PublicSpec | None:
+def _start(
+    dataset: Component, table: StartTable | None, path: Path
+) -> PublicSpec | None:
     """Dataset of the public people."""
-    if "start" not in files.data:
+    if table is None:
         return None
-    table = files.table(StartTable, "start")
-    said = files.data["start"]
     params = {**dataset.params, "sites": "others"}
     params.pop("leave_out", None)
     if table.dataset is not None:
-        where = files.where("start", "dataset")
-        dataset = resolve_dataset(table.dataset, where, folder)
+        dataset = resolve_dataset(table.dataset, path)
         params = dict(dataset.params)
-    params |= {name: said[name] for name in ("sites", "leave_out") if name in said}
+    if table.sites:
+        params["sites"] = table.sites if table.sites == "others" else [*table.sites]
+    if table.leave_out:
+        params["leave_out"] = [*table.leave_out]
     return PublicSpec(Component(dataset.name, params))
 
 
@@ -221,17 +249,17 @@ def _as_in_paper(component: Component, cls: type[Any]) -> Component:
     return replace(component, params={"preset": "paper", **component.params})
 
 
-def resolve_dataset(table: Mapping[str, Any], where: str, folder: Path) -> Component:
-    """Dataset a config names, with its path made absolute."""
+def resolve_dataset(table: Mapping[str, Any], path: Path) -> Component:
+    """Dataset that the config at `path` names, with its files' paths made absolute."""
     from fcforge.sites import DATASETS
 
-    component = read_component(table, "dataset", f"{where}: [dataset]")
+    component = read_component(table, "dataset", f"{path}: [dataset]")
     loaders = {name: entry.loader for name, entry in DATASETS.items()}
-    _check(component, "dataset", loaders, f"{where}: [dataset]")
+    _check(component, "dataset", loaders, f"{path}: [dataset]")
     params = dict(component.params)
-    for name in ("path", "covariates"):
+    for name in FILES:
         if name in params:
-            params[name] = resolve_data(str(params[name]), folder)
+            params[name] = resolve_data(str(params[name]), path.resolve().parent)
     return Component(component.name, params)
 
 
@@ -244,22 +272,24 @@ def _registries() -> dict[str, Mapping[str, type[Any]]]:
     return {"method": METHODS, "model": MODELS, "generator": GENERATORS}
 
 
-def _learners(files: ConfigFiles, *, paper: bool) -> tuple[LearnerSpec, ...]:
+def _learners(
+    tables: ConfigTables, path: Path, *, paper: bool
+) -> tuple[LearnerSpec, ...]:
     """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
-    _check_named_settings(files)
-    where = files.where("learner")
+    if not tables.learner:
+        raise ConfigError("[[learner]] is missing.", where=path)
+    _check_named_settings(tables, path)
     rows = []
-    for i, table in enumerate(files.data["learner"]):
-        place = f"{where}: learner {i}"
-        if isinstance(table, Mapping) and "estimator" in table:
-            folder = Path(where).resolve().parent
-            rows.append(read_pipeline(table, place, folder))
+    for i, table in enumerate(tables.learner):
+        place = f"{path}: learner {i}"
+        if "estimator" in table:
+            rows.append(read_pipeline(table, place, path.resolve().parent))
         else:
-            rows.append(_learner(table, place, files, paper))
+            rows.append(_learner(table, place, tables, paper))
     titles = [row.title for row in rows]
-    require_different("learners", titles, where)
-    wanted = files.data.get("learners") or titles
-    check_names("learner", wanted, titles, where=files.where("learners"))
+    require_different("learners", titles, str(path))
+    wanted = tables.learners or titles
+    check_names("learner", wanted, titles, where=str(path))
     return tuple(row for row in rows if row.title in wanted)
 
 
@@ -271,23 +301,23 @@ def require_different(kind: str, titles: Sequence[str], where: str) -> None:
             raise ConfigError(what, where=where, do="Give each a title.")
 
 
-def _check_named_settings(files: ConfigFiles) -> None:
+def _check_named_settings(tables: ConfigTables, path: Path) -> None:
     """Names and settings of ``[method.forge]`` and the like, used by a row or not."""
     for kind, known in _registries().items():
-        for name, params in files.data.get(kind, {}).items():
-            where = f"{files.where(kind, name)}: [{kind}.{name}]"
-            if not isinstance(params, dict):
+        for name, params in getattr(tables, kind).items():
+            where = f"{path}: [{kind}.{name}]"
+            if not isinstance(params, Mapping):
                 what = f"{name} = {params!r} is not a table of settings."
                 raise ConfigError(what, where=where)
             _check(Component(name, params), kind, known, where)
 
 
 def _part(
-    where: str, files: ConfigFiles, paper: bool, kind: str, value: Named
+    where: str, tables: ConfigTables, paper: bool, kind: str, value: Named
 ) -> Component:
     """A method, model or generator with what the config says of its name."""
     component = read_component(value, kind, where)
-    shared = files.data.get(kind, {}).get(component.name, {})
+    shared = getattr(tables, kind).get(component.name, {})
     component = replace(component, params=merge(shared, component.params))
     known = _registries()[kind]
     _check(component, kind, known, where)
@@ -295,15 +325,15 @@ def _part(
 
 
 def _learner(
-    table: Mapping[str, Any], where: str, files: ConfigFiles, paper: bool
+    table: Mapping[str, Any], where: str, tables: ConfigTables, paper: bool
 ) -> LearnerSpec:
     """A row, its generator only where the method needs one."""
     row = LearnerTable(**checked(LearnerTable, table, where))
     if not row.method:
         do = 'Add method = "..." or estimator = "module:function".'
         raise ConfigError("it names no method.", where=where, do=do)
-    defaults = files.table(LearnerDefaults, "learner_defaults")
-    part = partial(_part, where, files, paper)
+    defaults = tables.learner_defaults
+    part = partial(_part, where, tables, paper)
     method = part("method", row.method)
     needed = _registries()["method"][method.name].needs_generator
     if row.generator and not needed:

@@ -1,74 +1,13 @@
-"""Config files: TOML on a base, ``--set`` on top, and where each value was written."""
+"""Config files: TOML on a base, ``--set`` on top."""
 
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from fcforge.errors import ConfigError, unknown_name
-from fcforge.settings import checked, field_types, override
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ConfigFiles:
-    """A config file and the files it is based on, the file itself first.
-
-    Attributes
-    ----------
-    data : dict
-        All of them merged, less the key ``base``.
-    files : tuple of (str, dict)
-        Every file's name and what it says itself.
-    """
-
-    data: dict[str, Any]
-    files: tuple[tuple[str, dict[str, Any]], ...]
-
-    def where(self, *place: str) -> str:
-        """Name of the file that says what stands at `place`; the first where none does."""
-        for name, data in self.files:
-            found: Any = data
-            for step in place:
-                found = found.get(step) if isinstance(found, dict) else None
-            if found is not None:
-                return name
-        return self.files[0][0]
-
-    def require(self, known: Mapping[str, type], needed: Sequence[str]) -> None:
-        """Refuse a config with other tables than the known ones, or without a needed one."""
-        for name in needed:
-            if not self.data.get(name):
-                shown = f"[{name}]" if known[name] is dict else f"[[{name}]]"
-                raise ConfigError(f"{shown} is missing.", where=self.where())
-        for name, value in self.data.items():
-            where = self.where(name)
-            if name not in known:
-                raise unknown_name("key", name, known, where=where)
-            if not isinstance(value, known[name]):
-                kind = "table" if known[name] is dict else "list"
-                raise ConfigError(f"{name} = {value!r} is not a {kind}.", where=where)
-
-    def checked(
-        self, target: Any, name: str, only: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """Keys and values of a table as the fields of a dataclass; a mistake names its file."""
-        known = only or field_types(target)
-        values: dict[str, Any] = {}
-        for key, value in self.data.get(name, {}).items():
-            where = f"{self.where(name, key)}: [{name}]"
-            if key not in known:
-                raise unknown_name("key", key, known, where=where)
-            values |= checked(target, {key: value}, where)
-        return values
-
-    def table(self, target: type[T], name: str) -> T:
-        """The dataclass that a table fills."""
-        return target(**self.checked(target, name))
+from fcforge.errors import ConfigError
+from fcforge.settings import override
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -82,7 +21,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"not a TOML file: {error}.", where=path) from error
 
 
-def read_config(path: str | Path, settings: Sequence[str] = ()) -> ConfigFiles:
+def read_config(path: str | Path, settings: Sequence[str] = ()) -> dict[str, Any]:
     """A config file on top of its bases, with ``--set`` overrides on top of that.
 
     ``base = "other.toml"`` starts from another file, named relative to the one that says it.
@@ -90,19 +29,10 @@ def read_config(path: str | Path, settings: Sequence[str] = ()) -> ConfigFiles:
     table that names something else (``name = "simulated"`` over ``name = "folder"``). Data paths
     are relative to the file that states them.
     """
-    files = _with_bases(Path(path), ())
-    data: dict[str, Any] = {}
-    for _, said in reversed(files):
-        data = merge(data, said)
-    data.pop("base", None)
-    named = tuple((str(file), said) for file, said in files)
-    return ConfigFiles(override(deepcopy(data), settings), named)
+    return override(_on_its_base(Path(path), ()), settings)
 
 
-def _with_bases(
-    path: Path, above: tuple[Path, ...]
-) -> list[tuple[Path, dict[str, Any]]]:
-    """The file and what it is based on, nearest first."""
+def _on_its_base(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     if path.resolve() in above:
         chain = " > ".join(p.name for p in (*above, path))
         raise ConfigError(
@@ -113,17 +43,16 @@ def _with_bases(
     if isinstance(dataset, dict) and isinstance(dataset.get("path"), str):
         dataset["path"] = resolve_data(dataset["path"], path.resolve().parent)
     if "base" not in data:
-        return [(path, data)]
-    base = data["base"]
+        return data
+    base = data.pop("base")
     if not isinstance(base, str) or not (path.parent / base).is_file():
         raise ConfigError(
             f"base = {base!r} is not a file.",
             where=path,
             do=f"Give the name of a config file, relative to {path.resolve().parent}.",
         )
-    seen = (*above, path.resolve())
-    below = _with_bases(path.parent / base, seen)
-    return [(path, data), *below]
+    below = _on_its_base(path.parent / base, (*above, path.resolve()))
+    return merge(below, data)
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

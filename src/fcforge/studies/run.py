@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fcforge.errors import ConfigError
 from fcforge.runner.collect import collect, kept_by
 from fcforge.runner.config import parse_experiment
-from fcforge.runner.config_files import ConfigFiles, read_config
+from fcforge.runner.config_files import read_config
 from fcforge.runner.plan import Progress
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.stats import Row, rows
@@ -96,28 +95,24 @@ def run(
     >>> run({"dataset": sites}, [row]).table["learner"].tolist()
     ['majority class', 'majority class of each site', 'ridge']
     """
-    files, folder = _read(experiment)
-    said = files.data.get("learner", ())
-    files.data["learner"] = [*said, *learners]
+    if isinstance(experiment, Mapping):
+        data = dict(experiment)
+        place = Path("experiment")  # paths start at the current folder
+    else:
+        data = read_config(experiment)
+        place = Path(experiment)
+    data["learner"] = [*data.get("learner", ()), *learners]
     if jobs > 1 and not all(
         isinstance(row.get("estimator", ""), str) for row in learners
     ):
         raise ConfigError(f"jobs = {jobs}, but {UNSEEN}.", do=NAME_IT)
-    prepared = prepare(parse_experiment(files, folder))
+    prepared = prepare(parse_experiment(data, place))
     # one job: in this process, where objects are known and a script needs no guard
     here = 1 if jobs == 1 and device == "cpu" else None
-    place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
-    with place as root:
+    folder = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
+    with folder as root:
         store = open_store(prepared, root)
         run_experiment(
             prepared, store, jobs=jobs, device=device, group=here, progress=progress
         )
         return Results(collect(store)[0], kept_by(store))
-
-
-def _read(experiment: str | Path | Mapping[str, Any]) -> tuple[ConfigFiles, Path]:
-    """The config, and the folder that its paths start from."""
-    if isinstance(experiment, Mapping):
-        said = deepcopy(dict(experiment))
-        return ConfigFiles(said, (("experiment", said),)), Path.cwd()
-    return read_config(experiment), Path(experiment).resolve().parent

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fcforge.errors import check_names
+from fcforge.errors import ConfigError, check_names
 from fcforge.files import write_text
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_together
@@ -25,7 +25,7 @@ from fcforge.runner.config import (
     resolve_dataset,
 )
 from fcforge.runner.config_files import read_config
-from fcforge.settings import Size
+from fcforge.settings import Checked, Size, make
 from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.measures import spectrum
@@ -38,7 +38,7 @@ RECORDS = "records.json"
 
 
 @dataclass(frozen=True)
-class JudgeTable:
+class JudgeTable(Checked):
     """``[judge]``: all sites where none is named."""
 
     title: str = "Generators judged"
@@ -49,7 +49,14 @@ class JudgeTable:
     multiple: Size = Panel.multiple
 
 
-TABLES = {"generator": list, **dict.fromkeys(("dataset", "judge", "training"), dict)}
+@dataclass(frozen=True)
+class JudgeConfig(Checked):
+    """All of a config file that judges."""
+
+    dataset: Mapping[str, Any] = field(default_factory=dict)
+    generator: tuple[Mapping[str, Any], ...] = ()
+    judge: JudgeTable = JudgeTable()
+    training: Training = field(default_factory=Training)
 
 
 def portrait(batch: FCBatch) -> Portrait:
@@ -97,20 +104,19 @@ def load_judge(
     path: str | Path, overrides: Sequence[str] = ()
 ) -> tuple[Panel, Component, JudgeTable]:
     """Generators, dataset and ``[judge]`` of a config; mistakes name the nearest known thing."""
-    files = read_config(path, overrides)
-    files.require(TABLES, ("dataset", "generator"))
-    asked = files.table(JudgeTable, "judge")
+    tables: JudgeConfig = make(JudgeConfig, read_config(path, overrides), str(path))
+    if not tables.generator:
+        raise ConfigError("[[generator]] is missing.", where=path)
+    asked = tables.judge
     check_names("model", [*asked.classifiers, *asked.augment], MODELS)
     panel = Panel(
-        _rows(files.data["generator"], files.where("generator")),
+        _rows(tables.generator, str(path)),
         classifiers=asked.classifiers,
         augment=asked.augment,
         multiple=asked.multiple,
-        training=files.table(Training, "training"),
+        training=tables.training,
     )
-    folder = Path(path).resolve().parent
-    dataset = resolve_dataset(files.data["dataset"], files.where("dataset"), folder)
-    return panel, dataset, asked
+    return panel, resolve_dataset(tables.dataset, Path(path)), asked
 
 
 def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Component]:
