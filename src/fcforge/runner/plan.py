@@ -249,9 +249,15 @@ Progress = Callable[
 
 
 def missing_nodes(plan: Plan, store: Store) -> list[Node]:
-    """Nodes that are not in the store yet, shallow first."""
+    """Nodes to train, shallow first: not stored yet, or without a state that is needed again."""
     done = store.whole()
-    return [node for key, node in plan.nodes.items() if key not in done]
+    found = []
+    parents = set[str | None]()
+    for key, node in reversed(plan.nodes.items()):
+        if key not in done or (key in parents and not store.has_lane(key)):
+            found.append(node)
+            parents.add(node.parent)
+    return found[::-1]
 
 
 class Work:
@@ -261,7 +267,7 @@ class Work:
     ----------
     store : Store
     todo : list of Node
-        What the store did not hold at the beginning, shallow first.
+        What was missing at the beginning, shallow first.
     """
 
     def __init__(self, plan: Plan, store: Store, progress: Progress) -> None:
@@ -277,6 +283,8 @@ class Work:
         missing = {node.key: node for node in self.todo}
         for key in plan.nodes.keys() - missing.keys() - self._children.keys():
             store.drop_lane(key)  # a killed run may have left it
+        for key in missing:
+            store.drop(key)
         self._ready: list[tuple[int, int, Node]] = []
         self._count = count()
         self._add(node for node in self.todo if node.parent not in missing)

@@ -19,7 +19,7 @@ from torch import Tensor
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.cache import fit_cached, fit_together, read_state, write_state
+from fcforge.generators.cache import fit_cached, read_state, write_state
 from fcforge.graphs import edges, from_edges
 from fcforge.methods.base import State
 from fcforge.randomness import torch_rng
@@ -152,23 +152,10 @@ class SiteLoader:
         self, site: Site, spec: RunSpec
     ) -> tuple[Generator, GeneratorState, FCBatch]:
         """The learner's generator, its state fitted on a site's training part, and that part."""
-        generator, source, names = self._asked(site, spec)
+        generator, source, names = self.asked(site, spec)
         return generator, fit_cached(generator, source, names, self.generators), source
 
-    def fit_generators(
-        self, asked: Sequence[tuple[Site, RunSpec]], folder: Path
-    ) -> int:
-        """Fit the generators of several (site, seed) on the bank's device, into the folder."""
-        alike: dict[str, list[tuple[FCBatch, tuple[int, str, str]]]] = {}
-        made = {}
-        for site, spec in asked:
-            kind = repr(spec.learner.generator)
-            made[kind], source, names = self._asked(site, spec)
-            alike.setdefault(kind, []).append((source, names))
-        device = self.bank.device
-        return sum(fit_together(made[k], alike[k], folder, device) for k in made)
-
-    def _asked(
+    def asked(
         self, site: Site, spec: RunSpec
     ) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
         """Generator of a learner, the subjects it is fitted on, and the names of its seed.

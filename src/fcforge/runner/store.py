@@ -31,7 +31,7 @@ import numpy as np
 
 from fcforge import __version__
 from fcforge.errors import StoreError
-from fcforge.files import whole_folder, write_bytes, write_text
+from fcforge.files import whole_folder, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -113,11 +113,8 @@ class Store:
     def sweep(self, older_than: float = 3600.0) -> None:
         """Delete what a killed run was writing when it died.
 
-        Younger ones stay: another process may be writing them now. Nodes that were cut short
-        after they were written go, too.
+        Younger ones stay: another process may be writing them now.
         """
-        for key in self.done() - self.whole():
-            shutil.rmtree(self.folder(key), ignore_errors=True)
         before = time.time() - older_than
         for folder in (self.root, self.root / "nodes", self.generators):
             for path in folder.glob(".*"):
@@ -154,7 +151,8 @@ class Store:
                 np.savez(folder / "scores.npz", allow_pickle=False, **numbered)
                 (folder / "meta.json").write_text(facts)
                 if tensors is not None:
-                    save_file(_on_cpu(tensors), folder / LANE)
+                    on_cpu = {n: v.contiguous().cpu() for n, v in tensors.items()}
+                    save_file(on_cpu, folder / LANE)
         except (OSError, SafetensorError) as error:
             if not self.has(key):
                 what = f"what was trained cannot be written ({error})."
@@ -187,11 +185,10 @@ class Store:
         """Whether a node's state is (still) stored."""
         return (self.folder(key) / LANE).is_file()
 
-    def write_lane(self, key: str, tensors: Mapping[str, Tensor]) -> None:
-        """Put back the state of a node that is there without it."""
-        from safetensors.torch import save
-
-        write_bytes(self.folder(key) / LANE, save(_on_cpu(tensors)))
+    def drop(self, key: str) -> None:
+        """Delete a node that is to be trained again, if it is there."""
+        if self.has(key):
+            shutil.rmtree(self.folder(key), ignore_errors=True)
 
     def drop_lane(self, key: str) -> None:
         """Delete a node's state; its scores stay."""
@@ -267,7 +264,3 @@ def _table(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("no names and values in it")
     return found
-
-
-def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.contiguous().cpu() for name, value in tensors.items()}

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fcforge import engine
 from fcforge.engine import Evaluator, Job, learn_site, start_lane
 from fcforge.errors import FCForgeError
-from fcforge.generators.cache import read_state, write_state
+from fcforge.generators.base import Generator
+from fcforge.generators.cache import fit_together, read_state, write_state
 from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Lane, Learner, build_learner, scorer_of
 from fcforge.models.edge import Linear
@@ -22,7 +22,7 @@ from fcforge.replay.bank import PoolName
 from fcforge.runner.execute import describe
 from fcforge.runner.own_threshold import without_fold
 from fcforge.runner.pipelines import Pipeline, pipeline_of, scores_after
-from fcforge.runner.plan import Node, traits_of
+from fcforge.runner.plan import Node
 from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.site_loader import PUBLIC, SiteLoader, as_it_was, synthetic_size
 from fcforge.runner.store import Store
@@ -173,14 +173,16 @@ class Trainer:
         else:
             self.loader.fit_generator(*asked)
 
-    def fit_generators(self, nodes: Sequence[Node]) -> int:
+    def fit_generators(self, nodes: Sequence[Node]) -> None:
         """Fit the generators of the nodes' last sites side by side on this trainer's device."""
-        specs = [node.spec for node in nodes]
-        asked = []
-        for spec in specs:
-            last = self.sites(spec)[spec.order[-1]]
-            asked.append((last, spec))
-        return self.loader.fit_generators(asked, self.store.generators)
+        alike: dict[str, tuple[Generator, list[Any]]] = {}
+        for node in nodes:
+            last = self.sites(node.spec)[node.spec.order[-1]]
+            generator, *people = self.loader.asked(last, node.spec)
+            kind = repr(node.spec.learner.generator)
+            alike.setdefault(kind, (generator, []))[1].append(people)
+        for generator, wanted in alike.values():
+            fit_together(generator, wanted, self.store.generators, self.device)
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
@@ -201,8 +203,6 @@ class Trainer:
     def _parent_lane(self, node: Node) -> Lane:
         if node.parent is None:
             return self.first_lane(node.spec)
-        if self.store.has(node.parent) and not self.store.has_lane(node.parent):
-            self._rebuild(node)
         tensors = self.store.read_lane(node.parent)
         moved = {name: value.to(self.device) for name, value in tensors.items()}
         lane = Lane.from_named(moved)
@@ -213,20 +213,6 @@ class Trainer:
         keys = self.learner(node.spec).method.row_keys
         return lane._replace(state=self.loader.from_addresses(lane.state, keys, pools))
 
-    def _rebuild(self, child: Node) -> None:
-        """Train the parent of a node once more: its state was dropped when no node needed it."""
-        depth = child.depth - child.shown
-        spec = child.spec.prefix(depth)
-        before = child.spec.prefix(depth - 1)
-        if depth == 1 or traits_of(spec.learner).depends_on == "set":
-            parent = Node(spec, None, shown=depth)
-        else:
-            parent = Node(spec, before.key)
-        job = self.job(spec, self.load_lane(parent))
-        (lane,) = self._learn(spec, [job])
-        tensors, _ = self._tensors(parent, lane)
-        self.store.write_lane(parent.key, tensors)
-
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
         if pool in self.loader.bank:
             return
@@ -236,13 +222,6 @@ class Trainer:
             self.loader.synthetic(site, spec, synthetic_size(pool))
         else:
             self.loader.view(site, spec)
-
-    def _tensors(
-        self, node: Node, lane: Lane
-    ) -> tuple[dict[str, Tensor], list[PoolName]]:
-        keys = self.learner(node.spec).method.row_keys
-        state, pools = self.loader.to_addresses(lane.state, keys)
-        return lane._replace(state=state).named(), pools
 
     def memory_bytes(self, node: Node, lane: Lane) -> int:
         """What the method keeps beyond the network.
@@ -350,13 +329,16 @@ class Trainer:
 
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
         """Evaluate a lane on every site and store the node."""
-        tensors, pools = self._tensors(node, lane)
+        keys = self.learner(node.spec).method.row_keys
+        state, pools = self.loader.to_addresses(lane.state, keys)
         facts: dict[str, Any] = {
             "seconds": seconds,
             "memory_bytes": self.memory_bytes(node, lane),
             "pools": [list(p) for p in pools],
         }
-        stored = tensors if node.depth and node.continued else None
+        stored = None
+        if node.depth and node.continued:
+            stored = lane._replace(state=state).named()
         weights = None if node.continued else self._weights(node.spec, lane)
         found = self.evaluator(node.spec).scores(lane)
         self._store_node(node, facts, found, stored, weights)
