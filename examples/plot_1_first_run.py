@@ -49,7 +49,8 @@ experiment = Experiment(
 prepared = prepare(experiment)
 plan = prepared.plan
 alone = sum(len(spec.order) for spec, _ in plan.runs)
-print(f"{plan.words}, not {alone}: orders share their prefixes.")
+print(plan.words)
+print(f"not {alone}, because orders share their prefixes.")
 
 folder = tempfile.TemporaryDirectory()
 store = open_store(prepared, folder.name)
