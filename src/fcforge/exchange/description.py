@@ -5,7 +5,6 @@ words whatever the model: who signed it, what travels, does it work on real peop
 attacker tell who took part.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -45,47 +44,13 @@ POLICY = {
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A share with its interval on an axis from 0 to 1, and a line to compare it with.
-
-    Attributes
-    ----------
-    name : str
-    value, low, high : float
-        NaN where there is no interval.
-    line : float
-        The dashed line; NaN without one.
-    line_is : str
-        What that line stands for.
-    small : str
-        Small print under the name.
-    kind : {"", "leak"}
-    """
-
-    name: str
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-    line: float = math.nan
-    line_is: str = ""
-    small: str = ""
-    kind: str = ""
-
-    @property
-    def beyond(self) -> bool:
-        """Whether the whole interval lies above the line."""
-        return self.low > self.line
-
-
-@dataclass(frozen=True)
 class Answer:
-    """A question and its answer in a sentence, what more there is to say, and bars."""
+    """A question, its answer in a sentence, and what more there is to say."""
 
     question: str
     kind: Level
     say: str
     more: tuple[str, ...] = ()
-    bars: tuple[Bar, ...] = ()
 
 
 @dataclass(frozen=True)

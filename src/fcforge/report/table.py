@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fcforge.exchange.description import Bar
 from fcforge.stats import Row
 from fcforge.stats.table import columns_of, records
 from fcforge.text import (
@@ -83,7 +82,7 @@ class Cell:
         return printable("".join([self.text, *tail]))
 
 
-def interval_text(e: Estimate | Bar) -> str:
+def interval_text(e: Estimate) -> str:
     """Value and interval on one line."""
     return with_interval(e.value, e.low, e.high)
 

@@ -14,7 +14,7 @@ from fcforge.text import counted, duration, memory, number, people, printable
 
 if TYPE_CHECKING:
     from fcforge.exchange.demo_round import Played
-    from fcforge.exchange.description import Answer, Description, PlainTable
+    from fcforge.exchange.description import Description, PlainTable
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Learned
     from fcforge.exchange.prediction import Evaluation, Prediction
@@ -226,7 +226,8 @@ def described_text(found: Description) -> str:
         "",
     ]
     for answer in found.answers:
-        lines += [*_answer_lines(answer), ""]
+        said = (answer.say, *answer.more)
+        lines += [answer.question, *(f"  {text}" for text in said), ""]
     for table in found.tables:
         lines += [*_table_lines(table), ""]
     return joined(lines).rstrip()
@@ -258,15 +259,6 @@ def _first_lines(found: Description) -> tuple[str, str]:
 
 def _table_lines(table: PlainTable) -> list[str]:
     return [f"{table.title}:", *plain_table(table).text().splitlines(), table.note]
-
-
-def _answer_lines(answer: Answer) -> list[str]:
-    lines = [answer.question, f"  {answer.say}"]
-    lines += [f"  {text}" for text in answer.more]
-    for bar in answer.bars:
-        small = f", {bar.small}" if bar.small else ""
-        lines.append(f"    {bar.name}: {interval_text(bar)}{small}")
-    return lines
 
 
 def records_text(records: Sequence[Record]) -> str:

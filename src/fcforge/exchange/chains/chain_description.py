@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 from fcforge.exchange import description
 from fcforge.exchange.chains.chain_arrays import State
 from fcforge.exchange.chains.chain_step import SMALL_CELL
-from fcforge.exchange.description import (
-    Answer,
-    Bar,
-    Description,
-    Level,
-    Passage,
-    PlainTable,
-)
+from fcforge.exchange.description import Answer, Description, Level, Passage, PlainTable
 from fcforge.exchange.records import Audit, SplitCounts, Step
 from fcforge.methods import METHODS
 from fcforge.studies.audit_result import TIMES, TOLD
@@ -53,7 +46,7 @@ def describe(chain: "Chain") -> Description:
     method = METHODS[settings.learner.method.name].title
     return description.described(
         chain,
-        answers=(travels(chain), works(own_tests(chain.steps)), _attacked(chain)),
+        answers=(travels(chain), works(chain.steps), _attacked(chain)),
         facts={"ROIs": str(settings.n_rois), "temperature": f"{chain.temperature:.3g}"},
         tables=(_people(chain.steps), _held_out(chain.steps)),
         settings=settings.to_json(),
@@ -80,20 +73,14 @@ def _attacked(chain: "Chain") -> Answer:
         say = "Not measured: no audit is recorded in this file."
         how = "Each hospital can, on its own data: `fcforge audit`."
         return Answer(description.ATTACKED, "warn", say, (how,))
-    more = [TIMES.format(100 * worst.auc)]
+    most = f"It is '{worst.attack}', on {worst.release}."
+    more = [TIMES.format(100 * worst.auc), most]
     audited = {audit.site for audit in audits}
     if missing := [site for site in chain.sites if site not in audited]:
         more.append(f"Not audited as it travels now: {', '.join(missing)}.")
-    bar = Bar(
-        f"{worst.attack}, on {worst.release}",
-        worst.auc,
-        line=0.5,
-        line_is="guessing",
-        kind="leak" if worst.beats_chance else "",
-    )
     level: Level = "alarm" if worst.beats_chance else "good"
     say = TOLD[worst.beats_chance]
-    return Answer(description.ATTACKED, level, say, tuple(more), (bar,))
+    return Answer(description.ATTACKED, level, say, tuple(more))
 
 
 # -- what travels ----------------------------------------------------------------------------------
@@ -135,45 +122,38 @@ def _state_words(state: State) -> str:
 
 
 # -- how good it is --------------------------------------------------------------------------------
-def works(tests: Sequence[Bar]) -> Answer:
+def works(steps: Sequence[Step]) -> Answer:
     """What each hospital measured on real people of its own when it had just learned."""
-    asked = description.WORKS
+    tests = [step for step in steps if step.own_test is not None]
     if not tests:
-        return Answer(asked, "warn", "Not known: no hospital kept real test subjects.")
-    last = tests[-1]
-    against = ", rounded"
-    if math.isfinite(last.line):
-        against = f"; {last.line_is} gets {percent(last.line)}"
-    right = f"Right for {percent(last.value)} of the real test subjects of {last.name}"
-    n_good = sum(test.beyond for test in tests)
+        say = "Not known: no hospital kept real test subjects."
+        return Answer(description.WORKS, "warn", say)
+    told = [own_test(step) for step in tests]
+    words, beyond = told[-1]
+    n_good = sum(good for _, good in told)
     more = (
         "Better than the commonest class, beyond chance, at "
         f"{n_good} of {counted(len(tests), 'site')}. Each hospital measured its own test "
         "subjects when it had just learned."
     )
-    level: Level = "good" if last.beyond else "warn"
-    return Answer(asked, level, f"{right}{against}.", (more,), tuple(tests))
+    level: Level = "good" if beyond else "warn"
+    say = f"At {tests[-1].site} right for {words}."
+    return Answer(description.WORKS, level, say, (more,))
 
 
-def own_tests(steps: Sequence[Step]) -> list[Bar]:
-    """What each hospital measured on its own real test subjects when it had just learned."""
-    bars = []
-    for step in steps:
-        if step.own_test is not None:
-            bars.append(_bar(step.site, step.own_test, step.counts.test))
-    return bars
-
-
-def _bar(site: str, accuracy: float, counts: SplitCounts) -> Bar:
-    """An accuracy with its interval and the commonest class, where counts are known."""
+def own_test(step: Step) -> tuple[str, bool]:
+    """How often a hospital is right about its own test subjects; whether surely beyond chance."""
+    share = step.own_test
+    counts = step.counts.test
+    if share is None:
+        return "none tested", False
     if counts.controls is None or counts.patients is None:
-        small = f"rounded, fewer than {SMALL_CELL} in a class: no interval"
-        return Bar(site, accuracy, small=small)
+        return f"{percent(share)} (rounded, few in a class)", False
     n = counts.controls + counts.patients
-    low, high = wilson(accuracy, n)
+    low, high = wilson(share, n)
     majority = max(counts.controls, counts.patients) / n
-    small = f"{n} test subjects"
-    return Bar(site, accuracy, low, high, majority, description.COMMONEST, small)
+    words = f"{percent(share)} [{percent(low)}, {percent(high)}] of {n}"
+    return f"{words}; {description.COMMONEST} gets {percent(majority)}", low > majority
 
 
 def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
@@ -201,10 +181,11 @@ def _people(steps: Sequence[Step]) -> PlainTable:
                 step.time[:10],
                 people(step.counts.learning),
                 people(step.counts.test),
+                own_test(step)[0],
                 ", ".join(step.flags) or "none",
             )
         )
-    columns = ("site", "date", "learned", "tested", "accepted by name")
+    columns = ("site", "date", "learned", "tested", "right", "accepted by name")
     return PlainTable("Hospitals", columns, tuple(rows))
 
 

@@ -3,14 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fcforge.exchange import description
-from fcforge.exchange.description import (
-    Answer,
-    Bar,
-    Description,
-    Level,
-    Passage,
-    PlainTable,
-)
+from fcforge.exchange.description import Answer, Description, Level, Passage, PlainTable
 from fcforge.exchange.records import (
     Audit,
     Expected,
@@ -114,10 +107,10 @@ def works(expected: Expected) -> Answer:
         say = "Not known: the public people are too few to tell."
         return Answer(asked, "warn", say)
     commonest = description.COMMONEST
-    bar = Bar("public start", *expected.accuracy, line=line, line_is=commonest)
-    right = f"The public start alone is right for {percent(bar.value)}"
-    say = f"{right}; {commonest} gets {percent(line)}."
-    return Answer(asked, "good" if bar.beyond else "warn", say, more, (bar,))
+    value, low, high = expected.accuracy
+    right = f"{percent(value)} [{percent(low)}, {percent(high)}]"
+    say = f"The public start alone is right for {right}; {commonest} gets {percent(line)}."
+    return Answer(asked, "good" if low > line else "warn", say, more)
 
 
 def attacked(model: "Releases", exact: list[str]) -> Answer:
@@ -154,12 +147,9 @@ def _promised(model: "Releases", audits: list[str]) -> Answer:
         f"{100 * ceiling(replaced):.0f} times in 100.",
         *audits,
     )
-    bar = Bar(f"bound for epsilon {epsilon:g}", bound, line=0.5, line_is="guessing")
     level: Level = "good" if epsilon <= 1 else "warn"
     right = f"No attack can be right more than {100 * bound:.0f} times in 100"
-    return Answer(
-        description.ATTACKED, level, f"{right}; guessing gets 50.", more, (bar,)
-    )
+    return Answer(description.ATTACKED, level, f"{right}; guessing gets 50.", more)
 
 
 def _strongest(audit: Audit) -> str:
