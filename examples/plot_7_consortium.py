@@ -59,8 +59,8 @@ for site in hospitals:
         yes=True,
     )
     releases.append(learn_site(asked).exchange)
-for passage in releases[0].model.describe().passages:
-    print(passage.title, *passage.lines, sep="\n")
+for given in releases[0].model.given:
+    print("numbers of", given.name, *given.numbers)
 
 # %%
 # Any order is the same model

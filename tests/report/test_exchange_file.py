@@ -23,7 +23,7 @@ def test_the_page_holds_all_that_a_board_reads(described):
         "Intended use",
         "not a medical device",
         "Does it work on real people?",
-        "Audit by",
+        "audit by",
         EVIL,
         "What a hospital states of itself",
         "seed",
@@ -43,7 +43,6 @@ def test_what_an_epsilon_would_buy_is_drawn_where_it_is_known():
     assert only.title == "What the model uses"
 
 
-def test_releases_show_their_numbers_and_budgets():
+def test_releases_show_their_budgets():
     found = releases().model.describe()
-    assert found.passages[0].title.startswith("Numbers of")
     assert "epsilon 1, delta 1e-06" in described_text(found)

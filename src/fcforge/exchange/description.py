@@ -64,14 +64,6 @@ class PlainTable:
 
 
 @dataclass(frozen=True)
-class Passage:
-    """Lines of text under a title: every number of a release, the sentences of an audit."""
-
-    title: str
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Description:
     """All that is said of an exchange file.
 
@@ -91,7 +83,6 @@ class Description:
         Short ones, for the head of a page.
     tables : tuple of PlainTable
         People and sites, who wrote what, and whatever else is tabular.
-    passages : tuple of Passage
     settings : mapping
         The contract all hospitals share, nested, in plain values.
     real_subjects : bool
@@ -105,7 +96,6 @@ class Description:
     answers: tuple[Answer, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
     tables: tuple[PlainTable, ...] = ()
-    passages: tuple[Passage, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     real_subjects: bool = False
 

@@ -82,9 +82,6 @@ def page_of(
         if table.rows:
             sections.append(Section(table.title, plain_table(table), table.note))
     sections += more
-    if found.passages:
-        body = macro("passages", found.passages)
-        sections.append(Section("In full", body, "Every number and every sentence."))
     sections.append(Section("Settings that all hospitals share", found.settings))
     facts = [(key, value, "") for key, value in found.facts.items()]
     said: Any = {"answers": found.answers, "sites": found.sites, "facts": facts}

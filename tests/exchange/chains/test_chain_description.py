@@ -74,7 +74,7 @@ def test_the_strongest_attack_decides(chain):
     assert answer.kind == "alarm"
     assert "94 times in 100" in answer.more[0]
     assert answer.more[-1] == f"Not audited as it travels now: {SITES[1]}."
-    assert audited.model.describe().passages[0].lines[-1].startswith("Not attacked")
+    assert audited.model.describe().tables[2].note.startswith("Not attacked: ")
 
 
 def test_what_is_said(chain):
@@ -82,7 +82,7 @@ def test_what_is_said(chain):
     assert found.sites == SITES[:2]
     assert not found.real_subjects
     assert len(found.answers) == 4
-    hospitals, held_out, parts, records = found.tables
+    hospitals, held_out, _, parts, records = found.tables
     assert [row[0] for row in hospitals.rows] == [*SITES[:2]]
     assert held_out.rows[1][1] == "-"
     assert len(records.rows) == 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fcforge.exchange import description
 from fcforge.exchange.chains.chain_arrays import State
 from fcforge.exchange.chains.chain_step import SMALL_CELL
-from fcforge.exchange.description import Answer, Description, Level, Passage, PlainTable
+from fcforge.exchange.description import Answer, Description, Level, PlainTable
 from fcforge.exchange.records import Audit, SplitCounts, Step
 from fcforge.methods import METHODS
 from fcforge.studies.audit_result import TIMES, TOLD
@@ -48,13 +48,12 @@ def describe(chain: "Chain") -> Description:
         chain,
         answers=(travels(chain), works(chain.steps), _attacked(chain)),
         facts={"ROIs": str(settings.n_rois), "temperature": f"{chain.temperature:.3g}"},
-        tables=(_people(chain.steps), _held_out(chain.steps)),
+        tables=(_people(chain.steps), _held_out(chain.steps), _audits(chain)),
         settings=settings.to_json(),
         words=SETTINGS,
         kind="chain of hospitals",
         sites=chain.sites,
         model=f"{method} on {settings.learner.model.name}",
-        passages=tuple(_audit(chain, audit) for audit in chain.exchange.of(Audit)),
         real_subjects=settings.copies_real,
     )
 
@@ -213,15 +212,18 @@ def _held_out(steps: Sequence[Step]) -> PlainTable:
     )
 
 
-def _audit(chain: "Chain", audit: Audit) -> Passage:
-    """What a hospital found when it attacked the chain."""
-    title = f"Audit by {audit.site}, {audit.time[:10]}"
-    if audit not in current_audits(chain):
-        title += ", before the last step"
-    lines = []
-    for row in audit.rows:
-        surely = "beats chance" if row.beats_chance else "not beyond chance"
-        lines.append(f"{row.attack}, on {row.release}: AUC {row.auc:.2f}, {surely}")
-    if audit.not_attacked:
-        lines.append(f"Not attacked: {', '.join(audit.not_attacked)}.")
-    return Passage(title, tuple(lines))
+def _audits(chain: "Chain") -> PlainTable:
+    """What hospitals found when they attacked the chain."""
+    current = current_audits(chain)
+    rows = []
+    left: list[str] = []
+    for audit in chain.exchange.of(Audit):
+        when = audit.time[:10] if audit in current else "before the last step"
+        for row in audit.rows:
+            surely = "yes" if row.beats_chance else "no"
+            found = (row.release, row.attack, f"{row.auc:.2f}", surely)
+            rows.append((audit.site, when, *found))
+        left += audit.not_attacked
+    columns = ("audit by", "when", "attacked", "attack", "AUC", "beats chance")
+    note = f"Not attacked: {', '.join(dict.fromkeys(left)) or 'nothing'}."
+    return PlainTable("Audits", columns, tuple(rows), note)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fcforge.exchange import description
-from fcforge.exchange.description import Answer, Description, Level, Passage, PlainTable
+from fcforge.exchange.description import Answer, Description, Level, PlainTable
 from fcforge.exchange.records import (
     Audit,
     Expected,
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 CERTAIN = 1.96  # standard deviations of a 95 % interval
 WORTH = "What sums would add"  # title of a table
-PER_ROW = 5  # numbers of a release on one line
-SHOWN = 100  # of the numbers of a release
 
 
 # What the settings of a start are, for somebody who reads its page.
@@ -57,7 +55,6 @@ def describe(model: "Releases") -> Description:
         kind="releases around a public start",
         sites=model.hospitals,
         model="one linear head on the matrix logarithm of a scan",
-        passages=tuple(_numbers(model)),
     )
 
 
@@ -224,18 +221,3 @@ def cost(model: "Releases", record: Record) -> str:
     epsilon, delta = model.spent(record)
     spent = f"{epsilon:g} and {delta:g} in all"
     return f"epsilon {record.epsilon:g}, delta {record.delta:g} ({spent})"
-
-
-def _numbers(model: "Releases") -> list[Passage]:
-    """Numbers that left a hospital, in units of the grid: all, or the first of many."""
-    passages = []
-    for given in model.given:
-        shown = [str(number) for number in given.numbers[:SHOWN]]
-        lines = [
-            " ".join(shown[k : k + PER_ROW]) for k in range(0, len(shown), PER_ROW)
-        ]
-        left = len(given.numbers) - SHOWN
-        if left > 0:
-            lines.append(f"and {left} more")
-        passages.append(Passage(f"Numbers of {given.name}", tuple(lines)))
-    return passages
