@@ -4,7 +4,6 @@ from exchange_records import record
 from small_exchange import all_given, sites, start
 
 from fcforge.exchange import description
-from fcforge.exchange.policy import Measured, Policy
 from fcforge.exchange.records import AttackRow, Chain, Release, Start
 
 
@@ -50,15 +49,6 @@ def attack(auc: float, beats_chance: bool, reference: bool = False) -> AttackRow
         beats_chance=beats_chance,
         reference=reference,
     )
-
-
-def test_only_groups_are_called_something():
-    groups = description.policy_words(Policy(control="HC", patient="MDD"))
-    assert groups["controls are called"] == "HC"
-    age = Measured(name="age", limits=(5.0, 65.0))
-    number = description.policy_words(Policy(number=age))
-    assert number["number that is learned"] == "age (5 to 65)"
-    assert not [name for name in number if "called" in name]
 
 
 def test_the_strongest_attack_beats_chance_and_is_no_reference():

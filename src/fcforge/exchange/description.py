@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import AttackRow, Record
 from fcforge.text import counted, memory
 from fcforge.types import Target
@@ -25,22 +24,6 @@ TRAVELS = "What travels?"
 WORKS = "Does it work on real people?"
 ATTACKED = "Can an attacker tell who took part?"
 COMMONEST = "always naming the commonest class"
-
-# What the fields of a policy are, for somebody who reads a page.
-POLICY = {
-    "disorder": "disorder",
-    "control": "controls are called",
-    "patient": "patients are called",
-    "others": "further groups",
-    "number": "number that is learned",
-    "max_epsilon": "most epsilon that one person may spend in all",
-    "max_delta": "most delta that one person may spend in all",
-    "fewest_people": "fewest people of a release",
-    "most_people": "most people of a release",
-    "fewest_hospitals": "fewest hospitals of a sum",
-    "exact_allowed": "exact numbers without noise allowed",
-    "keepers": "keepers",
-}
 
 
 @dataclass(frozen=True)
@@ -106,7 +89,6 @@ def described(
     facts: Mapping[str, str],
     tables: tuple[PlainTable, ...],
     settings: Mapping[str, Any],
-    words: Mapping[str, str],
     **more: Any,
 ) -> Description:
     """What a model says of itself, with what is said of every exchange alike.
@@ -119,34 +101,21 @@ def described(
     facts, tables
         The model's own.
     settings : mapping
-        Of the root; `words` say what they are.
+        Of the root.
     **more
         The other fields of a description.
     """
     exchange = of.exchange
     policy = exchange.root.policy
-    said = {words.get(name, name): value for name, value in settings.items()}
     about = {"disorder": policy.disorder or "not said", **learned(policy.target)}
     return Description(
         id=exchange.id,
         answers=(who_signed(exchange.root, exchange.records), *answers),
         facts={**about, **facts},
         tables=(*tables, parts_table(exchange), records_table(of)),
-        settings=said | policy_words(policy),
+        settings={**settings, "policy": policy.model_dump()},
         **more,
     )
-
-
-def policy_words(policy: Policy) -> dict[str, Any]:
-    """A policy in words."""
-    said = policy.model_dump()
-    said["keepers"] = [
-        f"{keeper.name} (key {keeper.key[:16]})" for keeper in policy.keepers
-    ]
-    if policy.number is not None:
-        said["number"] = str(policy.target)
-        del said["control"], said["patient"]
-    return {POLICY[name]: value for name, value in said.items()}
 
 
 # -- answers ---------------------------------------------------------------------------------------

@@ -28,16 +28,6 @@ KEPT = {
     "synthetic subjects": "and synthetic subjects made by a generator",
     "real subjects": "and REAL SUBJECTS of earlier sites",
 }
-# What the settings of a chain are, for somebody who reads its page.
-SETTINGS = {
-    "n_rois": "ROIs",
-    "roi_names": "names of the ROIs",
-    "held_out": "synthetic held-out subjects of each site",
-    "held_out_generator": "generator of held-out subjects",
-    "calibrate": "probabilities calibrated on",
-    "test_fraction": "share of people tested",
-    "val_fraction": "share of the others for validation",
-}
 
 
 def describe(chain: "Chain") -> Description:
@@ -50,7 +40,6 @@ def describe(chain: "Chain") -> Description:
         facts={"ROIs": str(settings.n_rois), "temperature": f"{chain.temperature:.3g}"},
         tables=(_people(chain.steps), _held_out(chain.steps), _audits(chain)),
         settings=settings.to_json(),
-        words=SETTINGS,
         kind="chain of hospitals",
         sites=chain.sites,
         model=f"{method} on {settings.learner.model.name}",

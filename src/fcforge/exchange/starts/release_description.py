@@ -24,19 +24,6 @@ CERTAIN = 1.96  # standard deviations of a 95 % interval
 WORTH = "What sums would add"  # title of a table
 
 
-# What the settings of a start are, for somebody who reads its page.
-SETTINGS = {
-    "axes": "directions that a release says all about",
-    "gamma": "weight of all other directions",
-    "directions": "directions told apart",
-    "even": "variances shrunk towards equal ones",
-    "shrink": "FC shrunk towards the identity",
-    "penalty": "ridge penalty of the public head per feature",
-    "pull": "pull towards the public head",
-    "clip": "quantile at which a person's part is clipped",
-}
-
-
 def describe(model: "Releases") -> Description:
     """All that is said of such an exchange."""
     root = model.exchange.root
@@ -51,7 +38,6 @@ def describe(model: "Releases") -> Description:
         },
         tables=(_hospitals(model), *_worth(model)),
         settings=root.settings,
-        words=SETTINGS,
         kind="releases around a public start",
         sites=model.hospitals,
         model="one linear head on the matrix logarithm of a scan",
