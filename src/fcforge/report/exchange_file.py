@@ -14,16 +14,14 @@ import numpy as np
 from fcforge.exchange.description import Description
 from fcforge.exchange.explanation import explain_model
 from fcforge.files import write_text
-from fcforge.report import figures
 from fcforge.report.discovery import BROKEN, reason
 from fcforge.report.explaining import uses
-from fcforge.report.rendering import Section, macro, picture, sections_page
+from fcforge.report.rendering import Section, macro, sections_page
 from fcforge.report.terminal import plain_table
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Model
-    from fcforge.exchange.records import Worth, WorthRow
 
 MOST_ROIS = 500  # of a picture of what the model uses
 USE = (
@@ -44,14 +42,6 @@ STATED = (
 )
 
 
-IN_A_PICTURE = "What each epsilon would add to the public head"
-WORTH_NOTE = (
-    "AUROC above the public head (0), estimated from the public people alone; bands are one "
-    "standard error. Local: noise by each hospital. Pooled: everybody's scans in one place."
-)
-WAYS = (("keepers", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
-
-
 def page_of(
     found: Description,
     name: str,
@@ -69,7 +59,7 @@ def page_of(
     home : str
         Address of the overview; empty without one.
     more : sequence of Section
-        Pictures of the model (`pictures`), and the files beside it.
+        A picture of the model (`uses_section`), and the files beside it.
     first : sequence of Section
         What is to be read before the rest.
     """
@@ -92,34 +82,8 @@ def page_of(
 def write_page(exchange: Exchange, name: str, path: Path, *first: Section) -> None:
     """Write the page of an exchange file called `name`, with `first` before the rest."""
     model = exchange.model
-    shown = page_of(model.describe(), name, more=pictures(model), first=first)
+    shown = page_of(model.describe(), name, more=[uses_section(model)], first=first)
     write_text(path, shown)
-
-
-def pictures(model: Model) -> list[Section]:
-    """What sums would add, where that is known, and what the model uses."""
-    told = getattr(model.exchange.root, "worth", None)  # a chain has none
-    first = [] if told is None else [_worth_section(told)]
-    return [*first, uses_section(model)]
-
-
-def _worth_section(told: Worth) -> Section:
-    """What an epsilon would buy, with two keepers and without."""
-    lines = []
-    rows: list[WorthRow] = []
-    for name, colour, keepers in WAYS:
-        rows = [row for row in told.rows[::-1] if row.keepers == keepers]
-        gain = np.array([row.gain for row in rows])
-        error = np.array([row.error for row in rows])
-        band = (gain - error, gain + error)
-        lines.append(figures.StageLine(gain, colour, band, name))
-    pooled = np.full(len(rows), told.pooled)
-    lines.append(figures.StageLine(pooled, figures.MUTED, name="pooled", dashed=True))
-    reach = [edge for line in lines for edge in line.band or (line.values,)]
-    limits = figures.span([np.zeros(1), *reach], 0.02)
-    stages = [f"{row.epsilon:g}" if row.epsilon else "exact" for row in rows]
-    figure = figures.stage_lines(lines, stages, "epsilon of every person", limits)
-    return Section(IN_A_PICTURE, picture(figure, IN_A_PICTURE), WORTH_NOTE)
 
 
 def uses_section(model: Model) -> Section:

@@ -17,7 +17,7 @@ from fcforge.report.audits import section
 from fcforge.report.contents import contents
 from fcforge.report.discovery import BROKEN, Item, ItemKind, reason
 from fcforge.report.exchange_file import page_of as exchange_page
-from fcforge.report.exchange_file import pictures
+from fcforge.report.exchange_file import uses_section
 from fcforge.report.judge import folder_section
 from fcforge.report.rendering import Section, render, sections_page
 from fcforge.report.run import page_of, read_folder
@@ -165,7 +165,7 @@ def _exchange(item: Item, opened: Mapping[str, Exchange]) -> tuple[str, Listed]:
         exchange = open_exchange(item.path)  # says why it cannot be used
     model = exchange.model
     found = model.describe()
-    more = [*pictures(model), *_files_beside(item, exchange, opened)]
+    more = [uses_section(model), *_files_beside(item, exchange, opened)]
     lines = [found.kind, *(answer.say for answer in found.answers)]
     badge = "carries real subjects" if found.real_subjects else ""
     title = ", ".join(found.sites) or "no hospital yet"
