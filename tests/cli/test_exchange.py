@@ -117,13 +117,6 @@ def test_the_page_for_an_ethics_board(world, file, tmp_path):
         assert said in text
 
 
-def test_numbers_that_left_are_on_the_page(world, tmp_path):
-    good(fcforge("inspect", world / "r2.fcx", "--html", tmp_path / "page.html"))
-    numbers = open_exchange(world / "r2.fcx").model.given[0].numbers
-    assert str(numbers[0]) in (tmp_path / "page.html").read_text()
-    assert str(numbers[0]) not in fcforge("inspect", world / "r2.fcx").out
-
-
 @BOTH
 def test_verify(world, file, tmp_path):
     checked = good(fcforge("verify", world / file))
