@@ -10,7 +10,6 @@ from fcforge.generators.coordinates import (
     GAUSS,
     LOBATTO,
     _slope,
-    clip_to_correlation,
     few,
     fixed_point,
     from_off_log,
@@ -78,16 +77,6 @@ def test_a_last_step_without_eigendecomposition_is_near_enough(
 @pytest.mark.parametrize("rule", [GAUSS, LOBATTO])
 def test_rules_weigh_one(rule) -> None:
     assert sum(2 * weight for _, weight in rule) == pytest.approx(1.0)
-
-
-def test_clip_leaves_valid_and_repairs_invalid() -> None:
-    valid = from_edges(torch.tensor([[0.5, 0.2, 0.1]]))
-    assert torch.allclose(clip_to_correlation(valid), valid, atol=1e-6)
-    broken = from_edges(torch.tensor([[0.9, -0.9, 0.9]]))
-    assert torch.linalg.eigvalsh(broken).min() < 0
-    fixed = clip_to_correlation(broken)
-    assert torch.linalg.eigvalsh(fixed.double()).min() > 0
-    assert torch.sign(edges(fixed)).tolist() == [[1.0, -1.0, 1.0]]
 
 
 def test_unit_diagonal_by_hand() -> None:

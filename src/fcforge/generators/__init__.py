@@ -4,8 +4,8 @@
 name           model                                                       valid by
 =============  ==========================================================  =================
 fcm_vae        graph-transformer VAE (paper; presets careful/paper/authors) off-log (careful)
-regate         regression graph auto-encoder (paper's rival)               projection option
-brainnetgan    WGAN-GP with cross-shaped kernels (paper's rival)           projection option
+regate         regression graph auto-encoder (paper's rival)               nothing
+brainnetgan    WGAN-GP with cross-shaped kernels (paper's rival)           nothing
 gr_spd_gan     graph-regularised WGAN on SPD matrices (paper's rival)      construction
 corr_gauss     class Gaussian in off-log coordinates                       construction
 bootstrap      real subjects drawn again (leaky reference)                 being real

@@ -6,13 +6,11 @@ on the diagnosis, the edge baseline and the schedule are ours.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fcforge.generators.base import FCBatch, GeneratorState
-from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.layers import N_CLASSES, RNG, Params, linear, linear_init
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import edges, fisher_z, from_edges
@@ -84,14 +82,11 @@ class BrainNetGAN(WGAN):
         cores do in minutes.
     width : int
         Channels of the critic's first layer (the second has twice as many).
-    project : {"none", "clip"}
-        Samples are not positive semidefinite by construction; "clip" projects them.
     """
 
     name = "brainnetgan"
     betas = (0.0, 0.9)
     width: Size = 8
-    project: Literal["none", "clip"] = "none"
 
     make = staticmethod(generate)
     score = staticmethod(critic)
@@ -118,6 +113,5 @@ class BrainNetGAN(WGAN):
         return gen, cri
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """Generate; projected when asked."""
-        fc = from_edges(edges(self.generate(state, y, rng)))
-        return clip_to_correlation(fc) if self.project == "clip" else fc
+        """Generate; samples are not positive semidefinite by construction."""
+        return from_edges(edges(self.generate(state, y, rng)))

@@ -1,10 +1,10 @@
 """Coordinates of correlation matrices in which a Gaussian or a network may work freely.
 
 Two charts are used. *Fisher z* takes every edge alone; a sum of edges need not be positive
-semidefinite afterwards and is projected by `clip_to_correlation`. *Off-log* takes the
-off-diagonal part of the matrix logarithm (`fcforge.graphs.log_edges`); every point of
-R^{R(R-1)/2} is exactly one positive definite correlation matrix (Archakov & Hansen 2021), and the
-chart does not depend on the order of the ROIs (Thanwerdas 2024).
+semidefinite afterwards. *Off-log* takes the off-diagonal part of the matrix logarithm
+(`fcforge.graphs.log_edges`); every point of R^{R(R-1)/2} is exactly one positive definite
+correlation matrix (Archakov & Hansen 2021), and the chart does not depend on the order of the ROIs
+(Thanwerdas 2024).
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from fcforge.graphs import edges, from_edges, n_rois_of, symmetric_eigen
+from fcforge.graphs import edges, from_edges, n_rois_of
 from fcforge.speed import one_thread
 
 # (node, weight) of 4-point rules on [0, 1], the half with s <= 1/2: Gauss-Legendre's, and the
@@ -66,13 +66,6 @@ def unit_diagonal(matrix: Tensor) -> Tensor:
     out = 0.5 * (out + out.mT)
     out.diagonal(dim1=-2, dim2=-1).fill_(1.0)
     return out.clamp(-1.0, 1.0)
-
-
-def clip_to_correlation(matrix: Tensor, floor: float = 1e-3) -> Tensor:
-    """Correlation matrix near `matrix`: eigenvalues clipped at `floor`, then unit diagonal."""
-    values, vectors = symmetric_eigen(matrix)
-    clipped = (vectors * values.clamp_min(floor)[..., None, :]) @ vectors.mT
-    return unit_diagonal(clipped)
 
 
 def _slope(values: Tensor, vectors: Tensor, coarse: bool = False) -> Tensor:

@@ -10,14 +10,13 @@ they are not registered and stay at their start).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fcforge.generators import layers as nn
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
-from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.fcm_vae.network import latent_given_y
 from fcforge.generators.fcm_vae.training import kl_per_unit
 from fcforge.generators.layers import RNG, Params
@@ -67,8 +66,6 @@ class ReGATE(Generator):
         Of reconstruction + KL against the trait loss.
     epochs, batch_size, lr
         Adam.
-    project : {"none", "clip"}
-        Samples are not positive semidefinite by construction; "clip" projects them.
     """
 
     name = "regate"
@@ -80,7 +77,6 @@ class ReGATE(Generator):
     epochs: Size = 200
     batch_size: Size = 16
     lr: Positive = 1e-3
-    project: Literal["none", "clip"] = "none"
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Minimise weight (Poisson NLL + KL) + squared trait error."""
@@ -145,14 +141,13 @@ class ReGATE(Generator):
         return self.weight * (poisson + kl_per_unit(mu, log_var).sum()) + trait_error
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """Z | y, log-rate, back to correlations."""
+        """Z | y, log-rate, back to correlations; not positive semidefinite by construction."""
         p = nn.with_prefix(state, "net.")
         noise = nn.normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)
         trait = (y.to(noise.dtype) - state["y_mean"]) / state["y_sd"]
         eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), state["mask"])
         z = state["unit"] * eta.clamp(-10.0, 10.0) + state["centre"]
-        fc = from_edges(torch.tanh(z))
-        return clip_to_correlation(fc) if self.project == "clip" else fc
+        return from_edges(torch.tanh(z))
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Active units of the encoder."""

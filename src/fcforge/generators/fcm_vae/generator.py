@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fcforge.generators import corr_gauss
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, RNGs
-from fcforge.generators.coordinates import clip_to_correlation, in_parts
+from fcforge.generators.coordinates import in_parts
 from fcforge.generators.corr_gauss import class_means, residual_factors, residual_noise
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
@@ -149,14 +149,13 @@ def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:
 def from_coordinates(
     x: Tensor, y: Tensor, s: VAESettings, state: GeneratorState
 ) -> Tensor:
-    """Inverse of `to_coordinates`, with the projection that `s` asks for; works on x in place."""
+    """Inverse of `to_coordinates`; works on x in place."""
     x *= state["unit"]
     x += state["centre"]
     if s.coordinates == "off_log":
         means = state["class_fc"] if s.mean_match else None
         return corr_gauss.decode(x, y, state["start"], means)
-    fc = from_edges(torch.tanh(x))
-    return clip_to_correlation(fc) if s.project == "clip" else fc
+    return from_edges(torch.tanh(x))
 
 
 def _encoded(params: Params, site: Params, s: VAESettings) -> tuple[Tensor, Tensor]:

@@ -143,8 +143,6 @@ class VAESettings(Checked):
         Rescale deviations from the class mean to the training subjects' edge variance.
     mean_match
         Shift every class of a synthetic set to the training subjects' mean FC (off_log only).
-    project
-        "clip": eigenvalues clipped, unit diagonal (off_log needs none).
     """
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -201,7 +199,6 @@ class VAESettings(Checked):
     covariance_shrink: Share = 0.1
     variance_match: bool = True
     mean_match: bool = True
-    project: Literal["none", "clip"] = "none"
 
     def __post_init__(self) -> None:
         super().__post_init__()
