@@ -24,7 +24,7 @@ from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.generator import to_coordinates
 from fcforge.generators.fcm_vae.training import negative_elbo
-from fcforge.generators.layers import N_CLASSES, device_rng, normal, trainable
+from fcforge.generators.layers import device_rng, normal, trainable
 from fcforge.randomness import torch_rng
 from fcforge.sites import load_dataset, split_site
 from fcforge.types import FCBatch
@@ -33,7 +33,7 @@ from fcforge.types import FCBatch
 def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
     """The authors' generator: their sizes, all that derives from FC anew in every step."""
     s = FCMVAE.from_preset("authors")
-    p = trainable(net.init(batch.n_rois, N_CLASSES, s, torch_rng(0)), batch.fc.device)
+    p = trainable(net.init(batch.n_rois, s, torch_rng(0)), batch.fc.device)
     rng = device_rng(torch_rng(0), batch.fc.device)
     optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
     target, _ = to_coordinates(batch.fc, s)

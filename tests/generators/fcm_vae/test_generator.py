@@ -2,14 +2,11 @@ import pytest
 import torch
 from simulated_site import simulate
 
+from fcforge.generators.coordinates import from_off_log
 from fcforge.generators.corr_gauss import within_class_variance
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
-from fcforge.generators.fcm_vae.generator import (
-    _draw_latent,
-    from_coordinates,
-    to_coordinates,
-)
+from fcforge.generators.fcm_vae.generator import _draw_latent, to_coordinates
 from fcforge.generators.layers import with_prefix
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng
@@ -55,18 +52,17 @@ def test_careful_carries_the_diagnosis_and_is_valid(fitted) -> None:
     assert torch.corrcoef(torch.stack(pair))[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("kind", ["off_log", "fisher"])
-def test_coordinates_are_standardised_and_undone(kind, small_site) -> None:
-    s = FCMVAE(coordinates=kind, mean_match=False)
-    x, frame = to_coordinates(small_site.fc, s)
+@pytest.mark.parametrize("preset", ["careful", "paper"])
+def test_coordinates_are_standardised_and_undone(preset, small_site) -> None:
+    x, frame = to_coordinates(small_site.fc, FCMVAE.from_preset(preset))
     assert float(x.mean()) == pytest.approx(0.0, abs=1e-5)
     assert float(x.std()) == pytest.approx(1.0, abs=1e-5)
-    back = from_coordinates(x, small_site.y, s, frame)
-    shrunk = (
-        small_site.fc
-        if kind == "fisher"
-        else 0.98 * small_site.fc + 0.02 * torch.eye(12)
-    )
+    x = x * frame["unit"] + frame["centre"]
+    if preset == "paper":
+        assert torch.allclose(torch.tanh(x), edges(small_site.fc), atol=1e-5)
+        return
+    shrunk = 0.98 * small_site.fc + 0.02 * torch.eye(12)
+    back, _ = from_off_log(x, start=frame["start"])
     assert torch.allclose(edges(back), edges(shrunk), atol=2e-3)
 
 
@@ -78,7 +74,7 @@ def test_baselines_make_the_models_class_means_exact(fitted) -> None:
     target, _ = to_coordinates(site.fc, gen)
     for c in (0, 1):
         y = torch.full((4000,), c)
-        z = _draw_latent(params, state, y, gen, torch_rng(5))
+        z = _draw_latent(state, y, torch_rng(5))
         mean = params["baseline"][c] + net.interaction(params, z, 24, gen).mean(0)
         gap = (mean - target[site.y == c].mean(0)).abs().mean()
         assert gap < 0.03  # 512 draws were used to refit
@@ -86,8 +82,8 @@ def test_baselines_make_the_models_class_means_exact(fitted) -> None:
 
 def test_diagnostics_are_plain_numbers(fitted) -> None:
     _, out = fitted
-    gen, state, _ = out["authors"]
-    found = gen.diagnostics(state)
-    assert found["epochs"] == 40
-    assert found["noise_scale"] == 1.0
-    assert all(isinstance(v, int | float) for v in found.values())
+    for preset, (gen, state, _) in out.items():
+        found = gen.diagnostics(state)
+        assert found["kl"] == float(state["kl"][39])
+        assert all(isinstance(v, float) for v in found.values())
+        assert ("latent_share" in found) == (preset == "careful")

@@ -32,19 +32,23 @@ def test_latent_given_y_is_bayes_rule() -> None:
 
 
 def test_interaction_is_the_low_rank_form() -> None:
-    s = FCMVAE.from_preset("paper", hidden_factors=False, **SMALL)
-    p = net.init(5, 2, s, torch_rng(0))
+    s = FCMVAE(**SMALL)
+    p = net.init(5, s, torch_rng(0))
     z = torch.randn(3, 8, generator=torch_rng(1))
     omega = net.interaction(p, z, 5, s)
-    u = (z[1] @ p["factors.weight"].T + p["factors.bias"]).view(5, s.rank)
-    by_hand = sum(p["alpha"][r] * u[0, r] * u[2, r] for r in range(s.rank))
+    u0 = p["factors.bias"].view(5, s.rank)
+    u = u0 + (z[1] @ p["factors.weight"].T).view(5, s.rank)
+    parts = (
+        p["alpha"][r] * (u[0, r] * u[2, r] - u0[0, r] * u0[2, r]) for r in range(s.rank)
+    )
+    by_hand = sum(parts)
     assert omega[1, 1].item() == pytest.approx(by_hand.item(), abs=1e-6)  # edge (0, 2)
 
 
 def test_the_papers_factors_are_not_linear_in_z() -> None:
     """U(z) = W gelu(V z + c) + b, as one hidden layer; the authors' is linear."""
     s = FCMVAE.from_preset("paper", **SMALL)
-    p = net.init(5, 2, s, torch_rng(0))
+    p = net.init(5, s, torch_rng(0))
     z = torch.randn(2, 8, generator=torch_rng(1))
     hidden = z @ p["factors_hidden.weight"].T + p["factors_hidden.bias"]
     hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
@@ -53,14 +57,14 @@ def test_the_papers_factors_are_not_linear_in_z() -> None:
     found = net.interaction(p, z, 5, s)
     assert found[1, 1].item() == pytest.approx(by_hand.item(), abs=1e-6)
     assert "factors_hidden.weight" not in net.init(
-        5, 2, FCMVAE.from_preset("authors", **SMALL), torch_rng(0)
+        5, FCMVAE.from_preset("authors", **SMALL), torch_rng(0)
     )
 
 
 def test_spectral_weights_start_as_the_authors_draw_them() -> None:
     """xavier_uniform_ of (4, 16, 64): bound sqrt(6 / (64 (16 + 4))), 3.65 times below 1/4."""
     authors, paper = (
-        net.init(5, 2, s, torch_rng(0))["layer0.spectral.weight"]
+        net.init(5, s, torch_rng(0))["layer0.spectral.weight"]
         for s in (FCMVAE.from_preset("authors"), FCMVAE.from_preset("paper"))
     )
     bound = math.sqrt(6 / 1280)
@@ -70,7 +74,7 @@ def test_spectral_weights_start_as_the_authors_draw_them() -> None:
 
 def odd_share(s) -> float:
     """Share of the decoder's variance over z that is odd in z."""
-    p = net.init(12, 2, s, torch_rng(0))
+    p = net.init(12, s, torch_rng(0))
     z = torch.randn(2000, s.d_z, generator=torch_rng(1))
     plus, minus = net.interaction(p, z, 12, s), net.interaction(p, -z, 12, s)
     odd, even = 0.5 * (plus - minus), 0.5 * (plus + minus)
@@ -88,7 +92,7 @@ def test_published_decoder_is_even_in_z_and_the_careful_one_is_not() -> None:
 def test_ablations_remove_their_part(small_site) -> None:
     fc = small_site.fc[:4]
     full = FCMVAE(**SMALL)
-    p = net.init(12, 2, full, torch_rng(0))
+    p = net.init(12, full, torch_rng(0))
     base = net.encode(p, net.prepare(fc, full), full)[0]
     for switch in ("node_feature", "lae", "sge"):
         s = FCMVAE(**SMALL, **{switch: False})
@@ -105,7 +109,7 @@ def test_ablations_remove_their_part(small_site) -> None:
 
 def test_authors_biases_are_inert_at_the_start(small_site) -> None:
     s = FCMVAE.from_preset("authors", **SMALL)
-    p = net.init(12, 2, s, torch_rng(0))
+    p = net.init(12, s, torch_rng(0))
     inputs = net.prepare(small_site.fc[:3], s)
     off = FCMVAE.from_preset("authors", lae=False, sge=False, **SMALL)
     assert torch.allclose(
@@ -141,12 +145,12 @@ def test_presets_read_degree_and_diagonal_differently() -> None:
 
 
 def test_the_authors_attention_has_no_biases_and_draws_the_others() -> None:
-    p = net.init(5, 2, FCMVAE.from_preset("authors", **SMALL), torch_rng(0))
+    p = net.init(5, FCMVAE.from_preset("authors", **SMALL), torch_rng(0))
     assert not {f"layer0.{part}.bias" for part in ("qkv", "out", "spectral")} & set(p)
     bound = 1 / math.sqrt(5 + 16 + 1)  # torch.nn.Linear: U(-1/sqrt(n_in), 1/sqrt(n_in))
     assert 0.5 * bound < p["input.bias"].abs().max() <= bound
     assert p["input.weight"].abs().max() <= bound
-    careful = net.init(5, 2, FCMVAE(**SMALL), torch_rng(0))
+    careful = net.init(5, FCMVAE(**SMALL), torch_rng(0))
     assert (careful["input.bias"] == 0).all()
     assert (careful["layer0.qkv.bias"] == 0).all()
 
@@ -157,7 +161,7 @@ def test_log_variances_are_bounded_unless_the_authors_say_so() -> None:
         (FCMVAE(**SMALL), 4.0),
         (FCMVAE.from_preset("authors", **SMALL), 50.0),
     ):
-        p = net.init(3, 2, s, torch_rng(0))
+        p = net.init(3, s, torch_rng(0))
         p["log_var.weight"], p["log_var.bias"] = (
             torch.zeros(8, 16),
             torch.full((8,), 50.0),
@@ -170,7 +174,7 @@ def test_attention_of_one_head_by_hand() -> None:
     s = FCMVAE.from_preset(
         "paper", d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=1, rank=1
     )
-    p = net.init(3, 2, s, torch_rng(0))
+    p = net.init(3, s, torch_rng(0))
     inputs = net.prepare(CHAIN, s)
     x = torch.randn(1, 3, 2, generator=torch_rng(1))
     got = net._attention(p, "layer0", x, inputs, s, lambda place, t, some: t)
@@ -206,7 +210,7 @@ def test_dropout_is_where_the_preset_says(preset, places) -> None:
 def test_dropping_nothing_only_scales(small_site) -> None:
     """Masks of ones multiply the places they stand at by 1 / (1 - p)."""
     s = FCMVAE.from_preset("authors", dropout=0.5, **SMALL)
-    p = net.init(12, 2, s, torch_rng(0))
+    p = net.init(12, s, torch_rng(0))
     inputs = net.prepare(small_site.fc[:2], s)
     ones = {
         k: torch.ones_like(m)
@@ -234,7 +238,7 @@ def test_gate_is_the_log_sigmoid_of_the_adjacency() -> None:
 
 def test_unit_factors_bound_the_interaction() -> None:
     s = FCMVAE.from_preset("authors", **SMALL)
-    p = net.init(6, 2, s, torch_rng(0))
+    p = net.init(6, s, torch_rng(0))
     omega = net.interaction(p, 100 * torch.randn(50, 8, generator=torch_rng(1)), 6, s)
     assert omega.abs().max() <= p["alpha"].abs().max() + 1e-6
     assert omega.shape == (50, edges(torch.eye(6)).numel())

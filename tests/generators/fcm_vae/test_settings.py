@@ -20,9 +20,8 @@ def test_unknown_preset_names_the_nearest() -> None:
     [
         ({"d_model": 10, "heads": 4}, "d_model = 10 cannot be shared among 4 heads"),
         ({"dropout": 1.0}, "dropout = 1.0 is not a share below 1"),
-        ({"likelihood": "bernoulli"}, "likelihood = 'bernoulli' is unknown"),
+        ({"form": "papr"}, "form = 'papr' is unknown"),
         ({"epochs": 0}, "epochs = 0 is too small"),
-        ({"preset": "authors", "gate": "clas"}, "class"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, words) -> None:
@@ -48,14 +47,7 @@ def test_presets_are_what_the_documents_say() -> None:
         4,
         8,
     )
-    switches = (
-        "degree_share",
-        "attention_bias",
-        "bound_log_var",
-        "zero_diagonal",
-        "drawn_biases",
-    )
-    assert [getattr(authors, s) for s in switches] == [False, False, False, True, True]
-    assert (authors.dropout_at, paper.dropout_at) == ("inside", "branches")
+    assert [s.careful for s in (authors, paper, careful)] == [False, False, True]
+    assert [s.authors for s in (authors, paper, careful)] == [True, False, False]
     made = make_generator(Component("fcm_vae", {"preset": "authors", "epochs": 7}))
     assert made == replace(authors, epochs=7)

@@ -25,7 +25,7 @@ from fcforge.generators.layers import (
     normal,
     with_prefix,
 )
-from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
+from fcforge.graphs import edges, fisher_z, from_edges, log_matrix, n_rois_of
 from fcforge.speed import give_back, one_thread
 
 SHRINK = 0.02
@@ -35,7 +35,7 @@ SHRINK = 0.02
 class FCMVAE(VAESettings, Generator):
     """FCM-VAE, the FORGE paper's graph-transformer VAE; presets "careful", "paper", "authors".
 
-    Its fields, one per choice, are those of `fcm_vae.settings.VAESettings`.
+    Its fields are those of `fcm_vae.settings.VAESettings`.
     """
 
     name = "fcm_vae"
@@ -76,67 +76,62 @@ class FCMVAE(VAESettings, Generator):
     ) -> GeneratorState:
         """State of a trained network: what conditional sampling needs besides."""
         params, curve = trained
-        target = site["target"]
-        state = {**frame, **curve, "class_fc": corr_gauss.target_means(batch, SHRINK)}
         mu, log_var = _encoded(params, site, self)
+        # Burda et al.: a unit is active when its mean moves over subjects.
+        state = {**frame, **curve, "active_units": (mu.var(0) > 0.01).sum()}
+        if not self.careful:
+            gate = class_means(site["gate"], batch.y)
+            return {**state, "gate": gate, **frozen(params, "net.")}
         state |= _latent_statistics(mu, log_var, batch.y)
-        state["gate"] = class_means(site["gate"], batch.y)
-        state["latent_share"] = torch.zeros(())
-        state["scale"] = torch.ones(())
-        if self.class_baseline:
-            _refit_baseline(params, state, target, batch.y, self, rng)
-        if self.residual_noise:
-            left = target - _interactions(params, mu, batch.n_rois, self)
-            factors, diagonal = residual_factors(left, batch.y, self.covariance_shrink)
-            # nearly all of the state, so in half precision
-            state["residual_factors"] = factors.half()
-            state["residual_diagonal"] = diagonal
-        state |= frozen(params, "net.")
-        if self.variance_match:
-            state["scale"] = self._matched(state, batch, rng)
-        return state
-
-    def _matched(self, state: GeneratorState, batch: FCBatch, rng: RNG) -> Tensor:
-        """Scale of deviations with which samples have the training subjects' variance."""
+        target = site["target"]
+        _refit_baseline(params, state, target, batch.y, self, rng)
+        left = target - _interactions(params, mu, self)
+        factors, diagonal = residual_factors(left, batch.y)
+        state |= {
+            "residual_factors": factors.half(),  # nearly all of the state
+            "residual_diagonal": diagonal,
+            "class_fc": corr_gauss.target_means(batch, SHRINK),
+            **frozen(params, "net."),
+        }
 
         def draw(scale: Tensor, y: Tensor) -> Tensor:
             return self.draw({**state, "scale": scale}, y, rng)
 
-        shrink = SHRINK if self.coordinates == "off_log" else 0.0
-        return corr_gauss.matched_scale(draw, batch, shrink)
+        return {**state, "scale": corr_gauss.matched_scale(draw, batch, SHRINK)}
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """Z | y, decode, residual noise if asked, back to correlations."""
+        """Z | y, decode, back to correlations."""
         params = with_prefix(state, "net.")
-        z = _draw_latent(params, state, y, self, rng)
-        x = _interactions(params, z, int(state["rois"]), self)
-        if self.residual_noise:
+        if self.careful:
+            x = _interactions(params, _draw_latent(state, y, rng), self)
             factors = state["residual_factors"]
-            diagonal = state["residual_diagonal"]
-            x += residual_noise(factors, diagonal, len(y), rng)
-        x *= state["scale"]
-        x += params["baseline"][y if self.class_baseline else torch.zeros_like(y)]
-        if self.gate == "class":
-            x = x + net.gate_log(params, state["gate"][y], self)
-        if self.likelihood == "poisson":
+            x += residual_noise(factors, state["residual_diagonal"], len(y), rng)
+            x *= state["scale"]
+            x += params["baseline"][y]
+        else:
+            noise = normal(len(y), self.d_z, rng=rng, to=y.device)
+            label = y.to(noise.dtype)
+            z = net.latent_given_y(params, label, noise, self.sigma_y_floor)
+            x = _interactions(params, z, self)
+            x += params["baseline"]
+            x += net.gate_log(params, state["gate"][y], self)
             x = x.clamp(-10.0, 10.0)  # the authors' bounds on the log-rate
-        return from_coordinates(x, y, self, state)
+        x *= state["unit"]
+        x += state["centre"]
+        if self.careful:
+            return corr_gauss.decode(x, y, state["start"], state["class_fc"])
+        return from_edges(torch.tanh(x))
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
-        """Active units, KL, decoder spread over z, last losses."""
-        last = {name: float(state[name][-1]) for name in CURVE}
-        return last | {
-            "active_units": int(state["active_units"]),
-            "latent_share": float(state["latent_share"]),
-            "noise_scale": float(state["scale"]),
-            "epochs": len(state["kl"]),
-        }
+        """Last losses, active units, share of the variance that z carries."""
+        known = (*CURVE, "active_units", "latent_share")
+        return {k: float(state[k].reshape(-1)[-1]) for k in known if k in state}
 
 
 def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:
     """Standardised coordinates (n, p) the decoder speaks, and what undoes them."""
-    frame = {"rois": torch.tensor(fc.shape[-1])}
-    if s.coordinates == "off_log":
+    frame = {}
+    if s.careful:
         log_fc = in_parts(partial(log_matrix, shrink=SHRINK), fc, fc.shape[-1])
         frame["start"] = log_fc.diagonal(dim1=-2, dim2=-1).mean(0)
         x = edges(log_fc)
@@ -144,18 +139,6 @@ def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:
         x = fisher_z(edges(fc))
     frame |= {"centre": x.mean(), "unit": x.std().clamp_min(1e-6)}
     return (x - frame["centre"]) / frame["unit"], frame
-
-
-def from_coordinates(
-    x: Tensor, y: Tensor, s: VAESettings, state: GeneratorState
-) -> Tensor:
-    """Inverse of `to_coordinates`; works on x in place."""
-    x *= state["unit"]
-    x += state["centre"]
-    if s.coordinates == "off_log":
-        means = state["class_fc"] if s.mean_match else None
-        return corr_gauss.decode(x, y, state["start"], means)
-    return from_edges(torch.tanh(x))
 
 
 def _encoded(params: Params, site: Params, s: VAESettings) -> tuple[Tensor, Tensor]:
@@ -171,39 +154,29 @@ def _encoded(params: Params, site: Params, s: VAESettings) -> tuple[Tensor, Tens
     return mu.contiguous(), log_var.contiguous()
 
 
-def _interactions(params: Params, z: Tensor, rois: int, s: VAESettings) -> Tensor:
+def _interactions(params: Params, z: Tensor, s: VAESettings) -> Tensor:
     """`network.interaction`, of many ROIs few subjects at a time."""
+    rois = n_rois_of(params["baseline"].shape[1])
     return in_parts(lambda part: net.interaction(params, part, rois, s), z, rois)
 
 
 def _latent_statistics(mu: Tensor, log_var: Tensor, y: Tensor) -> GeneratorState:
-    """Class means and pooled covariance factors of the aggregate posterior; active units."""
-    factors, diagonal = residual_factors(mu, y, shrink=0.1)
+    """Class means and pooled covariance factors of the aggregate posterior."""
+    factors, diagonal = residual_factors(mu, y)
+    spread = log_var.exp().mean(0).sqrt()
     return {
         "z_mean": class_means(mu, y),
         "z_factors": factors,
-        "z_diagonal": diagonal,
-        "z_posterior": log_var.exp().mean(0).sqrt(),
-        # Burda et al.: a unit is active when its mean moves over subjects.
-        "active_units": (mu.var(0) > 0.01).sum(),
+        "z_spread": (diagonal.square() + spread.square()).sqrt(),
     }
 
 
-def _draw_latent(
-    params: Params, state: GeneratorState, y: Tensor, s: VAESettings, rng: RNG
-) -> Tensor:
-    """Z | y (n, d_z) by Bayes' rule from the head or from the class aggregate posterior."""
-    if s.sampling == "bayes":
-        noise = normal(len(y), s.d_z, rng=rng, to=y.device)
-        return net.latent_given_y(params, y.to(noise.dtype), noise, s.sigma_y_floor)
-    spread = (state["z_diagonal"].square() + state["z_posterior"].square()).sqrt()
-    low = (
-        normal(len(y), len(state["z_factors"]), rng=rng, to=y.device)
-        @ state["z_factors"]
-    )
-    return (
-        state["z_mean"][y] + low + spread * normal(len(y), s.d_z, rng=rng, to=y.device)
-    )
+def _draw_latent(state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
+    """Z | y (n, d_z) from the class aggregate posterior."""
+    mean = state["z_mean"][y]
+    low = normal(len(y), len(state["z_factors"]), rng=rng, to=y.device)
+    own = normal(*mean.shape, rng=rng, to=y.device)
+    return mean + low @ state["z_factors"] + state["z_spread"] * own
 
 
 def _refit_baseline(
@@ -213,7 +186,6 @@ def _refit_baseline(
     y: Tensor,
     s: VAESettings,
     rng: RNG,
-    n: int = 512,
 ) -> None:
     """nu_e(y) = mean of class y minus E[omega(z) | y], so that the model's class means are exact.
 
@@ -222,9 +194,8 @@ def _refit_baseline(
     baseline = class_means(target, y)
     shares = []
     for label in range(N_CLASSES):
-        asked = torch.full((n,), label)
-        z = _draw_latent(params, state, asked, s, rng)
-        omega = _interactions(params, z, int(state["rois"]), s)
+        z = _draw_latent(state, torch.full((512,), label), rng)
+        omega = _interactions(params, z, s)
         baseline[label] -= omega.mean(0)
         shares.append(omega.var(0).mean())
         del omega  # before the next of its size

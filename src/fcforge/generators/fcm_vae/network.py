@@ -13,6 +13,7 @@ from torch import Tensor
 from fcforge.generators.coordinates import few, in_parts
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.layers import (
+    N_CLASSES,
     RNG,
     Params,
     linear,
@@ -31,6 +32,7 @@ from fcforge.graphs import (
 )
 
 ATTEND_AT_ONCE = 128  # subjects of 116 ROIs: more than a batch has
+OPEN = 1e-2  # what the gate lets through without an edge
 
 
 def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
@@ -40,39 +42,39 @@ def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
     -------
     dict
         ``features`` (n, R, R + k + 1): FC rows, Laplacian coordinates, degree (eq. x0);
-        ``spectral`` (n, R, k); ``bias`` (n, R, R) = A + I; ``gate`` (n, p) = edges of A.
+        ``spectral`` (n, R, k); ``bias`` (n, R, R) = A + I; where there is a gate, ``gate`` (n, p)
+        = edges of A.
     """
     rois = fc.shape[-1]
     adj = adjacency(fc, s.tau, weighted=False)
     looped = adj + torch.eye(rois, device=fc.device)
-    graph = looped if s.self_loop else adj
+    graph = looped if s.authors else adj
     coordinates = in_parts(partial(_coordinates, s=s), graph, rois)
-    rows = without_diagonal(fc) if s.zero_diagonal else fc
+    rows = without_diagonal(fc) if s.authors else fc
     rows = rows if s.node_feature else torch.zeros_like(fc)
-    degrees = degree(graph)[..., None] / (rois if s.degree_share else 1)
-    return {
+    # a degree of up to 116 beside correlations would rule the first layer
+    degrees = degree(graph)[..., None] / (rois if s.careful else 1)
+    found = {
         "features": torch.cat([rows, coordinates, degrees], -1),
         "spectral": coordinates,
         "bias": looped,
-        "gate": edges(adj),
     }
+    return found if s.careful else {**found, "gate": edges(adj)}
 
 
 def _coordinates(graph: Tensor, s: VAESettings) -> Tensor:
-    """Laplacian coordinates (n, R, k), components skipped or not."""
-    if s.skip_components:
+    """Laplacian coordinates (n, R, k).
+
+    The authors take eigenvectors 1..k, sign of the column sum, and skip no component.
+    """
+    if not s.authors:
         return laplacian_coordinates(graph, s.k_pe)
-    return _first_k(graph, s)
-
-
-def _first_k(graph: Tensor, s: VAESettings) -> Tensor:
-    """Authors' coordinates: eigenvectors 1..k, sign of the column sum, components not skipped."""
     vectors = torch.linalg.eigh(laplacian(graph)).eigenvectors[..., 1 : s.k_pe + 1]
     vectors = vectors * torch.where(vectors.sum(-2, keepdim=True) < 0, -1.0, 1.0)
     return torch.nn.functional.pad(vectors, (0, s.k_pe - vectors.shape[-1]))
 
 
-def init(rois: int, n_classes: int, s: VAESettings, rng: RNG) -> Params:
+def init(rois: int, s: VAESettings, rng: RNG) -> Params:
     """Fresh parameters, drawn on the CPU from `rng` alone."""
     p: Params = {}
 
@@ -80,7 +82,7 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: RNG) -> Params:
         linear_init(p, name, n_in, n_out, rng)
         if not bias:
             del p[f"{name}.bias"]
-        elif s.drawn_biases:
+        elif s.authors:  # as torch.nn.Linear draws them
             p[f"{name}.bias"] = (2 * torch.rand(n_out, generator=rng) - 1) / n_in**0.5
 
     dense("input", rois + s.k_pe + 1, s.d_model)
@@ -90,10 +92,11 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: RNG) -> Params:
     dense("readout", s.d_model, s.d_model)
     dense("mu", s.d_model, s.d_z)
     dense("log_var", s.d_model, s.d_z)
-    if s.hidden_factors:
+    nonlinear = s.form == "paper"
+    if nonlinear:
         dense("factors_hidden", s.d_z, s.d_ff)
-    dense("factors", s.d_ff if s.hidden_factors else s.d_z, rois * s.rank)
-    _init_decoder(p, rois, n_classes, s, rng)
+    dense("factors", s.d_ff if nonlinear else s.d_z, rois * s.rank)
+    _init_decoder(p, rois, s, rng)
     dense("head", s.d_z, 1)
     return p | {"log_sigma_y": torch.tensor(0.25).log()}
 
@@ -104,40 +107,34 @@ def _init_layer(
     """One block of the transformer."""
     d = s.d_model
     norm_init(p, f"{name}.norm1", d)
-    dense(f"{name}.qkv", d, 3 * d, s.attention_bias)
-    dense(f"{name}.out", d, d, s.attention_bias)
+    dense(f"{name}.qkv", d, 3 * d, not s.authors)
+    dense(f"{name}.out", d, d, not s.authors)
     norm_init(p, f"{name}.norm2", d)
     dense(f"{name}.ff1", d, s.d_ff)
     dense(f"{name}.ff2", s.d_ff, d)
     dense(f"{name}.spectral", s.k_pe, d, bias=False)
-    if s.xavier_spectral:
-        p[f"{name}.spectral.weight"] *= _xavier_ratio(s)
+    if s.authors:
+        # as `xavier_uniform_` on a (heads, k, d_head) tensor: it takes d_head for a kernel's size,
+        # so that the bound is sqrt(6 / (d_head (k + heads)))
+        d_head = d // s.heads
+        ratio = math.sqrt(6 * s.k_pe / (d_head * (s.k_pe + s.heads)))
+        p[f"{name}.spectral.weight"] *= ratio
 
 
-def _xavier_ratio(s: VAESettings) -> float:
-    """Bound of `xavier_uniform_` on a (heads, k, d_head) tensor over that of a linear map.
-
-    torch takes d_head as the size of a kernel: the bound is sqrt(6 / (d_head (k + heads))).
-    """
-    d_head = s.d_model // s.heads
-    return math.sqrt(6 * s.k_pe / (d_head * (s.k_pe + s.heads)))
-
-
-def _init_decoder(
-    p: Params, rois: int, n_classes: int, s: VAESettings, rng: RNG
-) -> None:
+def _init_decoder(p: Params, rois: int, s: VAESettings, rng: RNG) -> None:
     """Weights of the factors, edge baselines, noise per edge and gains."""
     p["alpha"] = 0.05 * torch.randn(s.rank, generator=rng)
-    if s.odd_decoder:
+    if s.careful:
+        # a random offset, so that a shift of z moves edges to first order
         p["factors.weight"] *= 0.2
         p["factors.bias"] = torch.randn(rois * s.rank, generator=rng) * s.rank**-0.25
         signs = torch.tensor([1.0, -1.0]).repeat(s.rank)
         p["alpha"] = signs[: s.rank].contiguous()
     n_edges = rois * (rois - 1) // 2
-    p["baseline"] = torch.zeros(n_classes if s.class_baseline else 1, n_edges)
+    p["baseline"] = torch.zeros(N_CLASSES if s.careful else 1, n_edges)
     p["log_noise"] = torch.zeros(n_edges)
-    p["gate_scale"] = torch.tensor(s.gate_scale)
-    if s.learnt_bias_gain:
+    p["gate_scale"] = torch.tensor(8.0 if s.authors else 1.0)
+    if s.authors:
         for layer in range(s.layers):
             p |= {
                 f"layer{layer}.gain_{bias}": torch.zeros(s.heads)
@@ -187,7 +184,7 @@ def _attention(
 
 def _gain(p: Params, name: str, s: VAESettings) -> Tensor | float:
     """Learnt factor of a bias per head (H, 1, 1), or 1."""
-    return p[name].view(-1, 1, 1) if s.learnt_bias_gain else 1.0
+    return p[name].view(-1, 1, 1) if s.authors else 1.0
 
 
 def dropout_masks(n: int, rois: int, s: VAESettings, rng: RNG) -> dict[str, Tensor]:
@@ -195,7 +192,7 @@ def dropout_masks(n: int, rois: int, s: VAESettings, rng: RNG) -> dict[str, Tens
     if s.dropout == 0.0:
         return {}
     branch = (n, rois, s.d_model)
-    if s.dropout_at == "inside":
+    if s.authors:
         attention = (n, s.heads, rois, rois)
         places = {"attention": attention, "hidden": (n, rois, s.d_ff), "ff2": branch}
     else:
@@ -231,23 +228,23 @@ def encode(
         hidden = drop(f"{name}.hidden", hidden)
         x = x + drop(f"{name}.ff2", linear(p, f"{name}.ff2", hidden))
     h = x.mean(1)
-    if s.rich_readout:
+    if s.authors:
         h = torch.nn.functional.elu(linear(p, "readout", norm(p, "readout.norm", h)))
     else:
         h = linear(p, "readout", h)
     log_var = linear(p, "log_var", h)
-    return linear(p, "mu", h), log_var.clamp(-8.0, 4.0) if s.bound_log_var else log_var
+    return linear(p, "mu", h), log_var if s.authors else log_var.clamp(-8.0, 4.0)
 
 
 def interaction(p: Params, z: Tensor, rois: int, s: VAESettings) -> Tensor:
     """omega_e(z) = sum_r alpha_r U_ur(z) U_vr(z) for every edge, (n, p); eq. psi."""
-    if s.hidden_factors:
+    if s.form == "paper":  # its nonlinear g_r, whose form it does not give
         z = torch.nn.functional.gelu(linear(p, "factors_hidden", z))
     u = linear(p, "factors", z).view(z.shape[0], rois, s.rank)
-    if s.unit_factors:
+    if s.authors:
         u = torch.nn.functional.normalize(u, dim=-1)
     omega = edges((u * p["alpha"]) @ u.mT)
-    if s.odd_decoder:
+    if s.careful:
         # The value at z = 0 belongs to the baseline.
         u0 = p["factors.bias"].view(rois, s.rank)
         omega = omega - edges((u0 * p["alpha"]) @ u0.T)
@@ -256,8 +253,8 @@ def interaction(p: Params, z: Tensor, rois: int, s: VAESettings) -> Tensor:
 
 def gate_log(p: Params, adj_edges: Tensor, s: VAESettings) -> Tensor:
     """Log sigmoid(scale A + logit epsilon): the log-rate's offset (eq. gating)."""
-    scale = p["gate_scale"] if s.gate_learnt else p["gate_scale"].detach()
-    logit = math.log(s.epsilon / (1.0 - s.epsilon))
+    scale = p["gate_scale"] if s.authors else p["gate_scale"].detach()
+    logit = math.log(OPEN / (1.0 - OPEN))
     return torch.nn.functional.logsigmoid(scale * adj_edges + logit)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from fcforge.generators.corr_gauss import class_means, within_class_variance
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.layers import N_CLASSES, RNG, Params, device_rng, normal
+from fcforge.generators.layers import RNG, Params, device_rng, normal
 from fcforge.speed import Graphed
 
 CURVE = ("kl", "reconstruction", "label_nll")
@@ -30,16 +30,16 @@ def reconstruction_nll(
     """-log p(edges | z) per subject (n,), up to a constant.
 
     Poisson on x = exp(target): lambda - x log lambda. A quasi-likelihood, since x is not a count.
-    Gaussian on the coordinate itself with a learnt variance per edge.
+    Careful: Gaussian on the coordinate itself with a learnt variance per edge.
     """
-    if s.likelihood == "poisson":
-        eta = log_rate.clamp(-10.0, 10.0)
-        per_edge = eta.exp() - target.clamp(-8.0, 8.0).exp() * eta
-    else:
+    if s.careful:
         per_edge = 0.5 * (
             (target - log_rate).square() * (-p["log_noise"]).exp() + p["log_noise"]
         )
-    return per_edge.sum(-1) if s.summed else per_edge.mean(-1)
+    else:
+        eta = log_rate.clamp(-10.0, 10.0)
+        per_edge = eta.exp() - target.clamp(-8.0, 8.0).exp() * eta
+    return per_edge.mean(-1) if s.authors else per_edge.sum(-1)
 
 
 def label_nll(p: Params, z: Tensor, y: Tensor, floor: float) -> Tensor:
@@ -54,25 +54,17 @@ def kl_per_unit(mu: Tensor, log_var: Tensor) -> Tensor:
     return 0.5 * (mu.square() + log_var.exp() - 1.0 - log_var)
 
 
-def start_at_maximum_likelihood(
-    p: Params, target: Tensor, y: Tensor, s: VAESettings
-) -> None:
-    """Edge baselines (and noise) at what fits best before z says anything."""
-    if s.likelihood == "poisson":
-        value = target.clamp(-8.0, 8.0).exp().mean(0, keepdim=True).log()
-        p["baseline"] = value.expand_as(p["baseline"]).clone()
-        return
-    p["baseline"] = (
-        class_means(target, y) if s.class_baseline else target.mean(0, keepdim=True)
-    )
-    p["log_noise"] = within_class_variance(target, y).clamp_min(1e-4).log()
-
-
 def start(subjects: Params, s: VAESettings, rng: RNG) -> Params:
-    """Fresh parameters for a site's subjects, on the CPU."""
-    p = net.init(subjects["features"].shape[1], N_CLASSES, s, rng)
-    if s.edge_start == "mle":
-        start_at_maximum_likelihood(p, subjects["target"].cpu(), subjects["y"].cpu(), s)
+    """Fresh parameters for a site's subjects, on the CPU.
+
+    Careful: edge baselines and noise at what fits best before z says anything.
+    """
+    p = net.init(subjects["features"].shape[1], s, rng)
+    if s.careful:
+        target = subjects["target"].cpu()
+        y = subjects["y"].cpu()
+        p["baseline"] = class_means(target, y)
+        p["log_noise"] = within_class_variance(target, y).clamp_min(1e-4).log()
     return p
 
 
@@ -114,12 +106,12 @@ def negative_elbo(
 
     mu, log_var = net.encode(p, batch, s, masks)
     z = mu + (0.5 * log_var).exp() * noise
-    log_rate = p["baseline"][y if s.class_baseline else torch.zeros_like(y)]
+    log_rate = p["baseline"][y if s.careful else torch.zeros_like(y)]
     log_rate = log_rate + net.interaction(p, z, batch["features"].shape[1], s)
-    if s.gate == "class":
+    if not s.careful:
         log_rate = log_rate + net.gate_log(p, batch["gate"], s)
     rec = mean(reconstruction_nll(p, batch["target"], log_rate, s))
-    read = z if s.head_on_z else mu
+    read = mu if s.authors else z
     label = mean(label_nll(p, read, y.to(z.dtype), s.sigma_y_floor))
     units = mean(kl_per_unit(mu, log_var))
     # Free bits: a unit that costs less than the allowance is not pushed down further.
@@ -194,11 +186,9 @@ class LaneBatches:
         self.device = sites[0]["y"].device
         self.rois = sites[0]["features"].shape[1]
         self.mask_rngs = [device_rng(rng, self.device) for rng in rngs]
-        read = sites[0].keys() - (() if s.gate == "class" else {"gate"})
-        first, *others = sites
-        self.bank = {k: first[k] for k in read}
-        if others:
-            self.bank = {k: torch.cat([site[k] for site in sites]) for k in read}
+        self.bank = sites[0]
+        if len(sites) > 1:
+            self.bank = {k: torch.cat([site[k] for site in sites]) for k in sites[0]}
 
     def epoch(self) -> Iterator[Step]:
         """Every lane's subjects once, in its own order; a lane that is through rests."""
