@@ -66,7 +66,7 @@ class Hoarder(Method):
     name: ClassVar[str] = "hoarder"
     row_keys: ClassVar[tuple[str, ...]] = ("loot",)
 
-    def end_site(self, model, lane, site, rng):
+    def end_site(self, model, lane, site):
         return lane._replace(state={"loot": site.rows})
 
 

@@ -78,8 +78,8 @@ def test_solution_is_where_the_objective_is_flat(settings):
     world, chosen = World(), learner(rounds=1, **settings)
     before = world.learn(chosen, SITES[:2])[-1]
     site = world.view(SITES[2], 2)
-    rng = torch.Generator().manual_seed(0)
-    lane = chosen.method._solve(chosen.model, before, site, rng)
+    site.rng = torch.Generator().manual_seed(0)
+    lane = chosen.method._solve(chosen.model, before, site)
     x = site.inputs(chosen.model)["edges"].double()
     weight, bias = lane.params["head.0.weight"], lane.params["head.0.bias"]
     solution = torch.cat([weight[1], bias[1:]]).double().requires_grad_()

@@ -19,7 +19,7 @@ def test_si_path_integral_by_hand():
         lane = si.after_step(before, lane, {"w": torch.tensor(g)})
     # omega_0 = 2 * 0.5 + 1 * 0.3 = 1.3; omega_1 = -(0.1 + 3 * 0.2) = -0.7
     torch.testing.assert_close(lane.state["path/w"], torch.tensor([1.3, -0.7]))
-    lane = si.end_site(model, lane, None, None)
+    lane = si.end_site(model, lane, None)
     big = 1.3 / (0.8**2 + 0.5)
     torch.testing.assert_close(lane.state["importance/w"], torch.tensor([big, 0.0]))
     assert set(lane.state) == {"importance/w", "anchor/w"}

@@ -186,7 +186,8 @@ def begin(learner: Learner, job: Job, wanted: bool = True) -> Job:
 def end(learner: Learner, job: Job, lane: Lane) -> Lane:
     """The lane after the method's last look at its site; it may keep what it says it keeps."""
     site = job.site
-    ended = learner.method.end_site(learner.model, lane, site, job.rng("end"))
+    site.rng = job.rng("end")
+    ended = learner.method.end_site(learner.model, lane, site)
     if site.leaked is None:  # a measured leak keeps what it must not, on purpose
         check_kept(learner.method, ended, site.bank, site.name)
     return ended

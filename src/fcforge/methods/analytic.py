@@ -85,9 +85,7 @@ class Analytic(Method):
         worth = torch.full_like(public.y, self.public_weight, dtype=torch.float64)
         return self._add(model, lane, public.inputs(model), public.y, worth)
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Add the site's statistics and solve again, where anybody asks for the solution."""
         return self._add(model, lane, site.inputs(model), site.y, solved=site.wanted)
 

@@ -200,9 +200,7 @@ class Method(Checked):
         """Bank rows (n,) to train on at this site; the site's own by default."""
         return site.rows
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Last look at the site: Fisher information, masks, memory, generator."""
         return lane
 

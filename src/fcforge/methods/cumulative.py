@@ -58,9 +58,7 @@ class Cumulative(Method):
         """Everybody so far."""
         return torch.cat([lane.state[ROWS], site.rows])
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Keep the site's subjects."""
         return lane._replace(state={**lane.state, ROWS: self.rows(lane, site)})
 

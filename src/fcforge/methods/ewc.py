@@ -64,9 +64,7 @@ class EWC(penalty.Anchored):
         """Strength of the penalty."""
         return self.strength / 2
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Add the site's Fisher information and anchor."""
         new = exact_fisher(model, lane, site.inputs(model))
         if not self.online:

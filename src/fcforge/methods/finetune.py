@@ -48,9 +48,7 @@ class Majority(Method):
             state={"count": torch.zeros(model.n_outputs, device=device)}
         )
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Count the members of each class."""
         seen = torch.bincount(site.y, minlength=model.n_outputs).to(lane.state["count"])
         return lane._replace(state={"count": lane.state["count"] + seen})

@@ -99,12 +99,10 @@ class Forge(SyntheticMemory):
         lane = super().begin_site(model, lane, site)
         return with_teacher(lane) if self.teach_current and site.position else lane
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Drop what is there while a site is learned: own weights and the teacher."""
         state = without(lane.state, "weights", *TEACHER)
-        return super().end_site(model, lane._replace(state=state), site, rng)
+        return super().end_site(model, lane._replace(state=state), site)
 
     def updates_at(self, epoch: int, epochs: int) -> bool:
         """Choose anew every `refresh` epochs, first before the first step at a site."""

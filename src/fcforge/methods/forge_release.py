@@ -118,9 +118,7 @@ class ForgeRelease(SumNoise, PublicHead):
         state = {"release.sum": total, "release.count": total.new_zeros(())}
         return super().learn_public(model, lane._replace(state=state), public)
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Add what the site's people contribute and solve again.
 
         Sums are whole numbers far below 2^53: float64 holds them exactly.

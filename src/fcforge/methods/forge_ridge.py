@@ -133,20 +133,16 @@ class ForgeRidge(SyntheticMemory):
         params = linear_head(head[:-1], head[-1], model.n_outputs)
         return lane._replace(params=params, state=state)
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Solve the objective, then store the site's synthetic subjects."""
-        return super().end_site(model, self._solve(model, lane, site, rng), site, rng)
+        return super().end_site(model, self._solve(model, lane, site), site)
 
-    def _solve(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def _solve(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Mean of the solutions for each choice; scores in between follow from the products."""
         seen = self._products(model, lane, site)
         edges = site.bank.inputs(model)["edges"]
         keys = torch.randint(
-            2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32
+            2**31 - 1, (self.rounds,), generator=site.rng, dtype=torch.int32
         )
         outputs = model.n_outputs
         score = _scores(lane, edges, seen.rows, outputs)

@@ -154,9 +154,7 @@ class PackNet(Method):
         }
         return lane._replace(params=params)
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Prune where no epoch was left for it."""
         if bool(lane.state["pruned"]):
             return lane

@@ -91,20 +91,18 @@ class PDGNN(Method):
         loss = balanced_cross_entropy(out.logits, y, counts.to(x.dtype))
         return loss, out.stats
 
-    def priority(self, model: Any, site: SiteView, rng: torch.Generator) -> Tensor:
+    def priority(self, model: Any, site: SiteView) -> Tensor:
         """Priority (n,) of the site's subjects; within a class the highest are stored."""
         edges = graphs.binary(graphs.adjacency(site.fc, model.tau, model.edges))
-        return weighted_priority(edges.sum((-1, -2)), rng)
+        return weighted_priority(edges.sum((-1, -2)), site.rng)
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Store embeddings of the site; earlier sites make room."""
         x = site.inputs(model)["topology"]
         new = {
             "memory.topology": x,
             "memory.y": site.y,
             "memory.site": torch.full_like(site.y, site.position),
-            "memory.priority": self.priority(model, site, rng),
+            "memory.priority": self.priority(model, site),
         }
         return lane._replace(state=admit(lane.state, new, "balanced"))

@@ -69,11 +69,9 @@ class ReplayRidge(Rehearsal):
         """Nothing is drawn: everybody remembered is part of the one solution."""
         return 0
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Solve the objective, then offer the site's subjects to the memory."""
-        return super().end_site(model, self._solve(model, lane, site), site, rng)
+        return super().end_site(model, self._solve(model, lane, site), site)
 
     def _solve(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         slot = (lane.state["memory.site"] >= 0).nonzero()[:, 0]

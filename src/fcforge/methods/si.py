@@ -59,9 +59,7 @@ class SI(penalty.Anchored):
         }
         return lane._replace(state={**lane.state, **penalty.named("path", moved)})
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Omega from the path integral; the anchor moves to this network."""
         path = penalty.part(lane.state, "path")
         origin = penalty.part(lane.state, "origin")

@@ -102,9 +102,7 @@ class TWP(penalty.Anchored):
     source = "Liu, Yang and Wang 2021 (AAAI)"
     models = ("gcn", "gat", "sage", "gae")
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Both importances of the site, weighted, and its anchor."""
         by_loss = penalty.loss_gradients(model, lane, site.inputs(model), site.y)
         importance = {k: self.loss_strength * v for k, v in by_loss.items()}

@@ -234,6 +234,8 @@ class SiteView:
         Of the run, for what depends on the site alone.
     wanted : bool
         Whether anybody asks for the model after this site; False: it is only shown.
+    rng : torch.Generator
+        For what is drawn once, when the site ends.
     """
 
     name: str
@@ -247,6 +249,7 @@ class SiteView:
     seed: int = 0
     wanted: bool = field(default=True, init=False)
     open: bool = field(default=True, init=False)
+    rng: torch.Generator = field(init=False)
 
     def seal(self) -> None:
         """The learner has had its last look."""

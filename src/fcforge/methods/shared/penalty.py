@@ -179,11 +179,9 @@ class Taught(Method):
         """The network so far becomes the teacher."""
         return with_teacher(lane) if site.position > 0 else lane
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Drop the teacher: only the latest network is kept, and that is the lane's own."""
-        ended = super().end_site(model, lane, site, rng)
+        ended = super().end_site(model, lane, site)
         return ended._replace(state=without(ended.state, *TEACHER))
 
 

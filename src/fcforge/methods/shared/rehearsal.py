@@ -81,9 +81,7 @@ class Rehearsal(Method):
         """Uniform, with replacement."""
         return memory.uniform_slots(lane.state, key, self.replay)
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Offer the site's subjects, with what the network says of them now (eval mode)."""
         rows = site.rows
         logits, _ = memory.teach(model, lane.params, lane.stats, site.inputs(model))
@@ -93,7 +91,7 @@ class Rehearsal(Method):
             "memory.logits": logits,
             "memory.embedding": logits.new_zeros(len(rows), 0),
             "memory.site": torch.full_like(rows, site.position),
-            "memory.priority": memory.random_priority(len(rows), rng, rows.device),
+            "memory.priority": memory.random_priority(len(rows), site.rng, rows.device),
         }
         return lane._replace(state=memory.admit(lane.state, new, self.rule))
 

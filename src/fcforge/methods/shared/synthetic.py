@@ -174,9 +174,7 @@ class SyntheticMemory(Method):
         stacked = map(torch.stack, zip(*found, strict=True))
         return dict(zip(SPREAD, stacked, strict=True))
 
-    def end_site(
-        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
-    ) -> Lane:
+    def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Store the site's synthetic subjects with what the network now says of them."""
         n_sites = len(lane.state["replay.quota"])
         state = {k: v for k, v in lane.state.items() if k not in SPREAD}
@@ -185,15 +183,15 @@ class SyntheticMemory(Method):
         if self.sampling == "hcts":
             state |= self._open_arm(model, lane, state, inputs)
         if self.sampling == "reservoir":
-            return lane._replace(state=state | self._thin(state, rng))
+            return lane._replace(state=state | self._thin(state, site.rng))
         device = state[ROWS].device
-        noise = torch.rand(n_sites + 1, self.candidates, generator=rng).to(device)
+        noise = torch.rand(n_sites + 1, self.candidates, generator=site.rng).to(device)
         even = even_choice(noise, self.memory, self.sampler)
         lane = lane._replace(state=state | self._active(even))
         if self.sampling == "hcts" and self.sampler.refresh_at_end:
-            key = torch.randint(2**31 - 1, (), generator=rng, dtype=torch.int32).to(
-                device
-            )
+            key = torch.randint(
+                2**31 - 1, (), generator=site.rng, dtype=torch.int32
+            ).to(device)
             known = lane._replace(state=lane.state | self._spread(model, lane, site))
             with torch.no_grad():
                 chosen = self.choose(seen_by(model, lane, inputs), known, key).state
