@@ -7,10 +7,10 @@ from fcforge.methods.pdgnn import balanced_cross_entropy
 from small_world import R, World, order
 
 
-def test_memory_of_all_rois():
-    world = World.of("pdgnn", {"memory": 6}, "tem", {"te": "nodes"}).teach(order()[:2])
+def test_memory_holds_embeddings():
+    world = World.of("pdgnn", {"memory": 6}).teach(order()[:2])
     held = world.lane.state["memory.topology"]
-    assert held.shape == (6, R, R)
+    assert held.shape == (6, 2 * R)
     made = world.bank.inputs(world.learner.model)["topology"]
     assert all(any(torch.equal(x, row) for row in made) for x in held)
 

@@ -5,7 +5,7 @@ import torch
 from forge_world import N_ROIS, World
 
 from fcforge import graphs
-from fcforge.models.edge import edge_features, n_features, topology_embedding
+from fcforge.models.edge import edge_features, n_features
 from fcforge.randomness import torch_rng
 from fcforge.types import Component
 from small_world import make_model
@@ -40,7 +40,7 @@ def test_log_with_diagonal_by_hand():
 
 
 def test_topology_embedding_by_hand():
-    """Three ROIs, one edge of weight 0.5 between 0 and 1; one hop."""
+    """Three ROIs, one edge of weight 0.5 between 0 and 1; two hops."""
     fc = torch.eye(3)[None].clone()
     fc[0, 0, 1] = fc[0, 1, 0] = 0.5
     fc[0, 1, 2] = fc[0, 2, 1] = 0.1
@@ -48,34 +48,9 @@ def test_topology_embedding_by_hand():
     p = torch.tensor([[2 / 3, 1 / 3, 0.0], [1 / 3, 2 / 3, 0.0], [0.0, 0.0, 1.0]])
     raw = torch.tensor([[0.0, 0.5, 0.0], [0.5, 0.0, 0.1], [0.0, 0.1, 0.0]])
     x = (raw - raw.mean(0)) / raw.std(0, unbiased=False)
-    for hops in (1, 2):
-        h = torch.linalg.matrix_power(p, hops) @ x
-        torch.testing.assert_close(topology_embedding(fc, 0.4, "positive", hops)[0], h)
-        pooled = make_model(Component("tem", {"hops": hops}), 3).prepare(fc)[
-            "topology"
-        ][0]
-        torch.testing.assert_close(pooled, torch.cat([h.mean(0), h.amax(0)]))
-
-
-def test_embedding_of_all_rois_by_hand():
-    """One hidden unit that sums the features of a ROI: relu, then mean and maximum over ROIs."""
-    model = make_model(
-        Component("tem", {"te": "nodes", "hidden": 1, "hops": 1, "tau": 0.3}), 3
-    )
-    fc = torch.tensor([[[1.0, 0.5, 0.0], [0.5, 1.0, 0.4], [0.0, 0.4, 1.0]]])
-    nodes = model.prepare(fc)["topology"]
-    expected = graphs.gcn_norm(graphs.adjacency(fc, 0.3)) @ graphs.node_features(fc)
-    torch.testing.assert_close(nodes, expected)
-    params = {
-        "embed.weight": torch.ones(1, 3),
-        "head.weight": torch.tensor([[0.0, 0.0], [1, 2]]),
-    }
-    summed = nodes[0].sum(-1).clamp(min=0)
-    out = model.apply(params, {}, {"topology": nodes})
-    torch.testing.assert_close(
-        out.embedding[0], torch.stack([summed.mean(), summed.max()])
-    )
-    torch.testing.assert_close(out.logits[0, 1], summed.mean() + 2 * summed.max())
+    h = p @ p @ x
+    pooled = make_model(Component("tem"), 3).prepare(fc)["topology"][0]
+    torch.testing.assert_close(pooled, torch.cat([h.mean(0), h.amax(0)]))
 
 
 def test_dropout_goes_by_the_key():

@@ -9,7 +9,6 @@ This is not a GCN: "GCN is adopted as backbone for all methods" cannot hold for 
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -67,10 +66,8 @@ class PDGNN(Method):
         """Empty memory of embeddings."""
         weight = lane.params["embed.weight"]
         free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)
-        alone = torch.eye(model.n_rois, device=weight.device)[None]
-        embedded = model.prepare(alone)["topology"]
         memory = {
-            "memory.topology": weight.new_zeros(self.memory, *embedded.shape[1:]),
+            "memory.topology": weight.new_zeros(self.memory, weight.shape[1]),
             "memory.y": torch.zeros_like(free),
             "memory.site": free,
             "memory.priority": weight.new_zeros(self.memory, dtype=torch.float64),
@@ -91,18 +88,13 @@ class PDGNN(Method):
         loss = balanced_cross_entropy(out.logits, y, counts.to(x.dtype))
         return loss, out.stats
 
-    def priority(self, model: Any, site: SiteView) -> Tensor:
-        """Priority (n,) of the site's subjects; within a class the highest are stored."""
-        edges = graphs.binary(graphs.adjacency(site.fc, model.tau, model.edges))
-        return weighted_priority(edges.sum((-1, -2)), site.rng)
-
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Store embeddings of the site; earlier sites make room."""
-        x = site.inputs(model)["topology"]
+        near = graphs.adjacency(site.fc, model.tau) != 0  # type: ignore[attr-defined]
         new = {
-            "memory.topology": x,
+            "memory.topology": site.inputs(model)["topology"],
             "memory.y": site.y,
             "memory.site": torch.full_like(site.y, site.position),
-            "memory.priority": self.priority(model, site),
+            "memory.priority": weighted_priority(near.sum((-1, -2)), site.rng),
         }
         return lane._replace(state=admit(lane.state, new, "balanced"))

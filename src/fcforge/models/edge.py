@@ -139,69 +139,50 @@ class MLP(EdgeModel):
         return Output(logits, embedding, {})
 
 
-def topology_embedding(
-    fc: Tensor, tau: float, kind: graphs.EdgeKind, hops: int
-) -> Tensor:
-    """Propagated node features ``P^hops X`` (n, R, R): nothing learnt."""
-    propagation = graphs.gcn_norm(graphs.adjacency(fc, tau, kind))
-    x = graphs.node_features(fc)
-    for _ in range(hops):
-        x = propagation @ x
-    return x
-
-
 @dataclass(frozen=True)
 class TEM(Model):
     """Parameter-decoupled network: ``P^2 X`` -> 256 -> 2, no biases, dropout 0.3.
 
-    Made for the method `pdgnn`, which remembers these embeddings; any other method can use it.
+    Features are propagated twice and pooled (mean and maximum over ROIs). Made for the method
+    `pdgnn`, which remembers these embeddings; any other method can use it.
 
     Attributes
     ----------
     hidden : int
-    hops : int
-        How often features are propagated.
-    te : {"pooled", "nodes"}
-        What is embedded, and remembered: the mean and maximum over ROIs (2 R numbers), or all
-        ROIs (R times R numbers, nothing compressed), which are then mapped one by one and pooled
-        behind the hidden layer, as in a graph network.
     dropout : float
-    tau, edges
+    tau
         As in the graph models.
 
     References
     ----------
     Zhang et al., Topology-aware embedding memory for continual learning on expanding networks,
-    KDD 2024 (node level; both ways of pooling are ours).
+    KDD 2024 (node level; the pooling is ours).
     """
 
     hidden: Size = 256
-    hops: Size = 2
     dropout: ShareBelowOne = 0.3
     tau: Share = TAU
-    edges: graphs.EdgeKind = "positive"
-    te: Literal["pooled", "nodes"] = "pooled"
     name = "tem"
     lr = 1e-3
     belongs_to = "pdgnn"
 
     @property
     def readout(self) -> int:
-        """That of the hidden layer; pooling doubles it."""
-        return self.hidden if self.te == "pooled" else 2 * self.hidden
+        """That of the hidden layer."""
+        return self.hidden
 
     def init(self, rng: torch.Generator) -> Params:
         """Glorot weights."""
-        n_in = 2 * self.n_rois if self.te == "pooled" else self.n_rois
         return {
-            "embed.weight": layers.glorot(rng, self.hidden, n_in),
-            "head.weight": layers.glorot(rng, self.n_outputs, self.readout),
+            "embed.weight": layers.glorot(rng, self.hidden, 2 * self.n_rois),
+            "head.weight": layers.glorot(rng, self.n_outputs, self.hidden),
         }
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Topology-aware embedding (n, 2 R) or (n, R, R)."""
-        nodes = topology_embedding(fc, self.tau, self.edges, self.hops)
-        return {"topology": layers.mean_max(nodes) if self.te == "pooled" else nodes}
+        """Topology-aware embedding (n, 2 R): nothing learnt."""
+        propagation = graphs.gcn_norm(graphs.adjacency(fc, self.tau))
+        nodes = propagation @ (propagation @ graphs.node_features(fc))
+        return {"topology": layers.mean_max(nodes)}
 
     def apply(
         self,
@@ -216,8 +197,6 @@ class TEM(Model):
         embedding = torch.relu(
             layers.linear(inputs["topology"], params["embed.weight"])
         )
-        if self.te == "nodes":
-            embedding = layers.mean_max(embedding)
         dropped = layers.dropout(
             embedding, self.dropout, layers.dropout_keys(key, 1)[0]
         )
