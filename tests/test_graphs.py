@@ -36,10 +36,6 @@ def test_adjacency_by_hand():
     assert torch.equal(
         graphs.adjacency(FC, 0.4, weighted=False), (expected > 0).float()
     )
-    absolute = graphs.adjacency(FC, 0.4, "absolute")
-    assert absolute[0, 0, 2] == pytest.approx(0.6)
-    assert absolute[0, 0, 1] == pytest.approx(0.4)
-    assert absolute[0, 1, 2] == 0
 
 
 def test_a_threshold_below_zero_lets_no_self_loop_in():

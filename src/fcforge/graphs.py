@@ -6,7 +6,7 @@ a real and a synthetic subject with equal edges give equal graphs.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +14,6 @@ from torch import Tensor
 from fcforge.errors import DataError
 from fcforge.types import LOG_SCALE, SHRINK, TAU
 
-EdgeKind = Literal["positive", "absolute"]
 ZERO = 1e-8  # eigenvalues below it count as 0 (computed in float64)
 EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt
 
@@ -30,22 +29,18 @@ def without_diagonal(fc: Tensor) -> Tensor:
     return fc * (1.0 - _eye_of(fc))
 
 
-def adjacency(
-    fc: Tensor, tau: float = TAU, kind: EdgeKind = "positive", weighted: bool = True
-) -> Tensor:
+def adjacency(fc: Tensor, tau: float = TAU, weighted: bool = True) -> Tensor:
     r"""Thresholded graph of an FC matrix.
 
     .. math:: A_{ij} = c_{ij} \, [c_{ij} \ge \tau], \quad A_{ii} = 0
 
-    with :math:`c` = FC (``positive``, as the authors' ``A >= tau``: anticorrelations are no
-    edges) or :math:`|FC|` (``absolute``).
+    with :math:`c` = FC, as the authors' ``A >= tau``: anticorrelations are no edges.
 
     Parameters
     ----------
     fc : Tensor of shape (n, R, R)
     tau : float
         Threshold, inclusive.
-    kind : {"positive", "absolute"}
     weighted : bool
         Keep the correlation as the edge weight; else 1 per edge.
 
@@ -53,7 +48,7 @@ def adjacency(
     -------
     Tensor of shape (n, R, R), non-negative for tau > 0
     """
-    strength = without_diagonal(fc.abs() if kind == "absolute" else fc)
+    strength = without_diagonal(fc)
     kept = (strength >= tau).to(fc.dtype)
     # A threshold of 0 or below would let the diagonal back in.
     kept = without_diagonal(kept)

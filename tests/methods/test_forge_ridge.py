@@ -228,7 +228,8 @@ def test_with_public_people_heads_are_pulled_to_theirs():
     head = world.lane.state["public.head"][:, 0].clone()
     site = world.view(small_world.order()[0])
     x, t = site.inputs(model)["edges"].double(), 2.0 * site.y.double() - 1.0
-    lane = method._solve(model, world.lane, site, torch_rng(0))
+    site.rng = torch_rng(0)
+    lane = method._solve(model, world.lane, site)
     design = torch.cat([x, torch.ones(len(x), 1).double()], 1)
     alpha = 0.7 * x.shape[1] * torch.eye(x.shape[1] + 1).double()
     alpha[-1, -1] = 0.0

@@ -54,16 +54,15 @@ def both_layers(model, params, fc):
 
 
 @pytest.mark.parametrize("tau", TAUS)
-@pytest.mark.parametrize("kind", ["positive", "absolute"])
 @pytest.mark.parametrize("cls", [GCN, GAE])
-def test_gcn_conv(tau, kind, cls):
+def test_gcn_conv(tau, cls):
     fc = random_fc()
-    index, weight = sparse(graphs.adjacency(fc, tau, kind))
+    index, weight = sparse(graphs.adjacency(fc, tau))
     convs = [filled(pyg.GCNConv(R, F)), filled(pyg.GCNConv(F, F))]
     params = {}
     for i, conv in enumerate(convs):
         params |= {f"conv{i}.weight": conv.lin.weight, f"conv{i}.bias": conv.bias}
-    model = cls(n_rois=R, hidden=F, tau=tau, edges=kind)
+    model = cls(n_rois=R, hidden=F, tau=tau)
     first, second, x, h = both_layers(model, params, fc)
     assert torch.allclose(
         first.reshape(N * R, F), convs[0](x, index, weight), atol=2e-5

@@ -51,9 +51,7 @@ class Scorer:
         settings: Any = model
         if not hasattr(model, "tau"):
             return cls(margin, KINKED)
-        absolute = settings.edges == "absolute"
-        tau = settings.tau
-        return cls(margin, KINKED, lambda r: (abs(r) if absolute else r) >= tau)
+        return cls(margin, KINKED, lambda r: r >= settings.tau)
 
     def score(self, fc: np.ndarray) -> np.ndarray:
         """Scores (n,) of scans (n, R, R), one by one: memory is of one."""

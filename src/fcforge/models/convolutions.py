@@ -42,7 +42,7 @@ class GCN(ConvolutionModel):
         P X does not depend on parameters: computed once per subject, it spares the first layer
         its propagation in every step.
         """
-        propagation = graphs.gcn_norm(graphs.adjacency(fc, self.tau, self.edges))
+        propagation = graphs.gcn_norm(graphs.adjacency(fc, self.tau))
         return {
             "propagation": propagation,
             "features": propagation @ graphs.node_features(fc),
@@ -102,7 +102,7 @@ class GAT(ConvolutionModel):
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Attention mask and node features, both (n, R, R)."""
-        adj = graphs.adjacency(fc, self.tau, self.edges)
+        adj = graphs.adjacency(fc, self.tau)
         return {
             "blocked": graphs.attention_mask(adj),
             "features": graphs.node_features(fc),
@@ -152,7 +152,7 @@ class SAGE(ConvolutionModel):
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Neighbour-mean operator (n, R, R); neighbour means beside own features (n, R, 2 R)."""
-        mean = graphs.mean_norm(graphs.adjacency(fc, self.tau, self.edges))
+        mean = graphs.mean_norm(graphs.adjacency(fc, self.tau))
         x = graphs.node_features(fc)
         return {"mean": mean, "features": torch.cat([mean @ x, x], dim=-1)}
 

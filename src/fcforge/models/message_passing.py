@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.graphs import EdgeKind
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
@@ -30,15 +29,14 @@ class GraphModel(Model):
     ----------
     hidden, depth, dropout
         Width and number of layers and drop probability (paper, hyper-parameter table).
-    tau, edges
-        Threshold of an edge; ``positive`` (authors) or ``absolute`` correlations.
+    tau
+        Threshold of an edge: a correlation of at least so much (authors).
     """
 
     hidden: Size = 128
     depth: Size = 4
     dropout: ShareBelowOne = 0.3
     tau: Share = TAU
-    edges: EdgeKind = "positive"
 
     @property
     def readout(self) -> int:
@@ -202,7 +200,7 @@ class GraphTransformer(GraphModel):
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Attention mask, node features (n, R, R) and Laplacian coordinates (n, R, k)."""
-        adj = graphs.adjacency(fc, self.tau, self.edges)
+        adj = graphs.adjacency(fc, self.tau)
         return {
             "blocked": graphs.attention_mask(adj),
             "features": graphs.node_features(fc),
