@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fcforge.errors import DataError, StoreError
+from fcforge.generators import cache
 from fcforge.generators.base import Generator
 from fcforge.generators.cache import _seed, fit_cached, fit_key, fit_together
 from fcforge.generators.corr_gauss import CorrGauss
@@ -65,7 +66,9 @@ def test_damaged_state_is_reported(small_site, tmp_path) -> None:
         fit_cached(Counting(), small_site, (0,), tmp_path)
 
 
-def test_what_is_fitted_together_is_found_one_by_one(small_site, tmp_path) -> None:
+def test_what_is_fitted_together_is_found_one_by_one(
+    small_site, tmp_path, monkeypatch
+) -> None:
     """Lanes write what `fit_cached` looks for; what is there already is not fitted again."""
     CALLS.clear()
     gen = Counting(a=20)
@@ -77,7 +80,8 @@ def test_what_is_fitted_together_is_found_one_by_one(small_site, tmp_path) -> No
         (half, (2, "UM")),
         (half, (2, "UM")),
     ]
-    assert fit_together(gen, asked, tmp_path, "cpu", lanes=1) == 2
+    monkeypatch.setattr(cache, "LANES", 1)
+    assert fit_together(gen, asked, tmp_path, "cpu") == 2
     assert len(CALLS) == 3
     assert fit_together(gen, asked, tmp_path, "cpu") == 0
     again = [fit_cached(gen, batch, names, tmp_path) for batch, names in asked]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -60,16 +60,13 @@ def fit_cached(
     """
     seed = _seed(seed_names)
     key = fit_key(generator, batch, seed)
-    if folder is None:
-        if key not in _memory:
-            _memory[key] = generator.fit(batch, torch.Generator().manual_seed(seed))
-        return dict(_memory[key])
-    path = Path(folder) / f"{key}.safetensors"
-    if path.exists():
-        return read_state(path, batch.fc.device)
-    state = generator.fit(batch, torch.Generator().manual_seed(seed))
-    write_state(path, state, {"generator": generator.name})
-    return state
+    if folder is not None:
+        device = batch.fc.device
+        fit_together(generator, [(batch, seed_names)], folder, device)
+        return read_state(Path(folder) / f"{key}.safetensors", device)
+    if key not in _memory:
+        _memory[key] = generator.fit(batch, torch.Generator().manual_seed(seed))
+    return dict(_memory[key])
 
 
 def _seed(names: Sequence[str | int]) -> int:
@@ -81,7 +78,6 @@ def fit_together(
     asked: Sequence[tuple[FCBatch, Sequence[str | int]]],
     folder: str | os.PathLike[str],
     device: torch.device | str,
-    lanes: int = LANES,
 ) -> int:
     """Fit on `device`, as lanes, what `fit_cached` would not find in the folder.
 
@@ -91,8 +87,6 @@ def fit_together(
     asked : sequence of (batch, seed_names)
         As of `fit_cached`; equal ones are fitted once.
     folder : path
-    lanes : int
-        Most that are trained at once.
 
     Returns
     -------
@@ -105,25 +99,25 @@ def fit_together(
         if not path.exists():
             missing[path] = batch, _seed(names)
     paths = list(missing)
-    for group in (paths[i : i + lanes] for i in range(0, len(paths), lanes)):
+    for group in (paths[i : i + LANES] for i in range(0, len(paths), LANES)):
         found = [missing[path] for path in group]
         batches = [
             FCBatch(batch.fc.to(device), batch.y.to(device)) for batch, _ in found
         ]
         rngs = [torch.Generator().manual_seed(seed) for _, seed in found]
         for path, state in zip(group, generator.fit_lanes(batches, rngs), strict=True):
-            write_state(path, state, {"generator": generator.name})
+            write_state(path, state)
     return len(paths)
 
 
-def write_state(path: Path, state: GeneratorState, metadata: Mapping[str, str]) -> None:
+def write_state(path: Path, state: GeneratorState) -> None:
     """Write a state as safetensors, whole or not at all."""
     from safetensors.torch import save
 
     tensors = {}
     for name, value in state.items():
         tensors[name] = value.detach().cpu().contiguous().clone()
-    write_bytes(path, save(tensors, dict(metadata)))
+    write_bytes(path, save(tensors))
 
 
 def read_state(path: Path, device: torch.device | str = "cpu") -> GeneratorState:

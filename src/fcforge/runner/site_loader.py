@@ -145,7 +145,7 @@ class SiteLoader:
             return made, size
         flat = edges(made.fc)
         tensors = {"edges": flat, "y": made.y, "bytes": torch.tensor(size)}
-        write_state(path, tensors, {})
+        write_state(path, tensors)
         return FCBatch(from_edges(flat), made.y), size
 
     def fit_generator(

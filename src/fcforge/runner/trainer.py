@@ -143,7 +143,7 @@ class Trainer:
             lanes = engine.pretrain(model, view, seeds, spec.training, self.device)
             for path, lane in zip(group, lanes, strict=True):
                 network = lane._replace(state={})
-                write_state(path, network.named(), {"model": spec.learner.model.name})
+                write_state(path, network.named())
 
     def learner(self, spec: RunSpec) -> Learner:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
