@@ -77,7 +77,6 @@ def test_rank_and_class_keep_do_what_they_say(small_site) -> None:
     gen = CorrGauss(rank=3, class_keep=0.0)
     state = gen.fit(small_site, torch_rng(0))
     assert state["factors"].shape == (3, 66)
-    assert gen.diagnostics(state)["rank"] == 3
     torch.testing.assert_close(state["mean"][0], state["mean"][1])
     torch.testing.assert_close(state["class_fc"][0], state["class_fc"][1])
 

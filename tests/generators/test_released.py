@@ -91,11 +91,6 @@ def test_diagnoses_follow_the_release_and_not_the_site():
     assert int(a.sum()) == min(max(round(50 * share), 1), 49)
 
 
-def test_people_in_the_release_are_told():
-    state = exact().fit(site(), torch_rng(0))
-    assert exact().diagnostics(state)["people"] == pytest.approx(40, rel=1e-6)
-
-
 def test_without_a_start_it_says_what_to_do():
     with pytest.raises(ConfigError, match="generator 'released'") as e:
         Released().fit(site(), torch_rng(0))

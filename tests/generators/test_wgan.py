@@ -73,16 +73,13 @@ def test_gradient_penalty_is_taken_between_the_two_sets() -> None:
 def test_a_critic_of_slope_one_pays_no_penalty() -> None:
     weight = {"w": torch.tensor([0.6, 0.8])}
     real, fake = torch.tensor([[1.0, 1.0], [3.0, 1.0]]), torch.zeros(2, 2)
-    loss, gap = critic_loss(
-        linear_score, weight, real, fake, torch.zeros(2), torch.rand(2)
-    )
-    assert float(gap) == pytest.approx(0.6 * 2 + 0.8)
-    assert float(loss) == pytest.approx(-float(gap), abs=1e-5)
+    y = torch.zeros(2)
+    loss = critic_loss(linear_score, weight, real, fake, y, torch.rand(2))
+    gap = 0.6 * 2 + 0.8
+    assert float(loss) == pytest.approx(-gap, abs=1e-5)
     steep = {"w": torch.tensor([1.2, 1.6])}
-    loss, gap = critic_loss(
-        linear_score, steep, real, fake, torch.zeros(2), torch.rand(2)
-    )
-    assert float(loss) == pytest.approx(PENALTY - float(gap), rel=1e-5)
+    loss = critic_loss(linear_score, steep, real, fake, y, torch.rand(2))
+    assert float(loss) == pytest.approx(PENALTY - 2 * gap, rel=1e-5)
 
 
 def test_draws_pair_subjects_with_their_diagnoses() -> None:
@@ -136,12 +133,6 @@ def test_training_moves_the_generator_to_the_subjects() -> None:
     state = gan.fit(site, torch_rng(0))
     # Adam's steps have the size of the rate, all towards the subjects: -0.8 + 40 * 0.02
     assert float(state["net.shift"]) == pytest.approx(0.0, abs=0.2)
-    gap = 0.4 - float(state["net.shift"])  # a critic of slope one sees just that
-    assert float(state["distance"][-1]) == pytest.approx(gap, rel=0.25)
-    assert gan.diagnostics(state) == {
-        "wasserstein": float(state["distance"][-1]),
-        "steps": 40,
-    }
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ Far more dimensions than subjects: fit, sample, and match. Matching makes a synt
 the training subjects in class means and edge variance.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -241,7 +241,3 @@ class CorrGauss(Generator):
         x.mul_(state["scale"]).add_(state["mean"][y])
         means = state["class_fc"] if self.mean_match else None
         return decode(x, y, state["start"], means)
-
-    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
-        """Rank of the covariance and the matched noise scale."""
-        return {"rank": len(state["factors"]), "noise_scale": float(state["scale"])}

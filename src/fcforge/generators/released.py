@@ -11,9 +11,8 @@ head back (where no score leaves [-1, 1]), so that replay and the closed form ag
 the start and the released numbers is used; none has to travel.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -125,10 +124,6 @@ class Released(SumNoise, Generator):
         """Correlation matrices with the diagnoses y (n,)."""
         x = draw_subjects(self.public, self.head(state), y.cpu().numpy(), rng)
         return torch.from_numpy(to_fc(self.public, x)).to(y.device)
-
-    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
-        """People in the release, as released."""
-        return {"people": vector.people(float(state["release"][-1]))}
 
 
 def draw_features(start: Start, n: int, rng: RNG) -> np.ndarray:

@@ -5,10 +5,10 @@ every lane gets its own gradient and draws its own random numbers, as if it were
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -46,12 +46,12 @@ def gradient_penalty(
 
 def critic_loss(
     score: Score, params: Params, real: Tensor, fake: Tensor, y: Tensor, t: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Penalised minus distance, and the distance E f(real) - E f(fake); one value per lane."""
+) -> Tensor:
+    """Penalty minus the distance E f(real) - E f(fake); one value per lane."""
     of_real = score(params, real, y).mean(-1)
     gap = of_real - score(params, fake, y).mean(-1)
     rough = gradient_penalty(score, params, real, fake, y, t).mean(-1)
-    return PENALTY * rough - gap, gap
+    return PENALTY * rough - gap
 
 
 @dataclass(frozen=True)
@@ -109,47 +109,34 @@ class WGAN(Generator):
             nn.trainable(nn.stacked(lanes), y[0].device)
             for lanes in zip(*starts, strict=True)
         )
-        distance = self._train(gen, critic, draw)
-        lanes = zip(nn.unstacked(gen, len(seen)), distance, seen, strict=True)
-        return [
-            {**nn.frozen(p, "net."), **back, "distance": gap}
-            for p, gap, (_, back) in lanes
-        ]
+        self._train(gen, critic, draw)
+        lanes = zip(nn.unstacked(gen, len(seen)), seen, strict=True)
+        return [{**nn.frozen(p, "net."), **back} for p, (_, back) in lanes]
 
     def _train(
         self, gen: Params, critic: Params, draw: Callable[[bool], Drawn]
-    ) -> Tensor:
-        """Train stacked networks in place; the critics' Wasserstein distances (lanes, steps)."""
+    ) -> None:
+        """Train stacked networks in place."""
         make = torch.func.vmap(self.make)
         score = torch.func.vmap(self.score)
         gen_opt = nn.adam(gen, lr=self.lr, betas=self.betas)
         critic_opt = nn.adam(critic, lr=self.lr, betas=self.betas)
-        distance = []
         for _ in range(self.steps):
             for _ in range(self.n_critic):
                 x, y, noise, t = draw(True)
                 fake = make(gen, noise, y).detach()
-                loss, gap = critic_loss(score, critic, x, fake, y, t)
+                loss = critic_loss(score, critic, x, fake, y, t)
                 nn.step(critic_opt, loss.sum())
-            distance.append(gap.detach())
             x, y, noise, _ = draw(False)
             fake = make(gen, noise, y)
             fooled = score(critic, fake, y).mean(-1)
             loss = -fooled + self.regulariser(fake, x, y)
             nn.step(gen_opt, loss.sum())
-        return torch.stack(distance, 1)
 
     def generate(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Subjects of a fitted generator in the critic's space."""
         noise = nn.normal(len(y), self.noise, rng=rng, to=y.device)
         return self.make(nn.with_prefix(state, "net."), noise, y)
-
-    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
-        """Critic's distance at the end."""
-        return {
-            "wasserstein": float(state["distance"][-1]),
-            "steps": len(state["distance"]),
-        }
 
 
 def _drawn(
