@@ -55,7 +55,7 @@ class Average(Method):
                 )
         return loss, stats
 
-    def end_site(self, model, lane, site, rng):
+    def end_site(self, model, lane, site):
         """Average; nothing but the network travels on."""
         old = {k: lane.state.get(f"old.{k}", v) for k, v in lane.params.items()}
         share = self.share if site.position else 1.0
