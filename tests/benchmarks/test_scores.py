@@ -27,7 +27,7 @@ from fcforge.metrics import METRICS, cell_values, summary
 from fcforge.randomness import numpy_rng
 from fcforge.runner.config import Experiment
 from fcforge.sites import load_dataset
-from fcforge.sites.check import twins_within
+from fcforge.sites.check import twins_of
 from fcforge.stats import group
 from fcforge.types import Component, LearnerSpec, Training
 
@@ -96,7 +96,7 @@ def test_look_alikes_are_those_of_the_published_files(shared_data):
         ids = np.isin(
             found.subject_id, [at[k] for both in pairs.values() for k in both]
         )
-        twins = twins_within(found.fc[ids], found.subject_id[ids])
+        twins = twins_of(found.fc[ids], found.subject_id[ids])
         assert {t.second: {t.first, t.second} for t in twins} == {
             second: {at[a], at[b]} for second, (a, b) in pairs.items()
         }

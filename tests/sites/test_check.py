@@ -16,7 +16,7 @@ from fcforge.sites import (
     require_valid,
     split_site,
 )
-from fcforge.sites.check import near_duplicates, twins_across, twins_within
+from fcforge.sites.check import near_duplicates, twins_of
 from fcforge.sites.folder import load_folder
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
@@ -151,15 +151,6 @@ def test_duplicate_subject():
     assert "appears 2 times" in found.what
 
 
-def test_duplicate_fc():
-    cohort = small()
-    fc = cohort.fc.copy()
-    fc[9] = fc[2]
-    found = only(check_cohort(replace(cohort, fc=fc)))
-    assert found.subject == "s09"
-    assert "exactly the FC of subject 's02'" in found.what
-
-
 @pytest.mark.parametrize("value", [2, -1])
 def test_unknown_label(value):
     cohort = small(n=40)
@@ -255,10 +246,16 @@ def test_a_pair_is_found_and_told():
     assert f"leave_out = ['{other}']" in said.do
 
 
-def test_exact_copies_are_left_to_the_check():
-    cohort = with_twin(mix=0.0)
+@pytest.mark.parametrize("n_rois", [12, 116])
+def test_copies_are_errors(n_rois):
+    cohort = with_twin(n_rois, mix=0.0)
     (said,) = [f for f in check_cohort(cohort) if f.subject == cohort.subject_id[1]]
-    assert (said.severity, "exactly the FC" in said.what) == ("error", True)
+    assert (said.severity, "looks like the scan" in said.what) == ("error", True)
+    assert f"'{cohort.subject_id[0]}' (edges correlate 1.000)" in said.what
+    rounded = replace(cohort, fc=cohort.fc.astype(np.float16).astype(np.float32))
+    rounded.fc[0] = cohort.fc[0]
+    with pytest.raises(DataError, match="1 error"):
+        require_valid(rounded)
 
 
 def test_refused_when_one_is_tested_and_the_other_trained_on():
@@ -337,12 +334,12 @@ def test_the_three_pairs_of_abide(shared_data):
 
 def test_a_copy_with_noise_is_found_and_strangers_are_not():
     made = simulate("realistic", n_rois=20, n_sites=2, scale=0.2)
-    assert twins_within(made.fc, made.subject_id) == []
+    assert twins_of(made.fc, made.subject_id) == []
     fc = made.fc.copy()
     fc[7] = np.clip(
         fc[2] + np.random.default_rng(0).normal(0, 0.005, fc[2].shape), -1, 1
     )
-    (pair,) = twins_within(fc, made.subject_id)
+    (pair,) = twins_of(fc, made.subject_id)
     assert (pair.first, pair.second) == (made.subject_id[2], made.subject_id[7])
     assert 0.98 < pair.correlation < 1
 
@@ -350,22 +347,19 @@ def test_a_copy_with_noise_is_found_and_strangers_are_not():
 def test_across_by_scan_or_by_id():
     made = simulate("realistic", n_rois=20, n_sites=2, scale=0.2)
     a, b = made.select(np.arange(10)), made.select(np.arange(10, 20))
-    assert twins_across(a.fc, a.subject_id, b.fc, b.subject_id) == []
+    assert twins_of(a.fc, a.subject_id, b.fc, b.subject_id) == []
     assert (
         len(
-            twins_across(
+            twins_of(
                 a.fc, a.subject_id, b.fc, np.array([a.subject_id[0], *b.subject_id[1:]])
             )
         )
         == 1
     )
     again = np.concatenate([a.fc[:1], b.fc[1:]])
-    assert (
-        twins_across(a.fc, a.subject_id, again, b.subject_id)[0].first
-        == a.subject_id[0]
-    )
+    assert twins_of(a.fc, a.subject_id, again, b.subject_id)[0].first == a.subject_id[0]
 
 
 def test_a_constant_scan_is_nobodys_twin():
     flat = np.stack([np.eye(5), np.eye(5)]).astype(np.float32)
-    assert twins_within(flat, np.array(["a", "b"])) == []
+    assert twins_of(flat, np.array(["a", "b"])) == []

@@ -11,7 +11,7 @@ import numpy as np
 
 from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
-from fcforge.sites.check import MIN_ROIS, twins_within
+from fcforge.sites.check import MIN_ROIS, twins_of
 from fcforge.sites.cohort import Cohort, as_text
 from fcforge.sites.diagnoses import is_missing, label_of
 from fcforge.text import two_spellings
@@ -97,7 +97,7 @@ def _warn_of_likeness(subjects: Cohort) -> None:
     fc = subjects.fc
     if fc.shape[1] < MIN_ROIS or len(subjects.site_names) < 2:
         return
-    for one, other, r in twins_within(fc, np.arange(len(fc))):
+    for one, other, r in twins_of(fc, np.arange(len(fc))):
         first = subjects.site[int(one)]
         second = subjects.site[int(other)]
         if first != second:

@@ -9,7 +9,7 @@ from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.worth import suited
 from fcforge.sites import Cohort, load_dataset, require_valid
-from fcforge.sites.check import twins_across, without_twins
+from fcforge.sites.check import twins_of, without_twins
 from fcforge.sites.confounds import Confounds, fit_on_cohort
 from fcforge.types import SHRINK, Component, FCBatch, PublicSpec, Target
 
@@ -98,7 +98,7 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
             where="[start]",
             do="Use one atlas for both.",
         )
-    found = twins_across(public.fc, public.subject_id, tested.fc, tested.subject_id)
+    found = twins_of(public.fc, public.subject_id, tested.fc, tested.subject_id)
     if found:
         first = found[0]
         raise DataError(

@@ -3,15 +3,14 @@
 Also scans that look like one person: two ids with nearly the same FC, within or across data sets.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.sites.cohort import Cohort, Fault, grouped, upper_from_fc
+from fcforge.sites.cohort import Cohort, Fault, Severity, grouped, upper_from_fc
 from fcforge.sites.diagnoses import NAME_THEM
 from fcforge.text import counted, some, two_spellings
 from fcforge.types import Target
@@ -22,6 +21,7 @@ TOLERANCE = 1e-4
 SHOWN = 5
 ALIKE = 0.9  # edge correlation; of two people it is lower, of one scan's halves often higher
 ALIKE_FEW = 0.98  # with fewer than FEW edges strangers are alike
+COPY = 0.99999  # one scan, but for rounding
 FEW = 1_000
 MIN_ROIS = 10
 WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
@@ -50,9 +50,7 @@ def check_cohort(
     found = [*cohort.faults, *_shapes(cohort, n_rois)]
     # Matrix checks index by row and column: they need the shapes to be right.
     if not any(f.severity == "error" and not f.subject for f in found):
-        same = list(_subjects(cohort))
-        told = {f.subject for f in same}
-        found += [*_matrices(cohort), *same, *_twins(cohort, told)]
+        found += [*_matrices(cohort), *_subjects(cohort), *_twins(cohort)]
         found += _one_number(cohort)
         found += _sites(cohort, "error" if to_split else "warning")
     return sorted(found, key=lambda f: f.severity != "error")
@@ -152,7 +150,6 @@ def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
 
 def _subjects(cohort: Cohort) -> Iterator[Fault]:
     times = Counter(cohort.subject_id.tolist())
-    seen: dict[bytes, str] = {}
     people = zip(cohort.subject_id.tolist(), cohort.site.tolist(), strict=True)
     for i, (subject, site) in enumerate(people):
         n = times.pop(subject, 1)  # told once
@@ -163,13 +160,6 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
         if trouble := _no_target(cohort, i):
             what, do, value = trouble
             yield Fault("error", what, do, subject, site, value)
-        content = np.ascontiguousarray(cohort.fc[i]).data
-        digest = hashlib.blake2b(content, digest_size=16).digest()
-        twin = seen.setdefault(digest, subject)
-        if twin != subject:
-            what = f"has exactly the FC of subject '{twin}'."
-            do = "The same scan under two ids would leak from train to test; drop one."
-            yield Fault("error", what, do, subject, site)
 
 
 def _no_target(cohort: Cohort, i: int) -> tuple[str, str, str] | None:
@@ -209,21 +199,23 @@ def names_of(target: Target) -> tuple[str, ...]:
     return known.get(target.outputs, target.classes)
 
 
-def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
+def _twins(cohort: Cohort) -> Iterator[Fault]:
+    """A warning of scans that look like one person's, an error of copies."""
     if not np.isfinite(cohort.fc).all():
         return
     site = dict(zip(cohort.subject_id.tolist(), cohort.site.tolist(), strict=True))
     for one, other, r in near_duplicates(cohort):
-        if other not in told:  # an exact copy is an error of its own
+        if one != other:  # an id that appears twice is an error of its own
             what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})."
             do = (
                 f"A run refuses them in training and test: leave_out = ['{other}'] in "
                 f"[dataset]. With learn: --leave-out {other}."
             )
-            yield Fault("warning", what, do, other, site[other])
+            severity: Severity = "error" if r > COPY else "warning"
+            yield Fault(severity, what, do, other, site[other])
 
 
-def _sites(cohort: Cohort, severity: Literal["error", "warning"]) -> Iterator[Fault]:
+def _sites(cohort: Cohort, severity: Severity) -> Iterator[Fault]:
     if both := two_spellings(cohort.site_names):
         what = f"the sites {both} differ in case alone."
         do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
@@ -261,43 +253,36 @@ class Twins(NamedTuple):
     correlation: float
 
 
-def _alike(fc: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Edge correlation (n, m) of scans (0 of constant ones), and which look like one person."""
-
-    def unit(scans: np.ndarray) -> np.ndarray:
-        x = upper_from_fc(scans).astype(np.float32, copy=False)
-        x -= x.mean(1, keepdims=True)
-        norm = np.linalg.norm(x, axis=1, keepdims=True)
-        x /= np.maximum(norm, 1e-12)
-        return x
-
-    a = unit(fc)
-    r = a @ (a if other is fc else unit(other)).T
-    return r, r > (ALIKE if a.shape[1] >= FEW else ALIKE_FEW)
+def _unit(fc: np.ndarray) -> np.ndarray:
+    """Edges (n, E) of scans about their mean, of length 1; constant ones are 0."""
+    x = upper_from_fc(fc).astype(np.float32, copy=False)
+    x -= x.mean(1, keepdims=True)
+    norm = np.linalg.norm(x, axis=1, keepdims=True)
+    x /= np.maximum(norm, 1e-12)
+    return x
 
 
-def twins_within(fc: np.ndarray, ids: np.ndarray) -> list[Twins]:
-    """Pairs of scans of one data set that look like one person, in the order of the rows."""
-    r, found = _alike(fc, fc)
-    return _pairs(r, np.triu(found, 1), ids, ids)
-
-
-def twins_across(
-    fc: np.ndarray, ids: np.ndarray, other: np.ndarray, other_ids: np.ndarray
+def twins_of(
+    fc: np.ndarray,
+    ids: np.ndarray,
+    other: np.ndarray | None = None,
+    other_ids: np.ndarray | None = None,
 ) -> list[Twins]:
-    """Pairs of one scan of each of two data sets that look like one person or share an id."""
-    r, found = _alike(fc, other)
-    found |= np.asarray(ids)[:, None] == np.asarray(other_ids)[None, :]
-    return _pairs(r, found, ids, other_ids)
+    """Pairs of scans that look like one person, in the order of the rows.
 
-
-def _pairs(
-    r: np.ndarray, found: np.ndarray, ids: np.ndarray, other_ids: np.ndarray
-) -> list[Twins]:
+    Of two data sets, one scan of each; there a shared id counts, too.
+    """
+    a = _unit(fc)
+    r = a @ (a if other is None else _unit(other)).T
+    found = r > (ALIKE if a.shape[1] >= FEW else ALIKE_FEW)
+    if other_ids is None:
+        other_ids = ids
+        found = np.triu(found, 1)
+    else:
+        found |= ids[:, None] == other_ids[None, :]
     twins = []
     for i, j in np.argwhere(found):
-        correlation = float(r[i, j])
-        twins.append(Twins(str(ids[i]), str(other_ids[j]), correlation))
+        twins.append(Twins(str(ids[i]), str(other_ids[j]), float(r[i, j])))
     return twins
 
 
@@ -306,14 +291,13 @@ def near_duplicates(cohort: Cohort) -> list[Twins]:
     if cohort.n_rois < MIN_ROIS:
         return []
     if "twins" not in cohort.known:
-        cohort.known["twins"] = twins_within(cohort.fc, cohort.subject_id)
+        cohort.known["twins"] = twins_of(cohort.fc, cohort.subject_id)
     return cohort.known["twins"]
 
 
 def without_twins(cohort: Cohort) -> tuple[Cohort, list[str]]:
     """The cohort without the second of any two scans that look like one person, and who that is."""
-    pairs = twins_within(cohort.fc, cohort.subject_id)
-    twice = sorted({pair.second for pair in pairs})
+    twice = sorted({pair.second for pair in near_duplicates(cohort)})
     return cohort.select(~np.isin(cohort.subject_id, twice)), twice
 
 

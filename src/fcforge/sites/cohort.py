@@ -16,12 +16,14 @@ from fcforge.sites.diagnoses import is_missing
 from fcforge.text import counted, some
 from fcforge.types import Target
 
+Severity = Literal["error", "warning"]
+
 
 @dataclass(frozen=True)
 class Fault:
     """One thing that is wrong with a dataset: where, what, and what to do about it."""
 
-    severity: Literal["error", "warning"]
+    severity: Severity
     what: str
     do: str = ""
     subject: str = ""

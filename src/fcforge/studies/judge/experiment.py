@@ -26,7 +26,7 @@ from fcforge.runner.config import (
 )
 from fcforge.runner.config_files import read_config
 from fcforge.settings import Checked, Size, make
-from fcforge.sites import Cohort, load_dataset, split_site
+from fcforge.sites import Cohort, load_dataset, require_valid, split_site
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.measures import spectrum
 from fcforge.studies.judge.panel import Panel, judge_site, synthesise, to_device
@@ -155,7 +155,7 @@ def judge_config(
     panel, dataset, asked = load_judge(path, overrides)
     cohort = load_dataset(dataset)
     names = asked.sites or cohort.site_names
-    check_names("site", names, cohort.site_names)
+    require_valid(cohort.select_sites(names))
     judge_run = JudgeRun(panel, asked.seeds, cohort, names, out, device, say)
     records = judge_run.records()
     summary = judged.summarise(records)
