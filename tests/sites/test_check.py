@@ -158,8 +158,7 @@ def test_unknown_label(value):
     label[5] = value
     found = only(check_cohort(replace(cohort, y=label)))
     assert found.subject == "s05"
-    assert "unknown label" in found.what
-    assert found.value == str(value)
+    assert f"unknown label {value}" in found.what
 
 
 def test_sites_that_differ_in_case_alone():

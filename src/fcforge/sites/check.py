@@ -150,36 +150,30 @@ def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
 
 def _subjects(cohort: Cohort) -> Iterator[Fault]:
     times = Counter(cohort.subject_id.tolist())
-    people = zip(cohort.subject_id.tolist(), cohort.site.tolist(), strict=True)
-    for i, (subject, site) in enumerate(people):
+    target = cohort.target
+    low, high = target.limits
+    people = zip(
+        cohort.subject_id.tolist(), cohort.site.tolist(), cohort.y, strict=True
+    )
+    for subject, site, y in people:
         n = times.pop(subject, 1)  # told once
         if n > 1:
             what = f"subject id appears {n} times."
             do = "Give every subject one row; add the site to the id if two sites share ids."
             yield Fault("error", what, do, subject, site)
-        if trouble := _no_target(cohort, i):
-            what, do, value = trouble
-            yield Fault("error", what, do, subject, site, value)
-
-
-def _no_target(cohort: Cohort, i: int) -> tuple[str, str, str] | None:
-    """Why what is to be learned of a subject cannot be meant, what to do, and its value."""
-    target = cohort.target
-    y = cohort.y[i]
-    if target.classes:
-        what = "unknown label (0 is control, 1 is patient)."
-        return None if y in range(target.outputs) else (what, NAME_THEM, str(y))
-    low, high = target.limits
-    what = f"{target.name} is not in {low:g} to {high:g}."
-    return None if abs(y) <= 1 else (what, WIDEN, f"{target.restored(y):g}")
+        if target.classes and y not in range(target.outputs):
+            what = f"unknown label {y} (0 is control, 1 is patient)."
+            yield Fault("error", what, NAME_THEM, subject, site)
+        elif not target.classes and not abs(y) <= 1:
+            value = target.restored(y)
+            what = f"{target.name} {value:g} is not in {low:g} to {high:g}."
+            yield Fault("error", what, WIDEN, subject, site)
 
 
 def _one_number(cohort: Cohort) -> Iterator[Fault]:
     """An error where the number to be learned does not differ between people."""
     y = cohort.y
-    if cohort.target.classes or len(y) < 2:
-        return
-    if (y == y[0]).all():
+    if not cohort.target.classes and len(y) > 1 and (y == y[0]).all():
         name = cohort.target.name
         value = cohort.target.restored(y[0])
         what = f"{name} is the same for everybody ({value:g}): nothing to learn."

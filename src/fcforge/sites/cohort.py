@@ -28,8 +28,6 @@ class Fault:
     do: str = ""
     subject: str = ""
     site: str = ""
-    value: str = ""
-    """What was found, where it differs between subjects with the same trouble."""
     count: int = 1
     """Subjects it is wrong with, where it is more than one (`grouped`)."""
 
@@ -45,8 +43,7 @@ class Fault:
         if self.count > 1:
             where = f"{self.count} subjects ({self.subject})"
         text = f"{where}: {self.what}" if where else self.what
-        found = f"Found: {self.value}." if self.value else ""
-        return " ".join(part for part in (text, found, self.do) if part)
+        return f"{text} {self.do}".rstrip()
 
 
 def grouped(faults: Iterable[Fault]) -> list[Fault]:
@@ -58,8 +55,7 @@ def grouped(faults: Iterable[Fault]) -> list[Fault]:
     found = []
     for own in alike.values():
         subjects = some(f.subject for f in own)
-        values = some(f.value for f in own if f.value)
-        found.append(replace(own[0], subject=subjects, value=values, count=len(own)))
+        found.append(replace(own[0], subject=subjects, count=len(own)))
     return found
 
 

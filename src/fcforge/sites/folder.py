@@ -13,7 +13,7 @@ from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging.matrix_files import SUFFIXES, read_npz, read_table
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
-from fcforge.sites.diagnoses import CONTROLS, DISORDERS, Words
+from fcforge.sites.diagnoses import CONTROLS, DISORDERS, Groups, Words
 from fcforge.sites.participants import Listed, Participant, Read
 from fcforge.sites.reading import ARRAYS, Kind, npz_rows, read_fc, scan_files
 from fcforge.text import counted, some
@@ -91,8 +91,11 @@ def load_folder(
     with at(participants.table_in(path) or path):
         listed, read = _open(path, columns or {}, pattern, kind, variable)
         if target == "diagnosis":
-            named = (positive, negative, classes, partial)
-            groups = participants.groups_of(listed, *named)
+            column = listed.label_column
+            if listed.people and not column:
+                raise participants.no_column("label", [*listed.people[0].extra])
+            said = [person.diagnosis for person in listed.people]
+            groups = Groups.of(said, positive, negative, column, classes, partial)
             listed = participants.labelled(listed, groups, drop_unlabelled)
     cohort = participants.assemble("folder", listed, read)
     if classes:
@@ -174,25 +177,18 @@ def _open(
         return listed._replace(
             faults=[*listed.faults, *files.of_nobody(listed, table.name)]
         ), lambda person: read_fc(files.of(person), kind, variable)
-    path = _archive(path)
-    rows, read = npz_rows(read_npz(path), kind)
-    return participants.people_of(rows, named), read
-
-
-def _archive(path: Path) -> Path:
-    """The dataset in one file: an .npz, or the only one of a folder without a table."""
-    archives = sorted(path.glob("*.npz")) if path.is_dir() else [path]
-    if len(archives) != 1:
+    if path.is_dir():
         raise DataError(
             "has no participants.tsv.",
             do="Write one with columns participant_id, site, diagnosis (tab-separated).",
         )
-    if archives[0].suffix.lower() != ".npz":
+    if path.suffix.lower() != ".npz":
         raise DataError(
             f"a dataset in one file is an .npz, not '{path.suffix}'.",
             do="Give the folder when it holds a table and a file per subject.",
         )
-    return archives[0]
+    rows, read = npz_rows(read_npz(path), kind)
+    return participants.people_of(rows, named), read
 
 
 # -- one file per subject --------------------------------------------------------------------------
@@ -206,7 +202,7 @@ class _Files:
             )
         self.root = root
         self.pattern = pattern
-        self.there = [] if pattern else scan_files(root.rglob("*"))
+        self.there = [] if pattern else scan_files(root)
 
     def of(self, person: Participant) -> Path:
         """The one file of a subject; an error when there is none or more than one."""

@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import mode
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import column_of
 from fcforge.imaging.parsers import as_number
 from fcforge.sites.cohort import Cohort, Fault, as_text
-from fcforge.sites.diagnoses import Groups, Words, is_missing
+from fcforge.sites.diagnoses import Groups, is_missing
 from fcforge.text import counted, some, two_spellings, whole
 from fcforge.types import Target
 
@@ -125,16 +126,18 @@ def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """Covariates by their usual names of rows of a table."""
     found = {}
     for column in rows[0] if rows else ():
-        name = ALIASES.get(column.lower(), column)
+        name = ALIASES.get(column.lower(), column.lower())
         found[name] = as_covariate(name, [row[column] for row in rows])
     return found
 
 
 def _same_rois(loaded: Sequence[Loaded]) -> tuple[list[Loaded], list[Fault]]:
     """Subjects with the common count and names of ROIs, and a fault for every other."""
-    common = _most_frequent([len(r.fc) for _, r in loaded], 0)
+    if not loaded:
+        return [], []
+    common = mode(len(r.fc) for _, r in loaded)
     sized = [r.roi_names for _, r in loaded if len(r.fc) == common and r.roi_names]
-    names = _most_frequent(sized, ())
+    names = mode(sized) if sized else ()
     kept: list[Loaded] = []
     faults: list[Fault] = []
     for person, reading in loaded:
@@ -162,10 +165,6 @@ def _unnamed(kept: Sequence[Loaded]) -> list[Fault]:
     files = counted(len(without), "file")
     what = f"{files} without ROI names, others have them ({some(without)})."
     return [Fault("warning", what, "They are taken to have the same ROIs in order.")]
-
-
-def _most_frequent(values: Sequence[Any], otherwise: Any) -> Any:
-    return Counter(values).most_common(1)[0][0] if values else otherwise
 
 
 def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
@@ -199,21 +198,6 @@ def owns_file(file_name: str, subject: str, *, zeros: bool = False) -> bool:
     )
 
 
-def groups_of(
-    listed: Listed,
-    positive: Words,
-    negative: Words,
-    classes: Sequence[str] = (),
-    partial: bool = False,
-) -> Groups:
-    """The groups that are compared, as `Groups.of` finds them."""
-    if listed.people and not listed.label_column:
-        raise no_column("label", [*listed.people[0].extra])
-    said = [person.diagnosis for person in listed.people]
-    column = listed.label_column
-    return Groups.of(said, positive, negative, column, classes, partial)
-
-
 def labelled(listed: Listed, groups: Groups, drop_unlabelled: bool = False) -> Listed:
     """People with what their diagnosis means; a fault for the others, one for all left out."""
     kept: list[Participant] = []
@@ -231,14 +215,11 @@ def labelled(listed: Listed, groups: Groups, drop_unlabelled: bool = False) -> L
             left["no diagnosis" if missing else word] += 1
         else:
             kept.append(person._replace(y=y))
-    return listed._replace(people=kept, faults=[*faults, *_left_out(left)])
-
-
-def _left_out(left: Counter[str]) -> Iterator[Fault]:
     if left:
         told = ", ".join(f"{what}: {n}" for what, n in sorted(left.items()))
         who = counted(left.total(), "subject")
-        yield Fault("warning", f"{who} left out ({told}).")
+        faults.append(Fault("warning", f"{who} left out ({told})."))
+    return listed._replace(people=kept, faults=faults)
 
 
 def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ or ROI time series) or a dataset (.npz of many). What cannot be used is named in
 not stop the others. Nobody needs a diagnosis.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,6 @@ from fcforge.requests import Kind
 from fcforge.sites import participants
 from fcforge.sites.check import not_correlations
 from fcforge.sites.cohort import fc_from_upper
-from fcforge.sites.diagnoses import is_missing
 
 ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
 Where = str | Path | Sequence[str | Path]
@@ -228,25 +227,21 @@ def _files(where: Where) -> list[tuple[str, Path, Person]]:
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
-    """Scans in a folder; else those its table lists (as `fcforge fc` writes it), else all below."""
-    inside = scan_files(folder.iterdir())
+    """Scans that the table of a folder lists (as `fcforge fc` writes it), else all below."""
     people = _people(folder)
-    listed = {}
-    for who, row in people.items():
-        if row.get("file", "n/a") != "n/a":
-            listed[who] = row
-    if listed and not inside:
-        for who, row in listed.items():
-            yield f"sub-{who}", folder / row["file"], row
+    if any("file" in row for row in people.values()):
+        for who, row in people.items():
+            if row["file"] != "n/a":
+                yield f"sub-{who}", folder / row["file"], row
         return
-    for path in inside or scan_files(folder.rglob("*")):
+    for path in scan_files(folder):
         yield path.relative_to(folder).as_posix(), path, _row_of(path, people)
 
 
-def scan_files(paths: Iterable[Path]) -> list[Path]:
-    """Files that may hold FC or a series: not the table of the people."""
+def scan_files(folder: Path) -> list[Path]:
+    """Files below a folder that may hold FC or a series: not the table of the people."""
     found = []
-    for path in sorted(paths):
+    for path in sorted(folder.rglob("*")):
         known = path.suffix.lower() in SUFFIXES and path.is_file()
         if known and not path.name.startswith("participants"):
             found.append(path)
@@ -267,11 +262,9 @@ def _row_of(path: Path, people: Mapping[str, Person]) -> Person:
 def _numbers(person: Person) -> dict[str, float]:
     """Columns of a row that are numbers, under their customary names."""
     found = {}
-    for name, text in person.items():
-        known = participants.ALIASES.get(name.lower(), name.lower())
-        value = participants.as_covariate(known, [text])
-        if value.dtype.kind == "f" and not is_missing(text):
-            found[known] = float(value[0])
+    for name, values in participants.as_covariates([person]).items():
+        if values.dtype.kind == "f" and np.isfinite(values[0]):
+            found[name] = float(values[0])
     return found
 
 
