@@ -121,7 +121,7 @@ class ConfoundRemover(_OfSubjects):
             )
         with as_input_error():
             columns = _columns(covariates, names, len(X))
-            self.confounds_ = Confounds.from_features(X, columns, names, 0.0)
+            self.confounds_ = Confounds.fit(X, columns, names, 0.0)
         return self
 
     def transform(self, X: Any, covariates: Any = None) -> np.ndarray:

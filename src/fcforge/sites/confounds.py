@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, check_names
+from fcforge.errors import ConfigError, DataError
 from fcforge.releases.features import from_log_features, log_features
 from fcforge.text import some
 from fcforge.types import SHRINK, FCBatch, Site
@@ -30,22 +30,20 @@ Covariates = Mapping[str, np.ndarray]
 MIN_FD = 1e-3  # mm; a mean framewise displacement below it is as good as none
 
 
-def terms(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+def terms(name: str, values: np.ndarray) -> list[np.ndarray]:
     """Columns of the design for one covariate: log mean FD, age and its square, others as they are.
 
     Examples
     --------
-    >>> list(terms("age", np.array([20.0, 30.0])))
-    ['age', 'age squared']
-    >>> list(terms("mean_fd", np.array([0.1])))
-    ['log mean_fd']
+    >>> terms("age", np.array([20.0, 30.0]))
+    [array([0., 1.]), array([0., 1.])]
     """
     if name == "mean_fd":
-        return {"log mean_fd": np.log(np.maximum(values, MIN_FD))}
+        return [np.log(np.maximum(values, MIN_FD))]
     if name == "age":  # in decades from 20: both columns of the size of one
         decades = (values - 20.0) / 10.0
-        return {"age": decades, "age squared": decades**2}
-    return {name: values}
+        return [decades, decades**2]
+    return [values]
 
 
 def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
@@ -62,10 +60,9 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
 
 def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
     """Design matrix (n, k) of the named covariates, in float64."""
-    check_names("covariate", names, covariates, where="confounds to remove")
     columns: list[np.ndarray] = []
     for name in names:
-        columns += terms(name, as_numbers(name, covariates[name])).values()
+        columns += terms(name, as_numbers(name, covariates[name]))
     return np.stack(columns, axis=1)
 
 
@@ -79,20 +76,13 @@ def require_covariates(
             do = f"Add a column '{name}', or leave it out of the confounds."
             known = ", ".join(sorted(covariates)) or "none"
             raise DataError(what, where=where, do=f"{do} Known: {known}.")
-    lacking: list[str] = []
-    gone = np.zeros(len(ids), dtype=bool)
-    for name in names:
         missing = ~np.isfinite(as_numbers(name, covariates[name]))
         if missing.any():
-            lacking.append(name)
-            gone |= missing
-    if lacking:
-        lost = some(np.asarray(ids)[gone])
-        raise DataError(
-            f"{lost} have no {' or '.join(lacking)}.",
-            where=where,
-            do="Give the missing values, or leave these subjects out (dataset.leave_out).",
-        )
+            raise DataError(
+                f"{some(np.asarray(ids)[missing])} have no {name}.",
+                where=where,
+                do="Give the missing values, or leave these subjects out (dataset.leave_out).",
+            )
 
 
 @dataclass(frozen=True)
@@ -119,27 +109,15 @@ class Confounds:
     @classmethod
     def fit(
         cls,
-        fc: np.ndarray,
+        features: np.ndarray,
         covariates: Covariates,
         names: Sequence[str],
         shrink: float = SHRINK,
     ) -> Confounds:
-        """Least squares of the features of `fc` (n, R, R) on the covariates.
+        """Least squares of features (n, p) on the covariates.
 
         Columns that do not vary (one sex only) get the coefficient zero.
         """
-        features = log_features(fc, shrink)
-        return cls.from_features(features, covariates, names, shrink)
-
-    @classmethod
-    def from_features(
-        cls,
-        features: np.ndarray,
-        covariates: Covariates,
-        names: Sequence[str],
-        shrink: float,
-    ) -> Confounds:
-        """The same from features (n, p) that are there already."""
         d = design(covariates, names)
         if len(d) <= d.shape[1] + 1:
             raise ConfigError(
@@ -191,7 +169,7 @@ def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
     values = {}
     for name in names:
         values[name] = np.concatenate([own[name] for own in people])
-    return Confounds.fit(everyone.fc.numpy(), values, names)
+    return Confounds.fit(log_features(everyone.fc.numpy()), values, names)
 
 
 def fit_on_cohort(
@@ -201,4 +179,5 @@ def fit_on_cohort(
     require_covariates(
         cohort.covariates, names, cohort.subject_id.tolist(), "public people"
     )
-    return Confounds.fit(cohort.fc, cohort.covariates, names, shrink)
+    features = log_features(cohort.fc, shrink)
+    return Confounds.fit(features, cohort.covariates, names, shrink)
