@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -219,8 +219,6 @@ class Site:
     name : str
     train, val, test : FCBatch
     subject_ids : mapping of split name to tuple of str
-    provenance : mapping
-        Where the subjects came from: dataset, files, seed, hashes.
     covariates : mapping of split name to mapping of name to ndarray
         Optional per-subject numbers, e.g. ``{"train": {"mean_fd": ...}}``.
     """
@@ -230,22 +228,12 @@ class Site:
     val: FCBatch
     test: FCBatch
     subject_ids: Mapping[str, tuple[str, ...]]
-    provenance: Mapping[str, Any] = field(default_factory=dict)
     covariates: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
     def learning(self, *, with_val: bool) -> FCBatch:
         """What a learner trains on: train, plus val where nothing is chosen on val."""
         together = with_val and len(self.val)
         return FCBatch.concat([self.train, self.val]) if together else self.train
-
-    def changed(
-        self, change: Callable[[FCBatch, str], FCBatch], **provenance: Any
-    ) -> Site:
-        """The site with ``change(part, its name)`` for train, val and test, and more provenance."""
-        parts: Any = {
-            name: change(getattr(self, name), name) for name in ("train", "val", "test")
-        }
-        return replace(self, **parts, provenance={**self.provenance, **provenance})
 
     @property
     def n_rois(self) -> int:

@@ -36,8 +36,6 @@ def test_ranks_are_those_of_scipy():
         np.random.default_rng(3).random((5, 2, 40)), 1
     )  # rounding makes ties
     np.testing.assert_array_equal(average_ranks(values), rankdata(values, axis=-1))
-    values[0, 0, 3] = np.nan
-    np.testing.assert_array_equal(average_ranks(values), rankdata(values, axis=-1))
     assert average_ranks(np.zeros((2, 0))).shape == (2, 0)
 
 

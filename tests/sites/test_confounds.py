@@ -113,7 +113,6 @@ def test_a_site_is_cleaned_whole_and_only_by_its_training_part():
     assert clean.test.fc.shape == site.test.fc.shape
     assert not torch.equal(clean.test.fc, site.test.fc)
     assert torch.equal(clean.test.y, site.test.y)
-    assert clean.provenance["confounds"] == "mean_fd"
 
 
 def test_a_subject_without_the_covariate_is_named():

@@ -46,7 +46,7 @@ def test_npz_roundtrip(n_rois, half, seed, tmp_path):
         np.testing.assert_array_equal(getattr(back, name), getattr(cohort, name))
     assert back.fc.dtype == np.float32
     assert back.covariates == {}
-    assert len(back.provenance["content_sha256"]) == 64
+    assert len(back.content_sha256()) == 64
     assert check_cohort(back) == []
 
 
@@ -453,7 +453,7 @@ def test_words_become_labels_and_other_diagnoses_are_left_out_in_one_line(folder
     assert [f.severity for f in cohort.faults] == ["warning"]
     assert "1 subject left out (Bipolar Proband: 1)" in cohort.faults[0].what
     assert [f for f in check_cohort(cohort) if f.severity == "error"] == []
-    assert cohort.provenance["dataset"] == "bsnip"
+    assert cohort.name == "bsnip"
 
 
 def test_sites_are_words(folder: Path):

@@ -48,11 +48,8 @@ def test_sites_are_cut_continued_and_scaled():
 def test_numbers_stand_in_place_of_the_presets_own():
     assert recipe_of("hard", None, None) == PRESETS["hard"]
     changed = recipe_of("hard", 0.0, 1.0)
-    assert (changed.d_scale, changed.rho, changed.gain) == (
-        0.0,
-        1.0,
-        PRESETS["hard"].gain,
-    )
+    assert (changed.d_scale, changed.rho) == (0.0, 1.0)
+    assert changed.site_block == PRESETS["hard"].site_block
 
 
 def test_unknown_names_are_told_the_nearest():

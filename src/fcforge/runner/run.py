@@ -87,7 +87,6 @@ def _told(prepared: Prepared) -> dict[str, Any]:
         "n_rois": prepared.cohort.n_rois,
         "target": asdict(prepared.cohort.target),
         "roi_names": list(prepared.cohort.roi_names),
-        "provenance": {k: str(v) for k, v in prepared.cohort.provenance.items()},
         "site_facts": describe_sites(prepared.cohort, prepared.experiment),
     }
 

@@ -75,9 +75,9 @@ def _common(
         Between which numbers that covariate lies, agreed in advance.
     """
     if leave_out:  # first: nothing of theirs is read any more
-        cohort = cohort.without(leave_out).stamped(leave_out=",".join(leave_out))
+        cohort = cohort.without(leave_out)
     if target != "diagnosis":
-        cohort = cohort.of_number(target, limits).stamped(target=target)
+        cohort = cohort.of_number(target, limits)
     elif any(limits):
         raise ConfigError(
             "limits are of a number.",
@@ -85,8 +85,7 @@ def _common(
             do='Name the covariate: target = "age".',
         )
     if leave_twins_out:
-        cohort, twins = without_twins(cohort)
-        cohort = cohort.stamped(twins_left_out=",".join(twins))
+        cohort, _ = without_twins(cohort)
     return replace(cohort, allow_duplicates=True) if allow_duplicates else cohort
 
 

@@ -101,9 +101,7 @@ def load_abide(
     people = _people(_phenotypes(files.root, download), quality, merge, names)
     if download:
         files.fetch(people)
-    about = {"pipeline": pipeline, "method": method, "quality": quality}
-    cohort = files.cohort(people, download)
-    return cohort.stamped(path=str(root), atlas=derivative, **about)
+    return files.cohort(people, download)
 
 
 def _read_url(url: str) -> bytes:
@@ -220,7 +218,7 @@ class _Files:
             what = f"{lost} listed subjects have no file in {self.root / self.kind}."
             do = "They are left out; set download = true to fetch them."
             faults = [Fault("warning", what, do)]
-        return assemble("abide", Listed(there, faults), self.read)
+        return assemble("abide", Listed(there, faults), self.read, self.root)
 
     def read(self, person: Participant) -> Reading:
         path = self.of(person)

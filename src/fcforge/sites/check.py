@@ -70,7 +70,7 @@ def require_valid(
         more = f"\n  ... and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
         raise DataError(
             f"dataset '{cohort.name}' has {counted(len(errors), 'error')}:{lines}{more}\n",
-            where=cohort.provenance.get("path", ""),
+            where=cohort.path,
             do="See all with `fcforge check`; nothing was trained.",
         )
 
@@ -315,7 +315,5 @@ def refuse_twins(cohort: Cohort, sites: Iterable[Mapping[str, Sequence[str]]]) -
         if one in tested and other in tested and tested[one] != tested[other]:
             pair = f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f})"
             do = f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true."
-            where = cohort.provenance.get("path", "")
-            raise DataError(
-                f"{pair}, one in training and one in test.", where=where, do=do
-            )
+            what = f"{pair}, one in training and one in test."
+            raise DataError(what, where=cohort.path, do=do)

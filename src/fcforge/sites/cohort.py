@@ -77,8 +77,8 @@ class Cohort:
         Empty when unknown.
     covariates : mapping of name to ndarray of shape (n,)
         Optional, e.g. ``mean_fd``, ``age``, ``sex``.
-    provenance : mapping
-        Dataset, files, parameters and ``content_sha256``.
+    path : str
+        Where it was read from, for errors.
     faults : tuple of Fault
         What the loader could not take in (a missing or truncated file, an unknown diagnosis).
         `fcforge.sites.check_cohort` reports them with its own.
@@ -95,7 +95,7 @@ class Cohort:
     subject_id: np.ndarray
     roi_names: tuple[str, ...] = ()
     covariates: Mapping[str, np.ndarray] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
     faults: tuple[Fault, ...] = ()
     allow_duplicates: bool = False
     target: Target = field(default_factory=Target)
@@ -202,15 +202,6 @@ class Cohort:
                 digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
             self.known["sha256"] = digest.hexdigest()
         return self.known["sha256"]
-
-    def stamped(self, **provenance: Any) -> Cohort:
-        """The same cohort with `provenance` and its content hash written down."""
-        about = {"dataset": self.name, **self.provenance, **provenance}
-        found = replace(
-            self, provenance={**about, "content_sha256": self.content_sha256()}
-        )
-        found.known.update(self.known)
-        return found
 
 
 def _numbers(name: str, values: np.ndarray, subjects: np.ndarray) -> np.ndarray:

@@ -13,8 +13,8 @@ subjects and diagnoses are never part of the fit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -144,12 +144,12 @@ class Confounds:
     def apply(self, site: Site) -> Site:
         """A site whose three parts have the confounds removed, every subject by itself."""
         _require_of_site(site, self.names, site.subject_ids)
-
-        def left(batch: FCBatch, part: str) -> FCBatch:
-            fc = self.remove(batch.fc.numpy(), site.covariates[part])
-            return FCBatch.from_numpy(fc, batch.y.numpy())
-
-        return site.changed(left, confounds=", ".join(self.names))
+        parts: dict[str, Any] = {}
+        for name in site.subject_ids:
+            people: FCBatch = getattr(site, name)
+            fc = self.remove(people.fc.numpy(), site.covariates[name])
+            parts[name] = FCBatch.from_numpy(fc, people.y.numpy())
+        return replace(site, **parts)
 
 
 def _require_of_site(site: Site, names: Sequence[str], parts: Iterable[str]) -> None:

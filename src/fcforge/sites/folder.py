@@ -97,15 +97,14 @@ def load_folder(
             said = [person.diagnosis for person in listed.people]
             groups = Groups.of(said, positive, negative, column, classes, partial)
             listed = participants.labelled(listed, groups, drop_unlabelled)
-    cohort = participants.assemble("folder", listed, read)
+    cohort = participants.assemble("folder", listed, read, path)
     if classes:
         names = tuple("/".join(map(str.strip, group.split(","))) for group in classes)
         cohort = replace(cohort, target=Target(classes=names))
     if covariates is not None:
         with at(covariates):
             cohort = with_covariates(cohort, Path(covariates).expanduser())
-    cohort = cohort.merge_sites(merge or {}).select_sites(sites)
-    return cohort.stamped(path=str(path))
+    return cohort.merge_sites(merge or {}).select_sites(sites)
 
 
 def load_bsnip(
@@ -143,7 +142,7 @@ def load_bsnip(
     cohort = load_folder(
         path, sites=sites, positive=positive, negative=negative, classes=classes
     )
-    return replace(cohort, name="bsnip").stamped(dataset="bsnip")
+    return replace(cohort, name="bsnip")
 
 
 def with_covariates(cohort: Cohort, path: Path) -> Cohort:

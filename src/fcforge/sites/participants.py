@@ -78,7 +78,7 @@ Loaded = tuple[Participant, Reading]
 Read = Callable[[Participant], Reading]
 
 
-def assemble(name: str, listed: Listed, read: Read) -> Cohort:
+def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
     """Cohort of all people whose FC can be read; a fault for every other.
 
     Parameters
@@ -88,6 +88,8 @@ def assemble(name: str, listed: Listed, read: Read) -> Cohort:
     listed : Listed
     read : callable
         The file of a participant, or a `DataError`.
+    path : Path
+        Where all of them are.
     """
     loaded, unread = _read_all(listed.people, read)
     kept, odd = _same_rois(loaded)
@@ -104,6 +106,7 @@ def assemble(name: str, listed: Listed, read: Read) -> Cohort:
         as_text([person.subject_id for person, _ in kept]),
         names[0] if names else (),
         as_covariates([{**who.extra, **reading.more} for who, reading in kept]),
+        path=str(path),
         faults=(*listed.faults, *unread, *odd),
         target=Target(classes=classes),
     )

@@ -1,4 +1,4 @@
-"""How strong the parts of the simulator are, how large its sites, and where its ROIs lie."""
+"""What presets of the simulator are, how large its sites, and where its ROIs lie."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from fcforge.sites.check import MIN_PER_CLASS
 
 @dataclass(frozen=True)
 class Recipe:
-    """Strengths of the parts of the simulator, in Fisher z unless said otherwise.
+    """What presets of the simulator differ in; the rest is the same for all (`simulated`).
 
     Attributes
     ----------
@@ -25,39 +25,13 @@ class Recipe:
     rho : float
         Correlation of the disorder's pattern between the population and one site.
     site_block, site_edge : float
-        SD of a site's shift per pair of systems and per edge.
-    base, same_system, homotopic, near, far, edge, hub : float
-        Population mean: offset, ROIs of one system, mirrored ROIs, exp(-D / 18 mm), the dip
-        at 90 mm, noise per edge, noise per ROI.
-    gain : float
-        SD of the logarithm of a subject's global connectivity.
-    trait, n_traits : float, int
-        Size and rank of the subject's own pattern.
-    severity : float
-        Log SD of a patient's severity (mean 1).
-    unreliability : float
-        Mean loss of correlation per ROI at a site is about .8 times this.
-    motion : float
-        Effect of mean framewise displacement, per mm.
+        SD of a site's shift per pair of systems and per edge, in Fisher z.
     """
 
     d_scale: float = 1.2
     rho: float = 0.9
     site_block: float = 0.075
     site_edge: float = 0.008
-    base: float = 0.60
-    same_system: float = 0.42
-    homotopic: float = 0.60
-    near: float = 1.0
-    far: float = 0.10
-    edge: float = 0.10
-    hub: float = 0.06
-    gain: float = 0.26
-    trait: float = 0.75 * 0.25
-    n_traits: int = 25
-    severity: float = 0.5
-    unreliability: float = 0.03
-    motion: float = 1.2
 
 
 PRESETS: dict[str, Recipe] = {

@@ -59,9 +59,8 @@ def load_rest_meta_mdd(
     for who in ids:
         extra = listed.get(who, {})
         people.append(Participant(who, _site(who), _label(who), extra=extra))
-    cohort = assemble("rest_meta_mdd", Listed(people, faults), partial(_read, files))
-    about = {"global_signal": global_signal, "subjects": str(subjects or "")}
-    return cohort.stamped(path=str(folder), **about)
+    read = partial(_read, files)
+    return assemble("rest_meta_mdd", Listed(people, faults), read, folder)
 
 
 def _files(folder: Path) -> dict[str, Path]:

@@ -6,7 +6,7 @@ subject; the disorder, mostly spread over single edges; an additive shift and an
 the site; and head motion. It is made a correlation matrix and observed through a finite number
 of effective samples (Wishart noise). The numbers were fitted by hand to 1,035 ABIDE subjects
 (mean r, density, spread over edges and subjects, effect size per edge, site identifiability,
-accuracy of linear models); see `Recipe`.
+accuracy of linear models).
 
 Measured over seeds 0-4 of ``realistic``, against real ABIDE (CC200, 4 sites): mean r .21-.24
 (.21-.25), density at r >= .4 .19-.23 (.16-.24), SD over edges .14-.15 (.13), SD over subjects
@@ -16,7 +16,7 @@ recognised .99-1.0 (.97), diagnosis by ridge pooled .68-.73 (.72), one site to a
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
@@ -37,7 +37,26 @@ from fcforge.sites.recipes import (
 )
 from fcforge.types import Target
 
-STRENGTH = 0.022  # of a disorder's pattern in Fisher z
+# In Fisher z. Of the population's mean: offset, ROIs of one system, mirrored ROIs, exp(-D / 18 mm),
+# the dip at 90 mm, noise per edge and per ROI.
+BASE = 0.60
+SAME_SYSTEM = 0.42
+HOMOTOPIC = 0.60
+NEAR = 1.0
+FAR = 0.10
+EDGE = 0.10
+HUB = 0.06
+# Of a subject: log SD of its global connectivity, size and rank of its own pattern, log SD of a
+# patient's severity (mean 1), effect of mean framewise displacement per mm.
+GAIN = 0.26
+TRAIT = 0.75 * 0.25
+N_TRAITS = 25
+SEVERITY = 0.5
+MOTION = 1.2
+UNRELIABILITY = (
+    0.03  # mean loss of correlation per ROI at a site is about .8 times this
+)
+STRENGTH = 0.022  # of a disorder's pattern
 SHARED = 0.6  # of a further disorder's pattern
 
 
@@ -91,9 +110,7 @@ def simulate(
     site, ids = _people_of(places)
     names = world.atlas.roi_names
     cohort = Cohort("simulated", fc, y, site, ids, names, {"mean_fd": motion})
-    cohort = replace(cohort, target=_target(disorders))
-    about = {"preset": preset, "layout": layout, "scale": scale, "seed": seed}
-    return cohort.select_sites(sites).stamped(**about, **asdict(recipe))
+    return replace(cohort, target=_target(disorders)).select_sites(sites)
 
 
 load_simulated = simulate  # as the table of datasets calls it
@@ -178,24 +195,23 @@ class World:
     def population(self) -> Population:
         """What everybody has, before sites."""
         rng = self._rng("population")
-        recipe = self.recipe
         system = self.system
         n = self.atlas.n_rois
-        hub = recipe.hub * rng.standard_normal(n)
+        hub = HUB * rng.standard_normal(n)
         mean = (
-            0.55 * recipe.base
-            + recipe.same_system * (system[:, None] == system[None])
-            + recipe.near * np.exp(-self.distance / 18.0)
-            - recipe.far * np.exp(-(((self.distance - 90.0) / 30.0) ** 2))
-            + recipe.edge * _symmetric(rng, n)
+            0.55 * BASE
+            + SAME_SYSTEM * (system[:, None] == system[None])
+            + NEAR * np.exp(-self.distance / 18.0)
+            - FAR * np.exp(-(((self.distance - 90.0) / 30.0) ** 2))
+            + EDGE * _symmetric(rng, n)
             + hub[:, None]
             + hub[None]
         )
-        mean[np.arange(n), twins(self.atlas.roi_names)] += recipe.homotopic
+        mean[np.arange(n), twins(self.atlas.roi_names)] += HOMOTOPIC
         pattern = _disorder(rng, system)
         n_systems = int(system.max()) + 1
-        by_system = rng.standard_normal((recipe.n_traits, n_systems))[:, system]
-        by_roi = rng.standard_normal((recipe.n_traits, n))
+        by_system = rng.standard_normal((N_TRAITS, n_systems))[:, system]
+        by_roi = rng.standard_normal((N_TRAITS, n))
         return Population(mean, pattern, (by_system + by_roi) / np.sqrt(2))
 
     def people_of(self, place: SiteLayout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -204,7 +220,7 @@ class World:
         rng = self._rng("subjects", place.name)
         label, fd, amounts = self._amounts(rng, place)
         nearness = np.exp(-self.distance / 30.0)
-        by_motion = self.recipe.motion * (-0.15 + 0.5 * nearness)
+        by_motion = MOTION * (-0.15 + 0.5 * nearness)
 
         # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
         mean, _, traits = self.population
@@ -221,18 +237,17 @@ class World:
         self, rng: np.random.Generator, place: SiteLayout
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Label (n,), mean FD (n,) and how much of each pattern (n, k) a site's subjects have."""
-        recipe = self.recipe
         sizes = [place.patients, place.controls]
         label = rng.permutation(np.repeat([1, 0], sizes))
         n = len(label)
         # mean framewise displacement in mm: lognormal around the class mean, log SD .6
         fd = np.where(label == 1, place.fd_patients, place.fd_controls)
         fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
-        gain = recipe.base * np.expm1(recipe.gain * rng.standard_normal(n))
-        trait = recipe.trait / np.sqrt(recipe.n_traits)
-        weight = trait * rng.standard_normal((n, recipe.n_traits))
-        spread = recipe.severity
-        severity = np.exp(spread * rng.standard_normal(n) - spread**2 / 2) * label
+        gain = BASE * np.expm1(GAIN * rng.standard_normal(n))
+        trait = TRAIT / np.sqrt(N_TRAITS)
+        weight = trait * rng.standard_normal((n, N_TRAITS))
+        log_severity = SEVERITY * rng.standard_normal(n) - SEVERITY**2 / 2
+        severity = np.exp(log_severity) * label
         label = label * (1 + np.cumsum(label) % self.disorders)  # patients in turn
         of = [severity * (label == k) for k in range(1, self.disorders + 1)]
         columns = [np.ones(n), gain, of[0], fd - 0.08, weight, *of[1:]]
@@ -256,7 +271,7 @@ class World:
         mixed = shared + np.sqrt(1 - recipe.rho**2) * own
         shift = recipe.site_block * _by_system(rng, self.system)
         shift += recipe.site_edge * _symmetric(rng, n)
-        reliability = 1 - recipe.unreliability * np.abs(rng.standard_normal(n))
+        reliability = 1 - UNRELIABILITY * np.abs(rng.standard_normal(n))
         attenuation = (reliability[:, None] * reliability).astype(np.float32)
         return STRENGTH * recipe.d_scale * mixed, shift, attenuation
 

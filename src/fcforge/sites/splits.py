@@ -1,6 +1,5 @@
 """One site's subjects cut into train, validation and test, by seed and site name alone."""
 
-import hashlib
 import math
 from collections.abc import Mapping
 
@@ -135,19 +134,8 @@ def split_site(
     """One site as a learner takes it: the parts of `split_cohort` as batches of tensors."""
     parts = split_cohort(cohort, site_name, seed, test_fraction, val_fraction, folds)
     batches = {k: FCBatch.from_numpy(part.fc, part.y) for k, part in parts.items()}
-    ids = ids_of(parts)
-    about = {
-        "site": site_name,
-        "split_seed": seed,
-        "test_fraction": 1 / folds if folds else test_fraction,
-        "val_fraction": val_fraction,
-        "split_sha256": split_sha256(ids),
-    }
-    provenance = {**cohort.provenance, **about}
     more = {name: dict(part.covariates) for name, part in parts.items()}
-    return Site(
-        site_name, **batches, subject_ids=ids, provenance=provenance, covariates=more
-    )
+    return Site(site_name, **batches, subject_ids=ids_of(parts), covariates=more)
 
 
 def make_sites(
@@ -163,13 +151,6 @@ def make_sites(
     sites = {name: split_site(cohort, name, seed, *how) for name in cohort.site_names}
     refuse_twins(cohort, [site.subject_ids for site in sites.values()])
     return sites
-
-
-def split_sha256(subject_ids: dict[str, tuple[str, ...]]) -> str:
-    """SHA-256 of who is in which split."""
-    parts = ["\x1f".join([name, *subject_ids[name]]) for name in SPLITS]
-    text = "\x1e".join(parts)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _require_splittable(

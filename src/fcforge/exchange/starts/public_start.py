@@ -278,7 +278,7 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
     """Who the public people are."""
     spread = {name: np.asarray(cohort.covariates[name]) for name in remove}
     return {
-        "dataset": str(cohort.provenance.get("dataset", cohort.name)),
+        "dataset": cohort.name,
         "people_sha256": cohort.content_sha256(),
         "ids": tuple(sorted(cohort.subject_id.tolist())),
         "people": len(cohort),
