@@ -80,30 +80,6 @@ def _volume(path: Path, labels: list[float]) -> Path:
     return path
 
 
-def test_aal2_and_aal3_are_named(aal: Atlas, tmp_path: Path):
-    assert aal.image is not None
-    with pytest.raises(DataError, match=r"166 ROIs.* is AAL3"):
-        load_atlas("AAL116", image=aal.image.with_name("AAL3.nii"))
-    aal2 = _volume(tmp_path / "aal2.nii", list(range(1, 121)))
-    with pytest.raises(DataError, match=r"120 ROIs.*is AAL2"):
-        load_atlas("AAL116", image=aal2)
-    other = _volume(tmp_path / "other.nii", list(range(5, 121)))
-    with pytest.raises(DataError, match=r"116 labels, but not AAL's"):
-        load_atlas("AAL116", image=other)
-
-
-def test_116_weighted_maps_are_not_aal(aal: Atlas, tmp_path: Path):
-    maps = nib.Nifti1Image(np.ones((3, 3, 3, 116), dtype=np.float32), np.eye(4))
-    nib.save(maps, tmp_path / "maps.nii")
-    with pytest.raises(DataError, match=r"shape \(3, 3, 3, 116\)"):
-        load_atlas("AAL116", image=tmp_path / "maps.nii")
-
-
-def test_aal_under_its_long_codes_is_accepted(aal: Atlas, tmp_path: Path):
-    long = _volume(tmp_path / "pcp.nii", [float(c) for c in aal.codes])
-    assert load_atlas("AAL116", image=long).roi_names == aal.roi_names
-
-
 def test_a_changed_package_volume_is_refused(
     aal: Atlas, monkeypatch: pytest.MonkeyPatch
 ):

@@ -122,7 +122,7 @@ def test_maps_have_names_and_no_labels(asked):
     atlas = load_atlas("DiFuMo64")
     assert asked[0][1]["dimension"] == 64
     assert atlas.probabilistic
-    assert (atlas.roi_names, atlas.systems) == (("a", "b", "c"), ("x", "y", "x"))
+    assert (atlas.roi_names, atlas.systems) == (("a", "b", "c"), ("", "", ""))
     msdl = load_atlas("MSDL")
     assert msdl.roi_names == ("L Aud", "R Aud", "Striate", "L DMN")
     assert msdl.places.shape == (4, 3)

@@ -204,18 +204,14 @@ def _refuse_one_name(subjects: Sequence[str]) -> None:
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
     """The atlas asked for; series made elsewhere need its names alone, no volume."""
-    aal = atlases.is_aal(request.atlas)
-    scans = any(source.kind == "scan" for source in sources)
-    if scans or (aal and request.atlas_image):
-        return atlases.load_atlas(
-            request.atlas, image=request.atlas_image, lut=request.atlas_lut
-        )
-    if aal:
+    if any(source.kind == "scan" for source in sources):
+        return atlases.load_atlas(request.atlas, lut=request.atlas_lut)
+    if atlases.is_aal(request.atlas):
         return aal116()
     name = outputs.bids_label(request.atlas)
     if request.atlas_lut is not None:
-        table = atlases.read_lut(request.atlas_lut)
-        return names_only(name, tuple(table.names.values()))
+        named, _ = atlases.read_lut(request.atlas_lut)
+        return names_only(name, tuple(named.values()))
     columns = series.parse_columns(request.columns)
     for source in sources:
         with suppress(DataError):

