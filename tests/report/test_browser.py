@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from report_world import make_world
 
@@ -19,7 +20,6 @@ from browsing import (
 from fake_runs import KEEPS, fake_experiment, fake_learner
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.methods_text import Methods
 from fcforge.report import judge, quality
 from fcforge.report.pages import write_pages
 from fcforge.report.run import About, write_report
@@ -75,6 +75,7 @@ def other_pages() -> dict[str, str]:
             "n_volumes": 180,
             "tr": 2,
             "note": "x" * 60,
+            "file": "x.tsv",
         }
         for k in range(9)
     ]
@@ -96,7 +97,7 @@ def other_pages() -> dict[str, str]:
             SubjectFC("01", (run,), fc, (3,), {}), aal116()
         ),
         "group": quality.group_page(
-            rows, [("sub-99", "no scan")], Methods("FC [1].", "Software.", ("A work.",))
+            pd.DataFrame(rows).astype(str), [("sub-99", "no scan")], "FC."
         ),
     }
 

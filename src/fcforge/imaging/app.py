@@ -11,10 +11,10 @@ from fcforge.errors import DataError
 from fcforge.files import write_text
 from fcforge.imaging import atlases, layouts, methods_text, outputs, people, series
 from fcforge.imaging.atlas import Atlas, aal116, names_only
-from fcforge.imaging.extract import SubjectFC, subject_fc
+from fcforge.imaging.extract import subject_fc
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.people import Outcome, ParticipantTable, Progress, Say, no_progress
-from fcforge.imaging.sources import Source, sidecar_of
+from fcforge.imaging.sources import Source
 from fcforge.text import counted, some
 
 
@@ -105,16 +105,12 @@ class _Maker:
         if not own:
             raise DataError("is listed, but there is no scan and no time series of it.")
         path = self.path(subject)
-        if self.request.level == "group":
-            if not sidecar_of(path).exists():
-                raise DataError("has no FC yet.", do="Run the participant level first.")
-            return False
         key = outputs.fingerprint(own, self.atlas, self.request.asked_of(own))
         if outputs.is_done(path, key):
             return False
         _one_scan_per_run(own, self.request.session)
         result = subject_fc(own, self.atlas, self.request)
-        self._remark(result)
+        self.remarks.extend((f"sub-{subject}", odd) for odd in result.warnings)
         if self.pages:
             page = self.pages.subject_page(result, self.atlas)
             write_text(
@@ -123,15 +119,6 @@ class _Maker:
         # The FC sidecar is written last: it marks the subject as done.
         outputs.write_subject(self.request.out, result, self.atlas, key)
         return True
-
-    def _remark(self, result: SubjectFC) -> None:
-        """Keep what is odd, to be said at the end."""
-        lines = [w for run in result.runs for w in run.warnings]
-        if result.empty:
-            rois = counted(len(result.empty), "ROI")
-            names = some([self.atlas.roi_names[i] for i in result.empty])
-            lines.append(f"{rois} without signal or hardly covered, FC 0 ({names})")
-        self.remarks.extend((f"sub-{result.subject}", line) for line in lines)
 
     def finish(
         self, table: ParticipantTable, outcome: Outcome, asked: Sequence[str]
@@ -167,13 +154,13 @@ class _Maker:
 
 def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
     """Runs of one subject are joined; scans that are not runs of one experiment are a question."""
-    for key in ("acq", "ce", "rec", "echo", "part", "feature"):
+    for key in ("acq", "ce", "rec", "echo", "part", "feature", "ses"):
         values = sorted({source.entities.get(key, "") for source in own}, reverse=True)
-        if len(values) > 1:
+        if len(values) > 1 and (key, session) != ("ses", "all"):
             found = [f"{key}-{value}" if value else f"no {key}" for value in values]
             raise DataError(
                 f"several scans of one run: {', '.join(found)}.",
-                do=f"Choose one: --select {found[0]}.",
+                do=f"Choose one: --select {found[0]}; sessions: --session, or all to join them.",
             )
     seen: dict[tuple[str, ...], Path] = {}
     for source in own:
@@ -184,12 +171,6 @@ def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
                 f"two files for one run: {twin.name} and {source.path.name}.",
                 do="Choose with --space, or --select TEXT for a part of the file name.",
             )
-    sessions = sorted({source.entities.get("ses", "") for source in own})
-    if len(sessions) > 1 and session != "all":
-        raise DataError(
-            f"several sessions: {', '.join(sessions)}.",
-            do=f"Choose one: --session {sessions[0]}; or join them: --session all.",
-        )
 
 
 def _refuse_one_name(subjects: Sequence[str]) -> None:

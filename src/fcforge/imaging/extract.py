@@ -25,7 +25,7 @@ from fcforge.imaging.scan import (
     repetition_time,
 )
 from fcforge.imaging.sources import Source
-from fcforge.text import some
+from fcforge.text import counted, some
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -82,6 +82,8 @@ class SubjectFC(NamedTuple):
         ROIs without signal; their FC is 0.
     settings : mapping
         Those that took part.
+    warnings : tuple of str
+        What is odd about the subject.
     """
 
     subject: str
@@ -89,6 +91,7 @@ class SubjectFC(NamedTuple):
     fc: np.ndarray
     empty: tuple[int, ...]
     settings: Mapping[str, Any] = {}
+    warnings: tuple[str, ...] = ()
 
     @property
     def mean_fd(self) -> float | None:
@@ -148,7 +151,11 @@ def _joined(
     empty = tuple(np.flatnonzero(of_rois.empty_rois(series)).tolist())
     sources = [run.source for run in runs]
     used = request.settings_of(sources)
-    found = SubjectFC(sources[0].subject, runs, np.empty(0), empty, used)
+    odd = [warning for run in runs for warning in run.warnings]
+    if empty:
+        names = some([atlas.roi_names[i] for i in empty])
+        odd.append(f"{counted(len(empty), 'ROI')} without signal, FC 0 ({names})")
+    found = SubjectFC(sources[0].subject, runs, np.empty(0), empty, used, tuple(odd))
     if found.dof is not None and found.dof < request.min_dof:
         left = f"{max(found.dof, 0):.0f} degrees of freedom"
         volumes = sum(run.carpet.shape[1] for run in runs)

@@ -35,10 +35,8 @@ class ImagingRequest(Request):
 class FCRequest(ImagingRequest):
     """What `fcforge.imaging.app.fc_folder` is asked for."""
 
-    level: Literal["participant", "group"] = option(
-        "participant",
-        "participant makes FC; group only rewrites participants.tsv and the group page.",
-        metavar="LEVEL",
+    level: Literal["participant"] = option(
+        "participant", "As BIDS-Apps are called.", metavar="LEVEL"
     )
     atlas: str = option(
         "AAL116",

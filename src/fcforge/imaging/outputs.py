@@ -103,7 +103,7 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
         "MinCoverage": float(min(coverage)) if coverage else None,
         "Settings": result.settings,
         "Runs": [{"File": run.source.path.name, **run.report} for run in runs],
-        "Warnings": [w for run in runs for w in run.warnings],
+        "Warnings": result.warnings,
     }
 
 

@@ -15,7 +15,6 @@ from fcforge.imaging.people import by_reason, mixed_trs, site_rows
 from fcforge.report.figures import MUTED, SERIES, canvas, colour_bar, drawn, fc_figure
 from fcforge.report.rendering import Section, sections_page
 from fcforge.report.table import Cell, Table
-from fcforge.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,12 +51,7 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     title = f"Functional connectivity, ROIs {order}"
     fc = fc_figure(result.fc, atlas.systems, "correlation", WIDE, vmin=-1, vmax=1)
     sections.append(Section(title, fc))
-    warnings = [("caution", w) for run in result.runs for w in run.warnings]
-    if result.empty:
-        names = ", ".join(atlas.roi_names[i] for i in result.empty)
-        many = counted(len(result.empty), "ROI")
-        text = f"{many} without signal or hardly covered, FC set to 0: {names}."
-        warnings.append(("caution", text))
+    warnings = [("caution", warning) for warning in result.warnings]
     more: Any = {"warnings": warnings, "facts": _facts(result, atlas), "home": GROUP}
     return _page(f"sub-{result.subject}", sections=[*sections, *done], **more)
 
