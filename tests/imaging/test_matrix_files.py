@@ -281,11 +281,10 @@ def test_cells_give_their_texts_and_structs_are_passed_over(tmp_path):
     assert found["names"].tolist() == ["left", "right"]
 
 
-def test_one_long_text_among_many_cells_is_counted_with_the_room_of_all(
+def test_one_long_text_among_many_cells_takes_no_more_room_than_the_file(
     tmp_path, monkeypatch
 ):
     names = np.array([["x" * 5000, *["y"] * 3000]], dtype=object)
     savemat(tmp_path / "n.mat", {"names": names}, do_compression=True)
     monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")
-    with pytest.raises(DataError, match="limit is 10 MB"):
-        read_mat(tmp_path / "n.mat")
+    assert read_mat(tmp_path / "n.mat")["names"].nbytes < 1e5

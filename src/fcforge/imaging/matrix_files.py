@@ -271,6 +271,6 @@ def roi_names_in(arrays: Mapping[str, Any], n_rois: int) -> tuple[str, ...]:
     """ROI names beside a matrix, also of CONN (``names``, ``names2``); empty without them."""
     for key in ("roi_names", "roi_ids", "names2", "names"):
         found = np.asarray(arrays.get(key, ()))
-        if found.dtype.kind in "Uiu" and found.size == n_rois:
+        if found.dtype.kind in "UOiu" and found.size == n_rois:
             return tuple(map(str, found.ravel().tolist()))
     return ()

@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +41,7 @@ TEXT = 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
 Rows = list[list[str]]  # cells of every line
+Element = tuple[int, bytes]  # of a .mat file: its type and content
 Take = Callable[[int], None]  # gets the size of what is to be unpacked; may raise
 
 
@@ -212,17 +213,6 @@ def parse_table(text: str) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-class _Element(NamedTuple):
-    kind: int
-    data: bytes
-    order: str
-
-    def numbers(self) -> np.ndarray:
-        if self.kind not in STORED:
-            raise ValueError(f"element of type {self.kind} where numbers belong")
-        return np.frombuffer(self.data, dtype=self.order + STORED[self.kind])
-
-
 def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
     """Variables of a .mat file given as bytes.
 
@@ -249,36 +239,25 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
             "is a MATLAB 7.3 file, which is not read.",
             do="Save it again with `save(..., '-v7')`.",
         )
-    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
-    if order is None:
+    if content[126:128] != b"IM":
         raise ValueError("no header of a .mat file")
-    variables: dict[str, Any] = {}
-    for element in _elements(content[128:], order):
-        packed = element.kind == COMPRESSED
-        inner = _elements(_inflate(element, take), order) if packed else [element]
+    variables = {}
+    for kind, data in _elements(content[128:]):
+        packed = kind == COMPRESSED
+        inner = _elements(_inflate(data, take)) if packed else [(kind, data)]
         for name, value in map(_variable, inner):
-            variables |= _flat(name, value, take)
+            if isinstance(value, np.ndarray):
+                variables[name] = value
     return variables
 
 
-def _flat(name: str, value: Any, take: Take) -> dict[str, Any]:
-    """What is kept of a variable: numbers, or a cell of texts."""
-    if isinstance(value, list):
-        if not value or not all(isinstance(text, str) for text in value):
-            return {}
-        # numpy gives all of them the room of the longest
-        take(len(value) * max(map(len, value)) * 4)
-        value = np.array(value, dtype=np.str_)
-    return {name: value} if isinstance(value, np.ndarray) else {}
-
-
-def _inflate(packed: _Element, take: Take) -> bytes:
+def _inflate(packed: bytes, take: Take) -> bytes:
     """The one variable in a compressed element, whose tag says its size."""
     stream = zlib.decompressobj()
-    tag = stream.decompress(packed.data, 8)
+    tag = stream.decompress(packed, 8)
     if len(tag) < 8:
         raise ValueError("compressed variable is incomplete")
-    size = struct.unpack(packed.order + "II", tag)[1]
+    size = struct.unpack("<II", tag)[1]
     take(size)
     out = tag + stream.decompress(stream.unconsumed_tail, size + 1)
     if not stream.eof:
@@ -286,11 +265,11 @@ def _inflate(packed: _Element, take: Take) -> bytes:
     return out
 
 
-def _elements(content: bytes, order: str) -> Iterator[_Element]:
+def _elements(content: bytes) -> Iterator[Element]:
     """Tagged elements that lie one after the other in `content`."""
     at = 0
     while at < len(content):
-        kind, size = struct.unpack_from(order + "II", content, at)
+        kind, size = struct.unpack_from("<II", content, at)
         start = at + 8
         if kind >> 16:  # small: size, type and up to 4 bytes of data in 8 bytes
             size = kind >> 16
@@ -299,36 +278,38 @@ def _elements(content: bytes, order: str) -> Iterator[_Element]:
         end = start + size
         if end > len(content) or (start == at + 4 and size > 4):
             raise ValueError("cut off inside a variable")
-        yield _Element(kind, content[start:end], order)
+        yield kind, content[start:end]
         at = end if kind == COMPRESSED else end + (at - end) % 8
 
 
-def _variable(element: _Element) -> tuple[str, Any]:
-    """Name of a variable, and its numbers, text or list (cell)."""
-    if element.kind != MATRIX:
+def _variable(element: Element) -> tuple[str, Any]:
+    """Name of a variable, and its numbers, its text, or the texts of a cell."""
+    if element[0] != MATRIX:
         return "", None
-    flags, shape, name, *parts = _elements(element.data, element.order)
-    about = int(flags.numbers()[0])
+    flags, shape, name, *parts = _elements(element[1])
+    about = int(_numbers(flags)[0])
     kind = -1 if about & COMPLEX_FLAG else about & 0xFF
     value: Any = None
     if kind == CELL:
-        value = [_variable(part)[1] for part in parts]
+        texts = [_variable(part)[1] for part in parts]
+        if all(isinstance(text, str) for text in texts):
+            value = np.array(texts, dtype=object)
+    elif kind == TEXT and parts[0][0] in STORED:  # UTF-16 code units, or bytes
+        value = "".join(map(chr, _numbers(parts[0]).tolist()))
     elif kind == TEXT:
-        value = _text(parts[0])
+        value = parts[0][1].decode()
     elif kind in NUMERIC_CLASSES:
-        sizes = list(map(int, shape.numbers()))
-        value = _array(parts[0].numbers(), sizes)
-    return name.data.decode(), value
+        value = _numbers(parts[0])
+        sizes = _numbers(shape).tolist()
+        # Python integers: a damaged shape cannot overflow
+        if min(sizes, default=-1) < 0 or math.prod(sizes) != value.size:
+            raise ValueError(f"{value.size} values for shape {sizes}")
+        value = value.reshape(sizes, order="F")
+    return name[1].decode(), value
 
 
-def _text(element: _Element) -> str:
-    if element.kind in STORED:  # UTF-16 code units, or bytes
-        return "".join(map(chr, element.numbers().tolist()))
-    return element.data.decode()
-
-
-def _array(numbers: np.ndarray, shape: list[int]) -> np.ndarray:
-    # Python integers: a damaged shape cannot overflow
-    if min(shape, default=-1) < 0 or math.prod(shape) != numbers.size:
-        raise ValueError(f"{numbers.size} values for shape {shape}")
-    return numbers.astype(numbers.dtype.newbyteorder("=")).reshape(shape, order="F")
+def _numbers(element: Element) -> np.ndarray:
+    kind, data = element
+    if kind not in STORED:
+        raise ValueError(f"element of type {kind} where numbers belong")
+    return np.frombuffer(data, dtype=f"<{STORED[kind]}")
