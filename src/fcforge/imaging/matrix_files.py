@@ -4,21 +4,17 @@ A damaged file gives one `DataError` that names it, whatever the reading library
 that would fill the memory is refused by its headers, before anything is unpacked (`MemoryBudget`).
 """
 
-import csv
 import io
 import math
 import os
-import struct
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, at
+from fcforge.errors import ConfigError, DataError, FCForgeError, at
 from fcforge.imaging.parsers import decoded, parse_mat, parse_table, parse_text
 from fcforge.text import memory
 
@@ -41,26 +37,6 @@ MOST_GB_SETTING = "FCFORGE_MAX_GB"
 CELL_BYTES = 110  # measured of parsed text
 LINE_BYTES = 250
 SEPARATORS = [c for c in map(chr, range(0x3001)) if c.isspace() or c in ",;"]
-
-# All that numpy, torch, zipfile and zlib were seen to raise on damaged bytes.
-DAMAGED = (
-    OSError,
-    ValueError,
-    EOFError,
-    LookupError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,
-    AttributeError,
-    SyntaxError,
-    UserWarning,
-    csv.Error,
-    struct.error,
-    tokenize.TokenError,
-    zlib.error,
-    zipfile.BadZipFile,
-)
 
 
 class MemoryBudget:
@@ -189,14 +165,16 @@ def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
     try:
         with path.open("rb") as stream, at(path):
             return parse(stream, MemoryBudget(path))
-    except DAMAGED as error:
+    except FCForgeError:
+        raise
+    except Exception as error:
         reason = str(error).strip() or type(error).__name__
         what = f"cannot be read ({reason.splitlines()[0]})."
         do = "The file is damaged or cut off; make it again."
         if "allow_pickle" in reason:
             what = "holds pickled objects, which are not read (they can run code)."
             do = "Save plain arrays."
-    raise DataError(what, where=path, do=do)
+        raise DataError(what, where=path, do=do) from error
 
 
 def _bytes(stream: IO[bytes], budget: MemoryBudget) -> bytes:
