@@ -67,7 +67,7 @@ def test_roi_series_equal_nilearns_labels_masker(name: str, tree: Path, aal: Atl
     assert np.median(r) > 0.9999
 
 
-@pytest.mark.parametrize("name", [p for p in PRESETS if p not in ("none", "ica_aroma")])
+@pytest.mark.parametrize("name", [p for p in PRESETS if p != "none"])
 def test_presets_are_nilearns(name: str, tree: Path):
     from nilearn.interfaces.fmriprep import load_confounds_strategy
 

@@ -35,20 +35,6 @@ def test_rest_is_taken_among_several_tasks(tmp_path):
     assert ([s.entities["task"] for s in sources], said) == (["nback"], [])
 
 
-@pytest.mark.parametrize("tool", ["fMRIPrep", ""])
-def test_ica_aroma_without_fmripreps_scans_of_it(tool, tmp_path):
-    touch(tmp_path, f"sub-01/func/sub-01_task-rest_{MNI}")
-    if tool:
-        describe(tmp_path, tool)
-    with pytest.raises(DataError, match="smoothAROMAnonaggr") as told:
-        find(tmp_path, denoise="ica_aroma")
-    assert "--denoise" in told.value.do
-    denoised = MNI.replace("preproc", "smoothAROMAnonaggr")
-    touch(tmp_path, f"sub-01/func/sub-01_task-rest_{denoised}")
-    ((source,), _) = find(tmp_path, denoise="ica_aroma")
-    assert source.tool == "fmriprep"
-
-
 def test_several_tasks_without_rest_are_a_question(tmp_path):
     func = "sub-01/func/sub-01_task-"
     touch(tmp_path, f"{func}movie_{MNI}", f"{func}nback_{MNI}")

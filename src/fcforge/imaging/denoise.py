@@ -25,7 +25,6 @@ COMPONENTS: dict[str, dict[str, Any]] = {
     "wm_csf": {"wm_csf": "basic"},
     "global_signal": {"global_signal": "basic"},
     "compcor": {"compcor": "anat_combined", "n_compcor": "all"},
-    "ica_aroma": {"ica_aroma": "full"},
     "scrub": {"scrub": 5, "fd_threshold": 0.5, "std_dvars_threshold": 1.5},
     "non_steady_state": {},
 }
@@ -35,7 +34,6 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "simple": ("high_pass+motion+wm_csf", {}),
     "scrubbing": ("high_pass+motion+wm_csf+scrub", {"wm_csf": "full"}),
     "compcor": ("high_pass+motion+compcor", {}),
-    "ica_aroma": ("high_pass+wm_csf+ica_aroma", {}),
 }
 Confounds = tuple[
     pd.DataFrame | None, np.ndarray | None
@@ -77,7 +75,7 @@ def make_denoise(
 ) -> Denoise:
     """Method by name.
 
-    A preset (``simple``, ``scrubbing``, ``compcor``, ``ica_aroma``, ``none``) or components
+    A preset (``simple``, ``scrubbing``, ``compcor``, ``none``) or components
     joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `band` is passed, in Hz, and
     `fd_threshold` (mm) and `std_dvars_threshold` are those of scrubbing, where they are not
     nilearn's.

@@ -75,14 +75,6 @@ class Files:
         return None
 
 
-def _fmriprep(path: Path, request: FCRequest) -> dict[str, str] | None:
-    """Scans in MNI space, preprocessed or denoised by ICA-AROMA as the method asks."""
-    wanted = "smoothAROMAnonaggr" if "ica_aroma" in request.denoise else "preproc"
-    said = sources.entities(path.name)
-    mni = said.get("space", "").startswith("MNI")
-    return {} if mni and said["desc"] == wanted else None
-
-
 def _of_fmriprep(path: Path) -> Path:
     """Folder of fMRIPrep's confounds beside HALFpipe's own folder."""
     func = next(p for p in path.parents if p.name == "func")
@@ -133,13 +125,12 @@ _XCPD_MOTION = ("{}_motion.tsv", "{}_desc-filtered_motion.tsv")
 LAYOUTS: dict[str, tuple[Files, ...]] = {
     "fmriprep": (
         Files(
-            "sub-*/**/*_desc-*_bold.nii*",
+            "sub-*/**/*_space-MNI*_desc-preproc_bold.nii*",
             "scan",
             r"_space-[^_]+|_res-[^_]+|_desc-.*$",
             # fMRIPrep before 20.2 wrote _regressors
             ("{}_desc-confounds_timeseries.tsv", "{}_desc-confounds_regressors.tsv"),
             denoised=False,
-            about=_fmriprep,
         ),
     ),
     "xcpd": (
@@ -207,7 +198,6 @@ def find_sources(
     found = next(filter(None, tried), [])
     if auto:
         _require_mni(found, root)
-    _require_aroma(found, request)
     wanted = [source for source in found if request.takes(source)]
     if not wanted:
         raise _nothing_found(request, found)
@@ -230,22 +220,6 @@ def _require_mni(found: list[Source], root: Path) -> None:
                 where=root,
                 do=TO_MNI,
             )
-
-
-def _require_aroma(found: list[Source], request: FCRequest) -> None:
-    """Refuse fMRIPrep's other scans where ICA-AROMA is asked for: nothing would be taken out."""
-    known = any(source.tool != "nifti" for source in found)
-    asked = "ica_aroma" in request.denoise
-    if (
-        asked
-        and not known
-        and any(request.source.glob("sub-*/**/*_desc-preproc_bold.nii*"))
-    ):
-        raise DataError(
-            "ica_aroma needs fMRIPrep's scans desc-smoothAROMAnonaggr, and there are none.",
-            where=request.source,
-            do="Let fMRIPrep (before 23.1) write them, or choose another --denoise.",
-        )
 
 
 def _found(layout: str, request: FCRequest) -> list[Source]:

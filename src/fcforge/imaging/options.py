@@ -49,7 +49,7 @@ class FCRequest(ImagingRequest):
     )
     denoise: str = option(
         "simple",
-        "none, simple, scrubbing, compcor, ica_aroma, or parts joined by +, such as "
+        "none, simple, scrubbing, compcor, or parts joined by +, such as "
         "motion+wm_csf+global_signal. Applied to scans of fMRIPrep and to plain scans only.",
     )
     high_pass: NotNegative = option(
