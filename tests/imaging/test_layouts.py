@@ -65,7 +65,6 @@ def test_further_entities_are_kept(tmp_path):
             ["sub-01/func/sub-01_task-rest_space-T1w_desc-preproc_bold.nii.gz"],
             "scans in T1w space only, FC needs MNI space.*--output-spaces",
         ),
-        ("", ["sub-01/anat/sub-01_T1w.nii.gz"], "only anatomical images"),
         (
             "",
             ["sub-01/func/sub-01_task-rest_bold.nii.gz"],
@@ -75,11 +74,6 @@ def test_further_entities_are_kept(tmp_path):
             "fMRIPrep",
             ["sub-01/func/sub-01_task-rest_bold.nii"],
             "scans in scanner space only",
-        ),
-        (
-            "",
-            ["100307/MNINonLinear/Results/a/a_Atlas.dtseries.nii"],
-            "only CIFTI files",
         ),
         (
             "XCP-D",

@@ -87,18 +87,13 @@ def _dpabi(path: Path, request: FCRequest) -> dict[str, str] | None:
         return None
     if path.suffix == ".mat" and path.with_suffix(".txt").exists():
         return None  # both are written; one is enough
-    # S2_Results holds the second session
-    session = re.match(r"S(\d+)_", _dpabi_results(path).name)
     subject = path.stem.removeprefix("ROISignals_").removeprefix("sub-")
-    return {"sub": subject, "ses": session[1] if session else "", "task": "rest"}
-
-
-def _dpabi_results(path: Path) -> Path:
-    return next(p for p in path.parents if p.name.startswith("ROISignals_")).parent
+    return {"sub": subject, "task": "rest"}
 
 
 def _dpabi_motion(path: Path) -> Path:
-    results = _dpabi_results(path)
+    series = next(p for p in path.parents if p.name.startswith("ROISignals_"))
+    results = series.parent
     top = results.parent if results.name.endswith("Results") else results
     return top / "RealignParameter" / path.stem.removeprefix("ROISignals_")
 
@@ -289,10 +284,6 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     elif bold:
         what = f"scans in {some(sorted(bold))} space only, FC needs MNI space."
         do = TO_MNI
-    elif any(root.glob("**/*.d*series.nii")):
-        what = "only CIFTI files (.dtseries.nii: surface data), which are not read."
-    elif any(sources.nifti_files(root, "**/*_T[12]w")):
-        what = "only anatomical images (T1w, T2w), no functional scan."
     return DataError(what, where=root, do=do)
 
 
