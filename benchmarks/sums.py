@@ -97,6 +97,11 @@ class World:
         return Partition(self.features, self.cohort.y, site, rows, rng, draws=DRAWS)
 
 
+def hospitals_of(part: Partition) -> int:
+    """How many hospitals learn."""
+    return len(np.unique(part.site[part.rows[1]]))
+
+
 def alone(part: Partition, site: np.ndarray) -> np.ndarray:
     """Scores (m,) of ridge on the own hospital's learning people."""
     _, learn, test = part.rows
@@ -107,7 +112,7 @@ def alone(part: Partition, site: np.ndarray) -> np.ndarray:
         centre = part.x[mine].mean(0)
         rows = part.x[mine] - centre
         t = part.t[mine, 0]
-        gram = rows @ rows.T + part.penalty * part.p * np.eye(len(mine))
+        gram = rows @ rows.T + part.p * np.eye(len(mine))
         weight = rows.T @ np.linalg.solve(gram, t - t.mean())
         found[here] = (part.x[test[here]] - centre) @ weight + t.mean()
     return found
@@ -129,7 +134,7 @@ def placed(part: Partition, name: str) -> tuple[Start, float]:
     """The start of a plan and all the noise in its sum, in units of the sensitivity."""
     epsilon, keepers = PLANS[name]
     people = len(part.rows[1])
-    level = noise_per_person(people, epsilon, DOSES if keepers else part.hospitals)
+    level = noise_per_person(people, epsilon, DOSES if keepers else hospitals_of(part))
     return part.start(planned_settings(level)), level * people
 
 
@@ -179,7 +184,7 @@ def product_odds(part: Partition, world: World, name: str, number: int) -> np.nd
     """Log odds (m,) of the tested people, by the functions that a consortium uses."""
     epsilon, keepers = PLANS.get(name, (None, True))
     public, learn, test = part.rows
-    doses = DOSES if keepers else part.hospitals
+    doses = DOSES if keepers else hospitals_of(part)
     level = noise_per_person(len(learn), epsilon, doses)
     y = world.cohort.y
     start = make_start(world.features[public], y[public], planned_settings(level))
@@ -299,7 +304,7 @@ def cell(asked: tuple[str, int, int | None, int]) -> list[dict[str, object]]:
             inside = in_groups(part, scores[name], world.groups)
             groups.setdefault(name, []).append(inside)
         people = len(part.rows[1])
-        sizes.append([len(part.rows[0]), part.hospitals, people, len(part.rows[2])])
+        sizes.append([len(part.rows[0]), hospitals_of(part), people, len(part.rows[2])])
     place = {
         "file": file,
         "public": public,

@@ -1,8 +1,8 @@
-"""Membership and identity attacks on released records. Pure functions of edge vectors.
+"""Membership and identity attacks on released records, statistics and sums.
 
-All take Fisher-z edges: targets x (n, p), released records S (m, p), and the attacker's own
-reference Ref (r, p), people of the same population who were certainly not trained on. A higher
-score means "was trained on".
+Those on records take Fisher-z edges: targets x (n, p), released records S (m, p), and the
+attacker's own reference Ref (r, p), people of the same population who were certainly not trained
+on. A higher score means "was trained on".
 """
 
 from typing import Any
@@ -11,6 +11,8 @@ import numpy as np
 from numpy import ndarray as Array
 
 TINY = 1e-12
+SAMPLE = "likelihood ratio, reference sample"
+KNOWN = "likelihood ratio, site known"
 
 
 def distances(a: Array, b: Array, **how: Any) -> Array:
@@ -248,3 +250,100 @@ def _log_density(own: Array, mean: Array, shadows: Array, mask: Array) -> Array:
     variance = (spread + floor) * (1 + 1 / np.maximum(count, 1))
     exponent = -0.5 * (own - mean) ** 2 / variance
     return (exponent - 0.5 * np.log(variance)).sum(1)
+
+
+# -- on sums ---------------------------------------------------------------------------------------
+# The attacker holds a person's scan and diagnosis, so knows what that person would have added (a
+# row v), and asks whether it is in the sum. All take the sums of K releases (`totals`, (K, d)), how
+# many people each has (`members`, (K,)) and the rows (n, d) of n people, and give scores (K, n).
+def within_span(totals: Array, rows: Array, reference: Array) -> tuple[Array, ...]:
+    """All three in coordinates of the people's span, where there are fewer people than numbers.
+
+    What lies off the span is noise that no row touches: every inner product with a person stays.
+    """
+    people = np.concatenate([rows, reference])
+    if people.shape[1] <= len(people):
+        return totals, rows, reference
+    basis = np.linalg.qr(people.T)[0]
+    return totals @ basis, rows @ basis, reference @ basis
+
+
+def sample_known(
+    totals: Array, members: Array, rows: Array, reference: Array, noise: float
+) -> Array:
+    r"""Likelihood ratio of an attacker with m people of the same hospital who are not in it.
+
+    Mean and (shrunk, Ledoit & Wolf 2004) covariance are theirs; the sum of n people varies about
+    n times their mean by :math:`n (1 + n / m) \Sigma + \sigma^2 I`, their own mean being uncertain.
+    """
+    from sklearn.covariance import ledoit_wolf
+
+    n = float(members.mean())
+    spread = n * (1 + n / len(reference)) * ledoit_wolf(reference)[0]
+    mean = reference.mean(0)
+    return likelihood_ratio(
+        totals - np.outer(members, mean), rows - mean, spread, noise
+    )
+
+
+def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Array:
+    r"""Likelihood ratio of an attacker who knows the rows of all N people, but not which n are in.
+
+    The worst case short of knowing who else is in: true mean and covariance, and the sum of a
+    random part of N people varies by :math:`n (1 - n / N) \Sigma + \sigma^2 I` only.
+    """
+    n = float(members.mean())
+    spread = n * (1 - n / len(rows)) * np.cov(rows.T)
+    mean = rows.mean(0)
+    return likelihood_ratio(
+        totals - np.outer(members, mean), rows - mean, spread, noise
+    )
+
+
+def likelihood_ratio(sums: Array, rows: Array, spread: Array, noise: float) -> Array:
+    r"""Log likelihood ratio of "v is in the sum" against "somebody else is", sums being Gaussian.
+
+    .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - E T) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
+
+    Parameters
+    ----------
+    sums : ndarray of shape (K, d)
+        T - E T.
+    rows : ndarray of shape (n, d)
+        v - mu.
+    spread : ndarray of shape (d, d)
+        V without the noise.
+    noise : float
+        Its standard deviation.
+    """
+    d = len(spread)
+    covariance = spread + noise**2 * np.eye(d)
+    ridge = 1e-9 * max(float(np.trace(covariance)) / d, TINY)
+    solved = np.linalg.solve(covariance + ridge * np.eye(d), rows.T)
+    return sums @ solved - 0.5 * (rows.T * solved).sum(0)
+
+
+def sum_shift(
+    totals: Array,
+    members: Array,
+    rows: Array,
+    y: Array,
+    reference: Array,
+    reference_y: Array,
+) -> Array:
+    r"""Summary-statistic attack, :math:`\langle v - m_y,\; T / n - m \rangle`.
+
+    The released mean's shift from the reference mean m, along what sets a person apart from the
+    reference of the same diagnosis (Homer et al., PLoS Genetics 2008).
+    """
+    own = class_mean(y, reference, reference_y)
+    return (totals / members[:, None] - reference.mean(0)) @ (rows - own).T
+
+
+def loss_drop(residual: Array, coordinates: Array, step: Array) -> Array:
+    r"""How much better the released head fits a person than the public head did.
+
+    :math:`r^2 - (r - u^\top \beta)^2` with r the public head's residual of a person (n,), u the
+    coordinates (n, d) and :math:`\beta` the steps from the public head (K, d).
+    """
+    return residual**2 - (residual - step @ coordinates.T) ** 2

@@ -26,6 +26,7 @@ from fcforge.releases.start import (
 from fcforge.releases.vector import COUNT, SENSITIVITY, UNIT, held
 from fcforge.types import strata
 
+PENALTY = StartSettings().penalty
 TESTED = 0.3  # of every hospital's people
 Rows = tuple[Array, Array, Array]
 
@@ -66,8 +67,6 @@ class Partition:
     rng : numpy Generator
         Of the noise.
     draws : int
-    penalty : float
-        Ridge penalty of the public head per feature.
     directions : int
         Axes that are told apart.
     """
@@ -80,34 +79,30 @@ class Partition:
         rows: Rows,
         rng: np.random.Generator,
         draws: int = 4,
-        penalty: float = 1.0,
         directions: int = 128,
     ) -> None:
-        public, learn, test = rows
+        public, _, test = rows
         self.rows = rows
         self.site = site
         self.site_test = site[test]
-        self.hospitals = len(np.unique(site[learn]))
         self.y_test = y[test]
         columns = 1 if y.dtype.kind == "f" else max(1, int(y.max()))
         self.t = targets(y, columns).reshape(len(y), columns)
-        self.x = _standardised(features, public)
+        mean = features[public].mean(0)
+        spread = features[public].std(0)
+        self.x = (features - mean) / np.where(spread > 1e-9, spread, FLAT)
         self.p = self.x.shape[1]
-        self.penalty = penalty
-        self._fit_public(self.x[public], self.t[public])
+        own = self.x[public]
+        t = self.t[public]
+        coefficient, left_out = leave_one_out(own @ own.T, t, PENALTY * self.p)
+        self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
+        self.score = self.x @ (own.T @ coefficient) + t.mean(0)
         self.axes, self.variance = principal_axes(self.x[public], directions)
         self.z = self.x @ self.axes
         self.norms = (self.x**2).sum(1)
         self.noise = rng.standard_normal((columns, self.p, draws))
         self.noise_half = rng.standard_normal((columns, draws))
         self.noise_count = rng.standard_normal(draws)
-
-    def _fit_public(self, own: Array, t: Array) -> None:
-        """Scores by the public head, and what it leaves of the public people themselves."""
-        penalty = self.penalty * self.p
-        coefficient, left_out = leave_one_out(own @ own.T, t, penalty)
-        self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
-        self.score = self.x @ (own.T @ coefficient) + t.mean(0)
 
     @cached_property
     def gram(self) -> Array:
@@ -162,15 +157,7 @@ class Partition:
     def start(self, settings: StartSettings) -> Start:
         """The start of one setting: scales by direction, size and clip; its axes are not used."""
         public, _, _ = self.rows
-        start = self._scales(settings)
-        lengths = np.sqrt(self._squares(start.gain, public))
-        start = replace(start, size=float(np.median(lengths)))
-        norm = self._norm(start, public, self.public_residual)
-        return replace(start, clip=float(np.quantile(norm, settings.clip)))
-
-    def _scales(self, settings: StartSettings) -> Start:
-        """Scales of a setting, of people who are standardised already; neither size nor clip."""
-        return Start(
+        start = Start(
             mean=np.zeros(self.p),
             scale=np.ones(self.p),
             weight=np.zeros(self.p),
@@ -180,8 +167,12 @@ class Partition:
             size=1.0,
             clip=1.0,
             temperature=1.0,
-            **{k: float(getattr(settings, name)) for k, name in SET.items()},
+            **{k: getattr(settings, name) for k, name in SET.items()},
         )
+        lengths = np.sqrt(self._squares(start.gain, public))
+        start = replace(start, size=float(np.median(lengths)))
+        norm = self._norm(start, public, self.public_residual)
+        return replace(start, clip=float(np.quantile(norm, settings.clip)))
 
     def factor(self, start: Start, rows: Array) -> Array:
         """Factor (n, c) of each person's u in a sum: clipped residual, clipped norm."""
@@ -244,19 +235,8 @@ class Partition:
         """Scores (m, c) of the tested people by ridge on the public and all learning people."""
         public, learn, test = self.rows
         both = np.concatenate([public, learn])
-        x = self.x[both]
-        centre = x.mean(0)
-        gram = (x - centre) @ (x - centre).T
-        level = self.t[both].mean(0)
-        target = self.t[both] - level
-        penalty = self.penalty * self.p * np.eye(len(both))
-        coefficient = np.linalg.solve(gram + penalty, target)
-        weight = (x - centre).T @ coefficient
-        return (self.x[test] - centre) @ weight + level
-
-
-def _standardised(features: Array, public: Array) -> Array:
-    """Features (n, p) by mean and spread of the public people."""
-    own = features[public]
-    spread = own.std(0)
-    return (features - own.mean(0)) / np.where(spread > 1e-9, spread, FLAT)
+        centre = self.x[both].mean(0)
+        rows = self.x[both] - centre
+        t = self.t[both]
+        coefficient, _ = leave_one_out(rows @ rows.T, t, PENALTY * self.p)
+        return (self.x[test] - centre) @ (rows.T @ coefficient) + t.mean(0)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fcforge.files import write_text
-from fcforge.privacy.release_attacks import KNOWN, SAMPLE
+from fcforge.privacy.attacks import KNOWN, SAMPLE
 from fcforge.report.rendering import Section
 from fcforge.report.table import Heading, Table, interval_cell, interval_text
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow, highest

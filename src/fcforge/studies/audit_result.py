@@ -13,8 +13,7 @@ from fcforge.types import Estimate
 
 BOOTSTRAP = "bootstrap"
 UNTRAINED = "untrained"
-STATISTICS = "exact ridge statistics"
-REFERENCES = BOOTSTRAP, UNTRAINED, STATISTICS
+REFERENCES = BOOTSTRAP, UNTRAINED
 # what the strongest attack comes to
 TOLD = {
     True: "An attacker can tell who took part.",

@@ -2,7 +2,7 @@
 
 A quarter of a site's people is the attacker's reference; random halves of the others each make a
 release (with noise of its own), so that who was in it is known, and every attack of
-`fcforge.privacy.release_attacks` is tried on all of them at once. A half hides its people worse
+`fcforge.privacy.attacks` on sums is tried on all of them at once. A half hides its people worse
 than the whole site does: what is found here is more than the release itself gives away.
 """
 
@@ -18,27 +18,22 @@ from fcforge.exchange.audit import Attacked, require_given
 from fcforge.exchange.home.private_record import people_in
 from fcforge.exchange.records import Release, Spending
 from fcforge.exchange.starts.release_step import own_features
-from fcforge.privacy import attacks, noise, release_attacks
+from fcforge.privacy import attacks, noise
+from fcforge.privacy.attacks import KNOWN, SAMPLE
 from fcforge.privacy.measures import MEMBER, OUTSIDER
-from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
+from fcforge.releases.features import targets
 from fcforge.releases.start import Start, coordinates
 from fcforge.studies.audit import Evidence, stratified, summarise
-from fcforge.studies.audit_result import (
-    BOOTSTRAP,
-    STATISTICS,
-    UNTRAINED,
-    Audit,
-    AuditPlan,
-)
+from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
 
 if TYPE_CHECKING:
     from fcforge.exchange.starts.releases import Releases
 
 SHADOWED = (SAMPLE, "class mean", "loss against public head")  # seen by shadow models
 PLAN = AuditPlan(worlds=100, n_draws=100)
-FEW = 8  # worlds of the two references that leak everything: slow, and always found
+FEW = 8  # worlds of the reference that leaks everything: slow, and always found
 MIN_PEOPLE = 32
 UNLIKELY = 1e-9
 
@@ -53,28 +48,22 @@ class Contributors(NamedTuple):
     coordinates : ndarray of shape (n, d + 1)
     residual : ndarray of shape (n,)
         Of the public head.
-    moments : ndarray of shape (n, p + 2)
-        Row of exact ridge statistics: standardised features, one, diagnosis.
     y : ndarray of shape (n,)
     """
 
     rows: np.ndarray
     coordinates: np.ndarray
     residual: np.ndarray
-    moments: np.ndarray
     y: np.ndarray
 
     @classmethod
     def of(cls, start: Start, features: np.ndarray, y: np.ndarray) -> Self:
         """People with their features (n, p), confounds removed, and diagnoses (n,)."""
         x = start.standardise(features)
-        t = 2.0 * y - 1.0
-        ends = np.stack([np.ones_like(t), t], 1)
         return cls(
             rows=vector.contributions(start, features, y).astype(np.float64),
             coordinates=coordinates(start, x),
-            residual=t - start.score(x),
-            moments=np.concatenate([x, ends], 1),
+            residual=targets(y) - start.score(x),
             y=y,
         )
 
@@ -121,42 +110,35 @@ class Trial(NamedTuple):
         """
         who = self.who
         members = self.inside.sum(1)
-        sums, rows, ref = release_attacks.within_span(
+        sums, rows, ref = attacks.within_span(
             totals[:, :-1], who.rows[:, :-1], self.reference.rows[:, :-1]
         )
         step = vector.solve(self.start, totals, noise**2)
-        sampled = release_attacks.from_reference(ref, members, noise)
-        known = release_attacks.from_everybody(rows, members, noise)
-        seen = (who.residual, who.coordinates, step)
-        classes = (who.y, ref, self.reference.y, members)
+        given = (sums, members, rows)
         scores = {
-            SAMPLE: release_attacks.likelihood_ratio(sums, rows, sampled),
-            KNOWN: release_attacks.likelihood_ratio(sums, rows, known),
-            "class mean": release_attacks.class_mean(sums, rows, *classes),
-            "leverage": release_attacks.leverage(sums, rows),
-            "loss": release_attacks.loss(*seen),
-            "loss against public head": release_attacks.loss_drop(*seen),
+            SAMPLE: attacks.sample_known(*given, ref, noise),
+            KNOWN: attacks.site_known(*given, noise),
+            "class mean": attacks.sum_shift(*given, who.y, ref, self.reference.y),
+            "loss against public head": attacks.loss_drop(
+                who.residual, who.coordinates, step
+            ),
         }
         each = zip(*scores.values(), strict=True)
         return [Evidence(dict(zip(scores, one, strict=True))) for one in each]
 
     def references(self) -> dict[str, list[Evidence]]:
-        """What an audit is read against: rows one by one, exact ridge statistics, strangers."""
-        who = self.who
+        """What an audit is read against: rows one by one, and strangers."""
+        rows = self.who.rows
         others = self.reference.rows
         copied = []
-        exact = []
         for mine in self.inside[:FEW]:
-            near = attacks.distance_ratio(who.rows, who.rows[mine], others)
+            near = attacks.distance_ratio(rows, rows[mine], others)
             copied.append(Evidence({"distance ratio": near}))
-            moments = attacks.leverage(who.moments, who.moments[mine])
-            exact.append(Evidence({"leverage": moments}))
         rng = numpy_rng(self.seed, "audit strangers")
         sizes = self.inside.sum(1)
         drawn = [rng.integers(len(others), size=n) for n in sizes]
         strangers = np.stack([others[rows].sum(0) for rows in drawn])
-        alone = self.attacked(strangers)
-        return {BOOTSTRAP: copied, STATISTICS: exact, UNTRAINED: alone}
+        return {BOOTSTRAP: copied, UNTRAINED: self.attacked(strangers)}
 
     def released(self, epsilon: float | None, delta: float) -> list[Evidence]:
         """Evidence against the halves' releases at a budget."""
@@ -188,8 +170,8 @@ def audit_people(
     Returns
     -------
     Audit
-        Rows of the references first: members' contributions one by one ("bootstrap"), exact ridge
-        statistics, a release of strangers ("untrained"); then one release per epsilon.
+        Rows of the references first: members' contributions one by one ("bootstrap"), a release of
+        strangers ("untrained"); then one release per epsilon.
     """
     trial = Trial.of(start, everybody, plan)
     evidence = trial.references()
