@@ -9,13 +9,12 @@ import pytest
 from public_people import people
 
 from fcforge.privacy.noise import sigma_for
-from fcforge.releases import worth as told
+from fcforge.releases import worth as module
 from fcforge.releases.worth import (
     CHOSEN,
-    Dealt,
+    Dealings,
     noise_per_person,
     planned_settings,
-    suited,
     worth,
 )
 
@@ -27,8 +26,14 @@ def world():
     return x, y, np.array(site)
 
 
-def test_the_table_of_a_plan(world):
-    found = worth(*world, people=2000, hospitals=20, dealings=4)
+def row_of(found, epsilon):
+    """What two keepers would add."""
+    return next(r for r in found.rows if (r.epsilon, r.keepers) == (epsilon, True))
+
+
+def test_the_table_of_a_plan(world, monkeypatch):
+    monkeypatch.setattr(module, "DEALINGS", 4)
+    found = worth(*world, people=2000, hospitals=20)
     assert [(r.epsilon, r.keepers) for r in found.rows[:2]] == [
         (None, True),
         (8.0, True),
@@ -38,41 +43,50 @@ def test_the_table_of_a_plan(world):
     exact = found.rows[0]
     assert exact.gain > 0.5 * found.pooled
     assert 0.5 < found.public < 1.0
-    again = worth(*world, people=2000, hospitals=20, dealings=4)
+    again = worth(*world, people=2000, hospitals=20)
     assert again == found
 
 
 @pytest.mark.parametrize("classes", [0, 3])
-def test_other_targets_are_told_the_same_way(classes):
+def test_other_targets_are_told_the_same_way(classes, monkeypatch):
+    monkeypatch.setattr(module, "DEALINGS", 6)
     x, y, site = people(240, 45, sites=5, classes=classes)
     if classes:
         x[:, 1] += 1.5 * y
     else:  # a number is easy
         x = x + 2 * np.random.default_rng(0).normal(size=x.shape)
     world = (x, y, np.array(site))
-    found = worth(*world, people=20_000, hospitals=5, epsilons=(1.0,), dealings=6)
+    found = worth(*world, people=20_000, hospitals=5)
     assert 0.5 < found.public < 0.9
     assert found.pooled > 0.01
-    assert found.rows[0].gain > 0.3 * found.pooled  # so many hardly hear the noise
+    assert row_of(found, 1.0).gain > 0.3 * found.pooled  # so many hardly hear the noise
 
 
-def test_more_people_bear_more_noise(world):
-    few = worth(*world, people=20, hospitals=20, epsilons=(1.0,), dealings=4)
-    many = worth(*world, people=20_000, hospitals=20, epsilons=(1.0,), dealings=4)
-    assert many.rows[0].gain > few.rows[0].gain + 0.01
+def test_more_people_bear_more_noise(world, monkeypatch):
+    monkeypatch.setattr(module, "DEALINGS", 4)
+    few = worth(*world, people=20, hospitals=20)
+    many = worth(*world, people=20_000, hospitals=20)
+    assert row_of(many, 1.0).gain > row_of(few, 1.0).gain + 0.01
 
 
 def dealings(*gains):
     """Dealings whose gains at noise 0 are these, by the pull."""
-    return [Dealt(0.7, 0.1, {0.0: np.array(row)}) for row in gains]
+    made = Dealings(np.zeros((2, 3)), np.zeros(2), np.zeros(2), {0.0})
+    made.references = [(0.7, 0.1)] * len(gains)
+    made.gains = {0.0: [np.array(row) for row in gains]}
+    return made
 
 
 def test_a_stronger_pull_must_be_surely_better():
-    surely = dealings([0.0, 0.1, 0.0, 0, 0], [0.02, 0.13, 0.0, 0, 0])
-    assert told._caution(surely, 0.0) == 1
+    surely = [[0.0, 0.1, 0.0, 0, 0], [0.02, 0.13, 0.0, 0, 0]]
+    assert dealings(*surely).found(0.0) == pytest.approx((1, 0.115, 0.015))
     perhaps = dealings([0.0, 0.1, 0.0, 0, 0], [0.05, 0.0, 0.0, 0, 0])
-    assert told._caution(perhaps, 0.0) == 0  # ahead by .025 with an error of .075
-    assert told._caution(surely[:1], 0.0) == 0  # one dealing has no error
+    assert perhaps.found(0.0)[0] == 0  # ahead by .025 with an error of .075
+    assert dealings(surely[0]).found(0.0)[0] == 0  # one dealing has no error
+
+
+def suited(features, y, site, noise):
+    return Dealings(features, y, site, {noise}).settings(noise)
 
 
 def test_few_people_and_a_good_public_head_stay_public(world):

@@ -25,7 +25,6 @@ than .002. One error changed a fifth of all cases and lost up to .003.
 """
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -39,12 +38,12 @@ from fcforge.releases.vector import DOSES
 
 FEATURES = 6786  # of 116 ROIs, for which was chosen
 CHOSEN = {
-    0.0: StartSettings(axes=8, gamma=0.35, even=0.95, pull=0.45),
-    0.0005: StartSettings(axes=16, gamma=0.35, even=0.95, pull=0.75),
-    0.0015: StartSettings(axes=8, gamma=0.35, even=0.95, pull=0.45),
-    0.003: StartSettings(axes=16, gamma=0.35, even=0.95, pull=0.45),
-    0.005: StartSettings(axes=16, gamma=0.25, even=0.95, pull=0.3),
-    0.01: StartSettings(axes=16, gamma=0.1, even=0.95, pull=0.15),
+    0.0: StartSettings(axes=8, gamma=0.35, pull=0.45),
+    0.0005: StartSettings(axes=16, gamma=0.35, pull=0.75),
+    0.0015: StartSettings(axes=8, gamma=0.35, pull=0.45),
+    0.003: StartSettings(axes=16, gamma=0.35, pull=0.45),
+    0.005: StartSettings(axes=16, gamma=0.25, pull=0.3),
+    0.01: StartSettings(axes=16, gamma=0.1, pull=0.15),
     0.03: StartSettings(axes=8, gamma=0.0, even=0.8, pull=0.05),
 }
 PUBLIC = 0.5  # of the people are public in a dealing
@@ -126,20 +125,60 @@ class WorthTable(NamedTuple):
     settings: StartSettings
 
 
-class Dealt(NamedTuple):
-    """What one dealing of the public sites tells.
+class Dealings:
+    """What dealings of the public sites into public people and hospitals tell.
+
+    Those that leave too few people are left out; of a single site there are none.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, p)
+        Of the public people, confounds removed.
+    y, site : ndarray of shape (n,)
+    levels : set of float
+        Noise per person.
 
     Attributes
     ----------
-    public, pooled : float
+    references : list of (public, pooled)
         As in `WorthTable`.
-    gains : mapping of noise per person to ndarray of shape (PULLS,)
+    gains : mapping of level to list of ndarray of shape (PULLS,)
         AUROC above the public head, by the pull to it.
     """
 
-    public: float
-    pooled: float
-    gains: dict[float, Array]
+    def __init__(
+        self, features: Array, y: Array, site: Array, levels: set[float]
+    ) -> None:
+        self.n_features = features.shape[1]
+        self.references: list[tuple[float, float]] = []
+        self.gains: dict[float, list[Array]] = {level: [] for level in levels}
+        for k in range(DEALINGS if len(np.unique(site)) > 1 else 0):
+            rng = numpy_rng(k, "worth of sums")
+            rows = deal(site, y, PUBLIC * len(y), rng)
+            fewest = min(len(rows[0]), len(rows[1]))
+            if fewest >= MIN_PUBLIC and _all_there(y, rows):
+                part = Partition(features, y, site, rows, rng)
+                public = float(part.auroc(part.score[rows[2]]))
+                pooled = float(part.auroc(part.ridge())) - public
+                self.references.append((public, pooled))
+                for level, gains in self.gains.items():
+                    gains.append(_by_pull(part, level) - public)
+
+    def found(self, level: float) -> tuple[int, float, float]:
+        """Which of `PULLS` the rule takes, the mean gain with it and its standard error."""
+        if len(self.references) < 2:
+            return 0, 0.0, 0.0
+        gains = np.array(self.gains[level])
+        best = int(gains.mean(0).argmax())
+        ahead, error = _mean(gains[:, best] - gains[:, 0])
+        pull = best if ahead > SURE * error else 0
+        return pull, *_mean(gains[:, pull])
+
+    def settings(self, noise: float) -> StartSettings:
+        """The settings of the plan's table, held at the public head as the rule says."""
+        usual = planned_settings(noise, self.n_features)
+        pull, _, _ = self.found(noise)
+        return replace(usual, pull=PULLS[pull] * usual.pull)
 
 
 def worth(
@@ -148,73 +187,34 @@ def worth(
     site: Array,
     people: int,
     hospitals: int,
-    epsilons: Sequence[float | None] = EPSILONS,
-    dealings: int = DEALINGS,
     noise: float = 0.0,
 ) -> WorthTable:
     """What sums of a planned consortium would add to the public head.
 
     Parameters
     ----------
-    features : ndarray of shape (n, p)
-        Of the public people, confounds removed.
-    y, site : ndarray of shape (n,)
+    features, y, site : ndarray
+        As of `Dealings`.
     people, hospitals : int
         Planned in all.
-    epsilons : sequence of float or None
-    dealings : int
-        How often public sites are dealt into public people and hospitals.
     noise : float
         Per person, that the start is made for.
     """
-    plans = _plans(people, hospitals, epsilons)
-    levels = {noise, *plans.values()}
-    found = [*_dealt(features, y, site, levels, dealings)]
-    settings = _held(found, noise, features.shape[1])
-    if len(found) < 2:
-        return WorthTable(0.5, 0.0, (), settings)
-    rows = []
-    for (epsilon, keepers), level in plans.items():
-        pull = _caution(found, level)
-        gain, error = _mean(_gains(found, level)[:, pull])
-        rows.append(Worth(epsilon, keepers, round(gain, 4), round(error, 4)))
-    references = [dealing[:2] for dealing in found]
-    public, pooled = np.mean(references, axis=0).tolist()
-    return WorthTable(round(public, 3), round(pooled, 4), tuple(rows), settings)
-
-
-def _plans(
-    people: int, hospitals: int, epsilons: Sequence[float | None]
-) -> dict[tuple[float | None, bool], float]:
-    """Noise per person by epsilon and whether keepers add it."""
     plans = {}
     for keepers in (True, False):
         doses = DOSES if keepers else hospitals
-        for epsilon in epsilons:
+        for epsilon in EPSILONS:
             plans[epsilon, keepers] = noise_per_person(people, epsilon, doses)
-    return plans
-
-
-def suited(features: Array, y: Array, site: Array, noise: float) -> StartSettings:
-    """Settings of a start of these public people for this noise per person."""
-    found = [*_dealt(features, y, site, {noise}, DEALINGS)]
-    return _held(found, noise, features.shape[1])
-
-
-def _dealt(
-    features: Array, y: Array, site: Array, levels: set[float], dealings: int
-) -> Iterator[Dealt]:
-    """Dealings that leave enough people; none of a single site."""
-    for k in range(dealings if len(np.unique(site)) > 1 else 0):
-        rng = numpy_rng(k, "worth of sums")
-        rows = deal(site, y, PUBLIC * len(y), rng)
-        fewest = min(len(rows[0]), len(rows[1]))
-        if fewest >= MIN_PUBLIC and _all_there(y, rows):
-            part = Partition(features, y, site, rows, rng)
-            public = float(part.auroc(part.score[rows[2]]))
-            pooled = float(part.auroc(part.ridge())) - public
-            gains = {level: _by_pull(part, level) - public for level in levels}
-            yield Dealt(public, pooled, gains)
+    dealt = Dealings(features, y, site, {noise, *plans.values()})
+    settings = dealt.settings(noise)
+    if len(dealt.references) < 2:
+        return WorthTable(0.5, 0.0, (), settings)
+    rows = []
+    for plan, level in plans.items():
+        _, gain, error = dealt.found(level)
+        rows.append(Worth(*plan, round(gain, 4), round(error, 4)))
+    public, pooled = np.mean(dealt.references, axis=0).tolist()
+    return WorthTable(round(public, 3), round(pooled, 4), tuple(rows), settings)
 
 
 def _all_there(y: Array, rows: Rows) -> bool:
@@ -232,27 +232,6 @@ def _by_pull(part: Partition, level: float) -> Array:
         start = replace(planned, pull=times * planned.pull)
         found.append(part.auroc(part.scores(start, noise)).mean())
     return np.array(found)
-
-
-def _gains(found: Sequence[Dealt], level: float) -> Array:
-    """Gains (dealings, PULLS) at a noise per person."""
-    return np.array([dealing.gains[level] for dealing in found])
-
-
-def _caution(found: Sequence[Dealt], level: float) -> int:
-    """Which of `PULLS` the rule takes."""
-    if len(found) < 2:
-        return 0
-    gains = _gains(found, level)
-    best = int(gains.mean(0).argmax())
-    ahead, error = _mean(gains[:, best] - gains[:, 0])
-    return best if ahead > SURE * error else 0
-
-
-def _held(found: Sequence[Dealt], noise: float, n_features: int) -> StartSettings:
-    """The settings of the plan's table, held at the public head as the rule says."""
-    usual = planned_settings(noise, n_features)
-    return replace(usual, pull=PULLS[_caution(found, noise)] * usual.pull)
 
 
 def _mean(values: Array) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from fcforge.errors import ConfigError, DataError
 from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
-from fcforge.releases.worth import suited
+from fcforge.releases.worth import Dealings
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.check import twins_of, without_twins
 from fcforge.sites.confounds import Confounds, fit_on_cohort
@@ -124,6 +124,7 @@ def make_run_start(
     features = log_features(fc, SHRINK)
     settings = StartSettings()
     if noise is not None:
-        settings = suited(features, people.y, people.site, noise)
+        dealt = Dealings(features, people.y, people.site, {noise})
+        settings = dealt.settings(noise)
     start = make_start(features, people.y, settings, people.target.columns)
     return Public(FCBatch.from_numpy(fc, people.y), start, confounds)
