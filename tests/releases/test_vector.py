@@ -109,8 +109,8 @@ def test_columns_are_solved_as_if_each_were_alone(gamma):
         head = vector.head(alone, step)
         np.testing.assert_allclose(found.weight[:, k], head.weight)
         assert found.bias[k] == pytest.approx(head.bias)
-        squares += vector.moved(alone, step) ** 2
-    assert vector.moved(start, beta) ** 2 == pytest.approx(squares)
+        squares += vector.spread(alone, head.weight)
+    assert vector.spread(start, found.weight) == pytest.approx(squares)
     raw = vector.on_features(start, found)
     z = start.standardise(x)
     wanted = z @ found.weight + found.bias
@@ -173,7 +173,7 @@ def test_the_last_number_counts_people(start):
     x, y = hospital(2)
     given_ = total(start, x, y)
     assert given_.dtype == np.int64
-    assert vector.people(given_[-1]) == 30.0
+    assert given_[-1] == 30 * vector.COUNT
 
 
 def test_a_contribution_by_hand(start):
@@ -313,7 +313,9 @@ def test_how_far_scores_move_is_their_spread_over_public_people():
     normal = np.random.default_rng(1).normal(size=(20_000, 45))
     drawn = start.scaled(normal, np.sqrt(45 * start.smooth))
     moved = coordinates(start, drawn) @ beta
-    assert vector.moved(start, beta) == pytest.approx(moved.std(), rel=0.03)
+    step = vector.head(start, beta).weight - start.weight
+    spread = (45 * vector.spread(start, step)) ** 0.5
+    assert spread == pytest.approx(moved.std(), rel=0.03)
 
 
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])

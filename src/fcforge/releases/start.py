@@ -251,14 +251,11 @@ def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
 def coordinates(start: Start, x: Array) -> Array:
     """U (n, d + 1) of standardised features: coordinates and one half; d is p, or q at gamma 0."""
     if start.gamma:
-        return _with_half(start.scaled(x, start.gain))
-    q = int(start.full)
-    return _with_half((x @ start.axes[:, :q]) * start.gain[:q])
-
-
-def _with_half(z: Array) -> Array:
-    half = np.full((len(z), 1), 0.5)
-    return np.concatenate([z, half], 1)
+        z = start.scaled(x, start.gain)
+    else:
+        q = int(start.full)
+        z = (x @ start.axes[:, :q]) * start.gain[:q]
+    return np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
 
 
 def products(u: Array, residual: Array) -> Array:

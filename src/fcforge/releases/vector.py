@@ -88,11 +88,6 @@ def noise_units(epsilon: float | None, delta: float = DELTA) -> int:
     return math.ceil(sigma_for(epsilon, delta) * SENSITIVITY)
 
 
-def people(last: float) -> float:
-    """How many people the last number of a release stands for; noise and all."""
-    return float(last) / COUNT
-
-
 def solve(start: Start, total: Array, variance: float, releases: float = 1) -> Array:
     """Beta (..., d + 1), of several columns (..., c, d + 1), from sums (..., m) of releases.
 
@@ -160,18 +155,24 @@ def temperature(start: Start, solution: Head) -> float:
     shrunk variances H does, and the expected calibration error stays that of the public head
     (.10; .16 for exact sums with the start's own T).
     """
+    public = spread(start, start.weight)
+    return start.temperature * (
+        spread(start, solution.weight) / public if public else 1.0
+    )
 
-    def size(weights: Array) -> float:
-        total = 0.0
-        for weight in np.atleast_2d(weights.T):
-            inside = start.axes.T @ weight
-            off = max(float(weight @ weight - inside @ inside), 0.0)
-            variance = start.smooth[:-1] @ inside**2 + start.smooth[-1] * off
-            total += float(variance)
-        return total
 
-    public = size(start.weight)
-    return start.temperature * (size(solution.weight) / public if public else 1.0)
+def spread(start: Start, weights: Array) -> float:
+    """Sum over columns of w' H w, for weights (p,) or (p, c).
+
+    That is the variance of scores over people like the public ones, divided by p.
+    """
+    total = 0.0
+    for weight in np.atleast_2d(weights.T):
+        inside = start.axes.T @ weight
+        off = max(float(weight @ weight - inside @ inside), 0.0)
+        variance = start.smooth[:-1] @ inside**2 + start.smooth[-1] * off
+        total += float(variance)
+    return total
 
 
 def calibrated(score: Array, temperature: float) -> Array:
@@ -181,23 +182,6 @@ def calibrated(score: Array, temperature: float) -> Array:
     logits = class_logits(score) / temperature
     logits = logits - logits.max(1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(1, keepdims=True))
-
-
-def moved(start: Start, beta: Array) -> float:
-    r"""How far a correction (d + 1,) or (c, d + 1) moves scores: :math:`\sqrt{\beta^\top G \beta}`.
-
-    Their standard deviation over people like the public ones.
-    """
-    total = 0.0
-    for step in np.atleast_2d(beta):
-        along = step[:-1]
-        inside = start.axes.T @ along if start.gamma else along
-        total += float(start.second[: len(inside)] @ inside**2)
-        total += 0.25 * float(step[-1]) ** 2
-        if start.gamma:
-            off = max(float(along @ along - inside @ inside), 0.0)
-            total += float(start.second[-1]) * off
-    return math.sqrt(total)
 
 
 def on_features(start: Start, solution: Head) -> Head:

@@ -5,7 +5,7 @@ whole numbers are exact, and any order of hospitals and any tree of merges ends 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -165,16 +165,13 @@ class Releases(Model):
 
     def head_count(self, given: Given) -> tuple[float, float]:
         """About how many people something is of, and the standard deviation of that."""
-        uncertain = vector.people(math.sqrt(given.variance))
-        return vector.people(int(given.numbers[-1])), uncertain
+        uncertain = math.sqrt(given.variance) / vector.COUNT
+        return int(given.numbers[-1]) / vector.COUNT, uncertain
 
     # -- the head ----------------------------------------------------------------------------------
-    def beta(self, without: str = "") -> np.ndarray:
-        """Step from the public head; without one hospital or round where it is named."""
-        return self._solved([g for g in self.given if g.name != without])
-
-    def _solved(self, used: Sequence[Given], own: Any = 0) -> np.ndarray:
-        """Step from the sum of what was given, less `own` (n, m) of it where that is named."""
+    def beta(self, without: str = "", own: Any = 0) -> np.ndarray:
+        """Step from the public head; without one hospital or round, or `own` (n, m) of its sum."""
+        used = [given for given in self.given if given.name != without]
         total = np.zeros(self.size, dtype=object)  # Python's whole numbers: exact
         for given in used:
             total = total + given.numbers
@@ -186,8 +183,7 @@ class Releases(Model):
         """Log odds (n,) of features (n, p), each without `own` (n, m) of the numbers given."""
         arrays = self.start.arrays
         z = arrays.standardise(x)
-        beta = self._solved(self.given, own)
-        moved = (coordinates(arrays, z) * beta).sum(1)
+        moved = (coordinates(arrays, z) * self.beta(own=own)).sum(1)
         return (arrays.score(z) + moved) / self.temperature
 
     @cached_property
@@ -350,17 +346,18 @@ class Releases(Model):
         return mean, "the mean of the public people"
 
     def influence(self) -> dict[str, float]:
-        r"""How far the head moves without each hospital or round: :math:`\sqrt{d^\top G d} / T`.
+        """How far the head moves without each hospital or round.
 
         That is the standard deviation, over the public people, by which log odds change.
         """
         arrays = self.start.arrays
-        whole = self.beta()
         found = {}
-        for name in {given.name for given in self.given}:
-            step = whole - self.beta(without=name)
-            found[name] = vector.moved(arrays, step) / self.temperature
-        return dict(sorted(found.items()))
+        for name in sorted({given.name for given in self.given}):
+            other = vector.head(arrays, self.beta(without=name))
+            step = vector.spread(arrays, self.head.weight - other.weight)
+            level = np.sum((self.head.bias - other.bias) ** 2)
+            found[name] = math.sqrt(arrays.n_features * step + level) / self.temperature
+        return found
 
     def outliers(self) -> list[str]:
         r"""Hospitals and rounds whose people seem to be of one mind, beyond noise and chance.
