@@ -201,9 +201,9 @@ class Expected(Closed):
     """
 
     people: Count
-    majority: Share | None
-    accuracy: Estimate | None
-    auroc: Estimate | None
+    majority: Share | None = None
+    accuracy: Estimate | None = None
+    auroc: Estimate | None = None
     number: Annotated[
         dict[Name, tuple[Number, Number, Number]],
         Field(max_length=10, exclude_if=operator.not_),

@@ -14,13 +14,13 @@ import numpy as np
 
 from fcforge.releases.features import targets, vertices
 from fcforge.releases.start import (
-    FLAT,
     RESIDUAL,
     SET,
     Array,
     Start,
     StartSettings,
     leave_one_out,
+    mean_and_scale,
     principal_axes,
 )
 from fcforge.releases.vector import COUNT, SENSITIVITY, UNIT, held
@@ -88,21 +88,22 @@ class Partition:
         self.y_test = y[test]
         columns = 1 if y.dtype.kind == "f" else max(1, int(y.max()))
         self.t = targets(y, columns).reshape(len(y), columns)
-        mean = features[public].mean(0)
-        spread = features[public].std(0)
-        self.x = (features - mean) / np.where(spread > 1e-9, spread, FLAT)
+        mean, scale = mean_and_scale(features[public])
+        self.x = (features - mean) / scale
         self.p = self.x.shape[1]
-        own = self.x[public]
-        t = self.t[public]
-        coefficient, left_out = leave_one_out(own @ own.T, t, PENALTY * self.p)
-        self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
-        self.score = self.x @ (own.T @ coefficient) + t.mean(0)
+        self._fit_public(self.x[public], self.t[public])
         self.axes, self.variance = principal_axes(self.x[public], directions)
         self.z = self.x @ self.axes
         self.norms = (self.x**2).sum(1)
         self.noise = rng.standard_normal((columns, self.p, draws))
         self.noise_half = rng.standard_normal((columns, draws))
         self.noise_count = rng.standard_normal(draws)
+
+    def _fit_public(self, own: Array, t: Array) -> None:
+        """Scores by the public head, and what it leaves of the public people themselves."""
+        coefficient, left_out = leave_one_out(own @ own.T, t, PENALTY * self.p)
+        self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
+        self.score = self.x @ (own.T @ coefficient) + t.mean(0)
 
     @cached_property
     def gram(self) -> Array:

@@ -278,7 +278,7 @@ def make_start(
     """
     check_public(len(features), y, settings.axes, columns)
     t = targets(y, columns)
-    mean, scale = _mean_and_scale(features)
+    mean, scale = (rounded(values) for values in mean_and_scale(features))
     x = (features - mean) / scale
     x0 = x - x.mean(0)  # rounding has moved the mean by a hair
     coefficient, left_out = leave_one_out(x0 @ x0.T, t, settings.penalty * x.shape[1])
@@ -301,10 +301,10 @@ def make_start(
     return _sized(made, x, t - left_out, settings.clip)
 
 
-def _mean_and_scale(features: Array) -> tuple[Array, Array]:
-    """Of every feature (p,), rounded."""
+def mean_and_scale(features: Array) -> tuple[Array, Array]:
+    """Of every feature (p,)."""
     spread = features.std(0)
-    return rounded(features.mean(0)), rounded(np.where(spread > 1e-9, spread, FLAT))
+    return features.mean(0), np.where(spread > 1e-9, spread, FLAT)
 
 
 def _sized(made: Start, x: Array, residual: Array, quantile: float) -> Start:

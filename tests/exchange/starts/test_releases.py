@@ -19,7 +19,6 @@ from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.records import Release
 from fcforge.exchange.starts import release_description
-from fcforge.exchange.starts.release_step import fit_threshold
 from fcforge.releases import vector
 
 HOSPITALS = sites()[2:]
@@ -277,17 +276,6 @@ def test_a_description_answers_four_questions():
 
 
 # -- threshold and scores ----------------------------------------------------------------------
-def test_threshold_moves_with_the_class_balance():
-    rng = np.random.default_rng(0)
-    odds = rng.normal(size=400)
-    y = (rng.random(400) < 1 / (1 + np.exp(-(2 * odds + 1)))).astype(int)
-    found = fit_threshold(odds, y, "0" * 64, "NYU")
-    assert found.intercept == pytest.approx(1.0, abs=0.4)
-    assert found.slope == pytest.approx(2.0, abs=0.5)
-    few = fit_threshold(odds[:3], y[:3], "0" * 64, "NYU")
-    assert abs(few.slope - 1) < 0.5
-
-
 def test_a_threshold_is_fitted_again_without_the_own_contributions():
     done = learned(free(), SITE, mechanism="none")
     model = done.exchange.model

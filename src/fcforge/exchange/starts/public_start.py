@@ -1,6 +1,7 @@
 """A start and what it is made of: who the public people are, and what is expected of every scan."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -33,13 +34,12 @@ from fcforge.releases.start import (
     rounded_number,
     set_fields,
 )
-from fcforge.releases.worth import WorthTable, noise_per_person, worth
+from fcforge.releases.worth import noise_per_person, worth
 from fcforge.settings import make
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort, terms
 from fcforge.stats.resampling import measure
-from fcforge.types import Estimate, Target
 
 MAKER = "public start"
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
@@ -236,17 +236,21 @@ def _made(
     confounds, features = _without_confounds(cohort, remove, shrink)
     doses = vector.DOSES if policy.keepers else plan.hospitals
     noise = noise_per_person(plan.people, plan.epsilon, doses)
-    who = (features, cohort.y, cohort.site)
-    told = worth(*who, plan.people, plan.hospitals, noise=noise)
+    sites = (features, cohort.y, cohort.site)
+    told = worth(*sites, plan.people, plan.hospitals, noise)
     settings = make(StartSettings, {**asdict(told.settings), **asked}, "start")
     start = make_start(features, cohort.y, settings, cohort.target.columns)
-    people = rounded(places(start, features[np.argsort(cohort.subject_id)]))
-    said = {
+    said: dict[str, Any] = {
         "settings": asdict(settings),
         "limits": _limits(start, features, cohort),
         "expected": _expected(features, cohort, settings),
-        "worth": _told(told),
+        "worth": None,
     }
+    if told.rows:
+        rows = tuple(records.WorthRow(**row._asdict()) for row in told.rows)
+        reached = {"public": told.public, "pooled": told.pooled}
+        said["worth"] = records.Worth(rows=rows, **reached)
+    people = rounded(places(start, features[np.argsort(cohort.subject_id)]))
     return said, _stored(start, confounds, people)
 
 
@@ -276,7 +280,10 @@ def _stored(
 
 def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
     """Who the public people are."""
-    spread = {name: np.asarray(cohort.covariates[name]) for name in remove}
+    ranges = {}
+    for name in remove:
+        values = np.asarray(cohort.covariates[name])
+        ranges[name] = (rounded_number(values.min()), rounded_number(values.max()))
     return {
         "dataset": cohort.name,
         "people_sha256": cohort.content_sha256(),
@@ -287,10 +294,7 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
         "n_rois": cohort.n_rois,
         "roi_names": tuple(cohort.roi_names),
         "removes": tuple(remove),
-        "ranges": {
-            name: (rounded_number(values.min()), rounded_number(values.max()))
-            for name, values in spread.items()
-        },
+        "ranges": ranges,
     }
 
 
@@ -317,58 +321,45 @@ def _limits(start: Start, features: np.ndarray, cohort: Cohort) -> StartLimits:
 def _expected(
     features: np.ndarray, cohort: Cohort, settings: StartSettings
 ) -> Expected:
-    """How good the public head is at a public site it has not seen: leave one site out."""
-    y = cohort.y
+    """How good the public head is at a public site it has not seen."""
     target = cohort.target
+    scores = _at_unseen_sites(features, cohort, settings)
+    known = np.isfinite(scores).reshape(len(cohort), -1).all(1)
+    if not known.any():
+        return Expected(people=0)
+    y = cohort.y[known]
+    ids = cohort.subject_id[known].tolist()
+    measured = measure(answers_of(target, scores[known]), truth_of(target, y), ids)
+    said: dict[str, Any] = {}
+    for name, found in measured.items():
+        if np.isfinite(found.low):
+            limits = (found.value, found.low, found.high)
+            said[name] = tuple(round(value, 3) for value in limits)
+    if not target.classes:
+        return Expected(people=len(y), number=said)
+    return Expected(
+        people=len(y),
+        majority=round(float(np.bincount(y).max()) / len(y), 3),
+        accuracy=said.get("accuracy"),
+        auroc=said.get("auroc"),
+    )
+
+
+def _at_unseen_sites(
+    features: np.ndarray, cohort: Cohort, settings: StartSettings
+) -> np.ndarray:
+    """Calibrated scores by starts that leave one site out; NaN where too few people are left."""
+    columns = cohort.target.columns
     fewest_axes = replace(settings, directions=settings.axes)
-    scores = np.full(targets(y, target.columns).shape, np.nan)
-    calibrated = vector.calibrated(scores, 1.0)
+    scores = np.full(targets(cohort.y, columns).shape, np.nan)
+    found = vector.calibrated(scores, 1.0)
     for name in cohort.site_names:
         here = cohort.site == name
-        rest = y[~here]
-        counts = [int((rest == k).sum()) for k in range(len(target.classes))]
-        if min(counts, default=5) >= 5 and len(rest) >= settings.axes + 4:
-            left = make_start(features[~here], rest, fewest_axes, target.columns)
+        with suppress(DataError):
+            left = make_start(features[~here], cohort.y[~here], fewest_axes, columns)
             score = left.score(left.standardise(features[here]))
-            calibrated[here] = vector.calibrated(score, left.temperature)
-    known = np.isfinite(calibrated).reshape(len(y), -1).all(1)
-    found: dict[str, Any] = {"majority": None, "accuracy": None, "auroc": None}
-    if known.any():
-        ids = cohort.subject_id[known].tolist()
-        truth = truth_of(target, y[known])
-        measured = measure(answers_of(target, calibrated[known]), truth, ids)
-        found |= _said_of(target, measured, y[known])
-    return Expected(people=int(known.sum()), **found)
-
-
-def _said_of(
-    target: Target, measured: Mapping[str, Estimate], y: np.ndarray
-) -> dict[str, Any]:
-    """Fields of `Expected`."""
-    said = {name: _said(value) for name, value in measured.items()}
-    if not target.classes:
-        return {"number": {name: value for name, value in said.items() if value}}
-    commonest = float(np.bincount(y).max()) / len(y)
-    return {
-        "majority": round(commonest, 3),
-        "accuracy": said["accuracy"],
-        "auroc": said["auroc"],
-    }
-
-
-def _said(found: Estimate) -> tuple[float, float, float] | None:
-    """Value and limits to three digits; None without an interval."""
-    if not np.isfinite(found.low):
-        return None
-    return round(found.value, 3), round(found.low, 3), round(found.high, 3)
-
-
-def _told(found: WorthTable) -> records.Worth | None:
-    """What sums would add, for a record; None where the public people are too few."""
-    if not found.rows:
-        return None
-    rows = tuple(records.WorthRow(**row._asdict()) for row in found.rows)
-    return records.Worth(public=found.public, pooled=found.pooled, rows=rows)
+            found[here] = vector.calibrated(score, left.temperature)
+    return found
 
 
 # -- reading one: what it claims is held against itself ------------------------------------------
@@ -377,15 +368,17 @@ def read_start(exchange: Exchange) -> PublicStart:
     record = exchange.root
     with at(f"the {record.title}"):
         _check_claims(record)
-        _check_settings(record)
+        with at(kind=ExchangeError):
+            settings = make(StartSettings, record.settings, "settings")
+        if asdict(settings) != record.settings:
+            raise ExchangeError("its settings are not all there, or of another type.")
         stored = exchange.arrays(record)
         _check_shapes(stored, record)
         confounds = None
         if record.removes:
             centre = stored.pop(CENTRE).astype(np.float64)
             slopes = stored.pop(COEFFICIENTS).astype(np.float64)
-            shrink = float(record.settings["shrink"])
-            confounds = Confounds(record.removes, centre, slopes, shrink)
+            confounds = Confounds(record.removes, centre, slopes, settings.shrink)
         people = stored.pop(PEOPLE).astype(np.float64)
         plain: dict[str, Any] = set_fields(record.settings)
         for name, array in stored.items():
@@ -418,14 +411,6 @@ def _check_claims(record: records.Start) -> None:
     found = [what for what, is_so in wrong.items() if is_so]
     if found:
         raise ExchangeError(f"claims {found[0]}.")
-
-
-def _check_settings(record: records.Start) -> None:
-    """All settings of a start are there, and no other."""
-    with at(kind=ExchangeError):
-        settings = make(StartSettings, record.settings, "settings")
-    if asdict(settings) != record.settings:
-        raise ExchangeError("its settings are not all there, or of another type.")
 
 
 def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> None:

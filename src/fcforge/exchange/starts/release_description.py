@@ -4,14 +4,7 @@ from typing import TYPE_CHECKING
 
 from fcforge.exchange import description
 from fcforge.exchange.description import Answer, Description, Level, PlainTable
-from fcforge.exchange.records import (
-    Audit,
-    Expected,
-    Record,
-    Spending,
-    Start,
-    Withdrawal,
-)
+from fcforge.exchange.records import Audit, Expected, Record, Spending, Withdrawal
 from fcforge.metrics import METRICS
 from fcforge.privacy.noise import ceiling, ceiling_of, epsilon_of
 from fcforge.releases import vector
@@ -22,6 +15,13 @@ if TYPE_CHECKING:
 
 CERTAIN = 1.96  # standard deviations of a 95 % interval
 WORTH = "What sums would add"  # title of a table
+WAYS = ("epsilon", "two keepers", "noise by each hospital", "attacks right at most")
+# What gains are measured by, of each kind of target.
+ORDERED = {
+    "two classes": "AUROC",
+    "more classes": "Mean AUROC of the groups",
+    "number": "Share of pairs of people in the right order",
+}
 
 
 def describe(model: "Releases") -> Description:
@@ -29,11 +29,12 @@ def describe(model: "Releases") -> Description:
     root = model.exchange.root
     given = model.exchange.of(Spending)
     exact = sorted({record.site for record in given if record.mechanism == "none"})
+    patients = f" ({root.patients} patients)" if root.policy.target.classes else ""
     return description.described(
         model,
         answers=(_travels(model, exact), works(root.expected), attacked(model, exact)),
         facts={
-            "public people": _public(root),
+            "public people": f"{root.people}{patients}",
             "removed from every scan": ", ".join(root.removes) or "nothing",
         },
         tables=(_hospitals(model), *_worth(model)),
@@ -42,13 +43,6 @@ def describe(model: "Releases") -> Description:
         sites=model.hospitals,
         model="one linear head on the matrix logarithm of a scan",
     )
-
-
-def _public(root: Start) -> str:
-    """How many public people, and how many of them are patients or have other disorders."""
-    who = "patients" if len(root.policy.target.classes) == 2 else "not controls"
-    counted = f" ({root.patients} {who})" if root.policy.target.classes else ""
-    return f"{root.people}{counted}"
 
 
 def _travels(model: "Releases", exact: list[str]) -> Answer:
@@ -101,10 +95,7 @@ def attacked(model: "Releases", exact: list[str]) -> Answer:
     asked = description.ATTACKED
     if not model.given:  # perhaps notices of rounds whose sums are not there
         return Answer(asked, "", "Nothing that people gave is in the file.")
-    audits = [
-        f"{audit.site} attacked {audit.what} on {audit.time[:10]}: {_strongest(audit)}"
-        for audit in model.exchange.of(Audit)
-    ]
+    audits = [_attacked_by(audit) for audit in model.exchange.of(Audit)]
     if exact:
         say = f"Nothing is promised at {', '.join(exact)}: the numbers are exact."
         return Answer(
@@ -118,9 +109,8 @@ def _promised(model: "Releases", audits: list[str]) -> Answer:
     epsilon, delta = model.spent(worst)
     bound = ceiling_of(epsilon, delta)
     replaced = vector.noise_units(epsilon, delta) / vector.REPLACED
-    asked = f"which {model.target.name}?"
-    if model.target.kind == "two classes":
-        asked = "patient or control?"
+    two = model.target.kind == "two classes"
+    asked = "patient or control?" if two else f"which {model.target.name}?"
     more = (
         "That is for one person who took part and one who did not, whatever else the attacker "
         f"knows: differential privacy, epsilon {epsilon:g} (delta {delta:g}), the most that a "
@@ -135,12 +125,13 @@ def _promised(model: "Releases", audits: list[str]) -> Answer:
     return Answer(description.ATTACKED, level, f"{right}; guessing gets 50.", more)
 
 
-def _strongest(audit: Audit) -> str:
-    worst = description.strongest(audit.rows)
-    if worst is None:
-        return "nothing was attacked."
-    surely = "" if worst.beats_chance else ", not beyond chance"
-    return f"'{worst.attack}' reaches AUC {worst.auc:.2f}{surely}."
+def _attacked_by(audit: Audit) -> str:
+    """What a hospital found when it attacked what it gave."""
+    said = "nothing was attacked."
+    if worst := description.strongest(audit.rows):
+        surely = "" if worst.beats_chance else ", not beyond chance"
+        said = f"'{worst.attack}' reaches AUC {worst.auc:.2f}{surely}."
+    return f"{audit.site} attacked {audit.what} on {audit.time[:10]}: {said}"
 
 
 def _hospitals(model: "Releases") -> PlainTable:
@@ -172,30 +163,22 @@ def _worth(model: "Releases") -> list[PlainTable]:
     found = model.exchange.root.worth
     if found is None:
         return []
-    local = {row.epsilon: row for row in found.rows if not row.keepers}
+    gains = {
+        (row.epsilon, row.keepers): f"{row.gain:+.3f} ± {row.error:.3f}"
+        for row in found.rows
+    }
     rows = []
-    for row in found.rows:
-        if row.keepers:
-            budget = "none (exact)" if row.epsilon is None else f"{row.epsilon:g}"
-            right = f"{100 * ceiling_of(row.epsilon):.0f} in 100"
-            both = (f"{r.gain:+.3f} ± {r.error:.3f}" for r in (row, local[row.epsilon]))
-            rows.append((budget, *both, right))
-    columns = ("epsilon", "two keepers", "noise by each hospital")
+    for epsilon in dict.fromkeys(row.epsilon for row in found.rows):
+        budget = "none (exact)" if epsilon is None else f"{epsilon:g}"
+        both = [gains.get((epsilon, keepers), "") for keepers in (True, False)]
+        rows.append((budget, *both, f"{100 * ceiling_of(epsilon):.0f} in 100"))
     note = (
-        f"{_ordered(model)} above that of the public head ({found.public:.3f}), for "
+        f"{ORDERED[model.target.kind]} above that of the public head ({found.public:.3f}), for "
         f"{plan.people} people of {plan.hospitals} hospitals: public sites were dealt into "
         "public people and hospitals, with the plan's noise (± standard error). Everybody's "
         f"data in one place would add {found.pooled:+.3f}."
     )
-    last = "attacks right at most"
-    return [PlainTable(WORTH, (*columns, last), tuple(rows), note)]
-
-
-def _ordered(model: "Releases") -> str:
-    """What gains are measured by."""
-    if model.target.kind == "number":
-        return "Share of pairs of people in the right order"
-    return "AUROC" if model.target.kind == "two classes" else "Mean AUROC of the groups"
+    return [PlainTable(WORTH, WAYS, tuple(rows), note)]
 
 
 def cost(model: "Releases", record: Record) -> str:

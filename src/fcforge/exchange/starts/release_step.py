@@ -111,8 +111,7 @@ def _given(
     A release has secret noise; of a round there are shares alone, and the keepers add theirs.
     """
     if receipt.round:
-        gift = (model.exchange, receipt, numbers, spent, key)
-        notice, files = shares.give(*gift)
+        notice, files = shares.give(model.exchange, receipt, numbers, spent, key)
         return notice, {}, files
     sigma = vector.noise_units(receipt.epsilon, receipt.delta)
     if sigma:
@@ -183,25 +182,6 @@ def _require_known(model: "Releases", site: str, private: "PrivateRecord") -> No
 
 
 # -- the own threshold -----------------------------------------------------------------------------
-def left_out_odds(
-    model: "Releases", people: Cohort, x: np.ndarray, receipts: Iterable[Receipt]
-) -> np.ndarray:
-    """Log odds (n,) of each person by the head without that person's own contributions.
-
-    Receipts say how often each is in what was given. Clipping and the noise stay.
-    """
-    here = {release.commitment for release in model.exchange.of(Release)}
-    summed = {one for r in model.rounds if r.closed for one in r.notices}
-    here |= {n.commitment for n in model.exchange.of(Notice) if n.id in summed}
-    who = people_in(people)
-    times = np.zeros(len(who), dtype=np.int64)
-    for receipt in receipts:
-        if receipt.commitment in here:
-            times += same_people(who, receipt.people)
-    each = vector.contributions(model.start.arrays, x, people.y)
-    return model.odds_without(x, each * times[:, None])
-
-
 def own_threshold(
     model: "Releases", people: Cohort, site: str, private: "PrivateRecord"
 ) -> Threshold:
@@ -229,15 +209,24 @@ def _fitted(
     receipts: Iterable[Receipt],
     site: str,
 ) -> Threshold:
-    left_out = left_out_odds(model, people, x, receipts)
-    return fit_threshold(left_out, people.y, model.exchange.id, site)
+    """Fitted on log odds of each person by the head without that person's own contributions.
 
-
-def fit_threshold(
-    odds: np.ndarray, y: np.ndarray, exchange: str, site: str
-) -> Threshold:
-    """The hospital's own intercept and slope, as runs fit them."""
-    intercept, slope = (round(value, 6) for value in fit_line(odds, y))
+    Receipts say how often each is in what was given. Clipping and the noise stay.
+    """
+    here = {release.commitment for release in model.exchange.of(Release)}
+    summed = {one for r in model.rounds if r.closed for one in r.notices}
+    here |= {n.commitment for n in model.exchange.of(Notice) if n.id in summed}
+    who = people_in(people)
+    times = np.zeros((len(who), 1), dtype=np.int64)
+    for receipt in receipts:
+        if receipt.commitment in here:
+            times[same_people(who, receipt.people)] += 1
+    own = times * vector.contributions(model.start.arrays, x, people.y)
+    intercept, slope = fit_line(model.odds_without(x, own), people.y)
     return Threshold(
-        intercept=intercept, slope=slope, people=len(y), exchange=exchange, site=site
+        intercept=round(intercept, 6),
+        slope=round(slope, 6),
+        people=len(people),
+        exchange=model.exchange.id,
+        site=site,
     )
