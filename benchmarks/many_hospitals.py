@@ -41,7 +41,7 @@ from fcforge.exchange import exchange as exchanges
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import PrivateRecord, Receipt, Spent
 from fcforge.exchange.keeping.keepers import Kept, Noise, RoundList, card_of, keep
-from fcforge.exchange.keeping.shares import give, read_share
+from fcforge.exchange.keeping.rounds import give, read_share
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.starts.public_start import make_public

@@ -7,7 +7,7 @@ from fcforge.exchange import records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.home.private_record import Receipt, Spent
 from fcforge.exchange.keeping.keepers import Noise, card_of, keep
-from fcforge.exchange.keeping.shares import FIRST_LINE, Share, give
+from fcforge.exchange.keeping.rounds import FIRST_LINE, Share, give
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import read_record
 from fcforge.exchange.schema import sha256

@@ -219,7 +219,7 @@ def _explain(
 def inspect(asked: requests.InspectRequest) -> None:
     """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
     from fcforge.exchange.exchange import read_parcel
-    from fcforge.exchange.keeping.shares import is_share, read_share
+    from fcforge.exchange.keeping.rounds import is_share, read_share
     from fcforge.exchange.keys import Trust
     from fcforge.report.terminal import as_json, joined, records_text
 

@@ -20,8 +20,7 @@ from fcforge.exchange.keeping.keepers import (
     own_card,
     read_card,
 )
-from fcforge.exchange.keeping.rounds import rounds_of
-from fcforge.exchange.keeping.shares import read_share
+from fcforge.exchange.keeping.rounds import read_share, rounds_of
 from fcforge.exchange.keys import Signer, Trust, read_private, read_signer
 from fcforge.exchange.model import Learned, Tick
 from fcforge.exchange.policy import Policy

@@ -1,6 +1,6 @@
 """Two keepers: rounds in which hospitals give a sum that neither keeper can read alone.
 
-A round is a named set of hospitals. Each gives a share to either keeper (`shares`). A keeper adds
+A round is a named set of hospitals. Each gives a share to either keeper (`rounds`). A keeper adds
 the shares of a round, adds its own noise, signs and publishes its half; the two halves add up to
 the noisy sum. If one of the two is honest, nobody learns more than that sum with one dose of noise.
 
@@ -25,7 +25,7 @@ from fcforge.exchange import keys, schema
 from fcforge.exchange.archive import Contents, save_arrays
 from fcforge.exchange.home.journal import Header, Intent, Journal
 from fcforge.exchange.keeping import rounds
-from fcforge.exchange.keeping.shares import Share, added, opened
+from fcforge.exchange.keeping.rounds import Share, added, opened
 from fcforge.exchange.policy import Keeper, owned
 from fcforge.exchange.records import Added, Half, make
 from fcforge.exchange.schema import Closed, Sha256, SiteName, site_name
@@ -92,15 +92,10 @@ class RoundList(Journal):
     )
     keep = "Nothing else knows which rounds were published: bring back your copy of it."
 
-    def earlier(self, start: str, name: str) -> list[Published]:
-        """Publications of a round around a start."""
-        mine = [line for line in self.lines if isinstance(line, Published)]
-        return [one for one in mine if (one.start, one.round) == (start, name)]
-
     @property
-    def next_number(self) -> int:
-        """Of the next half."""
-        return 1 + sum(isinstance(line, Published) for line in self.lines)
+    def published(self) -> list[Published]:
+        """All that it has published."""
+        return [line for line in self.lines if isinstance(line, Published)]
 
 
 class Noise(NamedTuple):
@@ -176,7 +171,7 @@ def keep(
     taken = [share for share in ordered if share.notice.id not in here]
     times = _publication(exchange, listed, staying, taken, again)
     data = _sum(staying, exchange.root.id, key, noise)
-    place = (keeper.name, listed.next_number, [exchange.root.id], key)
+    place = (keeper.name, 1 + len(listed.published), [exchange.root.id], key)
     said = _said(staying, noise, times)
     half = make(Half, *place, payload=schema.sha256(data), **said)
     payloads = {half.payload: data}
@@ -201,11 +196,10 @@ def _sum(
 def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
     """What a half says of its round, its hospitals and its noise."""
     first = staying[0].notice
-    hospitals = []
-    for share in staying:
-        site = share.notice.site
-        added = Added(site=site, notice=share.notice.id, share=share.sha256)
-        hospitals.append(added)
+    hospitals = [
+        Added(site=share.notice.site, notice=share.notice.id, share=share.sha256)
+        for share in staying
+    ]
     return {
         "round": first.round,
         "hospitals": tuple(hospitals),
@@ -265,22 +259,19 @@ def _publication(
     Once more is possible only without hospitals that have withdrawn, and with nobody new: then
     the two sums differ by what the policy's budget covers twice.
     """
-    policy = exchange.root.policy
-    first = (*staying, *taken)[0].notice
-    with at(f"round '{first.round}'"):
-        if len(staying) < policy.fewest_hospitals:
+    fewest = exchange.root.policy.fewest_hospitals
+    name = (*staying, *taken)[0].notice.round
+    with at(f"round '{name}'"):
+        if len(staying) < fewest:
             raise ExchangeError(
-                f"has shares of {len(staying)} hospitals; the policy asks for "
-                f"{policy.fewest_hospitals}.",
+                f"has shares of {len(staying)} hospitals; the policy asks for {fewest}.",
                 do="Wait for more; nothing was published.",
             )
-        earlier = listed.earlier(exchange.root.id, first.round)
+        place = (exchange.root.id, name)
+        earlier = [p for p in listed.published if (p.start, p.round) == place]
         if earlier:
             _require_withdrawal(earlier[-1], staying, taken, again)
-        times = len(earlier) + 1
-        for share in staying:
-            policy.require_budget(*rounds.spent_with(share.notice, times))
-    return times
+    return len(earlier) + 1
 
 
 def _require_withdrawal(

@@ -1,27 +1,256 @@
-"""Rounds as an exchange holds them: notices of hospitals, and the halves of two keepers.
+"""Rounds: shares that no keeper can read alone, and the halves of two keepers that add up to a sum.
 
-Both halves of a round must name the same hospitals with the same notices. Each is uniform by
-itself; together they are the noisy sum over those hospitals.
+A vector of whole numbers becomes two vectors of words that add up to it modulo 2^64. One is drawn
+from the system's entropy, so that each by itself is uniform and says nothing, to anybody, for ever.
+Each is encrypted to one keeper with HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound
+to start, round, hospital and keeper: it can be opened for nothing else. HPKE does not say who sent
+something, so the hospital signs a notice that names both ciphertexts by their SHA-256.
+
+A share is one file: a line that says what it is, the signed notice, and the ciphertext. Both halves
+of a round must name the same hospitals with the same notices. Each is uniform by itself; together
+they are the noisy sum over those hospitals.
 """
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from fcforge.errors import ExchangeError, at
-from fcforge.exchange.keeping.shares import added, signed_numbers
-from fcforge.exchange.policy import Policy
-from fcforge.exchange.records import Half, Notice
+from fcforge.errors import ConfigError, ExchangeError, at
+from fcforge.exchange import schema
+from fcforge.exchange.home.private_record import Receipt, Spent
+from fcforge.exchange.keys import Signer, Trust
+from fcforge.exchange.policy import Keeper, Policy
+from fcforge.exchange.records import GivenShare, Half, Notice, make, read_record
+from fcforge.exchange.schema import site_name
+from fcforge.files import read_plain
+from fcforge.text import memory
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
-    from fcforge.exchange.home.private_record import Receipt
 
 NUMBERS = "numbers"  # the array of a half
 LOST = "Nothing was changed. Ask both keepers which shares they have, and give a new round."
+FIRST_LINE = b"fcforge-share 1\n"
+MAX_BYTES = 320 << 20  # of 20 classes and 2,000 ROIs
+SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
+WORD = np.dtype("<u8")
 
 
+def split(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two vectors of words that add up to whole numbers (d,) modulo 2^64.
+
+    The first is the system's entropy, the second what is missing: each by itself is uniform.
+    """
+    whole = np.ascontiguousarray(numbers, dtype="<i8").view(WORD)
+    first = np.frombuffer(os.urandom(whole.nbytes), dtype=WORD)
+    return first, whole - first
+
+
+def added(words: Sequence[np.ndarray]) -> np.ndarray:
+    """Sum (d,) of vectors of words modulo 2^64, as words."""
+    return np.stack(words).sum(0, dtype=WORD)
+
+
+def signed_numbers(words: np.ndarray) -> np.ndarray:
+    """Words (d,) as the whole numbers from -2^63 to 2^63 - 1 that they stand for."""
+    return words.view("<i8").astype(np.int64)
+
+
+class Share(NamedTuple):
+    """A share as it travels: the hospital's signed notice, and what is encrypted to a keeper."""
+
+    notice: Notice
+    sealed: bytes
+
+    @property
+    def sha256(self) -> str:
+        """Of what is encrypted."""
+        return schema.sha256(self.sealed)
+
+    @property
+    def keeper(self) -> str:
+        """Name of the keeper who can open it; `ExchangeError` where its notice names none."""
+        for given in self.notice.shares:
+            if given.sha256 == self.sha256:
+                return given.keeper
+        raise ExchangeError(
+            f"the ciphertext is not the one that '{self.notice.site}' signed for.",
+            do="It was changed on the way; ask the hospital to send the file again.",
+        )
+
+    @property
+    def data(self) -> bytes:
+        """The file."""
+        return FIRST_LINE + self.notice.line + b"\n" + self.sealed
+
+    def words(self) -> list[str]:
+        """What it is, for people."""
+        notice = self.notice
+        size = memory(len(self.sealed))
+        promise = f"epsilon {notice.epsilon:g}, delta {notice.delta:g}"
+        if notice.mechanism == "none":
+            promise = "no noise"
+        return [
+            f"Share of '{notice.site}' for keeper '{self.keeper}', round '{notice.round}': "
+            f"{size}, encrypted.",
+            "Nobody can read it alone: the keeper sees uniform noise, which the other keeper's "
+            "share turns into a sum over all hospitals of the round.",
+            f"Planned for the sum: {promise}. Signed by key {notice.key[:16]}.",
+        ]
+
+
+def seal(
+    numbers: np.ndarray, keepers: Sequence[Keeper], start: str, place: tuple[str, str]
+) -> dict[str, bytes]:
+    """Ciphertexts by the names of the two keepers.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (d,)
+        Whole numbers.
+    keepers : sequence of two Keeper
+    start : str
+        Id of the start.
+    place : (round, hospital)
+    """
+    sealed = {}
+    for keeper, words in zip(keepers, split(numbers), strict=True):
+        bound = _bound(start, place, keeper.name)
+        public = X25519PublicKey.from_public_bytes(bytes.fromhex(keeper.encryption_key))
+        try:
+            sealed[keeper.name] = SUITE.encrypt(words.tobytes(), public, bound)
+        except ValueError as error:  # a point of small order
+            what = f"the encryption key of keeper '{keeper.name}' is weak ({error})."
+            do = "Give nothing; ask whoever made the start."
+            raise ExchangeError(what, do=do) from error
+    return sealed
+
+
+def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.ndarray:
+    """The words (size,) of a share; `ExchangeError` where it is for another place or key."""
+    notice = share.notice
+    bound = _bound(start, (notice.round, notice.site), share.keeper)
+    try:
+        data = SUITE.decrypt(share.sealed, key, bound)
+    except InvalidTag as error:
+        raise ExchangeError(
+            f"the share of '{notice.site}' cannot be opened: it was encrypted to another key, or "
+            "for another round, hospital or start.",
+            do="Ask the hospital for a share of this round.",
+        ) from error
+    if len(data) != size * WORD.itemsize:
+        raise ExchangeError(
+            f"the share of '{notice.site}' holds {len(data) // WORD.itemsize} numbers instead of "
+            f"{size}.",
+            do="It was made with another start or version; ask the hospital for another.",
+        )
+    return np.frombuffer(data, dtype=WORD)
+
+
+def _bound(start: str, place: tuple[str, str], keeper: str) -> bytes:
+    """What a ciphertext is good for, and nothing else (the info of HPKE)."""
+    return schema.canonical(["fcforge share 1", start, *place, keeper])
+
+
+def is_share(path: str | Path) -> bool:
+    """Whether a file begins as a share does."""
+    if not Path(path).is_file():
+        return False
+    with Path(path).open("rb") as stream:
+        return stream.read(len(FIRST_LINE)) == FIRST_LINE
+
+
+def read_share(path: str | Path, trust: Trust | None = None) -> Share:
+    """A share from a file: its notice checked and signed, its ciphertext as it was signed for.
+
+    With `trust`, the notice must be signed by whom it asks for.
+    """
+    data = read_plain(path, MAX_BYTES, ExchangeError)
+    with at(path, do="Nothing of it was used; ask the hospital for the file again."):
+        if not data.startswith(FIRST_LINE):
+            raise ExchangeError("is not a share.")
+        line, _, sealed = data.removeprefix(FIRST_LINE).partition(b"\n")
+        notice = read_record(line, "its notice")
+        if not isinstance(notice, Notice) or not notice.key:
+            raise ExchangeError("holds no signed notice of a hospital.")
+        share = Share(notice, sealed)
+        _ = share.keeper
+        if trust is not None:
+            trust.require(notice)
+    return share
+
+
+# -- what a hospital does --------------------------------------------------------------------------
+def give(
+    exchange: "Exchange",
+    receipt: Receipt,
+    numbers: np.ndarray,
+    spent: Spent,
+    key: Signer,
+) -> tuple[Notice, dict[str, bytes]]:
+    """The signed notice of what a hospital gives to a round, and its share files by keeper.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    receipt : Receipt
+        Of the people, the round and the budget of its sum.
+    numbers : ndarray of shape (d,)
+        Whole numbers, exact: the keepers add the noise.
+    spent : Spent
+        Most that one of its people has spent with this.
+    key : private key
+    """
+    keepers = _two_keepers(exchange, key)
+    title = site_name(receipt.round)
+    _require_open(exchange, title, receipt.site)
+    start = exchange.root.id
+    sealed = seal(numbers, keepers, start, (title, receipt.site))
+    shares = []
+    for name, data in sorted(sealed.items()):
+        shares.append(GivenShare(keeper=name, sha256=schema.sha256(data)))
+    place = (receipt.site, receipt.number, [start], key)
+    said = receipt.said(spent.epsilon, spent.delta)
+    notice = make(Notice, *place, round=title, shares=tuple(shares), **said)
+    return notice, {name: Share(notice, data).data for name, data in sealed.items()}
+
+
+def _two_keepers(exchange: "Exchange", key: Signer) -> list[Keeper]:
+    """The keepers of a start by name; refused where they or the hospital cannot be known."""
+    keepers = sorted(exchange.root.policy.keepers, key=lambda keeper: keeper.name)
+    if len(keepers) != 2:
+        do = "Leave out --round, or ask whoever made the start to name two keepers."
+        raise ConfigError("the policy of this start names no keepers.", do=do)
+    if not exchange.root.key:
+        raise ExchangeError(
+            "the start is not signed: whoever handed it on could have named other keepers.",
+            do="Ask its maker for a signed one (`fcforge start --sign KEY`).",
+        )
+    if key is None:
+        do = "Sign with --sign KEY; `fcforge keys new KEY` makes one."
+        raise ConfigError("what is given to keepers must be signed.", do=do)
+    return keepers
+
+
+def _require_open(exchange: "Exchange", title: str, site: str) -> None:
+    """Raise `ConfigError` where a round is published already, or has what a site gave."""
+    do = "Give to the next round: --round NEXT."
+    if any(half.round == title for half in exchange.of(Half)):
+        raise ConfigError(f"round '{title}' is published already.", do=do)
+    if any(notice.round == title for notice in exchange.of(Notice, site)):
+        raise ConfigError(f"'{site}' has given to round '{title}' already.", do=do)
+
+
+# -- what an exchange holds ------------------------------------------------------------------------
 class Round(NamedTuple):
     """A round that at least one keeper has published.
 
@@ -62,12 +291,6 @@ def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
     for name, halves in found.items():
         _check_pair(name, halves)
     return tuple(Round(name, tuple(found[name])) for name in sorted(found))
-
-
-def total(exchange: "Exchange", closed: Round) -> np.ndarray:
-    """The noisy sum (d,), int64, of a round that both keepers have published."""
-    words = [exchange.arrays(half)[NUMBERS] for half in closed.halves]
-    return signed_numbers(added(words))
 
 
 def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> None:
@@ -122,7 +345,7 @@ def _check_pair(name: str, halves: list[Half]) -> None:
 
 
 def times_published(
-    exchange: "Exchange", receipts: Iterable["Receipt"]
+    exchange: "Exchange", receipts: Iterable[Receipt]
 ) -> dict[str, int]:
     """How often what a hospital gave to rounds was published, by commitment.
 

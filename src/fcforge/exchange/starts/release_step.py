@@ -14,7 +14,7 @@ from fcforge.exchange.home.private_record import (
     people_in,
     same_people,
 )
-from fcforge.exchange.keeping import rounds, shares
+from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Learned
 from fcforge.exchange.records import Notice, Release, Spending
@@ -111,7 +111,7 @@ def _given(
     A release has secret noise; of a round there are shares alone, and the keepers add theirs.
     """
     if receipt.round:
-        notice, files = shares.give(model.exchange, receipt, numbers, spent, key)
+        notice, files = rounds.give(model.exchange, receipt, numbers, spent, key)
         return notice, {}, files
     sigma = vector.noise_units(receipt.epsilon, receipt.delta)
     if sigma:

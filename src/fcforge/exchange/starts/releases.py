@@ -119,7 +119,8 @@ class Releases(Model):
             variance = Fraction(release.variance)
             found.append(Given(release.site, (release.site,), numbers, variance))
         for closed in [one for one in self.rounds if one.closed]:
-            numbers = rounds.total(self.exchange, closed)
+            words = [self.exchange.arrays(half)[NUMBERS] for half in closed.halves]
+            numbers = rounds.signed_numbers(rounds.added(words))
             variance = sum((Fraction(h.variance) for h in closed.halves), Fraction())
             name = f"round {closed.name}"
             found.append(Given(name, closed.hospitals, numbers, variance))
