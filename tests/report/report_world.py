@@ -1,6 +1,7 @@
 """A folder for the tests: exchange files of both models, runs, audits, damage, bad names."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from fcforge.runner.store import Store
 from fcforge.sites import Cohort, split_site
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditRow
-from fcforge.studies.judge.summary import Portrait, write_portraits
+from fcforge.studies.judge.summary import Portraits, write_portraits
 from fcforge.types import Component, Estimate, LearnerSpec, Training
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -158,17 +159,25 @@ def make_run(
     )
 
 
+def portraits(rows: Sequence[str] = ("real", "mine"), n_rois: int = 12) -> Portraits:
+    """The same picture of every row."""
+    rng = np.random.default_rng(0)
+    fc = np.corrcoef(rng.normal(size=(n_rois, 5 * n_rois)))
+    edges = np.linspace(-0.2, 0.6, n_rois * (n_rois - 1) // 2)
+    one = (fc, fc, edges, np.linspace(3, 0.1, n_rois))
+    every = [np.stack([x] * len(rows)) for x in one]
+    where = np.array("Site NYU, seed 0.")
+    return Portraits(np.array(rows), *every, np.array([], dtype=str), where)
+
+
 def make_judged(folder: Path) -> None:
     """What `fcforge judge` leaves of two generators."""
-    rng = np.random.default_rng(0)
-    fc = np.corrcoef(rng.normal(size=(12, 60)))
-    edges = np.linspace(-0.2, 0.6, 66)
-    some = Portrait(fc, fc, edges, np.linspace(3, 0.1, 12))
     folder.mkdir(parents=True)
-    write_portraits(folder / "portraits.npz", {"real": some, "mine": some})
+    write_portraits(folder, portraits())
     numbers = {"psd_share": 1.0, "warnings": []}
     about = {"row": "mine", "seed": 0, "diagnostics": {}, "numbers": numbers}
-    (folder / "records.json").write_text(json.dumps({"sites": {"NYU": [about]}}))
+    kept = {"title": "Judged", "sites": {"NYU": [about]}}
+    (folder / "records.json").write_text(json.dumps(kept))
 
 
 def make_world(folder: Path) -> Path:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from report_world import make_world
+from report_world import make_world, portraits
 
 from browsing import (
     complaints,
@@ -23,10 +23,7 @@ from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.report import judge, quality
 from fcforge.report.pages import write_pages
 from fcforge.report.run import About, write_report
-from fcforge.studies.judge.experiment import Judgement
-from fcforge.studies.judge.panel import Panel
-from fcforge.studies.judge.summary import Portrait
-from fcforge.types import Estimate
+from fcforge.studies.judge.summary import Judgement
 
 pytestmark = pytest.mark.browser
 
@@ -57,14 +54,9 @@ def other_pages() -> dict[str, str]:
     """Pages of judged generators and scans, from made-up numbers."""
     rng = np.random.default_rng(0)
     fc = np.corrcoef(rng.normal(size=(116, 200)))
-    some = Portrait(fc, fc, np.linspace(-0.2, 0.6, 6670), np.linspace(9, 0.1, 116))
-    summary = {
-        "real": {"psd_share": Estimate(1, 0.9, 1)},
-        LONG: {"psd_share": Estimate(0, 0, 0)},
-    }
-    judgement = Judgement(
-        "Judged", Panel({}), summary, portraits={"real": some, LONG: some}
-    )
+    numbers = {"psd_share": 1.0, "warnings": []}
+    about = {"row": LONG, "seed": 0, "diagnostics": {}, "numbers": numbers}
+    judgement = Judgement("Judged", [about], portraits(("real", LONG), 116))
     rows = [
         {
             "participant_id": f"sub-{k}",

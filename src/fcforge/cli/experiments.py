@@ -192,9 +192,10 @@ def report(
     as_json: given.AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
-    from fcforge.report.judge import folder_section
+    from fcforge.report.judge import sections_of
+    from fcforge.studies.judge.summary import read_judgement
 
-    sections = [folder_section(path) for path in judge or ()]
+    sections = [s for path in judge or () for s in sections_of(read_judgement(path))]
     _report(folder, out or folder / "report.html", as_json, sections)
 
 
@@ -282,10 +283,10 @@ def judge(
     folder = out or given.run_folder(config)
     where = pick_device(device)
     with at_work("judging"):
-        found = judge_config(config, overrides or [], folder, where, say)
-    for warning in found.warnings:
-        say(warning.text, style="red")
-    print(write_judgement(found, folder))
+        collapsed = judge_config(config, overrides or [], folder, where, say)
+    for text in collapsed:
+        say(text, style="red")
+    print(write_judgement(folder))
 
 
 def pages(

@@ -14,6 +14,7 @@ from zipfile import BadZipFile, ZipFile
 
 from fcforge.errors import FCForgeError, StoreError
 from fcforge.exchange.archive import MANIFEST
+from fcforge.studies.judge.summary import PORTRAITS, RECORDS
 from fcforge.text import printable
 
 MOST_DEPTH = 8
@@ -22,7 +23,7 @@ MOST_ITEMS = 300
 MOST_SCORES = 64 << 20  # bytes of one node's scores
 SUFFIX = ".fcx"
 _ZIP_HEAD = 30 + len(MANIFEST)  # the first member of an exchange file is its manifest
-JUDGED = {"records.json", "portraits.npz"}
+JUDGED = {RECORDS, PORTRAITS}
 
 # What reading somebody's files may raise.
 BROKEN = (

@@ -12,17 +12,17 @@ from pathlib import Path
 from fcforge.errors import FCForgeError
 from fcforge.exchange.exchange import Exchange, open_exchange
 from fcforge.files import write_text
-from fcforge.report import discovery
+from fcforge.report import discovery, judge
 from fcforge.report.audits import section
 from fcforge.report.contents import contents
 from fcforge.report.discovery import BROKEN, Item, ItemKind, reason
 from fcforge.report.exchange_file import page_of as exchange_page
 from fcforge.report.exchange_file import uses_section
-from fcforge.report.judge import folder_section
 from fcforge.report.rendering import Section, render, sections_page
 from fcforge.report.run import page_of, read_folder
 from fcforge.report.table import Cell, Heading, Table, interval_text
 from fcforge.studies.audit_result import read_audit
+from fcforge.studies.judge.summary import read_judgement
 from fcforge.text import counted
 
 INDEX = "index.html"
@@ -153,10 +153,8 @@ def _audit(item: Item) -> tuple[str, Listed]:
 
 
 def _judged(item: Item) -> tuple[str, Listed]:
-    shown = folder_section(item.path)
-    page = sections_page(item.name, "judged generators", [shown], home=INDEX)
-    lines = ["All tables: tables.md in its folder."]
-    return page, Listed(item, "Judged generators", lines)
+    found = read_judgement(item.path)
+    return judge.page_of(found, INDEX), Listed(item, found.title)
 
 
 def _exchange(item: Item, opened: Mapping[str, Exchange]) -> tuple[str, Listed]:

@@ -172,14 +172,14 @@ class Table:
         console.print(found)
 
 
-def interval_cell(e: Estimate | None, *, digits: int = 3) -> Cell:
+def interval_cell(e: Estimate | None) -> Cell:
     """A number above its interval, where that has a width to show; a dash for nothing."""
     if e is None:
         return Cell("–")
     below: tuple[str, ...] = ()
-    if e.high - e.low >= 10.0**-digits:
-        below = (bracket(e.low, e.high, digits=digits),)
-    return Cell(number(e.value, digits), below, e.value)
+    if e.high - e.low >= 0.001:
+        below = (bracket(e.low, e.high),)
+    return Cell(number(e.value), below, e.value)
 
 
 def interval_table(study: Study) -> Table:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from fcforge.errors import ConfigError, check_names
 from fcforge.files import write_text
@@ -27,14 +26,17 @@ from fcforge.runner.config import (
 from fcforge.runner.config_files import read_config
 from fcforge.settings import Checked, Size, make
 from fcforge.sites import Cohort, load_dataset, require_valid, split_site
-from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.measures import spectrum
 from fcforge.studies.judge.panel import Panel, judge_site, synthesise, to_device
-from fcforge.studies.judge.summary import REAL, Portrait, write_portraits
-from fcforge.types import Component, Estimate, FCBatch, Training
+from fcforge.studies.judge.summary import (
+    RECORDS,
+    Portraits,
+    collapse_list,
+    write_portraits,
+)
+from fcforge.types import Component, FCBatch, Training
 
 Say = Callable[[str], Any]
-RECORDS = "records.json"
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,8 @@ class JudgeConfig(Checked):
     training: Training = field(default_factory=Training)
 
 
-def portrait(batch: FCBatch) -> Portrait:
-    """The most typical subject of each class (nearest to its class mean), means and spectrum."""
+def portrait(batch: FCBatch) -> tuple[np.ndarray, ...]:
+    """The most typical control and patient (nearest to the class mean), edge means, spectrum."""
     e = edges(batch.fc)
     means = class_means(e, batch.y)
     typical = []
@@ -70,34 +72,9 @@ def portrait(batch: FCBatch) -> Portrait:
             members = (batch.y >= 0).nonzero().flatten()
         distance = (e[members] - means[label]).norm(dim=1)
         nearest = members[distance.argmin()]
-        typical.append(_array(batch.fc[nearest]))
-    control, patient = typical
-    edge_mean = _array(e.mean(0))
-    return Portrait(control, patient, edge_mean, _array(spectrum(batch.fc)))
-
-
-def _array(x: Tensor) -> np.ndarray:
-    return x.detach().cpu().numpy()
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """All that is shown of judged generators.
-
-    Attributes
-    ----------
-    summary : mapping of row to metric to Estimate
-    warnings : sequence of Collapse
-    portraits : mapping of row to Portrait
-        At the site and seed that `where` names.
-    """
-
-    title: str
-    panel: Panel
-    summary: Mapping[str, Mapping[str, Estimate]]
-    warnings: Sequence[judged.Collapse] = ()
-    where: str = ""
-    portraits: Mapping[str, Portrait] | None = None
+        typical.append(batch.fc[nearest])
+    shown = (*typical, e.mean(0), spectrum(batch.fc).float())
+    return tuple(x.detach().cpu().numpy() for x in shown)
 
 
 def load_judge(
@@ -136,8 +113,8 @@ def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Componen
 
 def judge_config(
     path: str | Path, overrides: Sequence[str], out: Path, device: str, say: Say
-) -> Judgement:
-    """Judge the generators of a config file on all its sites and seeds.
+) -> list[str]:
+    """Judge the generators of a config file on all its sites and seeds; returns what collapsed.
 
     Parameters
     ----------
@@ -146,8 +123,8 @@ def judge_config(
     overrides : sequence of str
         ``a.b=c``.
     out : Path
-        Folder for ``records.json``, ``portraits.npz`` and fitted generators, which the same call
-        again takes up.
+        Folder for ``records.json``, ``portraits.npz`` (`read_judgement`) and fitted generators,
+        which the same call again takes up.
     device : str
     say : callable
         Told what is going on.
@@ -156,22 +133,18 @@ def judge_config(
     cohort = load_dataset(dataset)
     names = asked.sites or cohort.site_names
     require_valid(cohort.select_sites(names))
-    judge_run = JudgeRun(panel, asked.seeds, cohort, names, out, device, say)
+    judge_run = JudgeRun(panel, asked, cohort, names, out, device, say)
     records = judge_run.records()
-    summary = judged.summarise(records)
-    portraits = judge_run.portraits()
-    write_portraits(out / "portraits.npz", portraits)
-    where = f"Site {names[0]}, seed {asked.seeds[0]}."
-    collapsed = judged.collapse_list(records)
-    return Judgement(asked.title, panel, summary, collapsed, where, portraits)
+    write_portraits(out, judge_run.portraits())
+    return collapse_list(records)
 
 
 @dataclass(frozen=True)
 class JudgeRun:
-    """Generators, seeds, people and the sites asked for, and where to work."""
+    """Generators, what is asked, people and the sites asked for, and where to work."""
 
     panel: Panel
-    seeds: Sequence[int]
+    asked: JudgeTable
     cohort: Cohort
     names: Sequence[str]
     out: Path
@@ -187,7 +160,7 @@ class JudgeRun:
         """Records of all sites; those that are in the folder already are not made again."""
         # All that records depend on, but the sites: another stamp, and they are made anew.
         stamp = json.dumps(
-            [asdict(self.panel), self.seeds, self.cohort.content_sha256()],
+            [asdict(self.panel), self.asked.seeds, self.cohort.content_sha256()],
             sort_keys=True,
         )
         path = self.out / RECORDS
@@ -198,17 +171,18 @@ class JudgeRun:
         for name in self.names:
             if name in done:
                 self.say(f"{name}: already judged")
-                continue
-            sites = {seed: split_site(self.cohort, name, seed) for seed in self.seeds}
-            where = self.device, self.generators
-            done[name] = judge_site(self.panel, sites, *where, self.say)
-            write_text(path, json.dumps({"stamp": stamp, "sites": done}))
-        return [record for name in self.names for record in done[name]]
+            else:
+                sites = {k: split_site(self.cohort, name, k) for k in self.asked.seeds}
+                where = self.device, self.generators
+                done[name] = judge_site(self.panel, sites, *where, self.say)
+            kept = {"stamp": stamp, "title": self.asked.title, "sites": done}
+            write_text(path, json.dumps(kept))
+        return [record for site in done.values() for record in site]
 
     def fit_together(self) -> None:
         """Fit every generator on all sites and seeds side by side, where a GPU can do so."""
         asked = []
-        for name, seed in product(self.names, self.seeds):
+        for name, seed in product(self.names, self.asked.seeds):
             site = split_site(self.cohort, name, seed)
             asked.append((site.learning(with_val=True), (seed, name)))
         for row, component in self.panel.rows.items():
@@ -217,20 +191,21 @@ class JudgeRun:
                 n = fit_together(make_generator(component), asked, *where)
                 self.say(f"{row}: {n} of {len(asked)} fitted")
 
-    def portraits(self) -> dict[str, Portrait]:
+    def portraits(self) -> Portraits:
         """What the figures show of the first site and seed, the real subjects first."""
         name = self.names[0]
-        seed = self.seeds[0]
+        seed = self.asked.seeds[0]
         site = split_site(self.cohort, name, seed)
         train = to_device(site.learning(with_val=True), self.device)
-        made = {REAL: portrait(train)}
+        made = {}
         for row, component in self.panel.rows.items():
+            shown = train
             if component is not None:
                 asked = (component, train, name, seed, self.panel.multiple)
-                fake, _ = synthesise(*asked, self.generators)
-                made[row] = portrait(fake)
-        if atlas := atlas_of_names(self.cohort.roi_names):
-            systems = np.array(atlas.systems)
-            for row, found in made.items():
-                made[row] = found._replace(systems=systems)
-        return made
+                shown, _ = synthesise(*asked, self.generators)
+            made[row] = portrait(shown)
+        atlas = atlas_of_names(self.cohort.roi_names)
+        systems = np.array(atlas.systems if atlas else (), dtype=np.str_)
+        stacked = map(np.stack, zip(*made.values(), strict=True))
+        where = np.array(f"Site {name}, seed {seed}.")
+        return Portraits(np.array(list(made)), *stacked, systems, where)

@@ -211,7 +211,7 @@ def judge_fidelity(
     held, fake = measures.embed(real_test.fc, some, dimensions)
     return {
         **measures.validity(synthetic.fc),
-        **measures.moments(real_train, real_test, synthetic),
+        **measures.moments(real_train, synthetic),
         **measures.class_effect(real_train, real_test, synthetic),
         **measures.shape_of_graphs(real_test.fc, some),
         **measures.mmd(held, fake, rng),

@@ -5,9 +5,11 @@ The paper's numbers (appendix, ASD columns) stand in paper.csv.
 
 import csv
 import io
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -16,23 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
+from fcforge.errors import DataError
 from fcforge.files import write_bytes
 from fcforge.types import Estimate
 
 Records = Sequence[Mapping[str, Any]]  # numbers of a row, site and seed each
 REAL = "real"
-# Rows of the judge and what the paper calls them.
-OPTIONS = {
-    REAL: "No augmentation",
-    "regate": "ReGate",
-    "brainnetgan": "BrainNetGAN",
-    "gr_spd_gan": "GR-SPD-GAN",
-    "fcm_vae": "FCM-VAE",
-}
-WITHOUT = ("w/o node feature", "w/o LAE", "w/o SGE")
-ABLATIONS = {"fcm_vae": "full framework", **dict(zip(WITHOUT, WITHOUT, strict=True))}
-
-
 FEWEST_SEEDS = 5  # a t interval over fewer is wider than anything it could say
 
 # What a metric can be, by the end of its name; an interval says nothing beyond that.
@@ -46,7 +37,7 @@ POSSIBLE = {
         "efficiency",
         "modularity",
     ),
-    (-1.0, 1.0): ("_r", "_r_test"),
+    (-1.0, 1.0): ("_r",),
     (0.0, math.inf): ("_ratio", "_norm", "_distance", "density", "active_units"),
 }
 
@@ -101,15 +92,8 @@ def summarise(records: Records) -> dict[str, dict[str, Estimate]]:
     return summary
 
 
-class Collapse(NamedTuple):
-    """A generator that collapsed, and how often and in what way."""
-
-    row: str
-    text: str
-
-
-def collapse_list(records: Records) -> list[Collapse]:
-    """What collapsed, row by row."""
+def collapse_list(records: Records) -> list[str]:
+    """What collapsed, how often and in what way, row by row."""
     total = Counter(record["row"] for record in records)
     found: Counter[tuple[str, str]] = Counter()
     for record in records:
@@ -118,7 +102,7 @@ def collapse_list(records: Records) -> list[Collapse]:
     collapsed = []
     for (row, what), n in found.items():
         often = f"{n} of {total[row]} trainings (site, seed)"
-        collapsed.append(Collapse(row, f"{row} COLLAPSED in {often}: {what}."))
+        collapsed.append(f"{row} COLLAPSED in {often}: {what}.")
     return collapsed
 
 
@@ -139,38 +123,52 @@ def published(classifier: str, row: str) -> str:
     return _printed().get((classifier, row), "–")
 
 
-# -- what the figures show, and the file it is kept in ----------------------------------------
-class Portrait(NamedTuple):
-    """What the figures need of one row: an example of each class, means and spectrum.
+# -- what a judged folder holds ---------------------------------------------------------------
+RECORDS = "records.json"
+PORTRAITS = "portraits.npz"
 
-    `systems` names the brain system of every ROI; empty where the atlas is not known.
+
+class Portraits(NamedTuple):
+    """What the figures need, one entry per row: an example of each class, means and spectrum.
+
+    `where` says whose they are; `systems` names the brain system of every ROI and is empty where
+    the atlas is not known.
     """
 
+    rows: np.ndarray
     control: np.ndarray
     patient: np.ndarray
     edge_mean: np.ndarray
     spectrum: np.ndarray
-    systems: np.ndarray = np.empty(0, dtype=np.str_)
+    systems: np.ndarray
+    where: np.ndarray
 
 
-def write_portraits(path: Path, portraits: Mapping[str, Portrait]) -> None:
-    """Keep what the figures show, for ``fcforge report --judge``."""
-    arrays = {}
-    for i, (name, p) in enumerate(portraits.items()):
-        for field, value in p._asdict().items():
-            kept = value if value.dtype.kind == "U" else value.astype(np.float32)
-            arrays[f"{i}|{name}|{field}"] = kept
+@dataclass(frozen=True)
+class Judgement:
+    """All that is shown of judged generators."""
+
+    title: str
+    records: Records
+    portraits: Portraits
+
+
+def write_portraits(folder: Path, portraits: Portraits) -> None:
+    """Keep what the figures show."""
     stream = io.BytesIO()
-    np.savez_compressed(stream, **arrays)
-    write_bytes(path, stream.getvalue())
+    np.savez_compressed(stream, **portraits._asdict())
+    write_bytes(folder / PORTRAITS, stream.getvalue())
 
 
-def read_portraits(path: Path) -> dict[str, Portrait]:
-    """Inverse of `write_portraits`."""
-    parts: dict[str, dict[str, np.ndarray]] = {}
-    with np.load(path, allow_pickle=False) as found:
-        keys = [key.split("|") for key in found.files]
-        for place, name, field in sorted(keys, key=lambda key: int(key[0])):
-            of_row = parts.setdefault(name, {})
-            of_row[field] = found[f"{place}|{name}|{field}"]
-    return {name: Portrait(**fields) for name, fields in parts.items()}
+def read_judgement(folder: Path) -> Judgement:
+    """What `fcforge judge` left in a folder."""
+    if not ((folder / RECORDS).exists() and (folder / PORTRAITS).exists()):
+        raise DataError(
+            f"holds no finished judgement ({RECORDS} and {PORTRAITS}).",
+            where=folder,
+            do="Run `fcforge judge CONFIG --out FOLDER` first.",
+        )
+    stored = json.loads((folder / RECORDS).read_text(encoding="utf-8"))
+    records = [record for site in stored["sites"].values() for record in site]
+    with np.load(folder / PORTRAITS, allow_pickle=False) as portraits:
+        return Judgement(stored["title"], records, Portraits(**portraits))
