@@ -113,7 +113,7 @@ def make_files(folder: Path) -> None:
     save(chains()[0], folder / "chain/1.fcx")
     save(audited_chain(), folder / "chain/2.fcx")
     save(releases(), folder / "releases.fcx")
-    save(start(), folder / "renamed.bin")
+    save(start(), folder / "start.fcx")
     data = bytearray((folder / "releases.fcx").read_bytes())
     data[len(data) // 2] ^= 1
     (folder / "damaged.fcx").write_bytes(bytes(data))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fcforge.errors import ExchangeError, StoreError
-from fcforge.exchange.archive import MANIFEST
 from fcforge.report import discovery
 from fcforge.report.discovery import find_items, reason, require_plain_run
 
@@ -19,7 +18,6 @@ def test_runs_exchange_files_audits_and_judgements_are_found(tmp_path):
     touch(tmp_path / "runs/a/experiment.json")
     touch(tmp_path / "runs/a/audit.json")  # belongs to the run
     touch(tmp_path / "x.fcx")
-    touch(tmp_path / "renamed.bin", b"PK\3\4" + bytes(26) + MANIFEST.encode() + b"...")
     touch(tmp_path / "judged/records.json")
     touch(tmp_path / "judged/portraits.npz")
     touch(tmp_path / "nyu/audit.json")
@@ -29,7 +27,6 @@ def test_runs_exchange_files_audits_and_judgements_are_found(tmp_path):
     assert [(i.kind, i.name) for i in items] == [
         ("judged", "judged"),
         ("audit", "nyu/audit.json"),
-        ("exchange", "renamed.bin"),
         ("run", "runs/a"),
         ("exchange", "x.fcx"),
     ]

@@ -93,17 +93,6 @@ def test_the_page_of_a_chain(pages):
     assert page.of("img")[0]["src"].startswith("data:image/png;base64,")
 
 
-def test_files_of_one_exchange_know_each_other(pages):
-    first, second = (of(pages, f"exchange-chain-{k}") for k in (1, 2))
-    other = next(name for name in pages if name.startswith("exchange-chain-2"))
-    assert other in {a["href"] for a in Page(first).of("a")}
-    assert "(this file)" in Page(second).text
-    start = next(name for name in pages if name.startswith("exchange-renamed"))
-    links = {a["href"] for a in Page(of(pages, "exchange-releases")).of("a")}
-    assert start in links
-    assert other not in links
-
-
 def test_rois_that_are_not_of_aal_have_no_brain(pages):
     text = of(pages, "exchange-releases")
     assert "Glass brain" not in text

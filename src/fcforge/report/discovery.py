@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 from fcforge.errors import FCForgeError, StoreError
-from fcforge.exchange.archive import MANIFEST
 from fcforge.studies.judge.summary import PORTRAITS, RECORDS
 from fcforge.text import printable
 
@@ -22,26 +20,8 @@ MOST_ENTRIES = 20_000
 MOST_ITEMS = 300
 MOST_SCORES = 64 << 20  # bytes of one node's scores
 SUFFIX = ".fcx"
-_ZIP_HEAD = 30 + len(MANIFEST)  # the first member of an exchange file is its manifest
-JUDGED = {RECORDS, PORTRAITS}
 
-# What reading somebody's files may raise.
-BROKEN = (
-    FCForgeError,
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    RuntimeError,
-    MemoryError,
-    EOFError,
-    ImportError,
-    zlib.error,
-    BadZipFile,
-)
-
+BROKEN = Exception  # whatever reading somebody's file raises: it is said on its page
 ItemKind = Literal["run", "exchange", "audit", "judged"]
 
 
@@ -80,29 +60,21 @@ def find_items(root: Path) -> tuple[list[Item], bool]:
     """Items below `root` by name, and whether the search was cut short by its limits."""
     items: list[Item] = []
     seen = 0
+    cut = False
     for folder, names, files in os.walk(root):  # does not follow links
         place = Path(folder)
         if len(place.relative_to(root).parts) >= MOST_DEPTH:
             names.clear()
         names[:] = sorted(name for name in names if not name.startswith("."))
         seen += len(names) + len(files)
-        if seen > MOST_ENTRIES or len(items) > MOST_ITEMS:
-            return _by_name(items), True
-        found = list(_items_of(place, _plain_files(place, files)))
+        cut = seen > MOST_ENTRIES or len(items) > MOST_ITEMS
+        if cut:
+            break
+        found = list(_items_of(place, files))
         items += [_item(kind, path, root) for kind, path in found]
         if any(path == place for _, path in found):
             names.clear()  # what belongs to an item is not an item
-    return _by_name(items), False
-
-
-def _by_name(items: list[Item]) -> list[Item]:
-    return sorted(items[:MOST_ITEMS], key=lambda item: item.name)
-
-
-def _plain_files(folder: Path, files: list[str]) -> list[str]:
-    """Names of files that are neither hidden nor links."""
-    shown = [name for name in sorted(files) if not name.startswith(".")]
-    return [name for name in shown if not (folder / name).is_symlink()]
+    return sorted(items[:MOST_ITEMS], key=lambda item: item.name), cut
 
 
 def _item(kind: ItemKind, path: Path, root: Path) -> Item:
@@ -114,30 +86,20 @@ def _item(kind: ItemKind, path: Path, root: Path) -> Item:
     return Item(kind, path, name, f"{kind}-{slug}-{digest[:8]}.html")
 
 
-def _items_of(folder: Path, files: list[str]) -> Iterator[tuple[ItemKind, Path]]:
+def _items_of(folder: Path, names: list[str]) -> Iterator[tuple[ItemKind, Path]]:
+    """Items of one folder; hidden files and links are none."""
+    shown = [folder / name for name in sorted(names) if not name.startswith(".")]
+    files = {path.name: path for path in shown if not path.is_symlink()}
     if "experiment.json" in files:
         yield "run", folder
-        return
-    if set(files) >= JUDGED:
+    elif files.keys() >= {RECORDS, PORTRAITS}:
         yield "judged", folder
-        return
-    for name in files:
-        if _is_exchange(folder / name):
-            yield "exchange", folder / name
-    if "audit.json" in files:
-        yield "audit", folder / "audit.json"
-
-
-def _is_exchange(path: Path) -> bool:
-    """By its name, or by the first bytes of a canonical exchange file."""
-    if path.suffix == SUFFIX:
-        return True
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(_ZIP_HEAD)
-    except OSError:
-        return False
-    return head[:4] == b"PK\3\4" and head[30:] == MANIFEST.encode()
+    else:
+        for path in files.values():
+            if path.suffix == SUFFIX:
+                yield "exchange", path
+        if "audit.json" in files:
+            yield "audit", files["audit.json"]
 
 
 def require_plain_run(folder: Path) -> None:
