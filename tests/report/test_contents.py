@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fake_runs import run
-from fcforge.report.contents import About, contents, curves
+from fcforge import stats
+from fcforge.report.contents import About, contents, curves, mean_matrix
 from fcforge.stats.table import WORDS
 
 BASELINE = WORDS["two classes"].own
@@ -17,12 +18,11 @@ def test_the_baseline_is_the_harder_one():
     stuck = [0.9, 0.9, 0.9]  # calls everybody a patient
     one = run({"A": [stuck, stuck], "B": [stuck, stuck]}, y, train_mean=train)
     found = contents([one], About(expected=1, n_draws=20))
-    assert found.sites[BASELINE]["A"].value == pytest.approx(2 / 3)
-    assert found.sites[BASELINE]["B"].value == pytest.approx(1.0)
-    (difference,) = found.forests["baseline"]
-    assert difference.reference == BASELINE
-    assert difference.found.difference < 0
-    assert found.ahead == []
+    there = stats.per_site(found.groups[BASELINE], "accuracy")
+    assert there["A"].value == pytest.approx(2 / 3)
+    assert there["B"].value == pytest.approx(1.0)
+    (difference,) = found.forests["baseline"].values()
+    assert difference.difference < 0
     (text,) = [f.text for f in found.findings if "commonest" in f.text]
     assert text.startswith("is below always naming each site's")
 
@@ -49,6 +49,4 @@ def test_a_matrix_is_the_mean_over_orders():
         y,
         order=("B", "A"),
     )
-    found = contents([one, turned], About(n_draws=20))
-    (matrix,) = found.matrices.values()
-    np.testing.assert_allclose(matrix, [[1.0, 0.0], [0.75, 1.0]])
+    np.testing.assert_allclose(mean_matrix([one, turned]), [[1.0, 0.0], [0.75, 1.0]])

@@ -20,7 +20,7 @@ from fcforge.types import Leaks
 
 def render(results, **about) -> str:
     said = About(**{"n_draws": 20, **about})
-    return page_of(results, said, contents(results, said))
+    return page_of(said, contents(results, said))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_table_of_the_page_is_that_of_the_numbers(experiment, html):
         e = row.estimates["aaa"]
         cell = f"{number(e.value)} {bracket(e.low, e.high)} ± {number(e.sd_orders)}"
         assert page.row(row.learner)[1] == cell
-    means = [r.estimates["aaa"].value for r in found.rows]
+    means = [r.estimates["aaa"].value for r in found.learners]
     assert means == sorted(means, reverse=True)
 
 

@@ -60,11 +60,6 @@ def test_worse_than_majority_is_said():
     )
 
 
-def test_duplicate_runs_of_one_title_are_named():
-    runs = fake_learner("x", skill=1.5)
-    assert "more than one run" in texts([*runs, runs[0]])
-
-
 # -- methods for a paper ---------------------------------------------------------------------------
 def test_what_was_run_is_said():
     runs = fake_learner("mine", seeds=(0, 1))

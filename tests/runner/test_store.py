@@ -243,13 +243,7 @@ def test_foreign_files_are_told_from_our_own(tmp_path):
     assert not Store(tmp_path / "nowhere").is_foreign()
     for name in ("nodes", "generators"):
         (tmp_path / name).mkdir()
-    for name in (
-        "experiment.json",
-        "report.html",
-        "table.csv",
-        "table.md",
-        ".experiment.json.x",
-    ):
+    for name in ("experiment.json", "report.html", "table.csv", ".experiment.json.x"):
         (tmp_path / name).write_text(json.dumps({}))
     assert not store.is_foreign()
     (tmp_path / "thesis.docx").touch()

@@ -20,6 +20,7 @@ from fcforge.report.exchange_file import uses_section
 from fcforge.report.figures import short
 from fcforge.report.rendering import render, sections_page
 from fcforge.report.run import page_of, read_folder
+from fcforge.report.run_words import leaks_on
 from fcforge.report.table import interval_text
 from fcforge.studies.audit_result import read_audit
 from fcforge.studies.judge.summary import read_judgement
@@ -101,14 +102,13 @@ def _run(item: Item) -> Made:
     asked = max(about.expected or 0, len(results))
     sites = counted(len(results[0].sites), "site")
     lines = [about.title, f"{len(results)} of {asked} runs, {sites}"]
-    learners = [row for row in found.rows if not row.is_majority]
-    if learners:
-        best = learners[0]
+    if found.learners:
+        best = found.learners[0]
         shown = interval_text(best.estimates["aaa"])
         lines.append(f"highest {found.words.average}: {best.learner}, {shown}")
-    if found.leaks:
+    if leaks_on(results):
         lines.append("Test data leaked into training, on purpose.")
-    return page_of(results, about, found), lines
+    return page_of(about, found), lines
 
 
 def _audit(item: Item) -> Made:

@@ -8,37 +8,42 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from fcforge import stats
 from fcforge.files import write_text
-from fcforge.metrics import METRICS
+from fcforge.metrics.cells import METRICS, PRIMARY
 from fcforge.report import figures
-from fcforge.report.contents import About, Contents, Curve, Difference, contents
+from fcforge.report.contents import (
+    About,
+    Contents,
+    Curve,
+    contents,
+    curves,
+    mean_matrix,
+)
 from fcforge.report.explaining import stability_section
 from fcforge.report.rendering import Section, listed, picture, render
-from fcforge.report.run_words import Finding, headline, methods_paragraphs
+from fcforge.report.run_words import Finding, headline, leaks_on, methods_paragraphs
 from fcforge.report.table import Cell, Table, as_csv, results_table
 from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
-from fcforge.stats import Row
+from fcforge.stats import Comparison, Row
 from fcforge.text import number
-from fcforge.types import Kind, RunResult, RunResults
+from fcforge.types import RunResult, RunResults
 
 
 # -- a run folder ----------------------------------------------------------------------------------
 def report_folder(
     folder: Path, page: Path, sections: Sequence[Section] = ()
 ) -> tuple[list[Row], list[Finding]]:
-    """Write the page, table.csv and table.md of a run folder; returns the table and its cautions.
+    """Write the page and table.csv of a run folder; returns the table and its cautions.
 
     `sections` are shown before the settings.
     """
     results, about = read_folder(folder, sections)
     found = contents(results, about)
-    # the majority class first
-    ranking = sorted(found.rows, key=lambda row: not row.is_majority)
-    write_text(page, page_of(results, about, found))
-    write_text(folder / "table.csv", as_csv(ranking))
-    write_text(folder / "table.md", results_table(ranking).markdown())
-    return ranking, found.findings
+    write_text(page, page_of(about, found))
+    write_text(folder / "table.csv", as_csv(found.rows))
+    return found.rows, found.findings
 
 
 def read_folder(
@@ -68,32 +73,29 @@ def write_report(
     """
     out = Path(out_html)
     about = about or About()
-    write_text(out, page_of(results, about, contents(results, about)))
+    write_text(out, page_of(about, contents(results, about)))
     return out
 
 
-def page_of(results: RunResults, about: About, c: Contents) -> str:
+def page_of(about: About, c: Contents) -> str:
     """The page as text."""
-    accuracy = {k: found for k, (found, _) in c.curves.items()}
-    forgetting = {k: found for k, (_, found) in c.curves.items()}
+    first = c.results[0]
     return render(
         "run.html.j2",
         about=about,
         c=c,
+        leaks=leaks_on(c.results),
         lead=headline(c),
-        facts=_facts(results, about),
+        facts=_facts(c.results, about),
         shown=results_table(c.rows, c.levels),
         more=_more_table(c),
         csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
-        forests=[_forest(c, against) for against in c.forests],
-        accuracy=_curve_panels(accuracy, c, c.words.metric),
-        forgetting=_curve_panels(forgetting, c, "forgetting"),
-        heat=figures.span(list(c.matrices.values())),
-        sites={name: _mix(results, name, c.kind) for name in results[0].sites},
-        site_axis=_site_axis(c),
-        settings=about.settings or results[0].spec.to_json(),
-        environment=results[0].environment,
-        methods=methods_paragraphs(results, about.n_draws),
+        forests=[_forest(c, against) for against in FORESTS if c.forests[against]],
+        **_over_stages(c, about.n_draws),
+        **_at_sites(c),
+        settings=about.settings or first.spec.to_json(),
+        environment=first.environment,
+        methods=methods_paragraphs(c.results, about.n_draws),
     )
 
 
@@ -110,25 +112,21 @@ def _facts(results: RunResults, about: About) -> list[tuple[str, Any, str]]:
     ]
 
 
-def _mix(results: RunResults, site: str, kind: Kind) -> str:
-    """Test people of a site; their classes, or mean and spread of a number."""
-    y = results[0].y[site]
-    tested = {i for r in results for i in r.subject_ids[site]}
-    about = f"{len(y)} test subjects per seed, {len(tested)} over all seeds"
-    if kind == "number":
-        return f"{about}, mean {y.mean():.1f} ± {y.std():.1f}"
-    if kind == "two classes":
-        return f"{about}, {100 * float(y.mean()):.0f} % patients"
-    shares = 100 * np.bincount(y) / len(y)
-    return f"{about}, classes {' / '.join(f'{share:.0f}' for share in shares)} %"
-
-
-def _site_axis(c: Contents) -> tuple[float, float]:
-    """Common axis of the sites: shares of 1, or all there is of a number."""
-    if c.kind != "number":
-        return 0.0, 1.0
-    ends = [(e.low, e.high, e.value) for at in c.sites.values() for e in at.values()]
-    return figures.span([np.zeros(1), np.array(ends)])
+def _at_sites(c: Contents) -> dict[str, Any]:
+    """Estimates at every site on a common axis: shares of 1, or from the lowest R²."""
+    first = c.results[0]
+    main = PRIMARY[first.kind]
+    found = {k: stats.per_site(runs, main) for k, runs in c.groups.items()}
+    axis = (0.0, 1.0)
+    if first.kind == "number":
+        ends = [(e.low, e.high) for sites in found.values() for e in sites.values()]
+        axis = figures.span([np.zeros(1), np.array(ends)])
+    tested = {}
+    for site in first.sites:
+        every = {i for r in c.results for i in r.subject_ids[site]}
+        here = f"{len(first.y[site])} test subjects per seed"
+        tested[site] = f"{here}, {len(every)} over all seeds"
+    return {"at_sites": found, "axis_of_sites": axis, "tested": tested}
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -140,7 +138,7 @@ class Forest(NamedTuple):
     low: float
     high: float
     with_p: bool
-    rows: list[tuple[Difference, str, str]]  # difference, small print, look
+    rows: list[tuple[str, Comparison, str]]  # learner, difference, look
 
 
 FORESTS = {
@@ -154,27 +152,32 @@ FORESTS = {
 
 def _forest(c: Contents, against: str) -> Forest:
     title, note = (text.format(**c.words._asdict()) for text in FORESTS[against])
+    found = c.forests[against]
     rows = []
-    for d in c.forests[against]:
-        small = f"vs {d.reference}" if against == "finetune" else ""
+    for learner, d in found.items():
         look = "unclear"
-        if d.found.low > 0:
+        if d.low > 0:
             look = "clear-up"
-        elif d.found.high < 0:
+        elif d.high < 0:
             look = "clear-down"
-        rows.append((d, small, look))
+        rows.append((learner, d, look))
     # the permutation test is conservative against a constant, see fcforge.stats.compare
     with_p = against != "baseline"
-    ends = [(d.found.low, d.found.high, 0.0) for d in c.forests[against]]
+    ends = [(d.low, d.high, 0.0) for d in found.values()]
     return Forest(title, note, *figures.span([np.array(ends)]), with_p, rows)
 
 
+MORE = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
+
+
 def _more_table(c: Contents) -> Table:
-    names = list(next(iter(c.more.values()), ()))
+    """Metrics that the results leave out: along the way, at the end, and how much is lost."""
+    names = [name for name in MORE if c.results[0].kind in METRICS[name].kinds]
     rows = []
-    for learner, metrics in c.more.items():
+    for learner, runs in c.groups.items():
         cells = [Cell(learner)]
-        for found in metrics.values():
+        for name in names:
+            found = stats.means(runs, name, ("aaa", "acc", "fm"))
             below = (f"final {number(found['acc'])}", f"FM {number(found['fm'])}")
             cells.append(Cell(number(found["aaa"]), below, found["aaa"]))
         rows.append(cells)
@@ -183,24 +186,39 @@ def _more_table(c: Contents) -> Table:
 
 
 # -- pictures --------------------------------------------------------------------------------------
+def _over_stages(c: Contents, n_draws: int) -> dict[str, Any]:
+    """Curves and matrices of the learners' longest orders."""
+    longest = {k: stats.longest(runs) for k, runs in c.groups.items()}
+    both = {k: curves(runs, n_draws) for k, runs in longest.items()}
+    accuracy = {k: found for k, (found, _) in both.items()}
+    forgetting = {k: found for k, (_, found) in both.items()}
+    matrices = {row.learner: mean_matrix(longest[row.learner]) for row in c.learners}
+    return {
+        "accuracy": _curve_panels(accuracy, c, c.words.metric),
+        "forgetting": _curve_panels(forgetting, c, "forgetting"),
+        "matrices": matrices,
+        "heat": figures.span(list(matrices.values())),
+    }
+
+
 def _curve_panels(
     found: Mapping[str, Curve], c: Contents, what: str
 ) -> list[tuple[str, Markup]]:
     """A learner with its band, the others faint behind it, the baseline dashed."""
     limits = figures.span([x for curve in found.values() for x in curve])
+    titles = [row.learner for row in c.learners]
     panels = []
-    for title in c.matrices:
+    for title in titles:
         own = found[title]
         stages = [str(t + 1) for t in range(len(own.mean))]
         lines = []
-        for other in (*c.matrices, c.words.own):
+        for other in titles:
             mean = found[other].mean
             if other != title and len(mean) == len(stages):
-                dashed = other == c.words.own
-                colour = figures.MUTED if dashed else figures.FAINT
-                lines.append(
-                    figures.StageLine(mean, colour, thin=not dashed, dashed=dashed)
-                )
+                lines.append(figures.StageLine(mean, figures.FAINT, thin=True))
+        baseline = found[c.words.own].mean
+        if len(baseline) == len(stages):
+            lines.append(figures.StageLine(baseline, figures.MUTED, dashed=True))
         lines.append(figures.StageLine(own.mean, band=(own.low, own.high)))
         figure = figures.stage_lines(lines, stages, "sites learned", limits)
         alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"

@@ -99,9 +99,6 @@ def _serious(results: RunResults, expected: int | None) -> Iterator[tuple[str, s
         if own < asked:
             lacks = f"lacks {asked - own} of {asked}"
             yield title, f"{lacks} (order, seed) pairs that others have."
-        if own < len(runs):
-            twice = "has more than one run of the same order and seed"
-            yield title, f"{twice}: give each a title."
         if bad := [r.spec for r in runs if not finite(r)]:
             first = f"e.g. seed {bad[0].seed}, order {' → '.join(bad[0].order)}"
             some = f"{len(bad)} of {len(runs)} runs diverged"
@@ -116,21 +113,17 @@ def _constant(runs: RunResults) -> str:
     if is_majority(runs[0]):
         return ""
     one = 0
-    flat = 0
     cells = 0
     for r in runs:
-        flags = constant_predictor(r)
         learned = np.tri(len(r.spec.order), dtype=bool)
-        one += int(flags["one_class"][learned].sum())
-        flat += int(flags["flat"][learned].sum())
+        one += int(constant_predictor(r)["one_class"][learned].sum())
         cells += int(learned.sum())
-    if one >= ONE_CLASS_SHARE * cells:
-        return (
-            f"calls everybody the same in {one} of {cells} tests at sites it had learned "
-            f"({one / cells:.0%}); where nothing was learned, low forgetting means little."
-        )
-    where = f"in {flat} of {cells} tests at sites it had learned"
-    return f"gives everybody the same score {where}." if flat else ""
+    if one < ONE_CLASS_SHARE * cells:
+        return ""
+    return (
+        f"calls everybody the same in {one} of {cells} tests at sites it had learned "
+        f"({one / cells:.0%}); where nothing was learned, low forgetting means little."
+    )
 
 
 def print_findings(found: Sequence[Finding], console: "Console | None" = None) -> None:
@@ -150,20 +143,26 @@ def print_findings(found: Sequence[Finding], console: "Console | None" = None) -
 # -- the headline ---------------------------------------------------------------------------------
 def headline(c: "Contents") -> str:
     """Who is best, how many beat the baseline, and who forgets most."""
-    if not c.competing:
+    sound = [row for row in c.learners if c.levels.get(row.learner) != "serious"]
+    if not sound:
         return "No learner has usable scores and no serious warning."
-    best = c.competing[0]
+    best = sound[0]
     text = (
         f"Highest {c.words.metric} along the way: {best.learner}, {c.words.average} "
         f"{interval_text(best.estimates['aaa'])}"
     )
-    if against := c.against_baseline.get(best.learner):
-        text += f", which is {gap_words(against)} against {c.words.naive}"
+    baseline = c.forests["baseline"]
+    if best.learner in baseline:
+        text += (
+            f", which is {gap_words(baseline[best.learner])} against {c.words.naive}"
+        )
+    above = {learner for learner, gap in baseline.items() if gap.low > 0}
+    n_above = sum(row.learner in above for row in sound)
     text += (
-        f". {len(c.ahead)} of {counted(len(c.competing), 'learner')} without a serious warning "
-        "beat that baseline with an interval above zero."
+        f". {n_above} of {counted(len(sound), 'learner')} without a serious warning beat that "
+        "baseline with an interval above zero."
     )
-    worst = max(c.competing, key=lambda row: np.nan_to_num(row.estimates["fm"].value))
+    worst = max(sound, key=lambda row: np.nan_to_num(row.estimates["fm"].value))
     forgotten = worst.estimates["fm"]
     if forgotten.value > 0:
         text += f" Most is forgotten by {worst.learner}: FM {interval_text(forgotten)}."

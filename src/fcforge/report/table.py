@@ -246,10 +246,9 @@ def results_table(
         if not shown:
             lost = Cell(number(row.intransigence), (), row.intransigence)
             cells += [*[lost] * stars, *_costs(row)]
-        made.append(tuple(cells))
+        made.append(cells)
     quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
-    first = Heading("Learner", words=True)
-    return Table((first, *heads), tuple(made), quiet=quiet, sortable=True)
+    return Table.of(("Learner", *heads), made, quiet=quiet, sortable=True)
 
 
 def _cell(e: Estimate, look: str) -> Cell:

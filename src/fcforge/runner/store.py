@@ -40,14 +40,7 @@ LANE = "lane.safetensors"
 FORMAT = 3  # bump when a change of code makes states or numbers of old nodes others
 MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
-_OURS = {
-    "experiment.json",
-    "nodes",
-    "generators",
-    "report.html",
-    "table.csv",
-    "table.md",
-}
+_OURS = {"experiment.json", "nodes", "generators", "report.html", "table.csv"}
 MAKE_ROOM = "Make room, or see to the folder; the same command again continues."
 REDO = "Delete its folder and run the same command again: only that node is redone."
 # what reading a file that was cut or changed may raise
