@@ -14,11 +14,21 @@ from fcforge.report.rendering import picture, ticks
 
 @pytest.fixture
 def figure():
-    values = np.array([0.5, np.nan, 0.7])
-    line = figures.StageLine(
-        values, band=(values - 0.1, values + 0.1), name="Zürich \u202e<b>"
-    )
-    return figures.stage_lines([line], ["a", "b", "c"], "sites", (0, 1))
+    mean = np.array([np.nan, 0.5, 0.7])
+    others = [np.array([0.4, 0.4]), np.array([0.1, 0.2, 0.3])]
+    own = (mean, mean - 0.1, mean + 0.1)
+    made = figures.stage_figure(own, others, np.full(3, 0.6), (0, 1))
+    made.axes[0].set_title("Zürich \u202e<b>")
+    return made
+
+
+def test_a_learner_stands_out_among_the_others(figure):
+    (axes,) = figure.axes
+    lines = [(line.get_color(), line.get_linestyle()) for line in axes.lines]
+    others, own = [(figures.FAINT, "-")] * 2, (figures.ACCENT, "-")
+    assert lines == [*others, (figures.MUTED, "--"), own]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["1", "2", "3"]
+    assert axes.get_ylim() == (0, 1)
 
 
 def test_axis_helpers():
@@ -50,9 +60,7 @@ def test_svg_takes_its_inks_from_the_page_and_points_nowhere(figure):
 
 
 def test_two_pictures_in_a_page_share_no_id(figure):
-    other = figures.stage_lines(
-        [figures.StageLine(np.ones(2))], ["a", "b"], "x", (0, 2)
-    )
+    other = figures.stage_figure([np.ones(2)] * 3, [], np.ones(2), (0, 2))
     ids = re.findall(
         r'\sid="([^"]+)"', str(figures.inline(figure)) + str(figures.inline(other))
     )
@@ -117,7 +125,6 @@ def test_colours_are_those_of_the_style_and_of_the_pictures():
         )
 
 
-def test_names_in_any_script_are_drawn_without_a_word_about_fonts():
-    line = figures.StageLine(np.array([0.5, 0.6]), name="北京大学")
-    figure = figures.stage_lines([line], ["北京", "上海"], "after learning", (0.0, 1.0))
+def test_names_in_any_script_are_drawn_without_a_word_about_fonts(figure):
+    figure.axes[0].set_xlabel("北京大学")
     assert "北京" in figures.inline(figure)

@@ -13,7 +13,6 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -160,85 +159,33 @@ def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float
     return float(low), float(high)
 
 
-@dataclass(frozen=True)
-class StageLine:
-    """One line over stages, with a band or a name at its end where it has them.
-
-    Attributes
-    ----------
-    values : ndarray of shape (T,)
-        NaN where there is none.
-    colour : str
-    band : pair of ndarray of shape (T,), optional
-    name : str
-    dashed, thin : bool
-    """
-
-    values: np.ndarray
-    colour: str = ACCENT
-    band: tuple[np.ndarray, np.ndarray] | None = None
-    name: str = ""
-    dashed: bool = False
-    thin: bool = False
-
-
 @drawn
-def stage_lines(
-    lines: Sequence[StageLine],
-    stages: Sequence[str],
-    x_title: str,
+def stage_figure(
+    own: Sequence[np.ndarray],
+    others: Sequence[np.ndarray],
+    baseline: np.ndarray,
     limits: tuple[float, float],
 ) -> Figure:
-    """Lines over the stages on a given axis."""
-    named = [line for line in lines if line.name]
-    right = 0.74 if named else 0.97
-    figure = canvas(3.5, 2.3, left=0.135, right=right, top=0.97, bottom=0.215)
+    """Mean, low and high of a learner over the stages, other means faint, a baseline dashed."""
+    figure = canvas(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
     axes = figure.subplots()
-    place = np.arange(len(stages))
-    for line in lines:
-        _draw(axes, place, line)
-    axes.set(ylim=limits, xlabel=x_title, xlim=(-0.3, max(len(stages) - 0.7, 0.3)))
-    axes.set_xticks(place, [printable(short(stage, 8)) for stage in stages])
+    for other in others:
+        axes.plot(np.arange(len(other)), other, color=FAINT, lw=0.9)
+    axes.plot(np.arange(len(baseline)), baseline, "--", color=MUTED, lw=2)
+    mean, low, high = own
+    stages = np.arange(len(mean))
+    axes.plot(stages, mean, "o-", color=ACCENT, lw=2, ms=4)
+    axes.fill_between(stages, low, high, color=ACCENT, alpha=0.17, lw=0)
+    axes.set(ylim=limits, xlabel="sites learned")
+    axes.set_xticks(stages, stages + 1)
     axes.grid(axis="y")
     axes.tick_params(length=0)
-    _name_ends(axes, named, limits)
     return figure
-
-
-def _draw(axes: Axes, place: np.ndarray, line: StageLine) -> None:
-    known = np.isfinite(line.values)
-    look: dict[str, Any] = {"color": line.colour, "lw": 0.9 if line.thin else 2.0}
-    if not (line.thin or line.dashed):
-        look |= {"marker": "o", "ms": 4}
-    style = "--" if line.dashed else "-"
-    axes.plot(place[known], line.values[known], style, **look)
-    if line.band is not None:
-        axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
 
 
 def short(value: str, most: int) -> str:
     """Text cut to `most` characters."""
     return value if len(value) <= most else value[: most - 1] + "…"
-
-
-def _name_ends(
-    axes: Axes, lines: Sequence[StageLine], limits: tuple[float, float]
-) -> None:
-    """Names beside the ends of the lines, pushed apart until none covers another."""
-    known = [line for line in lines if np.isfinite(line.values).any()]
-    ends = [line.values[np.isfinite(line.values)][-1] for line in known]
-    gap = 0.085 * (limits[1] - limits[0])
-    for line, place in zip(known, spread(ends, gap, *limits), strict=True):
-        axes.annotate(
-            printable(short(line.name, 12)),
-            (1.02, place),
-            xycoords=("axes fraction", "data"),
-            color=line.colour,
-            va="center",
-            fontsize=SMALL,
-            fontweight="bold",
-            annotation_clip=False,
-        )
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -206,21 +206,12 @@ def _curve_panels(
 ) -> list[tuple[str, Markup]]:
     """A learner with its band, the others faint behind it, the baseline dashed."""
     limits = figures.span([x for curve in found.values() for x in curve])
-    titles = [row.learner for row in c.learners]
+    learners = {row.learner: found[row.learner] for row in c.learners}
     panels = []
-    for title in titles:
-        own = found[title]
-        stages = [str(t + 1) for t in range(len(own.mean))]
-        lines = []
-        for other in titles:
-            mean = found[other].mean
-            if other != title and len(mean) == len(stages):
-                lines.append(figures.StageLine(mean, figures.FAINT, thin=True))
+    for title, own in learners.items():
+        others = [curve.mean for other, curve in learners.items() if other != title]
         baseline = found[c.words.own].mean
-        if len(baseline) == len(stages):
-            lines.append(figures.StageLine(baseline, figures.MUTED, dashed=True))
-        lines.append(figures.StageLine(own.mean, band=(own.low, own.high)))
-        figure = figures.stage_lines(lines, stages, "sites learned", limits)
+        figure = figures.stage_figure(own, others, baseline, limits)
         alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"
         panels.append((title, picture(figure, alt)))
     return panels
