@@ -88,7 +88,6 @@ print(f"{test.k} strongest edges: {test.explained[0]:.2f}; random: {by_chance:.2
 # by chance that happens to one edge, on average.
 stable = edge_stability(model, people.fc[train], people.y[train], draws=10)
 print(f"{stable.stable.sum()} of {stable.stable.size} edges are stable")
-top = model.explain(new, atlas=atlas, stability=stable).edges(n=8)
-print(
-    top[["roi_a", "roi_b", "contribution", "same_sign", "in_top", "stable"]].to_string()
-)
+top = why.edges(n=8)
+top["stable"] = stable.stable[top.index]
+print(top[["roi_a", "roi_b", "contribution", "stable"]].to_string())

@@ -7,7 +7,6 @@ from small_exchange import people, sites, start
 
 from fcforge.errors import DataError
 from fcforge.estimator import ForgeClassifier, InputError, edge_stability
-from fcforge.exchange.explanation import Stability
 from fcforge.imaging.atlas import Atlas
 from fcforge.sites.recipes import atlas_of, recipe_of
 from fcforge.sites.simulated import World, simulate
@@ -126,9 +125,11 @@ def test_stability_of_a_disease_and_of_none(cohort):
     model = ForgeClassifier()
     found = edge_stability(model, cohort.fc, cohort.y, draws=10)
     assert found.n == 10
-    shown = model.fit(cohort.fc, cohort.y).explain(cohort.fc[:1], stability=found)
+    shown = model.fit(cohort.fc, cohort.y).explain(cohort.fc[:1])
     table = shown.edges(n=20)
-    assert {"same_sign", "in_top", "stable"} <= set(table.columns)
+    np.testing.assert_array_equal(
+        table.contribution, shown.contribution[0][table.index]
+    )
     nothing = np.random.default_rng(0).permutation(cohort.y)
     chance = edge_stability(model, cohort.fc, nothing, draws=10)
     assert chance.stable.sum() <= 3
@@ -138,14 +139,6 @@ def test_stability_of_a_disease_and_of_none(cohort):
 def test_what_is_refused(fitted, cohort):
     with pytest.raises(ValueError, match="X has 10 features"):
         fitted.explain(simulate(n_rois=10, n_sites=2, scale=0.2).fc[:2])
-    with pytest.raises(InputError, match=r"the reference has the shape \(3, 3\)"):
-        fitted.explain(cohort.fc[:1], reference=np.eye(3))
-    with pytest.raises(InputError, match="or is not a correlation matrix"):
-        fitted.explain(cohort.fc[:1], reference=np.full((R, R), np.nan))
-    with pytest.raises(
-        InputError, match=r"the stability is of 40 edges, the model has 276"
-    ):
-        fitted.explain(cohort.fc[:1], stability=Stability.of(np.ones((2, 40))))
     other = Atlas("small", ("a", "b"), ("", ""))
     with pytest.raises(DataError, match="atlas 'small': it has 2 ROIs, the model 24"):
         fitted.explain(cohort.fc[:1], atlas=other)

@@ -24,54 +24,37 @@ class Explains(Learns):
     """Says which edges moved a decision."""
 
     def explain(
-        self,
-        X: Any,
-        covariates: Any = None,
-        *,
-        reference: np.ndarray | None = None,
-        atlas: Atlas | None = None,
-        stability: Stability | None = None,
+        self, X: Any, covariates: Any = None, *, atlas: Atlas | None = None
     ) -> Explanation:
         """Which edges, ROIs and networks moved each scan's decision value.
 
-        Exact for models that are linear in Fisher z, integrated gradients for all others. They
-        are for the patients' class (`positive`), whichever is first in sorted order: `base` plus
-        the contributions are its log odds.
+        They are compared with the mean of the people it learned from (of a loaded file: of its
+        synthetic or public people). Exact for models that are linear in Fisher z, integrated
+        gradients for all others. They are for the patients' class (`positive`), whichever is
+        first in sorted order: `base` plus the contributions are its log odds.
 
         Parameters
         ----------
         X, covariates
             As in `decision_function`.
-        reference : ndarray of shape (R, R) or (n, R, R), optional
-            Scan to compare with; by default the mean of the people it learned from (of a loaded
-            file: of its synthetic or public people).
         atlas : Atlas, optional
             Names, networks and places of the ROIs; AAL is known by its names.
-        stability : Stability, optional
-            Of `edge_stability`; says which edges are stable.
         """
         fc = self._scans(X)
-        self._require_edges(stability)
+        self._require_edges()
         columns = columns_of(covariates, len(fc))
-        given = _given(reference, self.n_rois_)
-        against = self._reference()
-        if given is not None:
-            against = (given, "the reference that was given")
+        against = None
+        if hasattr(self, "mean_fc_"):
+            against = (self.mean_fc_, "the mean of the people it learned from")
         with as_input_error():
             self.model_.calibrated(fc, columns)  # says which covariate is missing
             found = explain_model(
                 self.model_, fc, columns, atlas=atlas, reference=against
             )
-        return replace(found, stability=stability, positive=str(self._words[1]))
+        return replace(found, positive=str(self._words[1]))
 
-    def _reference(self) -> tuple[np.ndarray, str]:
-        """The scan (R, R) that others are held against, and who it is."""
-        if hasattr(self, "mean_fc_"):
-            return self.mean_fc_, "the mean of the people it learned from"
-        return self.model_.reference()
-
-    def _require_edges(self, stability: Stability | None) -> None:
-        """Refuse a model without edges, and the stability of another model."""
+    def _require_edges(self) -> None:
+        """Refuse a model without edges."""
         if self.target_.kind != "two classes":
             what = (
                 f"explanations are for two classes, and this is about {self.target_}."
@@ -80,26 +63,6 @@ class Explains(Learns):
         if self.features == "any":
             what = "columns are arbitrary numbers (features='any'), not edges between ROIs."
             raise InputError(what, do="Set features='fc'.")
-        n_edges = self.n_rois_ * (self.n_rois_ - 1) // 2
-        if stability is not None and len(stability.weight) != n_edges:
-            what = f"the stability is of {len(stability.weight)} edges, the model has {n_edges}."
-            raise InputError(
-                what, do="Measure it with edge_stability on scans of the same ROIs."
-            )
-
-
-def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:
-    """The reference as one FC matrix; several are averaged."""
-    if reference is None:
-        return None
-    found = np.asarray(reference, dtype=float)
-    found = found.mean(0) if found.ndim == 3 else found
-    square = found.shape == (n_rois, n_rois)
-    if not square or not (np.abs(found) <= 1.0 + 1e-6).all():
-        what = f"the reference has the shape {np.shape(reference)}, or is not a correlation matrix."
-        do = f"Give FC of shape ({n_rois}, {n_rois}), or (n, {n_rois}, {n_rois}) to average."
-        raise InputError(what, do=do)
-    return found
 
 
 def edge_stability(

@@ -328,7 +328,6 @@ class Explanation:
         Names of the ROIs; networks and places where they are known.
     deletion : Deletion
         Whether the edges it names matter more than others.
-    stability : Stability or None
     """
 
     subjects: tuple[str, ...]
@@ -343,7 +342,6 @@ class Explanation:
     exact: bool
     atlas: Atlas
     deletion: Deletion
-    stability: Stability | None = None
 
     @property
     def gap(self) -> Array:
@@ -376,7 +374,7 @@ class Explanation:
         return pd.DataFrame(total, index=names, columns=names)
 
     def edges(self, scan: int = 0, n: int | None = None) -> pd.DataFrame:
-        """The `n` edges (all, unless given) that moved one scan's score most, strongest first."""
+        """The `n` edges (all, unless given) that moved one scan's score most, by number."""
         found = self.contribution[scan]
         order = np.argsort(-np.abs(found), kind="stable")[:n]
         first, second = np.triu_indices(self.atlas.n_rois, 1)
@@ -389,10 +387,7 @@ class Explanation:
             "reference_fc": self.reference_fc[order],
             "contribution": found[order],
         }
-        if self.stability is not None:
-            for name in ("same_sign", "in_top", "stable"):
-                table[name] = getattr(self.stability, name)[order]
-        return pd.DataFrame(table)
+        return pd.DataFrame(table, index=order)
 
     def to_csv(self, path: str | Path | None = None, n: int | None = None) -> str:
         """Tables of all scans as CSV; written to `path` where one is given."""

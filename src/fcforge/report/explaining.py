@@ -310,23 +310,17 @@ def _deletion_words(found: Explanation, k: int) -> str:
 def edge_table(found: Explanation, k: int) -> Table:
     """The edges that moved one scan's score most."""
     heads = [Heading("edge", words=True), *map(Heading, (ADDS, "FC", "reference"))]
-    note = NOT_MEASURED
-    measured = found.stability is not None
-    if found.stability is not None:
-        heads.append(Heading("stable", words=True))
-        note = stable_words(found.stability)
     rows = []
     for row in found.edges(k, LISTED).itertuples():
-        cells = [
+        cells = (
             Cell(f"{row.roi_a} – {row.roi_b}"),
             Cell(number(row.contribution, 3, sign=True), value=row.contribution),
             Cell(number(row.fc, 2, sign=True)),
             Cell(number(row.reference_fc, 2, sign=True)),
-        ]
-        if measured:
-            cells.append(stable_cell(row.stable, row.same_sign, row.in_top))
+        )
         rows.append(cells)
-    return Table.of(heads, rows, title="Strongest edges", note=note, sortable=True)
+    title = "Strongest edges"
+    return Table.of(heads, rows, title=title, note=NOT_MEASURED, sortable=True)
 
 
 def stable_words(found: Stability) -> str:
