@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fcforge.errors import optional
 
 if TYPE_CHECKING:
-    from fcforge.estimator.classifier import ForgeClassifier
-    from fcforge.estimator.explaining import edge_stability
+    from fcforge.estimator.classifier import ForgeClassifier, edge_stability
     from fcforge.estimator.inputs import InputError
     from fcforge.estimator.regressor import ForgeRegressor
     from fcforge.estimator.transformers import (
@@ -35,7 +34,7 @@ _HOMES = {
     "InputError": "inputs",
     "MatrixLog": "transformers",
     "SiteHarmoniser": "transformers",
-    "edge_stability": "explaining",
+    "edge_stability": "classifier",
 }
 _NEED_TORCH = ("ForgeClassifier", "ForgeRegressor", "edge_stability")
 

@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
+from sklearn.model_selection import StratifiedShuffleSplit
 
 from fcforge.errors import ConfigError
 from fcforge.estimator import people
-from fcforge.estimator.explaining import Explains
 from fcforge.estimator.inputs import InputError, as_input_error
-from fcforge.estimator.learning import as_labels
+from fcforge.estimator.learning import Learns, as_labels
+from fcforge.exchange.explanation import Explanation, Stability, explain_model, slope_at
 from fcforge.exchange.scan_checks import probability
+from fcforge.imaging.atlas import Atlas
 from fcforge.sites.cohort import Cohort
 from fcforge.types import Target
 
 
-class ForgeClassifier(ClassifierMixin, Explains):
+class ForgeClassifier(ClassifierMixin, Learns):
     """A continual learner of FC with the methods of scikit-learn.
 
     `fit` learns from scratch, `partial_fit` goes on; both learn the sites of the given subjects
@@ -211,3 +214,78 @@ class ForgeClassifier(ClassifierMixin, Explains):
     def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
         """The likeliest class of each subject, (n,); arguments of `decision_function`."""
         return self._called(self.decision_function(X, covariates))
+
+    def explain(
+        self, X: Any, covariates: Any = None, *, atlas: Atlas | None = None
+    ) -> Explanation:
+        """Which edges, ROIs and networks moved each scan's decision value.
+
+        They are compared with the mean of the people it learned from (of a loaded file: of its
+        synthetic or public people). Exact for models that are linear in Fisher z, integrated
+        gradients for all others. They are for the patients' class (`positive`), whichever is
+        first in sorted order: `base` plus the contributions are its log odds.
+
+        Parameters
+        ----------
+        X, covariates
+            As in `decision_function`.
+        atlas : Atlas, optional
+            Names, networks and places of the ROIs; AAL is known by its names.
+        """
+        fc = self._scans(X)
+        if self.target_.kind != "two classes":
+            what = (
+                f"explanations are for two classes, and this is about {self.target_}."
+            )
+            raise InputError(what, do="Compare two of the classes.")
+        if self.features == "any":
+            what = "columns are arbitrary numbers (features='any'), not edges between ROIs."
+            raise InputError(what, do="Set features='fc'.")
+        columns = people.columns_of(covariates, len(fc))
+        against = None
+        if hasattr(self, "mean_fc_"):
+            against = (self.mean_fc_, "the mean of the people it learned from")
+        with as_input_error():
+            found = explain_model(
+                self.model_, fc, columns, atlas=atlas, reference=against
+            )
+        return replace(found, positive=str(self._words[1]))
+
+
+def edge_stability(
+    model: ForgeClassifier,
+    X: Any,
+    y: Any,
+    site: Any = None,
+    *,
+    draws: int = 20,
+    seed: int = 0,
+) -> Stability:
+    """How far trainings on other people agree about each edge.
+
+    Clones of `model` learn random halves of the people, in complementary pairs, each half with
+    its share of both classes; what is compared is the weight of each edge at the mean scan.
+
+    Parameters
+    ----------
+    model : ForgeClassifier
+        Fitted or not; it is left as it is.
+    X, y, site
+        As in `ForgeClassifier.fit`, for instance the people it learned from.
+    draws : int
+        Trainings; two for each random division in halves.
+    seed : int
+    """
+    labels = np.asarray(y)
+    halves = StratifiedShuffleSplit(
+        max(1, draws // 2), test_size=0.5, random_state=seed
+    )
+    weights = []
+    for pair in halves.split(np.zeros(len(labels)), labels):
+        for half in pair:
+            here = site if np.ndim(site) == 0 else np.asarray(site)[half]
+            part = X[half] if hasattr(X, "shape") else [X[i] for i in half]
+            fitted = clone(model).fit(part, labels[half], here)
+            scored = fitted.model_.attribution({}).scored
+            weights.append(slope_at(scored, fitted.mean_fc_))
+    return Stability.of(np.stack(weights))
