@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 from small_exchange import R, learned, people, sites, start
 
 from fcforge.errors import ConfigError, ExchangeError
@@ -333,3 +334,22 @@ def test_a_start_of_a_number_is_the_exchange(tmp_path):
     np.testing.assert_allclose(back.predict(tested.fc), wanted)
     with pytest.raises(InputError, match="Give limits= as the start has them"):
         ForgeRegressor(start=start_of("age"), limits=(0, 99)).fit(mine.fc, mine.y)
+
+
+# -- settings of the parts ----------------------------------------------------------------------
+def test_a_wrong_name_is_told(subjects) -> None:
+    fc, y, _ = subjects
+    with pytest.raises(ValueError, match="penalti"):
+        ForgeClassifier(method_params={"penalti": 1.0}).fit(fc, y)
+    with pytest.raises(ValueError, match="Invalid parameter 'seeds'"):
+        ForgeClassifier().set_params(seeds=1)
+
+
+def test_a_search_over_a_setting(subjects) -> None:
+    fc, y, _ = subjects
+    grid = {"method_params": [{"penalty": 1.0}, {"penalty": 1e3}]}
+    search = GridSearchCV(ForgeClassifier(), grid, cv=2).fit(fc, y)
+    best = search.best_params_["method_params"]["penalty"]
+    assert (
+        search.best_estimator_.model_.settings.learner.method.params["penalty"] == best
+    )

@@ -7,40 +7,92 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fcforge.errors import ConfigError, check_names
 from fcforge.estimator import people as people_module
-from fcforge.estimator.inputs import InputError, as_input_error
-from fcforge.estimator.parts import RELEASES, SETTINGS, Parameters
+from fcforge.estimator.inputs import InputError, Layout, ReadsFC, as_input_error
 from fcforge.estimator.people import require_stated
 from fcforge.exchange import archive
 from fcforge.exchange.chains.chain import empty_chain
+from fcforge.exchange.chains.chain_settings import ChainSettings, settings_for
 from fcforge.exchange.exchange import Exchange, open_exchange, packed
-from fcforge.exchange.home.private_record import PrivateRecord, default_place
+from fcforge.exchange.home.private_record import PrivateRecord, Receipt, default_place
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.schema import site_name
 from fcforge.exchange.starts.public_cache import STARTS, public_start
+from fcforge.methods import METHODS
+from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.requests import TrustRequest
+from fcforge.settings import make
 from fcforge.sites.cohort import Cohort, as_text
-from fcforge.types import Target
+from fcforge.types import Component, Conditions, LearnerSpec, Target, Training
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from fcforge.exchange.model import Model
 
+RELEASES = "forge_release"
+# of method forge_release, here
+SETTINGS = {
+    "mechanism": "gaussian",
+    "epsilon": EPSILON,
+    "delta": DELTA,
+    "accept_labels": False,
+}
+SAME = ("seed", "held_out", "calibrate", "val_fraction")  # of a chain, as named there
+OWN = ("epochs", "batch_size", "lr")  # of Training: parameters of the estimator itself
 WITH_NOISE = 'Use method="forge_release", method_params={"epsilon": 1.0}'
 IN_MEMORY = Path("(in memory)")
 
 
-class Learns(Parameters, ABC):
-    """Learns one site after another: as steps of a chain, or as releases around a start."""
+class Fitted(ReadsFC):
+    """What `fit` sets."""
+
+    model_: Any  # Model of fcforge.exchange
+    target_: Target
+    receipts_: tuple[Receipt, ...]
+    classes_: np.ndarray
+    sites_: tuple[str, ...]
+    n_rois_: int
+    _layout: Layout | None
+    _words: np.ndarray  # classes in the order of the model, controls first
+    mean_fc_: np.ndarray
+    _n_seen: int = 0
+    _scan_sites: Mapping[str, str] = {}
+
+
+@dataclass(repr=False, eq=False)
+class Learns(Fitted, ABC):
+    """Learns one site after another: as steps of a chain, or as releases around a start.
+
+    `ForgeClassifier` explains the parameters.
+    """
+
+    method: str = "analytic"
+    model: str | None = None
+    generator: str | None = None
+    epochs: int = Training.epochs
+    batch_size: int = Training.batch_size
+    lr: float | None = None
+    seed: int = 0
+    method_params: Mapping[str, Any] | None = None
+    model_params: Mapping[str, Any] | None = None
+    generator_params: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] | None = None
+    features: Literal["fc", "any"] = "fc"
+    edges: Literal["nilearn", "upper"] = "nilearn"
+    kind: Literal["auto", "fc", "timeseries"] = "auto"
+    held_out: int = 0
+    calibrate: Literal["none", "inner_val", "synthetic"] = "none"
+    val_fraction: float = Conditions.val_fraction
+    start: Any = None
+    positive: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -91,14 +143,15 @@ class Learns(Parameters, ABC):
         """Learn the subjects of a call, site by site; they are known by their scans."""
         before = 0 if first else len(self.sites_)
         names = people_module.site_names(site, len(X), f"site-{before + 1}")
+        with as_input_error():
+            named = [site_name(name) for name in names]
         fc, layout = self._as_fc(X, None if first else self._layout)
-        order = list(dict.fromkeys(names.tolist()))
         columns = people_module.columns_of(covariates, len(X))
         subjects = Cohort(
             name="estimator",
             fc=fc,
             y=code,
-            site=as_text(names),
+            site=as_text(named),
             subject_id=people_module.scan_hashes(fc),
             covariates=columns,
             target=target,
@@ -107,7 +160,7 @@ class Learns(Parameters, ABC):
         if self.features == "fc":
             scans = people_module.told_apart(subjects, scans, site is not None)
         with as_input_error():
-            self._learn_sites(subjects, order, first)
+            self._learn_sites(subjects, first)
         self.target_ = target
         self.sites_ = tuple(self.model_.sites)
         self.n_rois_ = fc.shape[1]
@@ -143,24 +196,22 @@ class Learns(Parameters, ABC):
                 warnings.warn(sentence, stacklevel=3)
         return found
 
-    def _learn_sites(self, subjects: Cohort, order: Sequence[str], first: bool) -> None:
+    def _learn_sites(self, subjects: Cohort, first: bool) -> None:
         """Add one site after another to what is held, or to nothing where it is `first`.
 
         The estimator is left as it was unless all of them could be learned.
         """
-        model: Any = self._begin(subjects, order[0]) if first else self.model_
+        model: Any = self._begin(subjects) if first else self.model_
         private = PrivateRecord(IN_MEMORY, () if first else self.receipts_)
         given = self._around_start(model) if self._from_start else {}
-        for name in order:
-            rows = slice(None) if len(order) == 1 else subjects.site == name
-            mine = subjects.select(rows)
-            mine = replace(mine, site=as_text([site_name(name)] * len(mine)))
+        for name in subjects.site_names:
+            mine = subjects.select_sites([name])
             model, receipt = model.added(mine, given, private)
             private.lines.append(receipt)
         self.model_ = model
         self.receipts_ = private.receipts
 
-    def _begin(self, subjects: Cohort, first: str) -> Model:
+    def _begin(self, subjects: Cohort) -> Model:
         """What the first site is learned from: a public start, or an empty chain."""
         if self._from_start:
             return self._opened_start()
@@ -168,15 +219,45 @@ class Learns(Parameters, ABC):
         two = target.kind == "two classes"
         for name in ("held_out", "calibrate") if not two else ():
             value = getattr(self, name)
-            if value != getattr(Parameters, name):
+            if value != getattr(Learns, name):
                 what = f"{name}={value!r} is for two classes"
                 do = "Leave it out."
                 raise ConfigError(f"{what}; the target is {target.kind}.", do=do)
         settings = self._chain(subjects.n_rois)
         settings.build(target)  # by name where the target cannot be learned
         number = None if target.classes else target
-        begun = empty_chain(settings, target.classes, site_name(first), number=number)
-        return begun.model
+        first = subjects.site_names[0]
+        return empty_chain(settings, target.classes, first, number=number).model
+
+    @property
+    def _from_start(self) -> bool:
+        """Whether sites are added to a public start, or else to a chain."""
+        return self.start is not None or self.method == RELEASES
+
+    def _model_name(self) -> str:
+        """The model that is named, or the one the method works on, or the paper's gcn."""
+        if self.model is not None:
+            return self.model
+        known = METHODS.get(self.method) if isinstance(self.method, str) else None
+        return next(iter(known.models if known else ()), "gcn")
+
+    def _chain(self, n_rois: int) -> ChainSettings:
+        """Settings of the chain that the estimator begins."""
+        model = self._model_name()
+        if self.features == "any" and model not in ("linear", "mlp"):
+            raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
+        names = {"method": self.method, "model": model, "generator": self.generator}
+        parts: dict[str, Any] = {}
+        for part, name in names.items():
+            if name:
+                given = dict(getattr(self, f"{part}_params") or {})
+                if part == "model" and self.features == "any":
+                    given = {"features": "z", **given}
+                parts[part] = Component(name, given)
+        own = {name: getattr(self, name) for name in OWN}
+        training = make(Training, {**own, **(self.training or {})}, "training")
+        same = {name: getattr(self, name) for name in SAME}
+        return settings_for(LearnerSpec(**parts), n_rois, training=training, **same)
 
     def _opened_start(self) -> Model:
         """The public start that sites are added to."""
@@ -202,7 +283,7 @@ class Learns(Parameters, ABC):
         if self.method == RELEASES:
             check_names("setting", given, SETTINGS)
             return given
-        if self.method != Parameters.method:
+        if self.method != Learns.method:
             what = f"method '{self.method}' does not go on from a start."
             raise ConfigError(what, do="Leave start= out, or the method.")
         if not model.exchange.root.policy.exact_allowed:
