@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -25,7 +24,6 @@ from fcforge.estimator.learning import Learns, as_labels
 from fcforge.exchange.explanation import Explanation, Stability, explain_model, slope_at
 from fcforge.exchange.scan_checks import probability
 from fcforge.imaging.atlas import Atlas
-from fcforge.sites.cohort import Cohort
 from fcforge.types import Target
 
 
@@ -133,10 +131,9 @@ class ForgeClassifier(ClassifierMixin, Learns):
         known = people.some_classes(labels, np.unique(words))
         target = Target(classes=tuple(map(str, words)))
         code = people.coded(labels, words)
-        subjects = self._learn_all(X, code, target, site, covariates, first=first)
+        self._learn_all(X, code, target, site, covariates, first=first)
         self.classes_ = known
         self._words = words
-        self._warn_of_nothing(subjects)
         return self
 
     def _named(self, labels: np.ndarray, classes: Any) -> np.ndarray:
@@ -171,34 +168,13 @@ class ForgeClassifier(ClassifierMixin, Learns):
         if target.kind == "two classes" and self.positive is None:
             self.positive = self._words[1].item()
 
-    def _warn_of_nothing(self, subjects: Cohort) -> None:
-        """Warn where all people of a call, who are of several classes, are called the same."""
-        if len(np.unique(subjects.y)) < 2:
-            return
-        odds = self._said(subjects.fc, subjects.covariates)
-        called = self._called(self._of_classes(odds))
-        if len(np.unique(called)) == 1:
-            n = len(called)
-            what = f"ForgeClassifier({self.method!r}) calls all {n} people it has just"
-            why = f"learned {called.tolist()[0]!r}: it has found nothing that tells them apart;"
-            do = "give it more people, weaken its penalty, train longer, or choose another model."
-            warnings.warn(f"{what} {why} {do}", stacklevel=4)
-
     # -- using what was learnt ------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Calibrated log odds of ``classes_[1]``, (n,); arguments as in `fit`.
 
         Of more than two classes the logarithm of the probability of each, (n, K).
         """
-        return self._of_classes(self._asked(X, covariates))
-
-    def _called(self, odds: np.ndarray) -> np.ndarray:
-        """The likeliest class (n,)."""
-        place = odds.argmax(1) if odds.ndim == 2 else (odds > 0).astype(int)
-        return self.classes_[place]
-
-    def _of_classes(self, odds: np.ndarray) -> np.ndarray:
-        """Log odds of ``classes_[1]`` from those of the patients; columns of `classes_`."""
+        odds = self._asked(X, covariates)
         if odds.ndim == 2:
             return odds[:, np.argsort(self._words)]
         return odds if self._words[1] == self.classes_[1] else -odds
@@ -213,7 +189,9 @@ class ForgeClassifier(ClassifierMixin, Learns):
 
     def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
         """The likeliest class of each subject, (n,); arguments of `decision_function`."""
-        return self._called(self.decision_function(X, covariates))
+        odds = self.decision_function(X, covariates)
+        place = odds.argmax(1) if odds.ndim == 2 else (odds > 0).astype(int)
+        return self.classes_[place]
 
     def explain(
         self, X: Any, covariates: Any = None, *, atlas: Atlas | None = None

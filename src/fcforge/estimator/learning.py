@@ -139,7 +139,7 @@ class Learns(Fitted, ABC):
         covariates: Any,
         *,
         first: bool,
-    ) -> Cohort:
+    ) -> None:
         """Learn the subjects of a call, site by site; they are known by their scans."""
         before = 0 if first else len(self.sites_)
         names = people_module.site_names(site, len(X), f"site-{before + 1}")
@@ -170,7 +170,6 @@ class Learns(Fitted, ABC):
         total = seen * self.mean_fc_ if seen else 0.0
         self._n_seen = seen + len(fc)
         self.mean_fc_ = (fc.sum(0, dtype=np.float64) + total) / self._n_seen
-        return subjects
 
     def _scans(self, X: Any) -> np.ndarray:
         """FC (n, R, R) of new scans, with the model's ROIs."""
@@ -181,16 +180,12 @@ class Learns(Fitted, ABC):
             raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
         return fc
 
-    def _said(self, fc: np.ndarray, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Calibrated scores of FC (n, R, R), as in `fcforge.exchange.model.Scores`."""
-        with as_input_error():
-            return self.model_.calibrated(fc, columns)
-
     def _asked(self, X: Any, covariates: Any) -> np.ndarray:
-        """The same of new scans; a warning where public people are among them."""
+        """Calibrated scores of new scans; a warning where public people are among them."""
         fc = self._scans(X)
         columns = people_module.columns_of(covariates, len(fc))
-        found = self._said(fc, columns)
+        with as_input_error():
+            found = self.model_.calibrated(fc, columns)
         if self._from_start:
             for sentence in self.model_.familiar(asked_about(fc, columns)):
                 warnings.warn(sentence, stacklevel=3)
