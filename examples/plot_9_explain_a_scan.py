@@ -47,15 +47,17 @@ print(why.edges(n=5).to_string(index=False))
 # %%
 # On the glass brain
 # ------------------
-# `connectome` gives what ``plot_connectome`` and the interactive ``view_connectome`` of nilearn
-# take. Red edges speak for patient, blue ones for control.
+# ``plot_connectome`` and the interactive ``view_connectome`` of nilearn take a matrix and places.
+# Red edges speak for patient, blue ones for control.
 fig = plt.figure(figsize=(9, 3.2))
 plotting.plot_connectome(
-    *why.connectome(n=30),
+    why.matrix(),
+    why.atlas.places,
+    edge_threshold="99%",
     node_size=8,
     figure=fig,
     colorbar=False,
-    title="30 strongest edges",
+    title="strongest edges",
 )
 
 # %%

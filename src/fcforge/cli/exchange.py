@@ -212,7 +212,7 @@ def _explain(
     with at_work("explaining"):
         why = explain_scans(opened, asked.scans, rows, asked.kind, atlas)
         write_explanation(why, rows, folder, opened.id)
-    say(f"wrote {folder}/index.html, edges.csv and matrices.npz")
+    say(f"wrote {folder}/index.html and edges.csv")
 
 
 @takes

@@ -399,20 +399,6 @@ class Explanation:
             write_text(Path(path), text, private=True)  # edges of patients' scans
         return text
 
-    def connectome(self, scan: int = 0, n: int = 30) -> tuple[Array, Array]:
-        """Adjacency (R, R) of the `n` strongest edges, and coordinates (R, 3) in mm.
-
-        >>> plot_connectome(*explanation.connectome())  # doctest: +SKIP
-        >>> view_connectome(*explanation.connectome())  # doctest: +SKIP
-        """
-        if not len(self.atlas.places):
-            do = "Give atlas=Atlas(name, roi_names, systems, xyz=...) or load_atlas(...)."
-            raise DataError("where these ROIs lie is not known.", do=do)
-        found = self.contribution[scan].copy()
-        by_size = np.argsort(-np.abs(found), kind="stable")
-        found[by_size[n:]] = 0.0
-        return self.matrix(values=found), self.atlas.places
-
 
 def networks_of(atlas: Atlas) -> tuple[str, ...]:
     """Networks in the order of their first ROI; none where the atlas does not know them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from markupsafe import Markup
 
 from fcforge.exchange import explanation
 from fcforge.exchange.explanation import Explanation, Stability, by_network, networks_of
-from fcforge.files import write_bytes, write_text
+from fcforge.files import write_text
 from fcforge.report import figures
 from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
 from fcforge.report.rendering import Section, macro, picture, sections_page
@@ -209,22 +208,12 @@ def edge_names(names: Sequence[str]) -> list[str]:
 def write_explanation(
     found: Explanation, rows: Sequence[Prediction], folder: Path, model: str
 ) -> None:
-    """Write edges.csv, matrices.npz and index.html into a folder; `model` is the file's id.
+    """Write edges.csv and index.html into a folder; `model` is the file's id.
 
     They hold edges of patients' scans: only their owner may read them.
     """
-    out = io.BytesIO()
-    matrices = [found.matrix(k) for k in range(len(found.subjects))]
-    np.savez_compressed(
-        out,
-        subject=np.array(found.subjects),
-        contribution=np.stack(matrices),
-        roi_names=np.array(found.atlas.roi_names),
-        coordinates=found.atlas.places,
-    )
     folder.mkdir(parents=True, exist_ok=True)
     found.to_csv(folder / "edges.csv", CSV_EDGES)
-    write_bytes(folder / "matrices.npz", out.getvalue(), private=True)
     page = explanation_page(found, rows, model)
     write_text(folder / "index.html", page, private=True)
 
@@ -243,7 +232,7 @@ def explanation_page(found: Explanation, rows: Sequence[Prediction], model: str)
         notes.append(("caution", IN_COMMON))
     if n_scans > SHOWN:
         left = counted(n_scans - SHOWN, "further scan")
-        notes.append(("note", f"{left} in edges.csv and matrices.npz."))
+        notes.append(("note", f"{left} in edges.csv."))
     how = "exact: the terms of a linear model"
     if not found.exact:
         how = "integrated gradients"
