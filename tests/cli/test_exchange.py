@@ -148,7 +148,6 @@ def test_predict_evaluate_and_explain(world, file, tmp_path):
     why = tmp_path / "why"
     good(fcforge("predict", world / file, scan, "--explain", why))
     assert "Deletion test" in (why / "index.html").read_text()
-    assert np.load(why / "matrices.npz")["contribution"].shape == (1, R, R)
     refused(fcforge("predict", world / file, scan, "--atlas", "AAL116"), "--explain")
     data = write(tmp_path / "third.npz", SITES[2:])
     text = good(fcforge("evaluate", world / file, data)).out
