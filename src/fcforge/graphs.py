@@ -29,7 +29,7 @@ def without_diagonal(fc: Tensor) -> Tensor:
     return fc * (1.0 - _eye_of(fc))
 
 
-def adjacency(fc: Tensor, tau: float = TAU, weighted: bool = True) -> Tensor:
+def adjacency(fc: Tensor, tau: float = TAU) -> Tensor:
     r"""Thresholded graph of an FC matrix.
 
     .. math:: A_{ij} = c_{ij} \, [c_{ij} \ge \tau], \quad A_{ii} = 0
@@ -41,28 +41,18 @@ def adjacency(fc: Tensor, tau: float = TAU, weighted: bool = True) -> Tensor:
     fc : Tensor of shape (n, R, R)
     tau : float
         Threshold, inclusive.
-    weighted : bool
-        Keep the correlation as the edge weight; else 1 per edge.
 
     Returns
     -------
     Tensor of shape (n, R, R), non-negative for tau > 0
     """
     strength = without_diagonal(fc)
-    kept = (strength >= tau).to(fc.dtype)
-    # A threshold of 0 or below would let the diagonal back in.
-    kept = without_diagonal(kept)
-    return strength * kept if weighted else kept
+    return strength * (strength >= tau).to(fc.dtype)
 
 
 def binary(adj: Tensor) -> Tensor:
     """1 where a weighted adjacency (n, R, R) has an edge, else 0."""
     return (adj != 0).to(adj.dtype)
-
-
-def degree(adj: Tensor) -> Tensor:
-    """Summed edge weights of every node: (n, R, R) -> (n, R)."""
-    return adj.sum(-1)
 
 
 def gcn_norm(adj: Tensor) -> Tensor:
@@ -117,7 +107,7 @@ def node_features(fc: Tensor) -> Tensor:
 
 def laplacian(adj: Tensor) -> Tensor:
     """Normalised Laplacian I - D^-1/2 A D^-1/2 of (n, R, R); zero rows for isolated nodes."""
-    deg = degree(adj)
+    deg = adj.sum(-1)
     present = (deg > 0).to(adj.dtype)
     tiny = torch.finfo(adj.dtype).tiny
     scale = present * deg.clamp_min(tiny).rsqrt()

@@ -58,12 +58,16 @@ def fold(key: Tensor, number: int | Tensor) -> Tensor:
 
 def bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     """31 random bits per entry (int32 tensor of `shape`): a hash of (key, position)."""
+    n = math.prod(shape)  # numpy here would break torch.compile's graph
+    return (_hashed(key, n) & 0x7FFFFFFF).reshape(shape)
+
+
+def _hashed(key: Tensor, n: int) -> Tensor:
+    """N int32 numbers of 32 random bits."""
     import torch
 
-    n = math.prod(shape)  # numpy here would break torch.compile's graph
     counter = torch.arange(n, dtype=torch.int32, device=key.device)
-    mixed = _mix(_mix(counter * -1640531535 + key) ^ key)
-    return (mixed & 0x7FFFFFFF).reshape(shape)
+    return _mix(_mix(counter * -1640531535 + key) ^ key)
 
 
 def uniform(key: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -109,8 +113,7 @@ def keep_mask(key: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
 
     n = math.prod(shape)  # numpy here would break torch.compile's graph
     dropped = dropped_of_256(p)
-    counter = torch.arange(-(-n // 4), dtype=torch.int32, device=key.device)
-    u = _mix(_mix(counter * -1640531535 + key) ^ key)
+    u = _hashed(key, -(-n // 4))
     draws = torch.stack([u & 255, (u >> 8) & 255, (u >> 16) & 255, (u >> 24) & 255])
     kept = (draws >= dropped).to(torch.float32)
     mask = kept * (256.0 / (256 - dropped))

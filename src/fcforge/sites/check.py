@@ -187,12 +187,6 @@ def class_counts(y: np.ndarray, target: Target) -> list[int]:
     return [int((y == k).sum()) for k in range(target.outputs)]
 
 
-def names_of(target: Target) -> tuple[str, ...]:
-    """What members of each class are called in sentences."""
-    known = {1: ("subjects",), 2: ("controls", "patients")}
-    return known.get(target.outputs, target.classes)
-
-
 def _twins(cohort: Cohort) -> Iterator[Fault]:
     """A warning of scans that look like one person's, an error of copies."""
     if not np.isfinite(cohort.fc).all():
@@ -227,7 +221,8 @@ def _sites(cohort: Cohort, severity: Severity) -> Iterator[Fault]:
 def not_splittable(y: np.ndarray, target: Target) -> str:
     """Why a site with these labels cannot be split in three; empty where it can."""
     counts = class_counts(y, target)
-    names = names_of(target)
+    known = {1: ("subjects",), 2: ("controls", "patients")}
+    names = known.get(target.outputs, target.classes)
     each = [f"{n} {name}" for n, name in zip(counts, names, strict=True)]
     told = ", ".join(each)
     if min(counts) == 0:

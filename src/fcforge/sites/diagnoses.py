@@ -120,28 +120,28 @@ class Groups:
             in the data.
         """
         counts = Counter(v.strip() for v in values if not is_missing(v))
-        patients = _listed(positive)
-        controls = _listed(negative)
-        if classes and (patients or controls or len(classes) < 3):
+        if classes and (positive or negative or len(classes) < 3):
             what = f"classes = {list(classes)} lists three groups or more, and nothing else does."
             raise DataError(what, do=NAME_THEM)
-        if not patients and not controls and not classes:
+        words = [_listed(group) for group in classes or (negative, positive)]
+        named = [word for group in words for word in set(group)]
+        if not named:
             _refuse_two_disorders(counts)
             return cls(column=column)
         known = {_plain(value) for value in counts}
-        words = tuple(_listed(group) for group in classes)
-        if not words:
-            rest = tuple(sorted(known - {*patients, *controls}))
-            patients = patients or _the_other(rest, counts)
-            words = (controls or _the_other(rest, counts), patients)
-        _refuse_named_twice(words)
+        if not all(words):
+            words[words.index(())] = _the_other(known - {*named}, counts)
+        for word, times in Counter(named).items():
+            if times > 1:
+                what = f"the diagnosis '{word}' is named in {times} groups."
+                raise DataError(what, do="Name each diagnosis in one group only.")
         absent = [", ".join(group) for group in words if known.isdisjoint(group)]
         everything = len(absent) == len(words) and bool(known)
         if everything or (absent and not partial):
             told = "' or '".join(absent if everything else absent[:1])
             what = f"nobody has the diagnosis '{told}'; there are: {_told(counts)}."
             raise DataError(what, do="Name the diagnoses as the data write them.")
-        return cls(words, column)
+        return cls(tuple(words), column)
 
     def label(self, value: str) -> int | None:
         """0 for a control, 1 for a patient, or the place of its group; None for another.
@@ -170,19 +170,11 @@ def _told(counts: Counter[str]) -> str:
     return ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
 
 
-def _the_other(rest: tuple[str, ...], counts: Counter[str]) -> tuple[str, ...]:
+def _the_other(rest: set[str], counts: Counter[str]) -> tuple[str, ...]:
     if len(rest) != 1:
         what = f"one group is named, and the other could be several: {_told(counts)}."
         raise DataError(what, do=NAME_THEM)
-    return rest
-
-
-def _refuse_named_twice(words: Sequence[Sequence[str]]) -> None:
-    times = Counter(word for group in words for word in set(group))
-    twice = sorted(word for word, n in times.items() if n > 1)
-    if twice:
-        what = f"the diagnosis '{twice[0]}' is named in {times[twice[0]]} groups."
-        raise DataError(what, do="Name each diagnosis in one group only.")
+    return tuple(rest)
 
 
 def _refuse_two_disorders(counts: Counter[str]) -> None:

@@ -223,17 +223,14 @@ class _Files:
         )
 
     def owned(self, subject: str) -> list[Path]:
-        """All files of a subject; 50952 owns sub-0050952.tsv where it has no other."""
+        """All files of a subject; 50952 owns sub-0050952.tsv."""
         if self.pattern:
             found: set[Path] = set()
             for name in (subject, f"sub-{subject}"):
                 found.update(self.root.glob(self.pattern.format(id=name)))
             return sorted(found)
-        return self._named(subject) or self._named(subject, zeros=True)
-
-    def _named(self, subject: str, zeros: bool = False) -> list[Path]:
         own = participants.owns_file
-        return [path for path in self.there if own(path.name, subject, zeros=zeros)]
+        return [path for path in self.there if own(path.name, subject)]
 
     def of_nobody(self, listed: Listed, table: str) -> list[Fault]:
         """A warning that lists the files that belong to nobody in the table."""

@@ -189,13 +189,13 @@ def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
     return np.array(numbers, dtype=np.float64)
 
 
-def owns_file(file_name: str, subject: str, *, zeros: bool = False) -> bool:
+def owns_file(file_name: str, subject: str) -> bool:
     """Whether a file name starts with an id that ends there (``s1`` does not own ``s10.csv``).
 
-    `zeros` lets a number in the file name begin with zeros that the id lacks.
+    A number in the file name may begin with zeros that the id lacks.
     """
     who = subject.removeprefix("sub-")
-    padding = "0*" if zeros and who.isdigit() else ""
+    padding = "0*" if who.isdigit() else ""
     return (
         re.match(rf"(sub-)?{padding}{re.escape(who)}(?![^\W_])", file_name) is not None
     )

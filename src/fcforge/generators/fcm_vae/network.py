@@ -24,7 +24,7 @@ from fcforge.generators.layers import (
 )
 from fcforge.graphs import (
     adjacency,
-    degree,
+    binary,
     edges,
     laplacian,
     laplacian_coordinates,
@@ -46,14 +46,14 @@ def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
         = edges of A.
     """
     rois = fc.shape[-1]
-    adj = adjacency(fc, s.tau, weighted=False)
+    adj = binary(adjacency(fc, s.tau))
     looped = adj + torch.eye(rois, device=fc.device)
     graph = looped if s.authors else adj
     coordinates = in_parts(partial(_coordinates, s=s), graph, rois)
     rows = without_diagonal(fc) if s.authors else fc
     rows = rows if s.node_feature else torch.zeros_like(fc)
     # a degree of up to 116 beside correlations would rule the first layer
-    degrees = degree(graph)[..., None] / (rois if s.careful else 1)
+    degrees = graph.sum(-1, keepdim=True) / (rois if s.careful else 1)
     found = {
         "features": torch.cat([rows, coordinates, degrees], -1),
         "spectral": coordinates,
