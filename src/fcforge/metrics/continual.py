@@ -26,18 +26,12 @@ from fcforge.types import RunResult
 
 def _column_mean(x: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Mean over the last axis of the entries whose column is `known`; NaN where none is."""
-    if not x.shape[-1]:
-        return np.full(x.shape[:-1], np.nan)
-    if known.all():
-        return x.mean(-1)
     total = np.where(known, x, 0.0).sum(-1)
     count = np.broadcast_to(known, x.shape).sum(-1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _known(a: np.ndarray) -> np.ndarray:
-    if not np.isnan(a).any():  # the usual case, and the cheap one
-        return np.ones(a.shape[-1:], dtype=bool)
     return ~np.isnan(a).all(-2)
 
 

@@ -89,29 +89,20 @@ def _common(
     return replace(cohort, allow_duplicates=True) if allow_duplicates else cohort
 
 
-@functools.cache
 def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
     common = {k: v for k, v in _common.__annotations__.items() if k in _COMMON}
 
     @functools.wraps(load)
     def loader(*args: Any, **params: Any) -> Cohort:
         also = {name: params.pop(name) for name in _COMMON if name in params}
-        target = also.get("target", "diagnosis")
-        groups = [name for name in _OF_DIAGNOSES if params.get(name)]
-        if target != "diagnosis" and groups:
-            what = (
-                f"target = '{target}' is a number, and {groups[0]} is of a diagnosis."
-            )
-            raise ConfigError(what, where="[dataset]", do="Leave out one or the other.")
         if "target" in load.__annotations__:
-            params["target"] = target
+            params["target"] = also.get("target", "diagnosis")
         return _common(load(*args, **params), **also)
 
     loader.__annotations__ = {**load.__annotations__, **common}
     return loader
 
 
-_OF_DIAGNOSES = ("classes", "positive", "negative", "drop_unlabelled")
 _COMMON = tuple(inspect.signature(_common).parameters)[1:]
 _ROWS = (
     (

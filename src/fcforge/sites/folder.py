@@ -97,6 +97,10 @@ def load_folder(
             said = [person.diagnosis for person in listed.people]
             groups = Groups.of(said, positive, negative, column, classes, partial)
             listed = participants.labelled(listed, groups, drop_unlabelled)
+        elif positive or negative or classes or drop_unlabelled:
+            what = f"target = '{target}' is a number, and groups are of a diagnosis."
+            do = "Leave out positive, negative, classes and drop_unlabelled."
+            raise ConfigError(what, do=do)
     cohort = participants.assemble("folder", listed, read, path)
     if classes:
         names = tuple("/".join(map(str.strip, group.split(","))) for group in classes)
