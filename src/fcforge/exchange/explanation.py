@@ -35,12 +35,12 @@ from numpy import ndarray as Array
 
 from fcforge.errors import DataError
 from fcforge.exchange.model import Covariates, Model
-from fcforge.exchange.scan_checks import fisher_z, matrices, wrong_rois
+from fcforge.exchange.scan_checks import fisher_z, wrong_rois
 from fcforge.files import write_text
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
 from fcforge.randomness import numpy_rng
 from fcforge.releases.features import log_features, one_blas_thread
-from fcforge.sites.cohort import upper_from_fc
+from fcforge.sites.cohort import fc_from_upper, upper_from_fc
 from fcforge.text import no_formula, printable
 from fcforge.types import LOG_SCALE
 
@@ -140,7 +140,7 @@ def _with_jumps(
     points = begin + share * way
     slopes = model.slopes((points[1:] + points[:-1]) / 2)
     r = np.tanh(points)
-    jump = np.diff(model.score(matrices(r))) - slopes @ way / model.steps
+    jump = np.diff(model.score(fc_from_upper(r))) - slopes @ way / model.steps
     crossing = np.diff(seen(r).astype(np.int8), axis=0) != 0
     each = jump / crossing.sum(1).clip(min=1)
     return slopes.mean(0), each @ crossing
@@ -178,7 +178,7 @@ class LogHead:
     def slopes(self, z: Array) -> Array:
         """Gradients (m, E) at Fisher-z edges (m, E)."""
         r = np.tanh(z)
-        fc = matrices(r)
+        fc = fc_from_upper(r)
         shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(fc.shape[-1])
         with one_blas_thread():
             value, vector = np.linalg.eigh(shrunk)
@@ -191,7 +191,7 @@ class LogHead:
     def _weights(self, n_rois: int) -> Array:
         """The weights as a symmetric matrix: its product with the logarithm is the score."""
         n_edges = n_rois * (n_rois - 1) // 2
-        found = matrices(self.weight[None, :n_edges] / 2, 0.0)[0]
+        found = fc_from_upper(self.weight[None, :n_edges] / 2, 0.0)[0]
         return (found + np.diag(self.weight[n_edges:] / 2**0.5)) / LOG_SCALE
 
 
@@ -240,7 +240,7 @@ class Deletion:
             changed = np.repeat(here[scan][None], DRAWS + 1, axis=0)
             for row, chosen in zip(changed, [top, *random], strict=True):
                 row[chosen] = there[chosen]
-            after = model.score(matrices(changed))
+            after = model.score(fc_from_upper(changed))
             moved[scan] = way * (found.score[scan] - after)
         return cls(k, moved[:, 0], moved[:, 1:])
 
@@ -357,7 +357,7 @@ class Explanation:
     def matrix(self, scan: int = 0, values: Array | None = None) -> Array:
         """Contributions of one scan (or any values (E,)) as a symmetric matrix (R, R)."""
         edges = self.contribution[scan] if values is None else values
-        return matrices(edges[None], 0.0)[0]
+        return fc_from_upper(edges[None], 0.0)[0]
 
     def rois(self, scan: int = 0) -> Array:
         """What each ROI added, (R,): half of each of its edges, so that the sum is the same."""

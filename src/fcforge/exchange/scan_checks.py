@@ -32,7 +32,7 @@ from numpy import ndarray as Array
 
 from fcforge.errors import DataError
 from fcforge.metrics import cell_values
-from fcforge.sites.cohort import upper_from_fc
+from fcforge.sites.cohort import fc_from_upper, upper_from_fc
 from fcforge.types import TWO_CLASSES, Target
 
 DISTANCES = ("inside", "outside", "pattern")  # a chain's step says their limits
@@ -70,17 +70,6 @@ def fisher_z(fc: Array) -> Array:
     """Fisher-z edges (n, E), float64, of FC (n, R, R)."""
     upper = upper_from_fc(np.asarray(fc, dtype=np.float64))
     return np.arctanh(np.clip(upper, -LIMIT, LIMIT))
-
-
-def matrices(upper: Array, diagonal: float = 1.0) -> Array:
-    """Symmetric matrices (n, R, R) of edges (n, E), float64."""
-    n_edges = upper.shape[1]
-    n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
-    rows, columns = np.triu_indices(n_rois, 1)
-    found = np.zeros((len(upper), n_rois, n_rois))
-    found[:, rows, columns] = upper
-    found[:, columns, rows] = upper
-    return found + diagonal * np.eye(n_rois)
 
 
 def probability(odds: Array) -> Array:
@@ -355,7 +344,7 @@ def _odd_scans(known: list[Known], fc: Array) -> str:
 
 def partners(mean: Array) -> Array | None:
     """Place of each ROI's partner (R,) in a mean of edges (E,); None where there are no pairs."""
-    matrix = matrices(mean[None], 0.0)[0]
+    matrix = fc_from_upper(mean[None], 0.0)[0]
     n = len(matrix)
     if n < MIN_ROIS:
         return None

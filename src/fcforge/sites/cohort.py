@@ -226,18 +226,18 @@ def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     return np.array([str(v) for v in np.asarray(values).tolist()], dtype=np.str_)
 
 
-def fc_from_upper(upper: np.ndarray) -> np.ndarray:
-    """Full FC from its upper triangle.
+def fc_from_upper(
+    upper: np.ndarray, diagonal: float = 1.0, dtype: type = np.float64
+) -> np.ndarray:
+    """Symmetric matrices (n, R, R) from their upper triangles.
 
     Parameters
     ----------
     upper : ndarray of shape (n, R (R - 1) / 2)
-        Edges in ``np.triu_indices(R, 1)`` order, any float type.
-
-    Returns
-    -------
-    ndarray of shape (n, R, R), float32
-        Symmetric with unit diagonal.
+        Edges in ``np.triu_indices(R, 1)`` order.
+    diagonal : float
+    dtype : type
+        Of what is made.
     """
     n, n_edges = upper.shape
     n_rois = (1 + math.isqrt(1 + 8 * n_edges)) // 2
@@ -247,7 +247,7 @@ def fc_from_upper(upper: np.ndarray) -> np.ndarray:
             do="Is a column missing, or one too many?",
         )
     rows, columns = np.triu_indices(n_rois, 1)
-    fc = np.ones((n, n_rois, n_rois), dtype=np.float32)
+    fc = np.full((n, n_rois, n_rois), diagonal, dtype)
     fc[:, rows, columns] = upper
     fc[:, columns, rows] = upper
     return fc

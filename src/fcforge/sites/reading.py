@@ -296,7 +296,7 @@ def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
         )
     if name == "fc":
         return values.astype(np.float32)
-    return fc_from_upper(values)
+    return fc_from_upper(values, dtype=np.float32)
 
 
 def npz_rows(
