@@ -247,7 +247,7 @@ def fc_from_upper(
             do="Is a column missing, or one too many?",
         )
     rows, columns = np.triu_indices(n_rois, 1)
-    fc = np.full((n, n_rois, n_rois), diagonal, dtype)
+    fc: np.ndarray = np.full((n, n_rois, n_rois), diagonal, dtype)
     fc[:, rows, columns] = upper
     fc[:, columns, rows] = upper
     return fc
