@@ -59,10 +59,10 @@ def test_absent_subjects_are_one_line_and_the_check_shows_it(cohort):
 
 def test_both_quality_lists(sample: Path):
     assert "843 listed" in load_abide(sample, sites="all").faults[0].what  # 871 - 28
-    everyone = load_abide(sample, quality="all")
+    everyone = load_abide(sample, quality="every")
     missing = next(f for f in everyone.faults if "no file" in f.what)
-    # 175 + 98 + 140 + 71 subjects with a PCP file at the four sites
-    assert missing.what.startswith(f"{175 + 98 + 140 + 71 - 28} listed")
+    # 184 + 109 + 145 + 101 rows of the four sites
+    assert missing.what.startswith(f"{184 + 109 + 145 + 101 - 28} listed")
 
 
 def test_a_truncated_file_is_named_and_the_others_load(sample: Path, tmp_path: Path):

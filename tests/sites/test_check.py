@@ -16,7 +16,7 @@ from fcforge.sites import (
     require_valid,
     split_site,
 )
-from fcforge.sites.check import near_duplicates, twins_of
+from fcforge.sites.check import near_duplicates, twins_of, without_twins
 from fcforge.sites.folder import load_folder
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
@@ -299,8 +299,6 @@ def test_settings_of_every_dataset():
     assert len(less) == len(whole) - 2
     assert not set(gone) & set(less.subject_id.tolist())
     assert less.content_sha256() != whole.content_sha256()
-    apart = load_dataset(Component("simulated", {**plain, "leave_twins_out": True}))
-    assert len(apart) == len(whole)  # there are none
     allowed = load_dataset(Component("simulated", {**plain, "allow_duplicates": True}))
     assert allowed.allow_duplicates
     assert allowed.content_sha256() == whole.content_sha256()
@@ -318,10 +316,8 @@ def test_the_three_pairs_of_abide(shared_data):
     pairs = {frozenset(pair[:2]) for pair in near_duplicates(cohort)}
     known = {("50279", "50286"), ("50578", "50602"), ("50805", "50808")}
     assert pairs == {frozenset(pair) for pair in known}
-    path = str(shared_data / "abide1_aal116_dparsf.npz")
-    less = load_dataset(Component("folder", {"path": path, "leave_twins_out": True}))
-    gone = set(cohort.subject_id) - set(less.subject_id)
-    assert gone == {"50286", "50602", "50808"}
+    less, gone = without_twins(cohort)
+    assert gone == ["50286", "50602", "50808"]
     assert len(less) == len(cohort) - 3
     checked = load_folder(shared_data / "abide1_aal116.npz")
     assert {frozenset(p[:2]) for p in near_duplicates(checked)} == {

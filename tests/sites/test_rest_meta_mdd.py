@@ -91,8 +91,8 @@ def test_the_consortium_list_chooses_subjects_and_adds_covariates(
 def test_listed_but_absent_and_truncated_subjects_are_named_the_rest_loads(
     tmp_path: Path,
 ):
-    folder = tmp_path / "ROISignals_FunImgARCWF"
-    folder.mkdir()
+    folder = tmp_path / "Results" / "ROISignals_FunImgARCWF"
+    folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     names = [f"S1-{dx}-{i:04d}" for dx in (1, 2) for i in range(1, 4)]
     for subject in names[:-1]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from fcforge.errors import ConfigError, look_up
 from fcforge.settings import checked
-from fcforge.sites.check import check_cohort, require_valid, without_twins
+from fcforge.sites.check import check_cohort, require_valid
 from fcforge.sites.cohort import Cohort, Fault
 from fcforge.sites.participants import columns_of
 from fcforge.sites.splits import make_sites, split_site
@@ -53,7 +53,6 @@ class Dataset(NamedTuple):
 def _common(
     cohort: Cohort,
     leave_out: tuple[str, ...] = (),
-    leave_twins_out: bool = False,
     allow_duplicates: bool = False,
     target: str = "diagnosis",
     limits: tuple[float, float] = (0.0, 0.0),
@@ -65,8 +64,6 @@ def _common(
     cohort : Cohort
     leave_out : tuple of str
         Ids of subjects that are left out.
-    leave_twins_out : bool
-        Leave the second of any two scans out that look like one person.
     allow_duplicates : bool
         Let a pair that looks like one scan under two ids be in training and in test.
     target : str
@@ -84,8 +81,6 @@ def _common(
             where="[dataset]",
             do='Name the covariate: target = "age".',
         )
-    if leave_twins_out:
-        cohort, _ = without_twins(cohort)
     return replace(cohort, allow_duplicates=True) if allow_duplicates else cohort
 
 

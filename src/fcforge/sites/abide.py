@@ -49,7 +49,7 @@ Derivative = Literal[
     "rois_tt",
 ]
 Pipeline = Literal["cpac", "ccs", "dparsf", "niak"]
-Quality = Literal["checked", "all", "every"]
+Quality = Literal["checked", "every"]
 wait = time.sleep
 
 
@@ -63,7 +63,6 @@ def load_abide(
     sites: Sequence[str] | Literal["all"] = ("NYU", "UCLA", "UM", "USM"),
     derivative: Derivative = "rois_aal",
     pipeline: Pipeline = "cpac",
-    band_pass: bool = True,
     global_signal: bool = False,
     quality: Quality = "checked",
     merge: bool = True,
@@ -76,13 +75,12 @@ def load_abide(
     path : path
         Folder that holds (or, with `download`, will hold) nilearn's ``ABIDE_pcp``.
     sites : sequence of str, or "all"
-    derivative, pipeline, band_pass, global_signal
+    derivative, pipeline, global_signal
         What the PCP computed: ``rois_aal`` or another ROI set, ``cpac`` / ``ccs`` / ``dparsf`` /
-        ``niak``, filtered or not, global signal removed or not.
-    quality : {"checked", "all", "every"}
-        Subjects passed by every rater (871), all that the phenotypic file names a file of (1,035),
-        or every row: of those without a file name DPARSF has series all the same (see
-        `_names`).
+        ``niak``, global signal removed or not; always band-pass filtered.
+    quality : {"checked", "every"}
+        Subjects passed by every rater (871), or every row: of those without a file name DPARSF
+        has series all the same (see `_names`).
     merge : bool
         UM_1 and UM_2 are one site, as are UCLA's and LEUVEN's.
     download : bool
@@ -93,9 +91,8 @@ def load_abide(
     Cohort
         Label 1 = ASD (DX_GROUP 1). Covariates age, sex (1 male, 2 female), mean_fd, n_volumes.
     """
-    path = Path(path).expanduser()
-    root = path.parent if path.name == "ABIDE_pcp" else path
-    method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
+    root = Path(path).expanduser()
+    method = "filt_global" if global_signal else "filt_noglobal"
     files = _Files(root / "ABIDE_pcp", f"{pipeline}/{method}", derivative)
     names = () if sites == "all" else sites
     people = _people(_phenotypes(files.root, download), quality, merge, names)
@@ -168,9 +165,8 @@ def _people(
 
 
 def _wanted(row: Row, quality: str) -> bool:
-    named = quality == "every" or row["FILE_ID"] != UNLISTED
     passed = all(row[rater] in marks for rater, marks in PASSED.items())
-    return named and (passed or quality != "checked")
+    return quality == "every" or (passed and row["FILE_ID"] != UNLISTED)
 
 
 def _names(table: Sequence[Row]) -> dict[str, str]:

@@ -37,7 +37,7 @@ def load_rest_meta_mdd(
     Parameters
     ----------
     path : path
-        The shared folder, its ``Results``, or the folder with the .mat files.
+        The shared folder: the .mat files are in its ``Results``.
     sites : sequence of str, or "all"
         E.g. ``S20``. S4, which holds subjects of S14 again, is never among them.
     global_signal : bool
@@ -51,7 +51,8 @@ def load_rest_meta_mdd(
     Cohort
         Label 1 = MDD: the middle part of the id, ``S20-1-0001``, is 1 for MDD, 2 for control.
     """
-    folder = _folder(Path(path).expanduser(), global_signal)
+    series = f"ROISignals_FunImgAR{'global' if global_signal else ''}CWF"
+    folder = Path(path).expanduser() / "Results" / series
     listed = read_subject_list(Path(subjects)) if subjects else {}
     files = _files(folder)
     ids, faults = _choose(list(listed or files), sites)
@@ -66,14 +67,14 @@ def load_rest_meta_mdd(
 def _files(folder: Path) -> dict[str, Path]:
     """File of each subject id."""
     files = {}
-    for file in sorted(folder.iterdir()):
+    for file in sorted(folder.glob("*.mat")):
         if match := _FILE.match(file.name):
             files[match[1]] = file
     if not files:
         raise DataError(
             "no ROISignals_S*-*-*.mat here.",
             where=folder,
-            do="Unpack the shared archive.",
+            do="Give the shared folder, unpacked.",
         )
     return files
 
@@ -120,16 +121,6 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     for i, who in enumerate(ids):
         found[who] = {name: values[i] for name, values in columns.items()}
     return found
-
-
-def _folder(path: Path, global_signal: bool) -> Path:
-    name = f"ROISignals_FunImgAR{'global' if global_signal else ''}CWF"
-    for folder in (path / name, path / "Results" / name, path):
-        if not folder.is_dir():
-            continue
-        if folder.name == name or any(folder.glob("ROISignals_S*.mat")):
-            return folder
-    raise DataError(f"no folder {name} here.", where=path, do="Give the shared folder.")
 
 
 def _choose(
