@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,8 +105,8 @@ def test_a_group_of_nobody():
 
 def test_preprocess_page():
     rng = np.random.default_rng(0)
-    mean, edges = rng.random((12, 14, 12)), rng.random((12, 14, 12)) > 0.9
-    runs = [(f"run-{k}", rng.normal(size=(30, 6)), mean, edges) for k in (1, 2)]
+    mean = nib.Nifti1Image(rng.random((12, 14, 12)), np.diag([8, 8, 8, 1]))
+    runs = [(f"run-{k}", rng.random(30), mean) for k in (1, 2)]
     page = require_sound(quality.preprocess_page("01", runs, {"slice timing": "done"}))
     assert page.row("slice timing") == ["slice timing", "done"]
     assert "Motion: run-2" in page.text

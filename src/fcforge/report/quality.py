@@ -68,25 +68,23 @@ def _facts(result: SubjectFC, atlas: Atlas) -> list[tuple[str, Any, str]]:
 
 
 def preprocess_page(
-    subject: str,
-    runs: Sequence[tuple[str, np.ndarray, np.ndarray, np.ndarray]],
-    facts: Mapping[str, Any],
+    subject: str, runs: Sequence[tuple[str, np.ndarray, Any]], facts: Mapping[str, Any]
 ) -> str:
     """Motion and registration of one subject's raw runs, as one HTML page.
 
     Parameters
     ----------
     subject : str
-    runs : sequence of (name, parameters, mean, edges)
-        Motion parameters (n_volumes, 6), mean in MNI space and the atlas' outlines on its grid.
+    runs : sequence of (name, fd, mean)
+        Framewise displacement (n_volumes,) and the mean image in MNI space.
     facts : mapping
         What was done.
     """
     sections = []
-    for name, parameters, mean, edges in runs:
-        sections.append(Section(f"Motion: {name}", _motion_figure(parameters)))
-        outlines = f"Mean scan with the atlas' outlines: {name}"
-        sections.append(Section(outlines, _mean_figure(mean, edges)))
+    for name, fd, mean in runs:
+        sections.append(Section(f"Motion: {name}", _motion_figure(fd)))
+        title = f"Mean scan with the template's edges: {name}"
+        sections.append(Section(title, _mean_figure(mean)))
     sections.append(Section("What was done", facts, SIDECAR))
     return _page(f"sub-{subject}", kind="quality of preprocessing", sections=sections)
 
@@ -181,30 +179,20 @@ def _carpet(axes: Any, run: Run) -> Any:
 
 
 @drawn
-def _motion_figure(parameters: np.ndarray) -> Figure:
-    figure = canvas(WIDE, 4, left=0.12, right=0.98, top=0.91, bottom=0.14, hspace=0.4)
-    axes = figure.subplots(2, 1, sharex=True)
-    shifts = (parameters[:, :3], "translation, mm")
-    turns = (np.degrees(parameters[:, 3:]), "rotation, degrees")
-    for axis, (values, label) in zip(axes, (shifts, turns), strict=True):
-        for k, name in enumerate("xyz"):
-            axis.plot(values[:, k], lw=0.9, label=name, color=SERIES[k])
-        axis.set_title(label)
-    axes[0].legend(ncols=3, loc="upper left")
-    axes[1].set_xlabel("volume")
+def _motion_figure(fd: np.ndarray) -> Figure:
+    figure = canvas(WIDE, 1.5, left=0.09, right=0.98, top=0.84, bottom=0.2)
+    _motion(figure.subplots(), fd, len(fd))
     return figure
 
 
 @drawn
-def _mean_figure(mean: np.ndarray, edges: np.ndarray) -> Figure:
-    figure = canvas(WIDE, 1.9, left=0, right=1, top=1, bottom=0, wspace=0.02)
-    levels = np.linspace(0.25, 0.8, 5) * mean.shape[2]
-    top = np.percentile(mean, 99.5)
-    for axis, k in zip(figure.subplots(1, 5), levels.astype(int), strict=True):
-        brain = mean[:, :, k].T
-        axis.imshow(brain, origin="lower", cmap="gray", vmin=0, vmax=top)
-        outline = edges[:, :, k].T.astype(float)
-        shown = np.ma.masked_equal(outline, 0)
-        axis.imshow(shown, origin="lower", cmap="autumn", vmin=0, vmax=1, alpha=0.6)
-        axis.set_axis_off()
+def _mean_figure(mean: Any) -> Figure:
+    """The mean scan in MNI space with the edges of the template."""
+    from nilearn.datasets import load_mni152_template
+    from nilearn.plotting import plot_epi
+
+    figure = canvas(WIDE, 1.9)
+    cuts = {"display_mode": "z", "cut_coords": 5, "annotate": False}
+    display = plot_epi(mean, figure=figure, colorbar=False, **cuts)
+    display.add_edges(load_mni152_template())
     return figure

@@ -1,6 +1,5 @@
 """Raw scans: where they lie (BIDS or loose), what their sidecars say; and what becomes of one."""
 
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +8,6 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging import outputs, sources
-from fcforge.imaging.atlases import load_atlas
 from fcforge.imaging.raw.corrections import opposite
 from fcforge.imaging.raw.mni import SPACE
 from fcforge.imaging.sources import Source
@@ -47,27 +45,18 @@ class Preprocessed(NamedTuple):
     ----------
     path : Path
         ``desc-preproc_bold`` in MNI space.
-    parameters : ndarray of shape (n_volumes, 6)
-    mean : ndarray of shape (x, y, z)
+    fd : ndarray of shape (n_volumes,)
+        Framewise displacement.
+    mean : nibabel image
         Mean in MNI space.
     done : mapping
         Tool and settings of every step, "not done" for those left out.
     """
 
     path: Path
-    parameters: np.ndarray
-    mean: np.ndarray
+    fd: np.ndarray
+    mean: Any
     done: dict[str, Any]
-
-
-def outlines(shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
-    """Borders between ROIs on a grid; nothing where no atlas is installed."""
-    edges = np.zeros(shape, dtype=bool)
-    with contextlib.suppress(DataError):
-        grid = load_atlas("AAL116").on_grid(shape, affine)
-        edges[1:] |= grid[1:] != grid[:-1]
-        edges[:, 1:] |= grid[:, 1:] != grid[:, :-1]
-    return edges
 
 
 def find_raw(root: Path) -> list[RawRun]:

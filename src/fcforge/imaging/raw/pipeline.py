@@ -82,8 +82,7 @@ def _subject(
             if results[-1].done["slice_timing"] == "not done":
                 say(f"{subject}: no slice times known, slice timing skipped")
     if results and pages:
-        edges = files.outlines(*mni.mni_grid(request.resolution))
-        shown = [(r.path.name, r.parameters, r.mean, edges) for r in results]
+        shown = [(r.path.name, r.fd, r.mean) for r in results]
         page = pages.preprocess_page(subject, shown, _steps(results))
         write_text(request.out / f"{subject}.html", page)
     return bool(results)
@@ -259,9 +258,11 @@ class _Way:
 
     def finish(self, key: str) -> Preprocessed:
         """Scan, mask, confounds and the sidecar, which comes last and marks the run as done."""
+        import nibabel as nib
+
         scan = self.to_mni()
         path = output_path(self.request.out, self.run)
-        table = self.write(scan, path)
+        fd = self.write(scan, path)["framewise_displacement"].to_numpy()
         steps: dict[str, Any] = dict.fromkeys(corrections.STEPS, "not done")
         for step, how in self.done.items():
             steps[step] = {"Tool": self.plan[step], **how}
@@ -272,11 +273,13 @@ class _Way:
             "Steps": steps,
             "Recipe": self.request.recorded,
             "Software": outputs.software(),
-            "MeanFD": float(np.nanmean(table["framewise_displacement"])),
+            "MeanFD": float(np.nanmean(fd)),
             "Fingerprint": key,
         }
         outputs.write_json(sidecar_of(path), side)
-        return Preprocessed(path, self.parameters, scan.mean(axis=-1), steps)
+        _, affine = mni.mni_grid(self.request.resolution)
+        mean = nib.Nifti1Image(scan.mean(axis=-1), affine)
+        return Preprocessed(path, fd, mean, steps)
 
     def write(self, scan: np.ndarray, path: Path) -> pd.DataFrame:
         """The scan in MNI space, the brain mask and the confounds; returns these."""
