@@ -449,7 +449,7 @@ def test_plain_mni_scans_and_nothing_at_all(tmp_path: Path, blocks, small_grid, 
     assert any("'simple' takes out none" in line for line in lines)
     side = json.loads(next((tmp_path / "out").rglob("*relmat.json")).read_text())
     assert side["Runs"][0]["Method"] == "none"  # there was no table of confounds
-    assert side["Runs"][0]["LowPassHz"] == 0.1
+    assert side["Runs"][0]["ButterworthHz"][1] == 0.1
     (tmp_path / "void").mkdir()
     assert fc_command(source=tmp_path / "void", out=tmp_path / "o2", **ask) == 2
     assert "no scan and no time series found" in lines[-1]

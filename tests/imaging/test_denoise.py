@@ -96,12 +96,10 @@ def test_scrubbing_drops_the_jump_and_thresholds_are_recorded(tmp_path: Path, aa
     described = denoise.parameters
     assert described["fd_threshold"] == 0.9
     assert described["std_dvars_threshold"] == 1.5
-    ask = FCRequest(
-        tmp_path, tmp_path / "out", denoise="scrubbing", std_dvars_threshold=3
-    )
-    assert ask.denoising.parameters["std_dvars_threshold"] == 3
-    alone = FCRequest(tmp_path, tmp_path / "out", std_dvars_threshold=3)
-    assert "std_dvars_threshold" not in alone.denoising.parameters
+    ask = FCRequest(tmp_path, tmp_path / "out", denoise="scrubbing", fd_threshold=3)
+    assert ask.denoising.parameters["fd_threshold"] == 3
+    alone = FCRequest(tmp_path, tmp_path / "out", fd_threshold=3)
+    assert "fd_threshold" not in alone.denoising.parameters
     fd = framewise_displacement(table)
     assert np.isnan(fd[0])
     assert fd[10] == 1.2
@@ -123,17 +121,12 @@ def test_a_clean_signal_passes_and_a_confound_goes():
     assert abs(np.corrcoef(cleaned[:, 0], noise)[0, 1]) < 0.02
     assert np.isnan(cleaned[:, 1]).all()  # a flat ROI is no signal
     assert report["Confounds"] == ["noise"]
-    assert report["HighPassBy"] == "butterworth"
+    assert report["ButterworthHz"] == (0.01, 0.1)
     cosine = pd.DataFrame({"cosine00": np.cos(np.pi * np.arange(200) / 200)})
     for high_pass in (0.01, None):
         way = make_denoise("none", (high_pass, 0.1))
         _, report = clean_series(series, way, tr=TR, found=(cosine, None))
-        assert (report["HighPassHz"], report["HighPassBy"]) == (
-            None,
-            "cosine regressors",
-        )
-    _, report = clean_series(series, way, tr=TR)
-    assert report["HighPassBy"] == "nothing"
+        assert report["ButterworthHz"] == (None, 0.1)  # the cosines are the high-pass
 
 
 def test_names_that_do_not_exist_and_empty_bands():

@@ -55,7 +55,7 @@ def test_nothing_is_left_to_fill_in(tool, denoise):
 
 def test_thresholds_and_bands_are_those_asked_for():
     text = made(denoise="scrubbing", fd_threshold=0.3, low_pass=0.08, drop=4)
-    assert "scrub = 5, fd_threshold = 0.3, std_dvars_threshold = 1.5" in text
+    assert "scrub = 5, std_dvars_threshold = 1.5, fd_threshold = 0.3" in text
     assert "wm_csf = full" in text
     assert "below 0.08 Hz" in text
     assert "The first 4 volumes were left out." in text

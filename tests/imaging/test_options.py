@@ -20,7 +20,7 @@ A = Path("in"), Path("out")
         ({"max_empty": 1.5}, "max_empty = 1.5 is out of bounds"),
         ({"drop": -1}, "drop = -1 is too small"),
         ({"min_dof": 0}, "min_dof = 0 is too small"),
-        ({"level": "goup"}, "Did you mean 'group'"),
+        ({"level": "goup"}, "level = 'goup' is unknown"),
         ({"layout": "fmriperp"}, "Did you mean 'fmriprep'"),
     ],
 )
@@ -48,7 +48,7 @@ def test_what_is_asked_of_a_scan_is_what_changes_its_numbers():
     one = FCRequest(*A, denoise="scrubbing", fd_threshold=0.3, low_pass=0)
     asked = one.asked_of(scan)
     assert asked["denoise"].parameters["fd_threshold"] == 0.3
-    assert asked["denoise"].low_pass is None
+    assert asked["denoise"].band == (0.01, None)
     same = replace(one, source=Path("x"), report=False, participant_label=["1"])
     assert same.asked_of(scan) == asked
     assert replace(one, fd_threshold=0.4).asked_of(scan) != asked

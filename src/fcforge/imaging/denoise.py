@@ -25,7 +25,7 @@ COMPONENTS: dict[str, dict[str, Any]] = {
     "wm_csf": {"wm_csf": "basic"},
     "global_signal": {"global_signal": "basic"},
     "compcor": {"compcor": "anat_combined", "n_compcor": "all"},
-    "scrub": {"scrub": 5, "fd_threshold": 0.5, "std_dvars_threshold": 1.5},
+    "scrub": {"scrub": 5, "std_dvars_threshold": 1.5},
     "non_steady_state": {},
 }
 # nilearn's presets: their components, and where they differ from the values above.
@@ -57,28 +57,23 @@ class Denoise(NamedTuple):
         A preset of nilearn's ``load_confounds_strategy``, or components joined by ``+``.
     parameters : mapping
         Arguments of nilearn's ``load_confounds``; empty for "none".
-    high_pass, low_pass : float or None
-        Butterworth band in Hz.
+    band : (float or None, float or None)
+        Lower and upper end of a Butterworth filter in Hz.
     """
 
     name: str
     parameters: Mapping[str, Any]
-    high_pass: float | None
-    low_pass: float | None
+    band: Band
 
 
 def make_denoise(
-    name: str = "simple",
-    band: Band = BAND,
-    fd_threshold: float | None = None,
-    std_dvars_threshold: float | None = None,
+    name: str = "simple", band: Band = BAND, fd_threshold: float = 0.5
 ) -> Denoise:
     """Method by name.
 
     A preset (``simple``, ``scrubbing``, ``compcor``, ``none``) or components
     joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `band` is passed, in Hz, and
-    `fd_threshold` (mm) and `std_dvars_threshold` are those of scrubbing, where they are not
-    nilearn's.
+    `fd_threshold` (mm) is that of scrubbing.
     """
     high_pass, low_pass = band
     if high_pass and low_pass and high_pass >= low_pass:
@@ -93,11 +88,9 @@ def make_denoise(
             raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
         parameters |= COMPONENTS[part]
     parameters |= differs
-    limits = {"fd_threshold": fd_threshold, "std_dvars_threshold": std_dvars_threshold}
-    for limit, value in limits.items():
-        if value is not None and limit in parameters:
-            parameters[limit] = value
-    return Denoise(name, parameters, high_pass, low_pass)
+    if "scrub" in parts:
+        parameters["fd_threshold"] = fd_threshold
+    return Denoise(name, parameters, band)
 
 
 def fmriprep_confounds(bold: Path, denoise: Denoise) -> Confounds:
@@ -170,7 +163,8 @@ def clean_series(
     confounds, sample_mask = found
     names = [] if confounds is None else list(confounds.columns)
     cosines = any(name.startswith("cosine") for name in names)  # fMRIPrep's high-pass
-    band = (None if cosines else denoise.high_pass, denoise.low_pass)
+    high_pass, low_pass = denoise.band
+    band = (None if cosines else high_pass, low_pass)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
     _require_band(band, tr)
     dof = degrees_of_freedom(n_kept, len(names), tr, band)
@@ -178,29 +172,17 @@ def clean_series(
         left = " left after scrubbing" if n_kept < len(series) else ""
         few = f"{n_kept} volumes{left} are too few for {len(names)} confounds"
         raise DataError(f"{few} and this band-pass.", do=TOO_FEW)
-    kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
     report = {
-        "Denoising": "by fcforge",
-        **_method(denoise, confounds, band, cosines),
-        **kept,
+        "Denoising": "detrended, and what follows, by fcforge",
+        "Method": denoise.name if names else "none",
+        "LoadConfounds": dict(denoise.parameters) if names else {},
+        "Confounds": names,
+        "ButterworthHz": band,
+        "VolumesKept": n_kept,
+        "VolumesScrubbed": len(series) - n_kept,
         "DegreesOfFreedom": round(dof, 1),
     }
     return _clean(series, n_kept, found, band, tr), report
-
-
-def _method(
-    denoise: Denoise, confounds: pd.DataFrame | None, band: Band, cosines: bool
-) -> dict[str, Any]:
-    """What is taken out, in words of a sidecar: the method's name only where it had confounds."""
-    done: dict[str, Any] = {"Method": "none", "Confounds": [], "Detrend": True}
-    if confounds is not None:
-        done["Method"] = denoise.name
-        done["LoadConfounds"] = dict(denoise.parameters)
-        done["Confounds"] = list(confounds.columns)
-    high_pass, low_pass = band
-    by = "cosine regressors" if cosines else "butterworth" if high_pass else "nothing"
-    done |= {"HighPassHz": high_pass, "HighPassBy": by, "LowPassHz": low_pass}
-    return {**done, "Filter": "butterworth, order 5"} if any(band) else done
 
 
 def _clean(

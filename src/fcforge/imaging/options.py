@@ -56,12 +56,7 @@ class FCRequest(ImagingRequest):
         0.01, "Lower end of the band-pass in Hz, 0 for none."
     )
     low_pass: NotNegative = option(0.1, "Upper end of the band-pass in Hz, 0 for none.")
-    fd_threshold: NotNegative | None = option(
-        None, "Framewise displacement to scrub at, mm."
-    )
-    std_dvars_threshold: NotNegative | None = option(
-        None, "Standardised DVARS to scrub at."
-    )
+    fd_threshold: NotNegative = option(0.5, "Framewise displacement to scrub at, mm.")
     layout: Literal[
         "auto", "fmriprep", "xcpd", "cpac", "dpabi", "halfpipe", "nifti", "series"
     ] = option("auto", "Tool that wrote the folder; auto finds out.")
@@ -89,9 +84,7 @@ class FCRequest(ImagingRequest):
         from fcforge.imaging.denoise import make_denoise
 
         band = (self.high_pass or None, self.low_pass or None)
-        return make_denoise(
-            self.denoise, band, self.fd_threshold, self.std_dvars_threshold
-        )
+        return make_denoise(self.denoise, band, self.fd_threshold)
 
     def settings_of(self, runs: Sequence[Source]) -> dict[str, Any]:
         """Settings that took part in making FC of these runs, for its sidecar and page."""
