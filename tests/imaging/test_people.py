@@ -17,7 +17,6 @@ from fcforge.imaging.people import (
     participant_table,
     read_people,
     read_table,
-    site_rows,
     walk,
     wanted,
 )
@@ -160,15 +159,11 @@ def test_failures_of_earlier_runs_stay_until_asked_again(tmp_path):
     ]
 
 
-def test_sites_and_mixed_trs():
+def test_mixed_trs():
     rows = pd.DataFrame(
         [("A", "ASD", "2"), ("A", "TC", "3"), ("B", "1", "2")],
         columns=["site", "diagnosis", "tr"],
     )
-    assert site_rows(rows) == [
-        ("A", "2", "ASD: 1, TC: 1", "2, 3"),
-        ("B", "1", "1: 1", "2"),
-    ]
     assert mixed_trs(rows) == [
         "site A mixes TRs (2, 3 s): its subjects were not scanned alike."
     ]

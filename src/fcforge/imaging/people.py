@@ -257,21 +257,14 @@ def _said(value: Any) -> str:
     return "n/a" if value is None else str(value)
 
 
-def site_rows(people: pd.DataFrame) -> list[tuple[str, str, str, str]]:
-    """Name, number of subjects, diagnoses and TRs of each site."""
-    found = []
-    for site, own in people.groupby("site") if len(people) else ():
-        counts = own.get("diagnosis", own.get("dx_group")).value_counts().sort_index()
-        told = ", ".join(f"{name}: {n}" for name, n in counts.items())
-        trs = ", ".join(sorted(set(own["tr"])))
-        found.append((site, str(len(own)), told, trs))
-    return found
-
-
 def mixed_trs(people: pd.DataFrame) -> list[str]:
     """A line for every site whose subjects were scanned with different TRs."""
-    return [
-        f"site {site} mixes TRs ({trs} s): its subjects were not scanned alike."
-        for site, _, _, trs in site_rows(people)
-        if ", " in trs
-    ]
+    lines = []
+    for site, own in people.groupby("site") if len(people) else ():
+        trs = ", ".join(sorted(set(own["tr"])))
+        if ", " in trs:
+            told = (
+                f"site {site} mixes TRs ({trs} s): its subjects were not scanned alike."
+            )
+            lines.append(told)
+    return lines

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.people import by_reason, mixed_trs, site_rows
+from fcforge.imaging.people import by_reason, mixed_trs
 from fcforge.report.figures import MUTED, SERIES, canvas, colour_bar, drawn, fc_figure
 from fcforge.report.rendering import Section, sections_page
 from fcforge.report.table import Cell, Table
@@ -92,9 +92,8 @@ def preprocess_page(
 def group_page(
     people: pd.DataFrame, failed: Sequence[tuple[str, str]], methods: str
 ) -> str:
-    """Tables of sites and subjects, what failed and why, and the methods paragraph."""
-    heads = ("site", "subjects", "diagnosis", "TR, s")
-    sections = [Section("Sites", Table.of(heads, site_rows(people)))]
+    """A table of subjects, what failed and why, and the methods paragraph."""
+    sections = []
     if len(people):
         note = "Mean FC is that of ROIs with signal."
         sections.append(Section("Subjects", _subjects(people), note))
