@@ -68,25 +68,32 @@ def _facts(result: SubjectFC, atlas: Atlas) -> list[tuple[str, Any, str]]:
 
 
 def preprocess_page(
-    subject: str, runs: Sequence[tuple[str, np.ndarray, Any]], facts: Mapping[str, Any]
+    name: str,
+    fd: np.ndarray,
+    mean: np.ndarray,
+    affine: np.ndarray,
+    done: Mapping[str, Any],
 ) -> str:
-    """Motion and registration of one subject's raw runs, as one HTML page.
+    """Motion and registration of one raw run, as one HTML page.
 
     Parameters
     ----------
-    subject : str
-    runs : sequence of (name, fd, mean)
-        Framewise displacement (n_volumes,) and the mean image in MNI space.
-    facts : mapping
-        What was done.
+    name : str
+    fd : ndarray of shape (n_volumes,)
+        Framewise displacement.
+    mean : ndarray of shape (x, y, z)
+        Mean in MNI space.
+    affine : ndarray of shape (4, 4)
+    done : mapping
+        What was done, step by step.
     """
-    sections = []
-    for name, fd, mean in runs:
-        sections.append(Section(f"Motion: {name}", _motion_figure(fd)))
-        title = f"Mean scan with the template's edges: {name}"
-        sections.append(Section(title, _mean_figure(mean)))
-    sections.append(Section("What was done", facts, SIDECAR))
-    return _page(f"sub-{subject}", kind="quality of preprocessing", sections=sections)
+    registered = _mean_figure(mean, affine)
+    sections = [
+        Section("Motion", _motion_figure(fd)),
+        Section("Mean scan with the template's edges", registered),
+        Section("What was done", done, SIDECAR),
+    ]
+    return _page(name, kind="quality of preprocessing", sections=sections)
 
 
 def group_page(
@@ -185,13 +192,15 @@ def _motion_figure(fd: np.ndarray) -> Figure:
 
 
 @drawn
-def _mean_figure(mean: Any) -> Figure:
+def _mean_figure(mean: np.ndarray, affine: np.ndarray) -> Figure:
     """The mean scan in MNI space with the edges of the template."""
+    import nibabel as nib
     from nilearn.datasets import load_mni152_template
     from nilearn.plotting import plot_epi
 
     figure = canvas(WIDE, 1.9)
     cuts = {"display_mode": "z", "cut_coords": 5, "annotate": False}
-    display = plot_epi(mean, figure=figure, colorbar=False, **cuts)
+    image = nib.Nifti1Image(mean, affine)
+    display = plot_epi(image, figure=figure, colorbar=False, **cuts)
     display.add_edges(load_mni152_template())
     return figure

@@ -119,7 +119,7 @@ def test_files_pages_and_trouble(done):
     assert side["Steps"]["registration"]["Tool"] == "ants"
     assert side["Steps"]["distortion"] == "not done"
     assert side["Recipe"]["drop"] == 0
-    assert (out / "sub-01.html").read_text().count("<svg") == 2
+    assert (out / "sub-01_task-rest.html").read_text().count("<svg") == 2
     assert sum("failed: sub-02" in line and "truncated" in line for line in lines) == 1
     assert sum("failed: sub-03: is listed" in line for line in lines) == 1
     assert not list(out.rglob(".*"))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,27 +36,6 @@ class RawRun:
     phase: str = ""
     readout: float = 0.05
     reverse: Path | None = None
-
-
-class Preprocessed(NamedTuple):
-    """What one run became; the quality page shows it.
-
-    Attributes
-    ----------
-    path : Path
-        ``desc-preproc_bold`` in MNI space.
-    fd : ndarray of shape (n_volumes,)
-        Framewise displacement.
-    mean : nibabel image
-        Mean in MNI space.
-    done : mapping
-        Tool and settings of every step, "not done" for those left out.
-    """
-
-    path: Path
-    fd: np.ndarray
-    mean: Any
-    done: dict[str, Any]
 
 
 def find_raw(root: Path) -> list[RawRun]:

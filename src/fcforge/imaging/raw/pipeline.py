@@ -22,7 +22,7 @@ from fcforge.imaging import outputs, people
 from fcforge.imaging.options import PreprocessRequest as Request
 from fcforge.imaging.people import Outcome, Progress, Say, no_progress
 from fcforge.imaging.raw import corrections, files, mni
-from fcforge.imaging.raw.files import Preprocessed, RawRun, output_path
+from fcforge.imaging.raw.files import RawRun, output_path
 from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
 from fcforge.imaging.sources import sidecar_of
@@ -56,7 +56,10 @@ def preprocess_folder(
 
     def make(subject: str) -> bool:
         own = [run for run in runs if run.source.subject == subject]
-        return _subject(own, request, pages if request.report else None, say)
+        if not own:
+            raise DataError("is listed, but there is no scan of it.")
+        made = [_preprocess(run, request, pages, say) for run in own]
+        return any(made)
 
     outcome = people.walk(subjects, make, progress)
     outputs.write_failed(out, outcome.failed, subjects)
@@ -64,66 +67,38 @@ def preprocess_folder(
     return outcome
 
 
-def _subject(
-    runs: list[RawRun], request: Request, pages: ModuleType | None, say: Say
+def _preprocess(
+    run: RawRun, request: Request, pages: ModuleType | None, say: Say
 ) -> bool:
-    """Make the runs of one subject that are not there yet, and its page."""
-    if not runs:
-        raise DataError("is listed, but there is no scan of it.")
-    subject = f"sub-{runs[0].source.subject}"
-    results = []
-    for run in runs:
-        paths = [run.source.path]
-        if run.reverse:
-            paths.append(run.reverse)
-        key = outputs.fingerprint_of(paths, [request.recorded, asdict(run)])
-        if not outputs.is_done(output_path(request.out, run), key):
-            results.append(preprocess_run(run, request, key))
-            if results[-1].done["slice_timing"] == "not done":
-                say(f"{subject}: no slice times known, slice timing skipped")
-    if results and pages:
-        shown = [(r.path.name, r.fd, r.mean) for r in results]
-        page = pages.preprocess_page(subject, shown, _steps(results))
-        write_text(request.out / f"{subject}.html", page)
-    return bool(results)
-
-
-def _steps(results: list[Preprocessed]) -> dict[str, Any]:
-    """What was done, step by step; with several runs, run by run."""
-    facts = {}
-    for i, result in enumerate(results, 1):
-        for step, what in result.done.items():
-            facts[f"{step}, run {i}" if len(results) > 1 else step] = what
-    return facts
-
-
-def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed:
-    """All steps for one run; writes the scan, its mask, confounds and sidecars.
+    """All steps for one run, unless they were done before; writes its files and page.
 
     Raises
     ------
     DataError
         A damaged scan, an unknown TR, a step whose program fails.
     """
-    with at(run.source.path):
-        scan = open_scan(run.source.path)
+    path = run.source.path
+    inputs = [path, run.reverse] if run.reverse else [path]
+    key = outputs.fingerprint_of(inputs, [request.recorded, asdict(run)])
+    if outputs.is_done(output_path(request.out, run), key):
+        return False
+    with at(path):
+        scan = open_scan(path)
         tr = repetition_time(scan, run.tr, request.tr)
         if tr is None:
             raise DataError("the TR is unknown.", do="Pass --tr SECONDS.")
         drop = request.drop
         if scan.n_volumes - drop < 10:
             raise DataError(f"{scan.n_volumes} volumes, {drop} dropped: too few.")
-        data = read_volume(scan.path)[..., drop:]
+        data = read_volume(path)[..., drop:]
         bad = (~np.isfinite(data)).any(axis=-1)
         if bad.any():
             raise DataError(f"{int(bad.sum())} NaN voxels in a raw scan.")
     plan = corrections.plan_route(request.route)
     with tempfile.TemporaryDirectory() as work:
         way = _Way(run, request, plan, Path(work), data, scan.affine, tr)
-        steps = [way.slice_timing, way.realign, way.distortion]
-        for step in steps if plan["motion"] == "mcflirt" else reversed(steps):
-            step()
-        return way.finish(key)
+        way.go(key, pages if request.report else None, say)
+    return True
 
 
 @dataclass
@@ -256,30 +231,35 @@ class _Way:
             out[..., t] = resample(self.data[..., t], self.affine, moved, grid)
         return out
 
-    def finish(self, key: str) -> Preprocessed:
-        """Scan, mask, confounds and the sidecar, which comes last and marks the run as done."""
-        import nibabel as nib
-
+    def go(self, key: str, pages: ModuleType | None, say: Say) -> None:
+        """All steps, then the files and the page; the sidecar marks the run as done."""
+        steps = [self.slice_timing, self.realign, self.distortion]
+        for step in steps if self.plan["motion"] == "mcflirt" else reversed(steps):
+            step()
         scan = self.to_mni()
         path = output_path(self.request.out, self.run)
         fd = self.write(scan, path)["framewise_displacement"].to_numpy()
-        steps: dict[str, Any] = dict.fromkeys(corrections.STEPS, "not done")
-        for step, how in self.done.items():
-            steps[step] = {"Tool": self.plan[step], **how}
+        done: dict[str, Any] = dict.fromkeys(corrections.STEPS, "not done")
+        for what, how in self.done.items():
+            done[what] = {"Tool": self.plan[what], **how}
+        name = outputs.base_name(self.run.source)
+        if "slice_timing" not in self.done:
+            say(f"{name}: no slice times known, slice timing skipped")
+        if pages:
+            _, affine = mni.mni_grid(self.request.resolution)
+            page = pages.preprocess_page(name, fd, scan.mean(axis=-1), affine, done)
+            write_text(self.request.out / f"{name}.html", page)
         side = {
             "RepetitionTime": self.tr,
             "SpatialReference": mni.SPACE,
             "Sources": [self.run.source.path],
-            "Steps": steps,
+            "Steps": done,
             "Recipe": self.request.recorded,
             "Software": outputs.software(),
             "MeanFD": float(np.nanmean(fd)),
             "Fingerprint": key,
         }
         outputs.write_json(sidecar_of(path), side)
-        _, affine = mni.mni_grid(self.request.resolution)
-        mean = nib.Nifti1Image(scan.mean(axis=-1), affine)
-        return Preprocessed(path, fd, mean, steps)
 
     def write(self, scan: np.ndarray, path: Path) -> pd.DataFrame:
         """The scan in MNI space, the brain mask and the confounds; returns these."""
