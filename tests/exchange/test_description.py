@@ -1,7 +1,7 @@
 """What is said of any exchange: who signed, the strongest attack, tables counted from the file."""
 
 from exchange_records import record
-from small_exchange import all_given, start
+from small_exchange import all_given, sites, start
 
 from fcforge.exchange import description
 from fcforge.exchange.records import AttackRow, Chain, Release, Start
@@ -60,8 +60,11 @@ def test_the_strongest_attack_beats_chance_and_is_no_reference():
     assert description.strongest([copied]) is None
 
 
-def test_the_table_of_records_counts_what_is_there():
+def test_the_tables_count_what_is_there():
     exchange = all_given()
+    parts = description.parts_table(exchange)
+    numbers = {row[0]: int(row[3]) for row in parts.rows}
+    assert {numbers[site] for site in sites()[2:]} == {exchange.model.size}
     rows = description.records_table(exchange.model).rows
     assert len(rows) == len(exchange.everything)
     budgets = [row[2] for row in rows]

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from fcforge.exchange.records import AttackRow, Record
-from fcforge.text import counted
+from fcforge.text import counted, memory
 from fcforge.types import Target
 
 if TYPE_CHECKING:
+    from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Model
 
 Level = Literal["good", "warn", "alarm", ""]  # "" where nothing follows
@@ -111,7 +112,7 @@ def described(
         id=exchange.id,
         answers=(who_signed(exchange.root, exchange.records), *answers),
         facts={**about, **facts},
-        tables=(*tables, records_table(of)),
+        tables=(*tables, parts_table(exchange), records_table(of)),
         settings={**settings, "policy": policy.model_dump()},
         **more,
     )
@@ -167,6 +168,22 @@ RECORDS = (
 
 
 # -- tables of any exchange ------------------------------------------------------------------------
+def parts_table(exchange: "Exchange") -> PlainTable:
+    """Bytes and numbers of each author's part, counted from the file."""
+    rows = []
+    for site in sorted({record.site for record in exchange.everything}):
+        mine = [record for record in exchange.everything if record.site == site]
+        size = sum(len(record.line) for record in mine)
+        numbers = 0
+        for record in mine:
+            if record.payload in exchange.payloads:
+                size += len(exchange.payloads[record.payload])
+                numbers += sum(array.size for array in exchange.arrays(record).values())
+        rows.append((site, str(len(mine)), memory(size), str(numbers)))
+    columns = ("author", "records", "size", "numbers in arrays")
+    return PlainTable("What the file holds of whom", columns, tuple(rows))
+
+
 def records_table(model: "Model") -> PlainTable:
     """Who wrote what, when, signed by which key, and what its people spend."""
     rows = []
