@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from page_parser import EVIL, require_sound
-from report_world import audited_chain, releases
+from report_world import audited_chain, chain, releases
 
-from fcforge.report.exchange_file import page_of
+from fcforge.report.exchange_file import page_of, pictures
 from fcforge.report.terminal import described_text
 
 
@@ -29,6 +29,18 @@ def test_the_page_holds_all_that_a_board_reads(described):
         "seed",
     ):
         assert words in found.text, words
+
+
+def test_what_an_epsilon_would_buy_is_drawn_where_it_is_known():
+    told = releases().root.worth
+    assert told is not None
+    first = pictures(releases().model)[0]
+    assert first.title == "What each epsilon would add to the public head"
+    drawn = str(first.html)
+    for words in ("keepers", "local", "pooled", ">exact<", ">8<"):
+        assert words in drawn, words
+    (only,) = pictures(chain().model)  # a chain plans no sums
+    assert only.title == "What the model uses"
 
 
 def test_releases_show_their_budgets():

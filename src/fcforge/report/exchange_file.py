@@ -14,14 +14,18 @@ import numpy as np
 from fcforge.exchange.description import Description
 from fcforge.exchange.explanation import explain_model
 from fcforge.files import write_text
+from fcforge.report import figures
 from fcforge.report.discovery import BROKEN, reason
 from fcforge.report.explaining import uses
-from fcforge.report.rendering import Section, macro, sections_page
+from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.terminal import plain_table
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Model
+    from fcforge.exchange.records import Worth
 
 MOST_ROIS = 500  # of a picture of what the model uses
 USE = (
@@ -42,6 +46,14 @@ STATED = (
 )
 
 
+IN_A_PICTURE = "What each epsilon would add to the public head"
+WORTH_NOTE = (
+    "AUROC above the public head (0), estimated from the public people alone; bars are one "
+    "standard error. Local: noise by each hospital. Pooled: everybody's scans in one place."
+)
+WAYS = (("keepers", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
+
+
 def page_of(
     found: Description,
     name: str,
@@ -59,7 +71,7 @@ def page_of(
     home : str
         Address of the overview; empty without one.
     more : sequence of Section
-        A picture of the model (`uses_section`), and the files beside it.
+        Pictures of the model (`pictures`), and the files beside it.
     first : sequence of Section
         What is to be read before the rest.
     """
@@ -82,8 +94,36 @@ def page_of(
 def write_page(exchange: Exchange, name: str, path: Path, *first: Section) -> None:
     """Write the page of an exchange file called `name`, with `first` before the rest."""
     model = exchange.model
-    shown = page_of(model.describe(), name, more=[uses_section(model)], first=first)
+    shown = page_of(model.describe(), name, more=pictures(model), first=first)
     write_text(path, shown)
+
+
+def pictures(model: Model) -> list[Section]:
+    """What sums would add, where that is known, and what the model uses."""
+    told = getattr(model.exchange.root, "worth", None)  # a chain has none
+    used = uses_section(model)
+    if told is None:
+        return [used]
+    drawn = picture(_worth_figure(told), IN_A_PICTURE)
+    return [Section(IN_A_PICTURE, drawn, WORTH_NOTE), used]
+
+
+@figures.drawn
+def _worth_figure(told: Worth) -> Figure:
+    """What an epsilon would buy, with two keepers and without."""
+    figure = figures.canvas(6.4, 2.8, left=0.1, right=0.98, top=0.96, bottom=0.19)
+    axes = figure.subplots()
+    for way, colour, keepers in WAYS:
+        rows = [row for row in told.rows[::-1] if row.keepers == keepers]
+        names = [f"{row.epsilon:g}" if row.epsilon else "exact" for row in rows]
+        gains = [row.gain for row in rows]
+        errors = [row.error for row in rows]
+        axes.errorbar(names, gains, errors, color=colour, marker="o", label=way)
+    axes.axhline(told.pooled, ls="--", color=figures.MUTED, label="pooled")
+    axes.axhline(0, color=figures.FAINT)
+    axes.set(xlabel="epsilon of every person")
+    axes.legend()
+    return figure
 
 
 def uses_section(model: Model) -> Section:

@@ -16,7 +16,7 @@ from fcforge.report.audits import section
 from fcforge.report.contents import contents
 from fcforge.report.discovery import BROKEN, Item, ItemKind, reason
 from fcforge.report.exchange_file import page_of as exchange_page
-from fcforge.report.exchange_file import uses_section
+from fcforge.report.exchange_file import pictures
 from fcforge.report.figures import short
 from fcforge.report.rendering import render, sections_page
 from fcforge.report.run import page_of, read_folder
@@ -131,7 +131,7 @@ def _exchange(item: Item) -> Made:
     lines += [answer.say for answer in found.answers]
     if found.real_subjects:
         lines.append("Carries real subjects.")
-    return exchange_page(found, item.name, INDEX, [uses_section(model)]), lines
+    return exchange_page(found, item.name, INDEX, pictures(model)), lines
 
 
 MAKERS: dict[ItemKind, Callable[[Item], Made]] = {
