@@ -297,7 +297,7 @@ class AuditRequest(PeopleRequest, TrustRequest, JsonRequest):
     sign: Path | None = option(None, SIGN)
     seed: int = option(0, "Seed of splits and generators.")
     device: str = option("cpu", "Where to fit generators: cpu or cuda.")
-    out: Path | None = option(None, "Folder for audit.json and audit.md.")
+    out: Path | None = option(None, "Folder for audit.json.")
 
 
 @dataclass(frozen=True)

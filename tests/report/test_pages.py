@@ -86,7 +86,7 @@ def test_the_page_of_a_chain(pages):
     text = of(pages, "exchange-chain-2")
     page = Page(text)
     assert "picks the right one 94 times in 100" in page.text
-    assert "It is 'loss', on network." in page.text
+    assert "('loss', on network)" in page.text
     assert "No raw scan is stored. That is not the same as private" in page.text
     assert "Accuracy on synthetic held-out subjects" in page.text
     assert all(system in page.text for system in ("cerebellar", "default", "visual"))

@@ -93,9 +93,7 @@ def test_words_are_exact(audit) -> None:
     text = words.as_text(audit)
     assert "'no raw scan is stored' does not mean 'private'" in text
     assert "is private" not in text
-    assert "bootstrap (hides nobody): an attacker can tell better than chance" in text
-    assert "untrained (never saw anybody audited): " in text
-    assert len(words.as_markdown(audit).splitlines()) > len(audit.rows)
+    assert "bootstrap (reference)" in text
 
 
 def test_report_section_escapes(audit) -> None:
@@ -237,10 +235,8 @@ def test_a_leak_is_named_unless_the_untrained_row_explains_it() -> None:
         (row("g", 0.62, 0.49, 0.70), False),  # guessing does
     ):
         said = words.sentences(Audit((blind, found), about))
-        assert ("can tell better than chance" in said[0]) is named
-        assert f"{found.auc.value:.3f}" in said[0]  # the number is there either way
-        assert f"{100 * found.auc.value:.0f} times in 100" in said[0]
-        assert said[1].startswith("For comparison, untrained")
+        assert said[0].startswith("An attacker can tell") is named
+        assert f"{100 * found.auc.value:.0f} times in 100" in said[1]  # either way
 
 
 # -- what it reads: generators by name, halves of runs, sites --------------------------------------

@@ -303,7 +303,7 @@ def audit(request: requests.AuditRequest) -> None:
         say(f"wrote {request.record} with the audit inside.")
     if request.out is not None:
         audits.write_files(found, request.out)
-        say(f"wrote {request.out}/audit.json and audit.md")
+        say(f"wrote {request.out}/audit.json")
     print(audits.as_json(found) if request.as_json else audits.as_text(found))
 
 

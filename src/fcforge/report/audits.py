@@ -1,16 +1,14 @@
 """An audit for people and programs: table, sentences, section of a page, files."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from fcforge.files import write_text
 from fcforge.privacy.attacks import KNOWN, SAMPLE
 from fcforge.report.rendering import Section
-from fcforge.report.table import Heading, Table, interval_cell, interval_text
-from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow, highest
-from fcforge.text import number, printable
-from fcforge.types import Estimate
+from fcforge.report.table import Heading, Table, interval_cell
+from fcforge.studies.audit_result import Audit, AuditRow
+from fcforge.text import printable
 
 COLUMNS = (
     Heading("release", words=True),
@@ -55,13 +53,6 @@ def as_text(audit: Audit) -> str:
     return "\n".join([table, "", *sentences(audit)])
 
 
-def as_markdown(audit: Audit) -> str:
-    """The table as Markdown, then the sentences."""
-    lines = [audit_table(audit).markdown()]
-    lines += [f"- {sentence}" for sentence in sentences(audit)]
-    return "\n".join(lines) + "\n"
-
-
 def as_json(audit: Audit) -> str:
     """All numbers, for programs."""
     found = {**audit.to_json(), "words": sentences(audit)}
@@ -75,27 +66,23 @@ def section(audit: Audit) -> Section:
 
 
 def write_files(audit: Audit, folder: Path) -> None:
-    """audit.json and audit.md in `folder`, whole or not at all, for their owner to read.
+    """audit.json in `folder`, whole or not at all, for its owner to read.
 
-    They count people exactly, which what is recorded does not.
+    It counts people exactly, which what is recorded does not.
     """
     write_text(folder / "audit.json", as_json(audit) + "\n", private=True)
-    write_text(folder / "audit.md", as_markdown(audit), private=True)
 
 
 def sentences(audit: Audit) -> list[str]:
-    """What the numbers say: one sentence per release, then the two it is to be read against.
+    """What the numbers say.
 
     An AUC is the share of pairs, one member and one outsider, in which the attack scores the
     member higher; the sentences say it that way, for readers who never met one.
     """
     about = audit.about
-    lines = _for_a_board(audit) if "released" in about else []
-    releases: dict[str, list[AuditRow]] = {}
-    for row in in_order(audit):
-        releases.setdefault(row.release, []).append(row)
-    for release, rows in releases.items():
-        lines.append(_of_release(audit, release, rows))
+    lines = audit.words()
+    if "released" in about:
+        lines += _for_a_board(audit)
     if left := about.get("not_attacked"):
         lines.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
     return [printable(line) for line in (*lines, LAST)]
@@ -140,35 +127,3 @@ def _for_a_board(audit: Audit) -> list[str]:
         f"{about['epsilon']:g} (delta {about['delta']:g}) promises."
     )
     return [*lines, promise]
-
-
-def _of_release(audit: Audit, release: str, rows: Sequence[AuditRow]) -> str:
-    """How far the attacks on one release got."""
-    best = highest(rows)
-    if release == UNTRAINED:
-        least = min(row.auc.value for row in rows)
-        most = best.auc.value
-        return (
-            "For comparison, untrained (never saw anybody audited): "
-            f"{_in_100(least)} to {_in_100(most)} times in 100, which is chance "
-            f"(AUC {number(least)} to {number(most)})."
-        )
-    name = f"For comparison, {release} (hides nobody)" if best.is_reference else release
-    strongest = audit.strongest(rows)
-    right = f"{_in_100((strongest or best).auc.value)} times in 100"
-    if strongest is None:
-        return (
-            f"{name}: no attack that was tried told members from others beyond chance; the "
-            f"highest, '{best.attack}', names the right one of two {right} {_auc(best.auc)}."
-        )
-    return (
-        f"{name}: an attacker can tell better than chance who was trained on. Shown somebody "
-        f"who was and somebody who was not, the strongest attack, '{strongest.attack}', names the "
-        f"right one {right}, where guessing gets 50 {_auc(strongest.auc)}; accusing at most 1 "
-        f"outsider in 100, it finds {_in_100(strongest.tpr.value)} of 100 who were (TPR at 1 % FPR "
-        f"{number(strongest.tpr.value)})."
-    )
-
-
-def _auc(e: Estimate) -> str:
-    return f"(AUC {interval_text(e)})"

@@ -20,8 +20,8 @@ TOLD = {
     False: "No attack tried told who took part.",
 }
 TIMES = (
-    "Shown one person who took part and one who did not, the strongest attack picks the right one "
-    "{:.0f} times in 100; guessing gets 50."
+    "Shown one person who took part and one who did not, the strongest attack ('{}', on {}) picks "
+    "the right one {:.0f} times in 100; guessing gets 50."
 )
 
 
@@ -139,7 +139,8 @@ class Audit:
             return []
         strongest = self.strongest(rows)
         worst = strongest or highest(rows)
-        return [TOLD[strongest is not None], TIMES.format(100 * worst.auc.value)]
+        found = (worst.attack, worst.release, 100 * worst.auc.value)
+        return [TOLD[strongest is not None], TIMES.format(*found)]
 
 
 def highest(rows: Iterable[AuditRow]) -> AuditRow:

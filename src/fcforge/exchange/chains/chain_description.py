@@ -61,8 +61,7 @@ def _attacked(chain: "Chain") -> Answer:
         say = "Not measured: no audit is recorded in this file."
         how = "Each hospital can, on its own data: `fcforge audit`."
         return Answer(description.ATTACKED, "warn", say, (how,))
-    most = f"It is '{worst.attack}', on {worst.release}."
-    more = [TIMES.format(100 * worst.auc), most]
+    more = [TIMES.format(worst.attack, worst.release, 100 * worst.auc)]
     audited = {audit.site for audit in audits}
     if missing := [site for site in chain.sites if site not in audited]:
         more.append(f"Not audited as it travels now: {', '.join(missing)}.")
