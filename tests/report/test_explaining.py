@@ -1,4 +1,4 @@
-"""Pages that say why: of scans, and of the linear learners of a run."""
+"""Pages that say why: of scans."""
 
 import stat
 
@@ -11,15 +11,10 @@ from fcforge.exchange.prediction import Prediction
 from fcforge.report.explaining import (
     between_networks,
     explanation_page,
-    stability_section,
     write_explanation,
 )
-from fcforge.report.run import read_folder
-from fcforge.runner.collect import Weights, edge_weights
-from fcforge.runner.store import Store
 from fcforge.sites.recipes import made_up_atlas
 from fcforge.sites.simulated import simulate
-from real_runs import finished
 
 R = 12
 NAME = "<b>sub</b>"
@@ -68,36 +63,3 @@ def test_between_networks_by_hand(explained):
     assert found[0, 0] == pytest.approx(
         own.sum() / (n * (n - 1)) / explained.strength.mean()
     )
-
-
-def test_edges_of_a_learner_that_splits_agree_about():
-    weights = np.full((10, 6), 0.1)
-    weights[:, 0], weights[::2, 5] = 1.0, -1.0
-    section = stability_section({"ridge": Weights(weights, 10)}, ("a", "b", "c", "d"))
-    table = section.body[0]
-    said = {row[0].text: row[2].text for row in table.rows}
-    assert said["a – b"] == "yes"
-    assert said["c – d"] == "unstable"
-    assert "1 of 6 edges are;" in table.note
-    few = stability_section({"ridge": Weights(weights, 5)}, ("a", "b", "c", "d"))
-    assert {row[2].text for row in few.body[0].rows} == {
-        "too few splits to say",
-        "unstable",
-    }
-    one = stability_section({"ridge": Weights(weights[:1], 1)})
-    assert "One split of the people cannot say" in one.body
-
-
-def test_a_run_stores_the_edges_of_its_linear_learners():
-    """The learners of the small run that are linear, and no others."""
-    folder = finished().folder
-    found = edge_weights(Store(folder))
-    results, about = read_folder(folder)
-    linear = {
-        r.spec.learner.title for r in results if r.spec.learner.model.name == "linear"
-    }
-    assert set(found) == linear
-    for weights in found.values():
-        np.testing.assert_allclose(np.abs(weights.values).max(1), 1.0)
-    titles = [section.title for section in about.sections]
-    assert ("Edges that linear learners use" in titles) == bool(linear)

@@ -45,12 +45,10 @@ from fcforge.text import no_formula, printable
 from fcforge.types import LOG_SCALE
 
 AGREED = 0.7  # share of trainings on random halves that must agree about an edge
-IN_RUNS = 0.95  # of trainings on a run's splits, which share most of their people
 FALSE = 1.0  # edges that may look stable by chance, on average
 DELETED = 0.01  # share of the edges that the deletion test sets to the reference
 DRAWS = 20  # random choices of as many edges that it compares with
 SAME = 1e-9  # eigenvalues nearer than this count as one
-HALVES = "random halves of the people"
 NOBODY = "a scan without any connectivity"
 
 
@@ -251,9 +249,7 @@ class Stability:
 
     An edge is stable where at least 70 % of the trainings have it among their q strongest
     and give its weight the same sign. With :math:`q = \sqrt{(2 \cdot 0.7 - 1) E}` trainings on
-    random halves find at most one edge stable by chance, on average. Splits that share more people
-    agree more readily: the splits of a run (7:3) with shuffled diagnoses agreed by 70 % about 3 to
-    14 edges of 6,670, and by 95 % about 0.6 on average (10 splits, simulated people).
+    random halves find at most one edge stable by chance, on average.
 
     Attributes
     ----------
@@ -263,10 +259,6 @@ class Stability:
         Mean over the trainings of the gradient by the edge's Fisher z.
     n : int
         Trainings.
-    over : str
-        What differs between them.
-    least : float
-        Share of the trainings that must agree.
 
     References
     ----------
@@ -277,11 +269,9 @@ class Stability:
     in_top: Array
     weight: Array
     n: int
-    over: str = HALVES
-    least: float = AGREED
 
     @classmethod
-    def of(cls, weights: Array, over: str = HALVES, least: float = AGREED) -> Stability:
+    def of(cls, weights: Array) -> Stability:
         """Of the weights (k, E) of k trainings, at least two."""
         if len(weights) < 2:
             raise DataError(
@@ -295,12 +285,12 @@ class Stability:
         negative = (weights < 0).mean(0)
         sign = np.maximum(positive, negative)
         top = ((size >= limit) & (size > 0)).mean(0)
-        return cls(sign, top, weights.mean(0), len(weights), over, least)
+        return cls(sign, top, weights.mean(0), len(weights))
 
     @property
     def stable(self) -> Array:
         """Whether each edge is stable, (E,) bool."""
-        return (self.same_sign >= self.least) & (self.in_top >= self.least)
+        return (self.same_sign >= AGREED) & (self.in_top >= AGREED)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,23 +12,21 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge.exchange import explanation
-from fcforge.exchange.explanation import Explanation, Stability, by_network, networks_of
+from fcforge.exchange.explanation import Explanation, by_network, networks_of
 from fcforge.files import write_text
 from fcforge.report import figures
 from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Heading, Table
-from fcforge.text import counted, number, percent
+from fcforge.text import counted, number
 
 if TYPE_CHECKING:
     from fcforge.exchange.prediction import Prediction
-    from fcforge.runner.collect import Weights
 
 EDGES = 30  # in a picture
 LISTED = 12  # lines of a table
 SHOWN = 20  # scans on a page
 CSV_EDGES = 500  # of each scan
-SPLITS = 10  # of a run, before it calls an edge stable
 ADDS = "adds to the log odds"
 TIMES = "times the average edge"
 SIGNED = "In times the average edge, below 0 where the edge speaks for control."
@@ -52,11 +49,6 @@ HALVES = "Half of what an edge adds is counted at each of its two ROIs."
 NOT_MEASURED = (
     "Whether another sample of people would give the same edges was not measured: "
     "edge_stability() does it in Python, where the people are."
-)
-WEIGHTS = (
-    "Weight of an edge in the model at the end of an order, the largest of each training 1; "
-    "positive where a stronger edge speaks for patient, or for more of a number. Edges that "
-    "trainings on other splits and orders do not agree about are unstable, however large they are."
 )
 
 
@@ -310,52 +302,3 @@ def edge_table(found: Explanation, k: int) -> Table:
         rows.append(cells)
     title = "Strongest edges"
     return Table.of(heads, rows, title=title, note=NOT_MEASURED, sortable=True)
-
-
-def stable_words(found: Stability) -> str:
-    """When an edge is called stable."""
-    return (
-        "Stable: the same sign, and among the strongest, in at least "
-        f"{percent(found.least, 0)} of {found.n} trainings on {found.over}."
-    )
-
-
-def stable_cell(is_stable: bool, same_sign: float, in_top: float) -> Cell:
-    """Whether an edge is stable, and why."""
-    why = f"same sign {percent(same_sign, 0)}, among the strongest {percent(in_top, 0)}"
-    return Cell("yes" if is_stable else "unstable", (why,))
-
-
-# -- the page of a run ----------------------------------------------------------------------------
-def stability_section(
-    learners: Mapping[str, Weights], roi_names: tuple[str, ...] = ()
-) -> Section:
-    """Strongest edges of a run's linear learners, and which of them are stable."""
-    n_edges = next(iter(learners.values())).values.shape[1]
-    n_rois = round((1 + np.sqrt(1 + 8 * n_edges)) / 2)  # n_edges = R (R - 1) / 2
-    names = explanation.atlas_for(n_rois, roi_names).roi_names
-    several = {title: w for title, w in learners.items() if w.n_seeds > 1}
-    parts = [_stability_part(title, found, names) for title, found in several.items()]
-    few = "One split of the people cannot say which edges are stable: use more seeds."
-    shown = tuple(parts) or few
-    return Section("Edges that linear learners use", shown, WEIGHTS)
-
-
-def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table:
-    over = f"{found.n_seeds} splits of the people, in all orders"
-    stable = Stability.of(found.values, over, explanation.IN_RUNS)
-    edges = edge_names(names)
-    rows = []
-    for k in strongest(stable.weight, LISTED):
-        weight = Cell(number(stable.weight[k], 2, sign=True), value=stable.weight[k])
-        cell = stable_cell(stable.stable[k], stable.same_sign[k], stable.in_top[k])
-        if found.n_seeds < SPLITS and stable.stable[k]:
-            cell = replace(cell, text="too few splits to say")
-        rows.append((edges[k], weight, cell))
-    heads = (Heading("edge", words=True), "mean weight", Heading("stable", words=True))
-    note = (
-        f"{stable_words(stable)} {int(stable.stable.sum())} of {len(edges)} edges are; about one "
-        f"would be by chance, as splits share people. A run of fewer than {SPLITS} splits cannot "
-        "say more than which edges are unstable."
-    )
-    return Table.of(heads, rows, title=title, note=note, sortable=True)

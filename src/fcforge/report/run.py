@@ -20,11 +20,10 @@ from fcforge.report.contents import (
     curves,
     mean_matrix,
 )
-from fcforge.report.explaining import stability_section
 from fcforge.report.rendering import Section, listed, picture, render
 from fcforge.report.run_words import Finding, headline, leaks_on, methods_paragraphs
 from fcforge.report.table import Cell, Table, as_csv, results_table
-from fcforge.runner.collect import collect_some, edge_weights, kept_by
+from fcforge.runner.collect import collect_some, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Comparison, Row
 from fcforge.text import number
@@ -53,9 +52,6 @@ def read_folder(
     store = Store(folder)
     results, expected = collect_some(store)
     stored = store.read_experiment()
-    if weights := edge_weights(store):
-        edges = stability_section(weights, tuple(stored.get("roi_names", ())))
-        sections = [edges, *sections]
     settings = stored["experiment"]
     about = About(
         settings["title"], kept_by(store), expected, settings, sections, home=home

@@ -164,41 +164,6 @@ def result_of(
     )
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Edges of a linear learner at the end of every order.
-
-    Attributes
-    ----------
-    values : ndarray of shape (k, E)
-        Of k trainings that differ in their people or their order, the largest of each 1.
-    n_seeds : int
-        Splits into training and test people among them.
-    """
-
-    values: np.ndarray
-    n_seeds: int
-
-
-def edge_weights(store: Store) -> dict[str, Weights]:
-    """Weights of the linear learners of a run folder, by title."""
-    _, plan, _ = stored_plan(store)
-    done = store.done()
-    last = {keys[-1]: spec for spec, keys in plan.runs if keys[-1] in done}
-    found: dict[str, list[tuple[int, np.ndarray]]] = {}
-    for key, spec in last.items():
-        weights = store.read_weights(key)
-        if weights is not None:
-            rows = found.setdefault(spec.learner.title, [])
-            rows.append((spec.seed, weights))
-    stacked = {}
-    for title, rows in found.items():
-        seeds = {seed for seed, _ in rows}
-        weights = np.stack([row for _, row in rows])
-        stacked[title] = Weights(weights, len(seeds))
-    return stacked
-
-
 def kept_by(store: Store) -> dict[str, str]:
     """What each learner of a run folder keeps between sites, by its title."""
     experiment, _, data = stored_plan(store)

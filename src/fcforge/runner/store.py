@@ -4,8 +4,7 @@ Layout::
 
     OUT/experiment.json          what was asked for
     OUT/nodes/<key>/meta.json    spec, seconds, memory, addresses of remembered subjects
-    OUT/nodes/<key>/scores.npz   P(patient) of every test subject of every site; weights of the
-                                 edges at the end of an order, where the model is linear
+    OUT/nodes/<key>/scores.npz   P(patient) of every test subject of every site
     OUT/nodes/<key>/lane.safetensors   parameters, batch-norm statistics, method state; only
                                        while a later node of the plan is still to start from it
     OUT/generators/              fitted generators by content hash
@@ -124,20 +123,13 @@ class Store:
         meta: Mapping[str, Any],
         scores: Mapping[str, np.ndarray],
         tensors: Mapping[str, Tensor] | None = None,
-        weights: np.ndarray | None = None,
     ) -> None:
-        """Write a node. A node that is already there (another worker was faster) stays.
-
-        `weights` (E,) are those of a linear model's edges.
-        """
+        """Write a node. A node that is already there (another worker was faster) stays."""
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         # numbered arrays: a site may have any name
         numbered = {f"site{i}": values for i, values in enumerate(scores.values())}
-        if weights is not None:
-            scaled = weights / (np.abs(weights).max() or 1.0)
-            numbered["weights"] = scaled.astype(np.float16)
         facts = json.dumps({**meta, "sites": list(scores)}, indent=1, sort_keys=True)
         try:
             with whole_folder(self.folder(key)) as folder:
@@ -159,13 +151,12 @@ class Store:
     def read_scores(self, key: str) -> dict[str, np.ndarray]:
         """Scores by site."""
         sites = self.read_meta(key)["sites"]
-        with self._arrays(key) as data:
+        with (
+            self._reading(key, "scores.npz") as path,
+            path.open("rb") as stream,
+            np.load(stream) as data,
+        ):
             return {site: data[f"site{i}"] for i, site in enumerate(sites)}
-
-    def read_weights(self, key: str) -> np.ndarray | None:
-        """Weights (E,) of a linear model's edges, the largest 1; None for other models."""
-        with self._arrays(key) as data:
-            return data["weights"].astype(float) if "weights" in data else None
 
     def read_lane(self, key: str) -> dict[str, Tensor]:
         """Tensors of a node's lane."""
@@ -226,15 +217,6 @@ class Store:
         """Bytes on disk."""
         files = (path for path in self.root.rglob("*") if path.is_file())
         return sum(path.stat().st_size for path in files)
-
-    @contextmanager
-    def _arrays(self, key: str) -> Iterator[Any]:
-        with (
-            self._reading(key, "scores.npz") as path,
-            path.open("rb") as stream,
-            np.load(stream) as data,
-        ):
-            yield data
 
     @contextmanager
     def _reading(self, key: str, name: str) -> Iterator[Path]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from fcforge import engine
@@ -15,9 +14,7 @@ from fcforge.engine import Evaluator, Job, learn_site, start_lane
 from fcforge.errors import FCForgeError
 from fcforge.generators.base import Generator
 from fcforge.generators.cache import fit_together, read_state, write_state
-from fcforge.graphs import edges, fisher_z
-from fcforge.methods import Lane, Learner, build_learner, scorer_of
-from fcforge.models.edge import Linear
+from fcforge.methods import Lane, Learner, build_learner
 from fcforge.replay.bank import PoolName
 from fcforge.runner.execute import describe
 from fcforge.runner.own_threshold import without_fold
@@ -339,25 +336,11 @@ class Trainer:
         stored = None
         if node.depth and node.continued:
             stored = lane._replace(state=state).named()
-        weights = None if node.continued else self._weights(node.spec, lane)
         found = self.evaluator(node.spec).scores(lane)
-        self._store_node(node, facts, found, stored, weights)
-
-    def _weights(self, spec: RunSpec, lane: Lane) -> np.ndarray | None:
-        """Weight (E,) of each edge of a linear model, at the mean scan it learned from."""
-        learner = self.learner(spec)
-        sites = self.sites(spec)
-        several = learner.model.n_outputs > 2
-        if several or not (isinstance(learner.model, Linear) and spec.order):
-            return None
-        learned = [sites[name].train.fc for name in spec.order]
-        fc = torch.cat(learned).mean(0)
-        z = fisher_z(edges(fc.double()))
-        slopes = scorer_of(learner, lane).slopes(z[None].numpy())
-        return slopes[0]
+        self._store_node(node, facts, found, stored)
 
     def _store_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
-        """Write scores, and tensors and weights where there are some."""
+        """Write scores, and tensors where there are some."""
         fixed = {"spec": node.spec.to_json(), "parent": node.parent}
         meta = {**fixed, **facts, "environment": describe(self.device)}
         self.store.write_node(node.key, meta, *arrays)
