@@ -140,7 +140,7 @@ def test_the_models_own_rules_hold():
         joined(release(epsilon=9.0))
 
 
-@pytest.mark.parametrize("name", ["nyz", "ny_z", "ΝΥΖ"])  # the last is Greek
+@pytest.mark.parametrize("name", ["nyz", "ny_z", "ŃÝŽ"])
 def test_lookalikes_are_refused(name):
     with pytest.raises(ExchangeError, match="look alike"):
         joined(release("NYZ"), release(name), release("NY-Z"))

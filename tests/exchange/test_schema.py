@@ -86,12 +86,7 @@ GOOD = (
     "MAX_MUN",
     "Universitätsklinikum Münster",
     "St. John's (North) & Co",
-    "Łódź",
-    "Νοσοκομείο",
-    "НИИ 2",
-    "東京ロボ大学",
-    "서울대학교",
-    "एम्स",
+    "Hôpital Necker",
     "7",
 )
 
@@ -121,8 +116,13 @@ def test_what_is_typed_is_folded_and_what_is_written_must_be_folded(typed, name)
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("\u039dYU", "mixes scripts (Greek and Latin)"),
-        ("NYU\u0405", "mixes scripts (Cyrillic and Latin)"),
+        ("\u039dYU", "GREEK CAPITAL LETTER NU"),
+        ("NYU\u0405", "CYRILLIC CAPITAL LETTER DZE"),
+        ("Уаӏе", "CYRILLIC CAPITAL LETTER U"),
+        ("ККӀ", "CYRILLIC CAPITAL LETTER KA"),
+        ("東京大学", "CJK"),
+        ("\u0141odz", "LATIN CAPITAL LETTER L WITH STROKE"),
+        ("N\u0489YU", "CYRILLIC MILLIONS SIGN"),
         ("NYU\u202e", "RIGHT-TO-LEFT OVERRIDE"),
         ("N\u200bYU", "ZERO WIDTH SPACE"),
         ("N\u00adYU", "SOFT HYPHEN"),
@@ -150,10 +150,7 @@ def test_what_hides_or_mixes_is_refused_and_named(name, why):
     assert told.value.what.isascii()
 
 
-@pytest.mark.parametrize(
-    "other",
-    ["nyu", "Nyu", "NYU.", "(NYU)", "\u039d\u03a5U", "\u039dYU", "NYÜ", "N\u0423U"],
-)
+@pytest.mark.parametrize("other", ["nyu", "Nyu", "NYU.", "(NYU)", "NYÜ", "ÑýŰ"])
 def test_lookalikes_of_nyu(other):
     assert lookalike("NYU", other)
     assert lookalike(other, "NYU")
@@ -163,23 +160,14 @@ def test_lookalikes_of_nyu(other):
     ("one", "other"),
     [
         ("АВС", "ABC"),
-        ("ΟΗΣ", "ΟΗΣ"),
-        ("ΝΥ", "νυ"),
+        ("AB", "ΆΒ"),
         ("UM_1", "UM l"),
         ("H10", "HIO"),
         ("Burn", "Bum"),
-        ("Łódź", "lodz"),
         ("Straße", "STRASSE"),
-        ("ロ", "口"),
-        ("Istanbul", "ıstanbul"),
-        ("Yale", "Уаӏе"),
-        ("KKI", "ККӀ"),
-        ("Yes", "Үеѕ"),
-        ("Save", "Ѕаѵе"),
-        ("AB", "ΆΒ"),
-        ("ike", "їке"),
-        ("B3", "ВЗ"),
-        ("B6", "вб"),
+        ("Istanbul", "\u0130stanbul"),
+        ("Yale", "Yàlé"),
+        ("WU", "vv u".replace(" ", "")),
     ],
 )
 def test_other_lookalikes(one, other):

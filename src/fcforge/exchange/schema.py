@@ -4,7 +4,7 @@ One declaration serves reading, writing and the documentation. Models are `Close
 no field too many or too few, nothing that can be changed after it was checked.
 
 A record is found by the name of its author. A name that only looks like another hospital's would
-speak beside that hospital's key, so a name has one spelling and one script, and a file does not
+speak beside that hospital's key, so a name has one spelling in Latin letters, and a file does not
 hold two names that a reader could take for each other.
 """
 
@@ -15,7 +15,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from string import digits
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
@@ -39,43 +38,14 @@ SMALL_ORDER = {0, 1, CURVE - 1, EIGHTH, CURVE - EIGHTH}
 
 # -- names of sites --------------------------------------------------------------------------------
 LONGEST_NAME = 64  # characters of a name
-PUNCTUATION = frozenset(" -_.,'()&+/#:")
-SCRIPTS = {
-    "LATIN": "Latin",
-    "GREEK": "Greek",
-    "CYRILLIC": "Cyrillic",
-    "CJK": "Chinese or Japanese",
-    "HIRAGANA": "Chinese or Japanese",
-    "KATAKANA": "Chinese or Japanese",
-    "HANGUL": "Korean",
-    "DEVANAGARI": "Devanagari",
-    "BENGALI": "Bengali",
-    "TAMIL": "Tamil",
-    "THAI": "Thai",
-}
+PUNCTUATION = " -_.,'()&+/#:"
 PLAIN = "Write it in Latin letters, digits and - _ . only, as on the hospital's key."
-
-# Letters without an ASCII letter inside that Latin names do use; phonetic signs and small
-# capitals are no part of a name.
-_LATIN = frozenset("ÆæØøŒœßÐðÞþĐđŁłĦħıŊŋ")
-_UNSEEN = frozenset("\u115f\u1160")  # letters of Korean that are blank
-_ALIKE: dict[int, Any] = str.maketrans(
-    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεηικνορστυχωϜͿϳϺ"
-    "АВЕЅІЈКМНОРСТУХаеѕіјкмнорстухвгпԁһ"
-    "ӀӏҮүѴѵԚԛԜԝѡҺԌЬьЗзӠбҽꙇꙍᴦ"
-    "ГПФЛфѰѱπ"
-    "ロニカタトハエヘ"
-    "ØøÐđĐðŁłĦħŊŋ",
-    "ABEZHIKMNOPTYXayenikvopotuxwFJjM"
-    "ABESIJKMHOPCTYXaesijkmhopctyxbrndh"
-    "llYyVvQqWwwHGbb3336eiwr"
-    "ΓΠΦΛφΨψn"
-    "口二力夕卜八工へ"
-    "OoDdDdLlHhNn",
+_SHAPES = str.maketrans("i1|0", "lllo")
+# Greek and Cyrillic letters, which words for diagnoses may hold.
+_ALIKE = str.maketrans(
+    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεηικνορστυχωϜͿϳϺАВЕЅІЈКМНОРСТУХаеѕіјкмнорстухвгпԁһ",
+    "ABEZHIKMNOPTYXayenikvopotuxwFJjMABESIJKMHOPCTYXaesijkmhopctyxbrndh",
 )
-for _two, _letters in {"ae": "ӔӕÆæ", "oe": "Œœ", "bl": "Ыы", "lo": "Юю"}.items():
-    _ALIKE |= dict.fromkeys(map(ord, _letters), _two)
-_SHAPES = str.maketrans("1|0ı", "llol")
 _SEPARATORS = re.compile(r"[ _.,'()&+/#:-]+")
 
 
@@ -101,14 +71,12 @@ def name_fault(name: str) -> str:
         return f"has {len(name)} characters instead of 1 to {LONGEST_NAME}"
     if name != _normal(name):
         return "is not in its plain spelling (NFKC, single spaces)"
-    letters = [c for c in name if c not in PUNCTUATION and c not in digits]
-    scripts = {_script(c) for c in letters}
-    if "" in scripts:
-        odd = next(c for c in letters if not _script(c))
-        return f"holds {unicodedata.name(odd, f'U+{ord(odd):04X}')}"
-    if len(scripts) > 1:
-        return f"mixes scripts ({' and '.join(sorted(scripts))})"
-    if not letters and set(name).isdisjoint(digits):
+    for letter in name:
+        base = unicodedata.normalize("NFD", letter)[0]
+        plain = base.isascii() and base.isalnum()
+        if not plain and letter not in PUNCTUATION:
+            return f"holds {unicodedata.name(letter, f'U+{ord(letter):04X}')}"
+    if not _SEPARATORS.sub("", name):
         return "holds neither a letter nor a digit"
     return ""
 
@@ -121,60 +89,33 @@ def lookalike(one: str, other: str) -> bool:
     >>> lookalike("NYU_1", "nyu-l"), lookalike("NYU", "UM")
     (True, False)
     """
-    return not looks(one).isdisjoint(looks(other))
+    return looks(one) == looks(other)
 
 
 def require_distinct(names: Iterable[str]) -> None:
     """Raise `ExchangeError` where two different names look alike."""
     seen: dict[str, str] = {}
     for name in sorted(set(names)):
-        for look in looks(name):
-            first = seen.setdefault(look, name)
-            if first != name:
-                raise ExchangeError(
-                    f"the sites {first!a} and {name!a} look alike.",
-                    do="One may pose as the other; ask both which name is theirs.",
-                )
+        first = seen.setdefault(looks(name), name)
+        if first != name:
+            raise ExchangeError(
+                f"the sites {first!a} and {name!a} look alike.",
+                do="One may pose as the other; ask both which name is theirs.",
+            )
 
 
 def _normal(said: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", said).split())
 
 
-def _script(letter: str) -> str:
-    """Script of a letter that a name may hold; empty for anything else.
-
-    Right-to-left scripts are not among them: beside digits they reorder what a reader sees.
-    """
-    if not letter.isprintable() or letter in _UNSEEN:
-        return ""
-    if unicodedata.category(letter)[0] not in "LM":
-        return ""
-    word = re.split("[ -]", unicodedata.name(letter, "none"))[0]
-    base = unicodedata.normalize("NFD", letter)[0]
-    if word == "LATIN" and not base.isascii() and letter not in _LATIN:
-        return ""
-    return SCRIPTS.get(word, "")
-
-
 @functools.lru_cache(maxsize=100_000)
-def looks(name: str) -> frozenset[str]:
-    """What is compared: the shapes of a name's letters, and the name without case."""
-    shapes = _without_marks(name).translate(_ALIKE).casefold()
-    shapes = shapes.replace("i", "l").translate(_SHAPES)
+def looks(name: str) -> str:
+    """What is compared: the shapes of a name's letters, without accents, case and signs."""
+    apart = unicodedata.normalize("NFD", name)
+    letters = "".join(c for c in apart if not unicodedata.combining(c))
+    shapes = letters.translate(_ALIKE).casefold().translate(_SHAPES)
     shapes = shapes.replace("rn", "m").replace("vv", "w")
-    folded = _without_marks(name.casefold())
-    return frozenset({_separated(shapes), _separated(folded)})
-
-
-def _without_marks(text: str) -> str:
-    apart = unicodedata.normalize("NFD", text)
-    return "".join(c for c in apart if not "\u0300" <= c <= "\u036f")
-
-
-def _separated(text: str) -> str:
-    """Text with one hyphen for every run of spaces and signs."""
-    return _SEPARATORS.sub("-", text).strip("-")
+    return _SEPARATORS.sub("-", shapes).strip("-")
 
 
 # -- fields and tables -----------------------------------------------------------------------------
