@@ -20,6 +20,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
@@ -133,15 +134,14 @@ class Receipt(Closed):
     )
     seen: tuple[Sha256, ...] = ()
 
-    def said(self, epsilon: float, delta: float) -> dict[str, Any]:
+    def said(self, spent: "Spent") -> dict[str, Any]:
         """What a record says of people and budget; the most that one of them has spent."""
-        exact = self.epsilon is None
         return {
-            "mechanism": "none" if exact else "gaussian",
+            "mechanism": "none" if self.epsilon is None else "gaussian",
             "epsilon": self.epsilon or 0.0,
-            "delta": 0.0 if exact else self.delta,
-            "spent_epsilon": epsilon,
-            "spent_delta": delta,
+            "delta": self.delta,
+            "spent_epsilon": spent.epsilon,
+            "spent_delta": spent.delta,
             "commitment": self.commitment,
         }
 
@@ -221,7 +221,10 @@ def sketches_of(fc: Array) -> list[str]:
     """Sketches of scans (n, R, R): whether they have many edges, then base64."""
     x = upper_from_fc(np.asarray(fc)).astype(np.float64)
     x -= x.mean(1, keepdims=True)
-    projected = unit_rows(x) @ _signs(x.shape[1])
+    # +1 and -1, alike on every machine
+    stream = hashlib.shake_256(b"fcforge sketch 1").digest(x.shape[1] * SIZE // 8)
+    bits = np.unpackbits(np.frombuffer(stream, np.uint8)).reshape(-1, SIZE)
+    projected = unit_rows(x) @ (bits.astype(np.float64) * 2 - 1)
     steps = np.rint(_UNIT * projected).clip(-127, 127)
     many = int(x.shape[1] >= FEW)
     rows = steps.astype(np.int8)
@@ -230,18 +233,9 @@ def sketches_of(fc: Array) -> list[str]:
 
 def same_scans(one: Sequence[str], other: Sequence[str]) -> Array:
     """(n, m): which sketches are of scans of one person."""
-    first = _read(one)
-    second = _read(other)
     many = [sketch[0] == "1" for sketch in one]
     limit = np.where(many, ALIKE, ALIKE_FEW)
-    return first @ second.T > limit[:, None]
-
-
-def _signs(edges: int) -> Array:
-    """(edges, SIZE) of +1 and -1, alike on every machine."""
-    stream = hashlib.shake_256(b"fcforge sketch 1").digest(edges * SIZE // 8)
-    bits = np.unpackbits(np.frombuffer(stream, np.uint8)).reshape(edges, SIZE)
-    return bits.astype(np.float64) * 2 - 1
+    return _read(one) @ _read(other).T > limit[:, None]
 
 
 def _read(sketches: Sequence[str]) -> Array:
@@ -253,11 +247,10 @@ def _read(sketches: Sequence[str]) -> Array:
 
 # -- the file -------------------------------------------------------------------------------------
 class Spent(NamedTuple):
-    """What somebody has spent; `exact` where something was given without noise."""
+    """What somebody has spent; epsilon is infinite where something was given without noise."""
 
     epsilon: float = 0.0
     delta: float = 0.0
-    exact: bool = False
 
 
 class PrivateRecord(Journal):
@@ -313,13 +306,11 @@ class PrivateRecord(Journal):
             often = times.get(receipt.commitment, 1)
             if not often:
                 continue
+            epsilon = inf if receipt.epsilon is None else often * receipt.epsilon
+            delta = often * receipt.delta
             for k in np.flatnonzero(same_people(people, receipt.people)):
                 before = found[k] or Spent()
-                found[k] = Spent(
-                    before.epsilon + often * (receipt.epsilon or 0.0),
-                    before.delta + often * receipt.delta,
-                    before.exact or receipt.epsilon is None,
-                )
+                found[k] = Spent(before.epsilon + epsilon, before.delta + delta)
         return found
 
     def require_room(
@@ -357,10 +348,11 @@ class PrivateRecord(Journal):
                     do="Give new people only, or add --again: what they have spent adds up.",
                 )
             if epsilon is None:
-                return Spent(exact=True)
-            most = _most([Spent(), *before])
-            total = Spent(epsilon + most.epsilon, delta + most.delta)
-            policy.require_budget(total.epsilon, total.delta)
+                return Spent()
+            epsilons, deltas = zip(Spent(), *before, strict=True)
+            _require_end(epsilons)
+            total = Spent(epsilon + max(epsilons), delta + max(deltas))
+            policy.require_budget(*total)
         return total
 
     def receipt_for(self, commitment: str, what: str) -> Receipt:
@@ -376,16 +368,14 @@ class PrivateRecord(Journal):
         )
 
 
-def _most(spent: Sequence[Spent]) -> Spent:
-    """The most that one of them has spent; `ConfigError` where that has no end."""
-    if exact := sum(one.exact for one in spent):
+def _require_end(spent: Sequence[float]) -> None:
+    """Raise `ConfigError` for people who were given without noise."""
+    if exact := spent.count(inf):
         raise ConfigError(
             f"{exact} of these people were given without noise: no noise now can promise them "
             "anything.",
             do="Give the others, or use --mechanism none.",
         )
-    epsilons, deltas, _ = zip(*spent, strict=True)
-    return Spent(max(epsilons), max(deltas))
 
 
 def default_place(data: str | Path) -> Path:

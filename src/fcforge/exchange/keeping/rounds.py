@@ -219,7 +219,7 @@ def give(
     for name, data in sorted(sealed.items()):
         shares.append(GivenShare(keeper=name, sha256=schema.sha256(data)))
     place = (receipt.site, receipt.number, [start], key)
-    said = receipt.said(spent.epsilon, spent.delta)
+    said = receipt.said(spent)
     notice = make(Notice, *place, round=title, shares=tuple(shares), **said)
     return notice, {name: Share(notice, data).data for name, data in sealed.items()}
 

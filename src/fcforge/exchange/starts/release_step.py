@@ -124,7 +124,7 @@ def _given(
         payload=schema.sha256(data),
         grid=model.grid,
         variance=str(sigma**2),
-        **receipt.said(spent.epsilon, spent.delta),
+        **receipt.said(spent),
     )
     return release, {release.payload: data}, {}
 
