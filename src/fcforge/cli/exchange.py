@@ -221,21 +221,19 @@ def inspect(asked: requests.InspectRequest) -> None:
     from fcforge.exchange.exchange import read_parcel
     from fcforge.exchange.keeping.rounds import is_share, read_share
     from fcforge.exchange.keys import Trust
-    from fcforge.report.terminal import as_json, joined, records_text
+    from fcforge.report.terminal import as_json, records_text
 
     known = Trust.asked(asked)
     single: Sequence[Record]
     if is_share(asked.file):
-        share = read_share(asked.file, known)
-        single = [share.notice]
-        text = joined(share.words())
+        single = [read_share(asked.file, known).notice]
     else:
         single = read_parcel(asked.file, known).records
         if any(record.is_root for record in single):
             _inspect_exchange(asked, known)
             return
         known.require_signed(single)
-        text = records_text(single)
+    text = records_text(single)
     if asked.html is not None:
         what = "only a whole exchange has a page; this is a share, or single records."
         raise ConfigError(what, where=asked.file, do="Leave out --html.")

@@ -32,7 +32,6 @@ from fcforge.exchange.policy import Keeper, Policy
 from fcforge.exchange.records import GivenShare, Half, Notice, make, read_record
 from fcforge.exchange.schema import site_name
 from fcforge.files import read_plain
-from fcforge.text import memory
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
@@ -91,21 +90,6 @@ class Share(NamedTuple):
     def data(self) -> bytes:
         """The file."""
         return FIRST_LINE + self.notice.line + b"\n" + self.sealed
-
-    def words(self) -> list[str]:
-        """What it is, for people."""
-        notice = self.notice
-        size = memory(len(self.sealed))
-        promise = f"epsilon {notice.epsilon:g}, delta {notice.delta:g}"
-        if notice.mechanism == "none":
-            promise = "no noise"
-        return [
-            f"Share of '{notice.site}' for keeper '{self.keeper}', round '{notice.round}': "
-            f"{size}, encrypted.",
-            "Nobody can read it alone: the keeper sees uniform noise, which the other keeper's "
-            "share turns into a sum over all hospitals of the round.",
-            f"Planned for the sum: {promise}. Signed by key {notice.key[:16]}.",
-        ]
 
 
 def seal(
