@@ -28,22 +28,22 @@ def test_auc_by_hand_and_by_sklearn() -> None:
 def test_tpr_at_one_percent_allows_one_false_alarm_in_a_hundred() -> None:
     outsiders = np.arange(1.0, 101.0)
     members = np.array([99.5, 99.0, 100.5, 50.0])
+    alike = (np.ones(4), np.ones(100))
     # one of 100 may be flagged: threshold 99; only 99.5 and 100.5 are above it
-    assert tpr_at_fpr(members, outsiders, 0.01) == 0.5
+    assert tpr_at_fpr(members, outsiders, *alike) == 0.5
     # none of 99 may: threshold 99 is the largest of them
-    assert tpr_at_fpr(members, outsiders[:99], 0.01) == 0.5
+    assert tpr_at_fpr(members, outsiders[:99], np.ones(4), np.ones(99)) == 0.5
     # a fifth may: threshold 80
-    assert tpr_at_fpr(members, outsiders, 0.2) == 0.75
-    assert tpr_at_fpr(members, np.full(100, 99.5), 0.01) == 0.25  # ties are not above
+    assert tpr_at_fpr(members, outsiders, *alike, 0.2) == 0.75
+    assert tpr_at_fpr(members, np.full(100, 99.5), *alike) == 0.25  # ties are not above
 
 
 def test_tpr_counts_weights() -> None:
     outsiders, weight = np.array([3.0, 2.0, 1.0]), np.array([0.01, 0.495, 0.495])
     members = np.array([2.5, 0.0])
-    assert (
-        tpr_at_fpr(members, outsiders, 0.01, None, weight) == 0.5
-    )  # 3.0 may be flagged
-    assert tpr_at_fpr(members, outsiders, 0.01) == 0.0
+    # 3.0 may be flagged
+    assert tpr_at_fpr(members, outsiders, np.ones(2), weight) == 0.5
+    assert tpr_at_fpr(members, outsiders, np.ones(2), np.ones(3)) == 0.0
 
 
 def test_interval_holds_the_truth_and_shrinks() -> None:

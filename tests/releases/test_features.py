@@ -1,7 +1,5 @@
 """Features in numpy: those of the torch ones, and back again."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -82,13 +80,6 @@ def test_one_inside_and_as_before_outside() -> None:
         with one_blas_thread():
             assert threads() == {1}
         assert threads() == {2}
-
-
-def test_nothing_happens_without_threadpoolctl(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
-    before = threads()
-    with one_blas_thread():
-        assert threads() == before
 
 
 def test_logarithms_of_many_scans_take_one_thread(monkeypatch) -> None:

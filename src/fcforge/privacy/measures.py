@@ -32,22 +32,14 @@ def auc(
     """
     members = inside[:, None]
     wins = (members > outside) + 0.5 * (members == outside)
-    p = _or_ones(p, inside)
-    q = _or_ones(q, outside)
+    p = np.ones(len(inside)) if p is None else p
+    q = np.ones(len(outside)) if q is None else q
     won = ((p @ wins) * q).sum(-1)
     return won / (p.sum(-1) * q.sum(-1))
 
 
-def _or_ones(weight: Array | None, people: Array) -> Array:
-    return np.ones(len(people)) if weight is None else weight
-
-
 def tpr_at_fpr(
-    inside: Array,
-    outside: Array,
-    fpr: float = 0.01,
-    p: Array | None = None,
-    q: Array | None = None,
+    inside: Array, outside: Array, p: Array, q: Array, fpr: float = 0.01
 ) -> float:
     """Share of members above the lowest threshold that at most `fpr` of the outsiders exceed.
 
@@ -56,11 +48,12 @@ def tpr_at_fpr(
 
     Examples
     --------
-    >>> tpr_at_fpr(np.array([9.0, 5.0, 1.0, 0.0]), np.array([4.0, 3.0, 2.0]))
+    >>> inside = np.array([9.0, 5.0, 1.0, 0.0])
+    >>> tpr_at_fpr(inside, np.array([4.0, 3.0, 2.0]), np.ones(4), np.ones(3))
     0.5
+
+    `p` and `q` are weights of the people, (n,).
     """
-    p = _or_ones(p, inside)
-    q = _or_ones(q, outside)
     order = np.argsort(outside)[::-1]
     values = outside[order]
     share = np.cumsum(q[order]) / q.sum()
@@ -141,7 +134,7 @@ def membership(
 
     def tpr(by_subject: Array, by_world: Array) -> float:
         w = by_world[:, None] * by_subject
-        return tpr_at_fpr(scores[inside], scores[outside], fpr, w[inside], w[outside])
+        return tpr_at_fpr(scores[inside], scores[outside], w[inside], w[outside], fpr)
 
     draws = _weights(rng, n_draws, worlds, n)
     subjects_alike = np.ones(n)

@@ -5,7 +5,7 @@ Features are the whole matrix logarithm of an FC as a vector, in numpy: the same
 releases needs neither. Targets are what a head is fitted to, of length 1 at most.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -20,15 +20,13 @@ LARGEST = 30.0  # log odds; those of a probability of 1 are infinite
 
 # -- features --------------------------------------------------------------------------------------
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread where threadpoolctl is installed (scikit-learn brings it).
+    """Keep BLAS to one thread.
 
     Threads only wait for each other on many matrices as small as an FC. On two busy cores the
     logarithms of NYU's 184 scans took 34 s with two threads and 3 s with one.
     """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
+    from threadpoolctl import threadpool_limits  # scikit-learn brings it
+
     return threadpool_limits(1, user_api="blas")
 
 
@@ -110,8 +108,7 @@ def from_log_features(
 
 def _eigen(matrices: Array) -> tuple[Array, Array]:
     """Eigenvalues and -vectors of (..., R, R); NaN where a matrix holds NaN or infinity."""
-    whole = np.isfinite(matrices).all(axis=(-2, -1))
-    whole = whole[..., None, None]
+    whole = np.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
     usable = np.where(whole, matrices, np.eye(matrices.shape[-1]))
     value, vector = np.linalg.eigh(usable)
     return np.where(whole[..., 0], value, np.nan), vector

@@ -53,7 +53,7 @@ def test_covariates_that_cannot_be_meant_are_named():
     assert told[1] == "has no age, which the start removes"
     assert told[2].startswith("its age 240 is far outside the public people's (")
     (nothing,) = start(("age", "sex")).model.start.wrong_covariates({}, 1)
-    assert nothing == "has no age, sex, which the start removes"
+    assert nothing == "has no sex, which the start removes"
 
 
 # -- claims ----------------------------------------------------------------------------------------

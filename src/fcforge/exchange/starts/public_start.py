@@ -111,14 +111,12 @@ class PublicStart:
         where the start has 1 and 2, motion in another unit would be removed as if they were meant.
         """
         told = [""] * n
-        missing: list[list[str]] = [[] for _ in told]
         for name, (low, high) in self.record.ranges.items():
             values = as_numbers(name, covariates.get(name, np.full(n, np.nan)))
             far = (0.5 + BEYOND) * (high - low)
             for i, value in enumerate(values):
                 if not np.isfinite(value):
-                    missing[i].append(name)
-                    told[i] = f"has no {', '.join(missing[i])}, which the start removes"
+                    told[i] = f"has no {name}, which the start removes"
                 elif not told[i] and abs(value - (low + high) / 2) > far:
                     public = f"the public people's ({low:.4g} to {high:.4g})"
                     told[i] = f"its {name} {value:.4g} is far outside {public}"
@@ -126,8 +124,8 @@ class PublicStart:
 
     def strangeness(self, features: np.ndarray) -> dict[str, np.ndarray]:
         """Distances (n,) from the public people, each with the limit 1, by what is odd then."""
-        size = np.sqrt((self.arrays.standardise(features) ** 2).mean(1))
         limits = self.record.limits
+        size = sizes(self.arrays, features)
         unlike = (1 - self.alike(features)) / (1 - limits.likeness)
         return {
             "lies further out than the public people's scans": size / limits.size,
@@ -173,6 +171,11 @@ def places(start: Start, features: np.ndarray) -> np.ndarray:
     """Whitened coordinates (n, K) of scans along the axes, of length 1."""
     spread = np.sqrt(np.maximum(start.variance[:-1], 1e-12))
     return unit_rows(start.standardise(features) @ start.axes / spread)
+
+
+def sizes(start: Start, features: np.ndarray) -> np.ndarray:
+    """How far (n,) scans lie from the public mean."""
+    return np.sqrt((start.standardise(features) ** 2).mean(1))
 
 
 # -- making one ------------------------------------------------------------------------------------
@@ -300,8 +303,6 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
 
 def _limits(start: Start, features: np.ndarray, cohort: Cohort) -> StartLimits:
     """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
-    squares = start.standardise(features) ** 2
-    size = float(np.sqrt(squares.mean(1)).max())
     edges = features[:, : len(start.mean) - cohort.n_rois]
     alike = likeness(edges, start.mean[: edges.shape[1]]).min()
     apart = []
@@ -312,7 +313,7 @@ def _limits(start: Start, features: np.ndarray, cohort: Cohort) -> StartLimits:
         apart.append(1 - likeness(own, others))
     site = 1 - SITES_APART * float(np.max(apart)) if apart else 0.0
     return StartLimits(
-        size=rounded_number(SIZE_LIMIT * size),
+        size=rounded_number(SIZE_LIMIT * float(sizes(start, features).max())),
         likeness=rounded_number(LIKENESS * float(alike)),
         site=rounded_number(min(ALIKE_SITES, max(0.3, site))),
     )
@@ -428,13 +429,11 @@ def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> No
     if record.removes:
         removed = sum(len(terms(name, np.zeros(1))) for name in record.removes)
         wanted |= {CENTRE: (removed,), COEFFICIENTS: (removed, p)}
-    for name in sorted(set(wanted) | set(stored)):
-        array = stored.get(name)
-        if array is None or name not in wanted:
-            raise ExchangeError(f"array '{name[:80]}' is missing or too many.")
-        if array.dtype != np.float32 or array.shape != wanted[name]:
-            found = f"{array.dtype} of shape {array.shape}"
-            raise ExchangeError(f"array '{name}' is {found}, not {wanted[name]}.")
+    found = {name: (str(array.dtype), array.shape) for name, array in stored.items()}
+    for name in sorted({*wanted, *found}):
+        if found.get(name) != ("float32", wanted.get(name)):
+            is_ = f"is {found.get(name)}, not {wanted.get(name)}"
+            raise ExchangeError(f"array '{name[:80]}' {is_}.")
 
 
 def _check_numbers(start: Start, record: records.Start) -> None:
