@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fake_runs import run
-from fcforge.errors import FCForgeError, SealedError, unknown_name
+from fcforge.errors import ConfigError, FCForgeError, SealedError, unknown_name
 from fcforge.types import (
     Component,
     FCBatch,
@@ -53,7 +53,7 @@ def test_batches_concatenate_and_select():
 def test_spec_survives_json():
     assert RunSpec.from_json(SPEC.to_json()) == SPEC
     assert RunSpec.from_json(SPEC.to_json()).key == SPEC.key
-    with pytest.raises(ValueError, match="unknown key 'odd'"):
+    with pytest.raises(ConfigError, match="unknown setting 'odd'"):
         RunSpec.from_json({**SPEC.to_json(), "odd": 1})
     with pytest.raises(TypeError, match=r"missing.*'seed'"):
         RunSpec.from_json({k: v for k, v in SPEC.to_json().items() if k != "seed"})

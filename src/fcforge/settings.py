@@ -240,7 +240,8 @@ def checked(
 ) -> dict[str, Any]:
     """Settings from a config as `target` (dataclass or function) takes them, or `ConfigError`.
 
-    A list becomes a tuple where one is asked for, a table becomes the nested dataclass.
+    A list becomes a tuple where one is asked for, a table becomes the nested dataclass: so it is
+    the inverse of `dataclasses.asdict` and ``json.dumps``, too.
 
     Parameters
     ----------
@@ -266,39 +267,14 @@ def checked(
     return values
 
 
-def _read(hint: Any, value: Any, where: str, base: Any) -> Any:
+def _read(hint: Any, value: Any, where: str, base: Any = None) -> Any:
     for kind in (hint, *get_args(hint)):
-        table = isinstance(kind, type) and issubclass(kind, Checked)
-        if table and isinstance(value, Mapping):
+        if is_dataclass(kind) and isinstance(value, Mapping):
             return make(kind, value, where, base=base)
-        if get_origin(kind) is tuple:
-            return _as_tuple(value)
+        if get_origin(kind) is tuple and isinstance(value, list):
+            item = get_args(kind)[0]
+            return tuple(_read(item, one, where) for one in value)
     return value
-
-
-def read_json(hint: Any, value: Any) -> Any:
-    """What JSON has made of a `hint` (a dataclass, or a type of its fields), as it was.
-
-    Inverse of `dataclasses.asdict` and ``json.dumps``: a field that is missing has its default, as
-    in files of before there was one; a name that is not a field raises `ValueError`.
-    """
-    kinds = (hint, *get_args(hint))
-    table: Any = next((h for h in kinds if is_dataclass(h)), None)
-    if table and isinstance(value, Mapping):
-        hints = field_types(table)
-        if odd := sorted(value.keys() - hints.keys()):
-            raise ValueError(f"unknown key '{odd[0]}'")
-        read = {name: read_json(hints[name], v) for name, v in value.items()}
-        return table(**read)
-    items = next((h for h in kinds if get_origin(h) is tuple), None)
-    if items and isinstance(value, list):
-        return tuple(read_json(get_args(items)[0], v) for v in value)
-    return value
-
-
-def _as_tuple(value: Any) -> Any:
-    """Lists of a config, and lists in them, as tuples; anything else as it is."""
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def make(

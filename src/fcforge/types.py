@@ -22,7 +22,7 @@ from fcforge.settings import (
     ShareBelowOne,
     Size,
     at_least,
-    read_json,
+    checked,
 )
 
 if TYPE_CHECKING:
@@ -348,8 +348,8 @@ class Conditions(Checked):
         """Inverse of `to_json`; older files say, too, that no scan was harmonised."""
         said = dict(data)
         if said.pop("harmonise", "none") != "none":
-            raise ValueError("its scans were harmonised, which runs no longer do")
-        return read_json(cls, said)
+            raise ConfigError("its scans were harmonised, which runs no longer do.")
+        return cls(**checked(cls, said, cls.where()))
 
 
 @dataclass(frozen=True)

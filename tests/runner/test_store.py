@@ -192,7 +192,7 @@ def test_a_damaged_or_missing_experiment_says_so(tmp_path):
         ({"experiment": {}}, "missing 2 required"),
         ({"sites": None}, "NoneType"),
         ({"site_facts": {}}, "no '0'"),
-        ({"experiment": {"new": 1}}, "unknown key 'new'"),
+        ({"experiment": {"new": 1}}, "unknown setting 'new'"),
     ],
 )
 def test_an_experiment_of_another_version_is_one_clear_error(change, says, tmp_path):

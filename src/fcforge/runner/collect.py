@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.errors import StoreError
+from fcforge.errors import ConfigError, StoreError
 from fcforge.runner.config import Experiment
 from fcforge.runner.own_threshold import (
     OWN,
@@ -21,7 +21,7 @@ from fcforge.runner.own_threshold import (
 )
 from fcforge.runner.plan import Plan, make_plan, read_traits, trainings, traits_of
 from fcforge.runner.store import Store
-from fcforge.settings import read_json
+from fcforge.settings import checked
 from fcforge.types import RunResult, RunResults, RunSpec, Site, Target
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
         for seed in experiment.seeds:
             data["site_facts"][str(seed)]
         return experiment, plan, data
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise store.unreadable(error) from error
 
 
@@ -140,7 +140,7 @@ def result_of(
     """Result of one run from its nodes' scores and facts; `data` is the experiment's."""
     sites = tuple(data["sites"])
     facts = data["site_facts"][str(spec.seed)]
-    target = read_json(Target, data.get("target", {}))
+    target = Target(**checked(Target, data.get("target", {}), "target"))
 
     def told(values: Any) -> Any:
         """Numbers of a target that is one, in its unit."""

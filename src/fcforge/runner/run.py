@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.errors import StoreError
-from fcforge.runner.collect import describe_sites
+from fcforge.runner.collect import describe_sites, stored_plan
 from fcforge.runner.config import CONDITIONS, Experiment
 from fcforge.runner.execute import Place, default_jobs, run_lanes, run_local
 from fcforge.runner.pipelines import pipeline_of
@@ -93,18 +93,13 @@ def _told(prepared: Prepared) -> dict[str, Any]:
 
 def _refuse_another(store: Store, prepared: Prepared) -> None:
     """Raise `StoreError` unless the folder's experiment is this one, learners and runs aside."""
-    there = store.read_experiment()
-    try:
-        stored = Experiment.from_json(there["experiment"])
-        data = there["data_sha256"]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise store.unreadable(error) from error
+    stored, _, there = stored_plan(store)
     other = there.get("fcforge", "an earlier one")
     if other != MADE_BY:
         what = f"this folder was begun by another fcforge ({other}), this is {MADE_BY}."
         do = "Choose another --out, or go on with that version. `fcforge report` reads both."
         raise StoreError(what, where=store.root, do=do)
-    same_data = data == prepared.data_sha256
+    same_data = there["data_sha256"] == prepared.data_sha256
     differs = _difference(stored, prepared.experiment) if same_data else "data"
     if differs:
         what = f"this folder holds another experiment ('{stored.title}')"

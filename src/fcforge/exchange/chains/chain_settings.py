@@ -12,7 +12,7 @@ from fcforge.generators import GENERATORS, make_generator
 from fcforge.methods import METHODS, build_learner
 from fcforge.methods.base import Learner
 from fcforge.runner.config import Experiment
-from fcforge.settings import Checked, Fraction, ShareBelowOne, read_json, within
+from fcforge.settings import Checked, Fraction, ShareBelowOne, checked, within
 from fcforge.sites import Cohort
 from fcforge.types import (
     TWO_CLASSES,
@@ -128,7 +128,7 @@ class ChainSettings(Checked):
             if name != "seed":
                 _require_small(value, name)
         try:
-            settings = read_json(cls, data)
+            settings = cls(**checked(cls, data, cls.where()))
             settings.check()
         except ExchangeError:
             raise
