@@ -73,7 +73,11 @@ class SiteLoader:
         """
         if with_val is None:
             with_val = spec.training.selection == "fixed"
-        train, val = self.learning_rows(site, spec, with_val)
+        part = "train+val" if with_val else "train"
+        whose = ("real", site.name, spec.seed)
+        learning = site.learning(with_val=with_val)
+        train = self.bank.add(PoolName(*whose, f"{part}:{_tag(spec)}"), learning)
+        val = self.bank.add(PoolName(*whose, f"val:{_tag(spec)}"), site.val)
         leaked = None
         if spec.leaks.context_on_test:
             name = PoolName("test", site.name, spec.seed, _tag(spec))
@@ -92,18 +96,6 @@ class SiteLoader:
         name = PoolName("public", PUBLIC, 0, f"{spec.start}:{spec.confounds}")
         rows = self.bank.add(name, found.people)
         return PublicView(found.start, self.bank, rows)
-
-    def learning_rows(
-        self, site: Site, spec: RunSpec, with_val: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Rows to train on and rows of the validation part."""
-        part = "train+val" if with_val else "train"
-        tag = _tag(spec)
-        learning = site.learning(with_val=with_val)
-        whose = ("real", site.name, spec.seed)
-        train = self.bank.add(PoolName(*whose, f"{part}:{tag}"), learning)
-        val = self.bank.add(PoolName(*whose, f"val:{tag}"), site.val)
-        return train, val
 
     def show(self, name: str, batch: FCBatch, seed: int) -> SiteView:
         """A view of synthetic subjects as if they were a site of their own."""

@@ -80,13 +80,12 @@ class Trainer:
 
         The effect is estimated on the public people, or without a start on the sites so far.
         """
-        if not spec.confounds or not (spec.start or spec.fitted_on):
-            return sites  # nobody to learn the confounds from yet
-        if spec.start:
-            step = self.public(spec).confounds
-        else:
+        step = None
+        if spec.fitted_on:
             fitted_on = [sites[name] for name in spec.fitted_on]
             step = fit_on_training(fitted_on, spec.confounds)
+        elif spec.confounds and spec.start:
+            step = self.public(spec).confounds
         if step is None:
             return sites
         return {name: step.apply(site) for name, site in sites.items()}
@@ -98,8 +97,7 @@ class Trainer:
             noise = self.learner(spec).method.start_noise
         key = str((spec.start, spec.confounds, noise))
         if key not in self._public:
-            if spec.start is None:
-                raise FCForgeError("this run has no public start.")
+            assert spec.start is not None  # whoever asks has one
             self._public[key] = make_run_start(spec.start, spec.confounds, noise)
         return self._public[key]
 
@@ -186,16 +184,16 @@ class Trainer:
         """Lane that is to learn a node's last site."""
         lane = self._parent_lane(node)
         for seen in range(node.depth - node.shown + 1, node.depth):
-            job = self.job(node.spec.prefix(seen), lane)
-            (lane,) = self._learn(node.spec, [job], fit=False)
+            # without `fit` the method only takes in the site's subjects
+            shown = [self.job(node.spec.prefix(seen), lane)]
+            (lane,) = self._learn(node.spec, shown, fit=False)
         return lane
 
     def _learn(
         self, spec: RunSpec, jobs: Sequence[Job], *, fit: bool = True
     ) -> Sequence[Lane]:
-        """Lanes after their jobs; without `fit` the method only takes in the site's subjects."""
-        learner = self.learner(spec)
-        return learn_site(learner, jobs, self.loader.bank, spec.training, fit=fit)
+        bank = self.loader.bank
+        return learn_site(self.learner(spec), jobs, bank, spec.training, fit=fit)
 
     def _parent_lane(self, node: Node) -> Lane:
         if node.parent is None:
