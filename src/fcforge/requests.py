@@ -24,7 +24,7 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
     default
         Without one the option must be given.
     help : str
-        What ``--help`` says; bounds are added from the field's annotation.
+        What ``--help`` says.
     **more
         ``metavar`` makes a positional argument; ``flag`` is the option's name where it is not the
         field's; ``only`` is the kind of exchange (`KINDS`) that honours it, where another does not.

@@ -167,12 +167,6 @@ def _of_type(kind: Any, value: Any) -> Invalid | None:
     return Invalid(f"is not a {kind.__name__}", f"Give a {kind.__name__}.")
 
 
-def bounds_of(hint: Any) -> list[Bound]:
-    """Bounds of a hint, those of an optional value's type among them."""
-    own = [hint] if isinstance(hint, Bound) else []
-    return own + [bound for part in get_args(hint) for bound in bounds_of(part)]
-
-
 @cache
 def field_types(target: Any) -> Mapping[str, Any]:
     """Types of a dataclass's fields or a function's parameters, with their bounds, by name."""
@@ -350,8 +344,7 @@ def build(
 def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """Apply ``--set a.b=c``: values are read as TOML, bare words as text.
 
-    ``learner.0.method=ewc`` reaches into a list by number; a new key is made where its table
-    exists.
+    A table that is not there is made.
     """
     for setting in settings:
         path, equals, text = setting.partition("=")
@@ -364,13 +357,11 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
         node: Any = data
         *tables, last = path.strip().split(".")
         for name in tables:
-            key = _key(node, name, path)
-            if isinstance(node, dict):
-                if name in ("method", "model", "generator") and name in node:
-                    node[name] = _as_table(node[name])
-                node.setdefault(key, {})
-            node = node[key]
-        node[_key(node, last, path)] = value
+            node = node.setdefault(name, {})
+            if not isinstance(node, dict):
+                what = f"--set {path}: {name} = {node!r} is not a table."
+                raise ConfigError(what)
+        node[last] = value
     return data
 
 
@@ -383,20 +374,3 @@ def override_only(data: dict[str, Any], settings: Sequence[str]) -> dict[str, An
             known = ", ".join(f"{name}.*" for name in names)
             raise ConfigError(f"--set {name}: only {known} can be set here.")
     return found
-
-
-def _as_table(component: Any) -> Any:
-    """``method = "ewc"`` as a table, for ``--set learner.0.method.strength=10``."""
-    return {"name": component} if isinstance(component, str) else component
-
-
-def _key(node: Any, name: str, path: str) -> int | str:
-    """Place of a name in a table or, as a number, in a list."""
-    if isinstance(node, dict):
-        return name
-    if not isinstance(node, list):
-        what = f"--set {path}: there is no '{name}' inside the value {node!r}."
-        raise ConfigError(what)
-    if not name.isdigit() or int(name) >= len(node):
-        raise ConfigError(f"--set {path}: '{name}' is not a number below {len(node)}.")
-    return int(name)

@@ -304,7 +304,7 @@ def test_a_report_of_nothing_says_so(tmp_path):
     [
         (("--device", "tpu"), "unknown device 'tpu'"),
         (("--set", "training.epochs=0"), "epochs = 0 is too small"),
-        (("--set", "learner.0.method=fintune"), "Did you mean 'finetune'?"),
+        (("--set", "training.epoch=5"), "Did you mean 'epochs'?"),
         (("--set", 'experiment.orders=[["Sim-NYU","X"]]'), "unknown site in order"),
         (
             ("--set", "dataset.colour=3"),
@@ -350,7 +350,7 @@ def test_trouble_with_the_disk_is_one_line(tmp_path):
         (["training.epochs=4"], "other training"),
         (["experiment.test_fraction=0.4"], "other test_fraction"),
         (["leaks.select_on_test=true"], "other leaks"),
-        (["learner.1.method.memory=11"], "other learner 'er/mlp'"),
+        (["method.er.strength=0.7"], "other learner 'er/mlp'"),
         (['learner=[{method="ewc", model="linear"}]'], "other learners"),
     ],
 )

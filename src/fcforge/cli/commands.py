@@ -17,7 +17,6 @@ from typer import Argument, Option
 from fcforge.errors import FCForgeError, needs
 from fcforge.progress import say
 from fcforge.requests import JSON
-from fcforge.settings import bounds_of, field_types
 
 app = typer.Typer(
     name="fcforge",
@@ -96,12 +95,7 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
     """
     request = next(iter(get_type_hints(work).values()))
     hints = get_type_hints(request)
-    annotated = field_types(request)
-    parameters = []
-    for one in fields(request):
-        bounds = [bound.use for bound in bounds_of(annotated[one.name])]
-        text = " ".join([one.metadata["help"], *bounds])
-        parameters.append(_parameter(one, hints[one.name], text))
+    parameters = [_parameter(one, hints[one.name]) for one in fields(request)]
 
     @functools.wraps(work)
     def command(**given: Any) -> None:
@@ -112,9 +106,9 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
     return command
 
 
-def _parameter(one: Field[Any], hint: Any, text: str) -> inspect.Parameter:
+def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
     """A field as typer understands it: an argument where it has a metavar, else an option."""
-    metadata = {**one.metadata, "help": text}
+    metadata = dict(one.metadata)
     metadata.pop("only", None)
     names = []
     if "flag" in metadata:
