@@ -71,7 +71,7 @@ def test_a_site_cannot_be_public_and_tested(data):
     both = PublicSpec(
         Component("folder", {"path": str(path), "sites": list(names[2:4])})
     )
-    with pytest.raises(ConfigError, match=f"site '{names[3]}'"):
+    with pytest.raises(DataError, match="public people are among the tested"):
         prepare(experiment(data, start=both))
 
 
@@ -215,10 +215,10 @@ def test_another_dataset_can_be_public(data):
     other = Component(
         "simulated", {"preset": "easy", "n_rois": 8, "n_sites": 2, "seed": 91}
     )
-    assert resolve_public(other, experiment(data).dataset, tested).sha256
+    assert resolve_public(other, tested).sha256
     wrong = Component("simulated", {"n_rois": 9, "n_sites": 2})
     with pytest.raises(DataError, match=r"9 ROIs.* 8"):
-        resolve_public(wrong, experiment(data).dataset, tested)
+        resolve_public(wrong, tested)
 
 
 def test_public_people_can_be_left_out_by_name(data, tmp_path):

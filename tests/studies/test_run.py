@@ -47,7 +47,7 @@ def test_a_config_file_with_more_rows(tmp_path):
 
 
 def test_objects_do_not_reach_worker_processes():
-    with pytest.raises(ConfigError, match="cannot see an estimator"):
+    with pytest.raises(ConfigError, match="not known in this process"):
         fcforge.run(SPEC, [ROW], jobs=2)
 
 

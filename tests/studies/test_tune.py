@@ -16,7 +16,7 @@ from fcforge.runner.pipelines import read_pipeline
 from fcforge.sites import load_dataset, make_sites
 from fcforge.studies import grids
 from fcforge.studies import tune as tuning
-from fcforge.studies.tune import Trial, Tuned
+from fcforge.studies.tune import Trial
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
 DATA = Component(
@@ -136,7 +136,7 @@ def test_toml_can_be_read_back():
         training={"epochs": 3},
     )
     plain = LearnerSpec(Component("finetune"), Component("gcn"))
-    text = tuning.as_toml([Tuned(learner, ()), Tuned(plain, ())], ["A > B"], 3)
+    text = tuning.as_toml([learner, plain], {}, ["A > B"], 3)
     data = {**tomllib.loads(text), "dataset": {"name": "simulated"}}
     from pathlib import Path
 
@@ -158,7 +158,7 @@ def test_an_estimators_row_can_be_read_back(tmp_path):
     learner = read_pipeline(row, "here", tmp_path)
     assert grids.candidates(learner, budget=5) == [learner]
     handed = read_pipeline({**row, "estimator": RidgeClassifier()}, "here", tmp_path)
-    text = tuning.as_toml([Tuned(learner, ()), Tuned(handed, ())], ["A > B"], 3)
+    text = tuning.as_toml([learner, handed], {}, ["A > B"], 3)
     (read,) = tomllib.loads(text)["learner"]
     assert read_pipeline(read, "here", tmp_path) == learner
     assert '# "mine" was handed over as an object' in text

@@ -1,13 +1,11 @@
 """Keys of hospitals and keepers: make, name, list, rotate, revoke them."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from fcforge.cli import commands as given
 from fcforge.cli.commands import takes
 from fcforge.requests import RotateRequest
 from fcforge.text import counted
@@ -68,17 +66,14 @@ def add_key(
 
 
 @keys.command("list")
-def list_keys(as_json: given.AsJson = False) -> None:
+def list_keys() -> None:
     """Show the keys of your keyring."""
     from fcforge.exchange.keys import keyring_file, read_keyring
 
     known = read_keyring().keys
-    if as_json:
-        found = [key.model_dump() for key in known]
-        print(json.dumps(found, indent=1))
-    elif not known:
+    if not known:
         print(f"{keyring_file()}: no key yet")
-    for k in () if as_json else known:
+    for k in known:
         since = f"REVOKED {k.revoked[:10]}" if k.revoked else f"since {k.added[:10]}"
         print(f"{k.key[:16]}  {k.name}  {since}")
 

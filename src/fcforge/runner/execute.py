@@ -6,7 +6,6 @@ import os
 import platform
 import signal
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -19,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,26 +165,21 @@ def fit_generator(node: Node, dataset: Component, root: str, draw: bool) -> None
 
 
 # -- here --------------------------------------------------------------------------------------
-def _exit_with_parent(parent: int) -> None:
+def _exit_with_parent() -> None:
     """End a worker whose parent was killed; nothing else would."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
 
 
-def _start_worker(parent: int) -> None:
+def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    watch = threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True)
-    watch.start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
 def _workers(n: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(
-        max_workers=n,
-        mp_context=get_context("spawn"),
-        initializer=_start_worker,
-        initargs=(os.getpid(),),
-    )
+    return ProcessPoolExecutor(n, get_context("spawn"), _start_worker)
 
 
 def run_local(work: Work, dataset: Component, jobs: int) -> None:

@@ -9,8 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from heapq import heappop, heappush
-from itertools import count, permutations
+from itertools import permutations
 from typing import Any, Literal
 
 import numpy as np
@@ -285,26 +284,23 @@ class Work:
             store.drop_lane(key)  # a killed run may have left it
         for key in missing:
             store.drop(key)
-        self._ready: list[tuple[int, int, Node]] = []
-        self._count = count()
-        self._add(node for node in self.todo if node.parent not in missing)
+        self._ready = [node for node in self.todo if node.parent not in missing]
         progress(self._finished, self._total, "")
-
-    def _add(self, nodes: Iterable[Node]) -> None:
-        for node in nodes:
-            heappush(self._ready, (-node.depth, next(self._count), node))
 
     def take(self) -> Node | None:
         """Hand out a node whose parent is stored, None if there is none at the moment.
 
         The deepest first: a chain is ended before another is begun, so that few states wait.
         """
-        return heappop(self._ready)[2] if self._ready else None
+        if not self._ready:
+            return None
+        depths = [node.depth for node in self._ready]
+        return self._ready.pop(depths.index(max(depths)))
 
     def done(self, nodes: Sequence[Node], what: str) -> None:
         """Some nodes are stored: say so, and drop states that all children have learned from."""
         for node in nodes:
-            self._add(self._children[node.key].values())
+            self._ready += self._children[node.key].values()
             if node.parent is not None:
                 self._children[node.parent].pop(node.key)
                 if not self._children[node.parent]:

@@ -34,7 +34,7 @@ class Public:
     confounds: Confounds | None
 
 
-def resolve_public(wanted: Component, dataset: Component, tested: Cohort) -> PublicSpec:
+def resolve_public(wanted: Component, tested: Cohort) -> PublicSpec:
     """The public people a config asks for, by site, refused where they are among the tested.
 
     `wanted` is the run's own dataset with other sites (``sites = "others"``: all that are not
@@ -54,14 +54,6 @@ def resolve_public(wanted: Component, dataset: Component, tested: Cohort) -> Pub
     spec = PublicSpec(Component(wanted.name, {**params, "sites": list(sites)}))
     people = load_public(spec)
     require_target(people.target, tested.target)
-    if wanted.name == dataset.name and params.get("path") == dataset.params.get("path"):
-        both = sorted(set(people.site_names) & set(tested.site_names))
-        if both:
-            raise ConfigError(
-                f"site '{both[0]}' is both public and tested.",
-                where="[start]",
-                do="A start's sites are never among the tested ones.",
-            )
     require_strangers(people, tested)
     return replace(spec, sha256=people.content_sha256())
 

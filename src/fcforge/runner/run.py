@@ -48,7 +48,7 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
         where = "[confounds]"
         require_covariates(cohort.covariates, experiment.confounds, ids, where)
     if experiment.start is not None:
-        found = resolve_public(experiment.start.dataset, experiment.dataset, cohort)
+        found = resolve_public(experiment.start.dataset, cohort)
         experiment = replace(experiment, start=found)
     sha = cohort.content_sha256()
     plan = make_plan(experiment.specs(cohort.site_names, sha), cohort.site_names)

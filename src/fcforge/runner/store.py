@@ -39,7 +39,6 @@ LANE = "lane.safetensors"
 FORMAT = 3  # bump when a change of code makes states or numbers of old nodes others
 MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
-_OURS = {"experiment.json", "nodes", "generators", "report.html", "table.csv"}
 MAKE_ROOM = "Make room, or see to the folder; the same command again continues."
 REDO = "Delete its folder and run the same command again: only that node is redone."
 # what reading a file that was cut or changed may raise
@@ -66,13 +65,11 @@ class Store:
         return self.folder(key).is_dir()
 
     def is_foreign(self) -> bool:
-        """Whether it is a file, or holds what no run writes (temporary files are ours)."""
+        """Whether it is a file, or a folder with other things than a run."""
         if not self.root.is_dir():
             return self.root.exists()
-        names = [p.name for p in self.root.iterdir()]
-        return any(
-            n not in _OURS and not n.startswith(".experiment.json.") for n in names
-        )
+        visible = [p.name for p in self.root.iterdir() if not p.name.startswith(".")]
+        return bool(visible) and "nodes" not in visible
 
     def done(self) -> set[str]:
         """Keys of all complete nodes (one directory listing, cheap on a network drive)."""

@@ -38,23 +38,19 @@ def fit_scores(
         Subjects without a value get the mean of the training subjects.
     """
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
     fd, y = (np.concatenate(part) for part in zip(*train, strict=True))
     x = _log(fd)
     known = np.isfinite(x)
     if len(np.unique(y[known])) < 2:
         return np.full(len(test), float(y.mean()))
-    centre = x[known].mean()
-    spread = x[known].std() or 1.0
-
-    def scaled(values: np.ndarray) -> np.ndarray:
-        return ((values - centre) / spread)[:, None]
-
-    model = LogisticRegression(C=1e3)
-    model.fit(scaled(x[known]), y[known])
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=1e3))
+    model.fit(x[known, None], y[known])
     at = _log(test)
-    filled = np.where(np.isfinite(at), at, centre)
-    return model.predict_proba(scaled(filled))[:, 1]
+    filled = np.where(np.isfinite(at), at, x[known].mean())
+    return model.predict_proba(filled[:, None])[:, 1]
 
 
 def _log(fd: np.ndarray) -> np.ndarray:

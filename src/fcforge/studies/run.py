@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fcforge.errors import ConfigError
 from fcforge.runner.collect import collect, kept_by
 from fcforge.runner.config import parse_experiment
 from fcforge.runner.config_files import read_config
@@ -22,9 +21,6 @@ from fcforge.types import RunResult
 
 if TYPE_CHECKING:
     import pandas as pd
-
-UNSEEN = "worker processes cannot see an estimator given as an object"
-NAME_IT = "Set jobs=1, or name a function that makes it: estimator='module:function'."
 
 
 @dataclass(frozen=True)
@@ -102,10 +98,6 @@ def run(
         data = read_config(experiment)
         place = Path(experiment)
     data["learner"] = [*data.get("learner", ()), *learners]
-    if jobs > 1 and not all(
-        isinstance(row.get("estimator", ""), str) for row in learners
-    ):
-        raise ConfigError(f"jobs = {jobs}, but {UNSEEN}.", do=NAME_IT)
     prepared = prepare(parse_experiment(data, place))
     # one job: in this process, where objects are known and a script needs no guard
     here = 1 if jobs == 1 and device == "cpu" else None

@@ -47,25 +47,8 @@ class Trial:
     brier: float
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """A learner with the settings chosen for it.
-
-    Attributes
-    ----------
-    learner : LearnerSpec
-        With the frozen settings.
-    trials : tuple of Trial
-        All that was tried, the default first; empty where there was nothing to choose.
-    """
-
-    learner: LearnerSpec
-    trials: tuple[Trial, ...]
-
-    @property
-    def chosen(self) -> Trial | None:
-        """The winning trial."""
-        return best_trial(self.trials) if self.trials else None
+Trials = Mapping[str, Sequence[Trial]]
+"""What was tried of each learner, by title, the default first; nothing where nothing can be."""
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
@@ -167,25 +150,20 @@ def prepare_tuning(
     return prepare(replace(inner, dataset=data))
 
 
-def judge_trials(
-    experiment: Experiment, results: RunResults, budget: int = 0
-) -> list[Tuned]:
-    """The best setting of every learner from the finished trials."""
+def judge_trials(experiment: Experiment, results: RunResults, budget: int) -> Trials:
+    """How every setting of every learner did in the finished trials."""
     by_title = group(results)
-    tuned = []
+    found: dict[str, list[Trial]] = {}
     for learner in experiment.learners:
-        trials = []
+        trials = found[learner.title] = []
         for k, candidate in enumerate(_tries(learner, budget)):
             runs = by_title[f"{learner.title} #{k}"]
-            usable = all(finite(r) for r in runs)
             score = [np.nan, np.nan]
-            if usable:
+            if all(finite(run) for run in runs):
                 metrics = ("accuracy", "brier")
                 score = [means(runs, metric, ("aaa",))["aaa"] for metric in metrics]
             trials.append(Trial(candidate, *score))
-        best = best_trial(trials).learner if trials else learner
-        tuned.append(Tuned(best, tuple(trials)))
-    return tuned
+    return found
 
 
 def tune(
@@ -225,10 +203,10 @@ def tune(
     where: Any = {"jobs": place.jobs, "device": place.device}
     where["group"] = 1 if place == Place() else None  # one worker: this process
     run_experiment(prepared, store, **where, progress=progress)
-    tuned = judge_trials(experiment, collect(store)[0], budget)
-    text = as_toml(tuned, orders, repeats)
+    trials = judge_trials(experiment, collect(store)[0], budget)
+    text = as_toml(experiment.learners, trials, orders, repeats)
     write_text(folder / "tuned.toml", text)
-    write_text(folder / "trials.csv", as_csv(tuned))
+    write_text(folder / "trials.csv", as_csv(trials))
     return text
 
 
@@ -270,35 +248,35 @@ def learner_toml(learner: LearnerSpec) -> str:
     return "\n".join(["[[learner]]", *lines])
 
 
-def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:
+def as_toml(
+    learners: Sequence[LearnerSpec], trials: Trials, orders: Sequence[str], repeats: int
+) -> str:
     """Frozen learners, each with how it was chosen."""
     how = f"# orders {', '.join(orders)}; inner cuts: {repeats}."
     head = (
         "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
     )
     blocks = [f"{head}\n{how}"]
-    for item in tuned:
+    for learner in learners:
         note = "# nothing to tune"
-        n = len(item.trials)
-        if best := item.chosen:
-            default = f"(default {item.trials[0].aaa:.3f})"
-            note = f"# best of {n} on validation: AAA {best.aaa:.3f} {default}"
-        blocks.append(f"{note}\n{learner_toml(item.learner)}")
+        if tried := trials.get(learner.title):
+            best = best_trial(tried)
+            learner = best.learner
+            default = f"(default {tried[0].aaa:.3f})"
+            note = f"# best of {len(tried)} on validation: AAA {best.aaa:.3f} {default}"
+        blocks.append(f"{note}\n{learner_toml(learner)}")
     return "\n\n".join(blocks) + "\n"
 
 
-def as_csv(tuned: Sequence[Tuned]) -> str:
+def as_csv(trials: Trials) -> str:
     """Every trial: learner, settings, validation AAA and Brier score, whether it was chosen."""
     rows = []
-    for item in tuned:
-        for trial in item.trials:
+    for title, tried in trials.items():
+        for trial in tried:
             both = {**trial.learner.method.params, **trial.learner.training}
             settings = json.dumps(both, sort_keys=True)
-            score = f"{trial.aaa:.6f}", f"{trial.brier:.6f}"
-            rows.append(
-                (item.learner.title, settings, *score, int(trial is item.chosen))
-            )
-    table = pd.DataFrame(
-        rows, columns=["learner", "settings", "aaa", "brier", "chosen"]
-    )
-    return table.to_csv(index=False, lineterminator="\n")
+            chosen = int(trial is best_trial(tried))
+            rows.append((title, settings, trial.aaa, trial.brier, chosen))
+    heads = ["learner", "settings", "aaa", "brier", "chosen"]
+    table = pd.DataFrame(rows, columns=heads)
+    return table.to_csv(index=False, lineterminator="\n", float_format="%.6f")
