@@ -75,7 +75,7 @@ def test_generators_without_lanes_are_left_to_processes():
 
 def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):
     class Pool:
-        def __init__(self, **kwargs):
+        def __init__(self, *args):
             self._processes = {}
 
         def submit(self, *args):
