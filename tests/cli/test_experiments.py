@@ -244,7 +244,6 @@ def test_run_prints_the_table_on_stdout_and_talks_on_stderr():
         "nodes",
         "report.html",
         "table.csv",
-        "table.md",
     ]
     page = (folder / "report.html").read_text()
     assert "<title>" in page
