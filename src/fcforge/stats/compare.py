@@ -26,10 +26,6 @@ class Comparison:
         95 % bootstrap interval over subjects and trainings; both learners get the same draws.
     p_value : float
         Two-sided permutation test over subjects, see `compare`.
-    n_pairs : int
-        (order, seed) pairs that both learners finished.
-    wins : float
-        Share of pairs in which A has the larger value (a tie counts half).
     p_holm : float
         The p-value corrected for all comparisons of its table (`holm`); NaN before that.
     holm_at_floor : bool
@@ -43,8 +39,6 @@ class Comparison:
     low: float
     high: float
     p_value: float
-    n_pairs: int
-    wins: float
     p_holm: float = np.nan
     holm_at_floor: bool = False
     n_draws: int = 0
@@ -138,15 +132,11 @@ def _comparison(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Com
     low, high = resampling.interval(difference, draws)
     # Rounding must not make an exactly equal permutation look smaller.
     extreme = (np.abs(nulls) >= abs(difference) - 1e-6).sum()
-    won = (points > 0).mean()
-    drawn = (points == 0).mean()
     return Comparison(
         difference=float(difference),
         low=float(low),
         high=float(high),
         p_value=float((1 + extreme) / (1 + len(nulls))),
-        n_pairs=len(points),
-        wins=float(won + drawn / 2),
         n_draws=len(nulls),
     )
 
