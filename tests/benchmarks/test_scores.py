@@ -27,7 +27,7 @@ from fcforge.metrics import METRICS, cell_values, summary
 from fcforge.randomness import numpy_rng
 from fcforge.runner.config import Experiment
 from fcforge.sites import load_dataset
-from fcforge.sites.check import twins_of
+from fcforge.sites.cohort import twins_of
 from fcforge.stats import group
 from fcforge.types import Component, LearnerSpec, Training
 

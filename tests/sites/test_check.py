@@ -16,7 +16,8 @@ from fcforge.sites import (
     require_valid,
     split_site,
 )
-from fcforge.sites.check import near_duplicates, twins_of, without_twins
+from fcforge.sites.check import without_twins
+from fcforge.sites.cohort import twins_of
 from fcforge.sites.folder import load_folder
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
@@ -237,7 +238,7 @@ def splits(cohort: Cohort, allow: bool = False) -> list[bool]:
 
 def test_a_pair_is_found_and_told():
     cohort = with_twin()
-    ((one, other, r),) = near_duplicates(cohort)
+    ((one, other, r),) = cohort.twins
     assert (one, other) == tuple(cohort.subject_id[:2])
     assert 0.95 < r < 1
     (said,) = [f for f in check_cohort(cohort) if "looks like the scan" in f.what]
@@ -313,19 +314,15 @@ def test_settings_of_every_dataset():
 @pytest.mark.data
 def test_the_three_pairs_of_abide(shared_data):
     cohort = load_folder(shared_data / "abide1_aal116_dparsf.npz")
-    pairs = {frozenset(pair[:2]) for pair in near_duplicates(cohort)}
+    pairs = {frozenset(pair[:2]) for pair in cohort.twins}
     known = {("50279", "50286"), ("50578", "50602"), ("50805", "50808")}
     assert pairs == {frozenset(pair) for pair in known}
     less, gone = without_twins(cohort)
     assert gone == ["50286", "50602", "50808"]
     assert len(less) == len(cohort) - 3
     checked = load_folder(shared_data / "abide1_aal116.npz")
-    assert {frozenset(p[:2]) for p in near_duplicates(checked)} == {
-        frozenset(("50578", "50602"))
-    }
-    np.testing.assert_allclose(
-        [p[2] for p in near_duplicates(checked)], [0.939], atol=2e-3
-    )
+    assert {frozenset(p[:2]) for p in checked.twins} == {frozenset(("50578", "50602"))}
+    np.testing.assert_allclose([p[2] for p in checked.twins], [0.939], atol=2e-3)
 
 
 def test_a_copy_with_noise_is_found_and_strangers_are_not():

@@ -3,7 +3,6 @@
 Pure numpy functions of `fcforge.types.RunResult`.
 """
 
-from fcforge.metrics import continual
 from fcforge.metrics.cells import METRICS, cell_values, metric_named
 from fcforge.metrics.continual import (
     SUMMARIES,
@@ -24,7 +23,6 @@ __all__ = [
     "aaa",
     "accuracy_curve",
     "cell_values",
-    "continual",
     "finite",
     "fm",
     "forgetting_curve",

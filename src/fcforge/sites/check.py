@@ -5,12 +5,11 @@ Also scans that look like one person: two ids with nearly the same FC, within or
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.sites.cohort import Cohort, Fault, Severity, grouped, upper_from_fc
+from fcforge.sites.cohort import Cohort, Fault, Severity, grouped
 from fcforge.sites.diagnoses import NAME_THEM
 from fcforge.text import counted, some, two_spellings
 from fcforge.types import Target
@@ -19,11 +18,7 @@ MIN_PER_SITE = 8  # below these a site cannot be split in three
 MIN_PER_CLASS = 4
 TOLERANCE = 1e-4
 SHOWN = 5
-ALIKE = 0.9  # edge correlation; of two people it is lower, of one scan's halves often higher
-ALIKE_FEW = 0.98  # with fewer than FEW edges strangers are alike
 COPY = 0.99999  # one scan, but for rounding
-FEW = 1_000
-MIN_ROIS = 10
 WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
 
 
@@ -60,11 +55,8 @@ def require_valid(
     cohort: Cohort, *, n_rois: int | None = None, to_split: bool = True
 ) -> None:
     """Raise one `DataError` with the first errors of `check_cohort`, if there are any."""
-    key = f"errors, {n_rois} ROIs, {to_split}"
-    if key not in cohort.known:  # a run asks at every seed
-        found = check_cohort(cohort, n_rois=n_rois, to_split=to_split)
-        cohort.known[key] = [f for f in found if f.severity == "error"]
-    errors = grouped(cohort.known[key])
+    found = check_cohort(cohort, n_rois=n_rois, to_split=to_split)
+    errors = grouped(f for f in found if f.severity == "error")
     if errors:
         lines = "".join(f"\n  - {f}" for f in errors[:SHOWN])
         more = f"\n  ... and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
@@ -192,7 +184,7 @@ def _twins(cohort: Cohort) -> Iterator[Fault]:
     if not np.isfinite(cohort.fc).all():
         return
     site = dict(zip(cohort.subject_id.tolist(), cohort.site.tolist(), strict=True))
-    for one, other, r in near_duplicates(cohort):
+    for one, other, r in cohort.twins:
         if one != other:  # an id that appears twice is an error of its own
             what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})."
             do = (
@@ -234,59 +226,9 @@ def not_splittable(y: np.ndarray, target: Target) -> str:
     return ""
 
 
-class Twins(NamedTuple):
-    """Two scans that look like one person: their ids and edge correlation."""
-
-    first: str
-    second: str
-    correlation: float
-
-
-def _unit(fc: np.ndarray) -> np.ndarray:
-    """Edges (n, E) of scans about their mean, of length 1; constant ones are 0."""
-    x = upper_from_fc(fc).astype(np.float32, copy=False)
-    x -= x.mean(1, keepdims=True)
-    norm = np.linalg.norm(x, axis=1, keepdims=True)
-    x /= np.maximum(norm, 1e-12)
-    return x
-
-
-def twins_of(
-    fc: np.ndarray,
-    ids: np.ndarray,
-    other: np.ndarray | None = None,
-    other_ids: np.ndarray | None = None,
-) -> list[Twins]:
-    """Pairs of scans that look like one person, in the order of the rows.
-
-    Of two data sets, one scan of each; there a shared id counts, too.
-    """
-    a = _unit(fc)
-    r = a @ (a if other is None else _unit(other)).T
-    found = r > (ALIKE if a.shape[1] >= FEW else ALIKE_FEW)
-    if other_ids is None:
-        other_ids = ids
-        found = np.triu(found, 1)
-    else:
-        found |= ids[:, None] == other_ids[None, :]
-    twins = []
-    for i, j in np.argwhere(found):
-        twins.append(Twins(str(ids[i]), str(other_ids[j]), float(r[i, j])))
-    return twins
-
-
-def near_duplicates(cohort: Cohort) -> list[Twins]:
-    """Twins of a cohort, found once; none where its ROIs are too few to tell people apart."""
-    if cohort.n_rois < MIN_ROIS:
-        return []
-    if "twins" not in cohort.known:
-        cohort.known["twins"] = twins_of(cohort.fc, cohort.subject_id)
-    return cohort.known["twins"]
-
-
 def without_twins(cohort: Cohort) -> tuple[Cohort, list[str]]:
     """The cohort without the second of any two scans that look like one person, and who that is."""
-    twice = sorted({pair.second for pair in near_duplicates(cohort)})
+    twice = sorted({pair.second for pair in cohort.twins})
     return cohort.select(~np.isin(cohort.subject_id, twice)), twice
 
 
@@ -306,7 +248,7 @@ def refuse_twins(cohort: Cohort, sites: Iterable[Mapping[str, Sequence[str]]]) -
     for parts in sites:
         for split, ids in parts.items():
             tested |= dict.fromkeys(ids, split == "test")
-    for one, other, r in near_duplicates(cohort):
+    for one, other, r in cohort.twins:
         if one in tested and other in tested and tested[one] != tested[other]:
             pair = f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f})"
             do = f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true."

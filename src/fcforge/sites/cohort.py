@@ -6,7 +6,8 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,10 @@ from fcforge.text import counted, some
 from fcforge.types import Target
 
 Severity = Literal["error", "warning"]
+ALIKE = 0.9  # edge correlation; of two people it is lower, of one scan's halves often higher
+ALIKE_FEW = 0.98  # with fewer than FEW edges strangers are alike
+FEW = 1_000
+MIN_ROIS = 10
 
 
 @dataclass(frozen=True)
@@ -99,10 +104,6 @@ class Cohort:
     faults: tuple[Fault, ...] = ()
     allow_duplicates: bool = False
     target: Target = field(default_factory=Target)
-    known: dict[str, Any] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    """Facts that are computed once: content hash, errors."""
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -194,14 +195,17 @@ class Cohort:
 
     def content_sha256(self) -> str:
         """SHA-256 over FC, label, site and id of every subject; row order does not matter."""
-        if "sha256" not in self.known:
-            digest = hashlib.sha256(f"{self.fc.shape}".encode())
-            for i in np.lexsort((self.site, self.subject_id)):
-                who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{self.y[i].item()}"
-                digest.update(who.encode())
-                digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
-            self.known["sha256"] = digest.hexdigest()
-        return self.known["sha256"]
+        digest = hashlib.sha256(f"{self.fc.shape}".encode())
+        for i in np.lexsort((self.site, self.subject_id)):
+            who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{self.y[i].item()}"
+            digest.update(who.encode())
+            digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
+        return digest.hexdigest()
+
+    @cached_property
+    def twins(self) -> list[Twins]:
+        """Scans that look like one person; none where ROIs are too few to tell people apart."""
+        return twins_of(self.fc, self.subject_id) if self.n_rois >= MIN_ROIS else []
 
 
 def _numbers(name: str, values: np.ndarray, subjects: np.ndarray) -> np.ndarray:
@@ -257,3 +261,44 @@ def upper_from_fc(fc: np.ndarray) -> np.ndarray:
     """Upper triangle without diagonal of FC (n, R, R), shape (n, R (R - 1) / 2)."""
     rows, cols = np.triu_indices(fc.shape[-1], 1)
     return fc[:, rows, cols]
+
+
+class Twins(NamedTuple):
+    """Two scans that look like one person: their ids and edge correlation."""
+
+    first: str
+    second: str
+    correlation: float
+
+
+def _unit(fc: np.ndarray) -> np.ndarray:
+    """Edges (n, E) of scans about their mean, of length 1; constant ones are 0."""
+    x = upper_from_fc(fc).astype(np.float32, copy=False)
+    x -= x.mean(1, keepdims=True)
+    norm = np.linalg.norm(x, axis=1, keepdims=True)
+    x /= np.maximum(norm, 1e-12)
+    return x
+
+
+def twins_of(
+    fc: np.ndarray,
+    ids: np.ndarray,
+    other: np.ndarray | None = None,
+    other_ids: np.ndarray | None = None,
+) -> list[Twins]:
+    """Pairs of scans that look like one person, in the order of the rows.
+
+    Of two data sets, one scan of each; there a shared id counts, too.
+    """
+    a = _unit(fc)
+    r = a @ (a if other is None else _unit(other)).T
+    found = r > (ALIKE if a.shape[1] >= FEW else ALIKE_FEW)
+    if other_ids is None:
+        other_ids = ids
+        found = np.triu(found, 1)
+    else:
+        found |= ids[:, None] == other_ids[None, :]
+    twins = []
+    for i, j in np.argwhere(found):
+        twins.append(Twins(str(ids[i]), str(other_ids[j]), float(r[i, j])))
+    return twins

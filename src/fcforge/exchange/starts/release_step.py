@@ -23,7 +23,7 @@ from fcforge.exchange.schema import site_name
 from fcforge.privacy.noise import DELTA, EPSILON, discrete_gaussian
 from fcforge.releases import vector
 from fcforge.releases.features import fit_line
-from fcforge.sites.check import near_duplicates, require_valid
+from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def own_features(model: "Releases", people: Cohort) -> np.ndarray:
 
 def _require_once_each(people: Cohort) -> None:
     """Refuse somebody who is there twice: noise is for one contribution of each person."""
-    twins = near_duplicates(people)
+    twins = people.twins
     if twins:
         first, second, alike = twins[0]
         raise DataError(
