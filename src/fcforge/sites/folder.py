@@ -6,6 +6,7 @@ B-SNIP, which has no public layout (access is by application), is such a folder.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def load_folder(
     kind: Kind = "auto",
     sites: Sequence[str] | None = None,
     merge: Mapping[str, Sequence[str]] | None = None,
-    pattern: str = "",
+    pattern: str = "**/*",
     variable: str | None = None,
     covariates: str | Path | None = None,
     positive: Words = None,
@@ -58,9 +59,9 @@ def load_folder(
         Keep these sites (after merging), in this order.
     merge : mapping of str to sequence of str, optional
         Sites to merge, e.g. ``{"UM": ["UM_1", "UM_2"]}``.
-    pattern : str, optional
-        File name of a subject relative to the folder, with ``{id}`` and wildcards, e.g.
-        ``"func/{id}_*.1D"``; needed when a subject has several files.
+    pattern : str
+        Files of the folder that are looked at, e.g. ``"**/*_relmat.tsv"``; needed when a subject
+        has several files.
     variable : str, optional
         Array to take from each .npz or .mat file.
     covariates : str or Path, optional
@@ -115,8 +116,6 @@ def load_bsnip(
     path: str | Path,
     *,
     sites: Sequence[str] | None = None,
-    positive: Words = DISORDERS["SZ"],
-    negative: Words = CONTROLS,
     classes: tuple[str, ...] = (),
 ) -> Cohort:
     """B-SNIP subjects as FC: schizophrenia against controls, as in the paper.
@@ -131,8 +130,6 @@ def load_bsnip(
         subject. What needs more settings is loaded as a `folder`.
     sites : sequence of str, optional
         Site names as in the table; never taken for numbers.
-    positive, negative : sequence of str
-        Diagnoses of patients and of controls.
     classes : tuple of str
         Three or more groups instead, e.g. ``("HC", "SZ", "SZA", "BP")``.
 
@@ -141,11 +138,10 @@ def load_bsnip(
     Cohort
         Label 1 = schizophrenia, or the place in `classes`.
     """
-    if classes:
-        positive = negative = None
-    cohort = load_folder(
-        path, sites=sites, positive=positive, negative=negative, classes=classes
-    )
+    groups: dict[str, Any] = {"classes": classes}
+    if not classes:
+        groups = {"positive": DISORDERS["SZ"], "negative": CONTROLS}
+    cohort = load_folder(path, sites=sites, **groups)
     return replace(cohort, name="bsnip")
 
 
@@ -175,64 +171,43 @@ def _open(
     if not path.exists():
         raise DataError("no such file or folder.", do="Check the path.")
     if table := participants.table_in(path):
-        files = _Files(path, pattern)
+        files = _Files(path, scan_files(path, pattern))
         listed = participants.people_of(read_table(table), named)
         return listed._replace(
             faults=[*listed.faults, *files.of_nobody(listed, table.name)]
         ), lambda person: read_fc(files.of(person), kind, variable)
-    if path.is_dir():
-        raise DataError(
-            "has no participants.tsv.",
-            do="Write one with columns participant_id, site, diagnosis (tab-separated).",
-        )
     if path.suffix.lower() != ".npz":
-        raise DataError(
-            f"a dataset in one file is an .npz, not '{path.suffix}'.",
-            do="Give the folder when it holds a table and a file per subject.",
-        )
+        do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
+        raise DataError("is no .npz, and has no participants.tsv in it.", do=do)
     rows, read = npz_rows(read_npz(path), kind)
     return participants.people_of(rows, named), read
 
 
 # -- one file per subject --------------------------------------------------------------------------
-class _Files:
-    """Finds the file of a subject below a folder."""
+class _Files(NamedTuple):
+    """A folder, and what may be files of subjects below it."""
 
-    def __init__(self, root: Path, pattern: str) -> None:
-        if pattern and "{id}" not in pattern:
-            raise ConfigError(
-                f"pattern '{pattern}' has no {{id}}.", do="E.g. '{id}_*.1D'."
-            )
-        self.root = root
-        self.pattern = pattern
-        self.there = [] if pattern else scan_files(root)
+    root: Path
+    there: list[Path]
 
     def of(self, person: Participant) -> Path:
         """The one file of a subject; an error when there is none or more than one."""
         if person.file not in ("", "n/a"):
             return self.root / person.file
         found = self.owned(person.subject_id)
-        if len(found) == 1:
-            return found[0]
         if not found:
             raise DataError(
                 "is listed, but has no file.",
                 do=f"A file name starts with the id and ends in {', '.join(SUFFIXES)}.",
             )
-        who = person.subject_id.removeprefix("sub-")
-        pattern = found[0].name.replace(who, "{id}", 1)
-        raise DataError(
-            f"has {len(found)} files.",
-            do=f"Say which: --set 'dataset.pattern=**/{pattern}', for example.",
-        )
+        if len(found) > 1:
+            told = some(path.name for path in found)
+            do = "Say which: --set 'dataset.pattern=**/*_relmat.tsv', for example."
+            raise DataError(f"has {len(found)} files ({told}).", do=do)
+        return found[0]
 
     def owned(self, subject: str) -> list[Path]:
         """All files of a subject; 50952 owns sub-0050952.tsv."""
-        if self.pattern:
-            found: set[Path] = set()
-            for name in (subject, f"sub-{subject}"):
-                found.update(self.root.glob(self.pattern.format(id=name)))
-            return sorted(found)
         own = participants.owns_file
         return [path for path in self.there if own(path.name, subject)]
 

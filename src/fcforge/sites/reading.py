@@ -238,10 +238,10 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
         yield path.relative_to(folder).as_posix(), path, _row_of(path, people)
 
 
-def scan_files(folder: Path) -> list[Path]:
+def scan_files(folder: Path, pattern: str = "**/*") -> list[Path]:
     """Files below a folder that may hold FC or a series: not the table of the people."""
     found = []
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(folder.glob(pattern)):
         known = path.suffix.lower() in SUFFIXES and path.is_file()
         if known and not path.name.startswith("participants"):
             found.append(path)
