@@ -10,9 +10,7 @@ The numbers are those of `layers.normalise`, ``relu`` and `randomness.keep_mask`
 the mask is the same bit by bit.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -35,27 +33,9 @@ def kernels() -> Any:
     return fused_kernels
 
 
-_wanted = ContextVar("fused layers", default=True)
-
-
-@contextmanager
-def off() -> Iterator[None]:
-    """Use torch's own operations inside: for second derivatives, and to compare with."""
-    before = _wanted.set(False)
-    try:
-        yield
-    finally:
-        _wanted.reset(before)
-
-
 def fits(h: Tensor) -> bool:
-    """Whether the kernels can take h: float32 on a CUDA device, Triton there, not `off`."""
-    return (
-        h.is_cuda
-        and h.dtype == torch.float32
-        and _wanted.get()
-        and kernels() is not None
-    )
+    """Whether the kernels can take h: float32 on a CUDA device, Triton there."""
+    return h.is_cuda and h.dtype == torch.float32 and kernels() is not None
 
 
 def norm_relu_dropout(
@@ -100,7 +80,7 @@ def adam(vectors: Sequence[Tensor], scalars: Sequence[Tensor], *numbers: float) 
         Weight decay, both betas, epsilon.
     """
     given = [x[None] for x in (*vectors, *scalars)]
-    return tuple(new.squeeze(0) for new in _Adam.apply(*given, *numbers))
+    return tuple(new.squeeze(0) for new in _Last.apply("adam", *given, *numbers))
 
 
 def dropout(x: Tensor, p: float, key: Tensor) -> Tensor:
@@ -157,22 +137,31 @@ class _OfLanes(torch.autograd.Function):
     def vmap(
         cls, info: Any, in_dims: tuple[int | None, ...], *args: Any
     ) -> tuple[Any, Any]:
-        out = cls.apply(*_merge(info.batch_size, in_dims, args))
+        size = info.batch_size
+        merged = []
+        for value, dim in zip(args, in_dims, strict=True):
+            if isinstance(value, Tensor):
+                if dim is None:
+                    value = value.expand(size, *value.shape)
+                value = value.movedim(dim or 0, 0).flatten(0, 1)
+            merged.append(value)
+        out = cls.apply(*merged)
         parts = out if isinstance(out, tuple) else (out,)
-        split = tuple(x.reshape(info.batch_size, -1, *x.shape[1:]) for x in parts)
+        split = tuple(x.reshape(size, -1, *x.shape[1:]) for x in parts)
         return (split, (0,) * len(split)) if isinstance(out, tuple) else (split[0], 0)
 
 
-class _Gradient(_OfLanes):
-    """A gradient that is itself not differentiable again."""
+class _Last(_OfLanes):
+    """The kernel of that name: a gradient or a step, itself not differentiable again."""
+
+    @staticmethod
+    def forward(name: str, *given: Any) -> Any:
+        whole = [x.contiguous() if isinstance(x, Tensor) else x for x in given]
+        return getattr(kernels(), name)(*whole)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
-        raise RuntimeError("a fused layer has a first derivative only: use `fused.off`")
 
 
 class _MeanMax(_OfLanes):
@@ -192,17 +181,8 @@ class _MeanMax(_OfLanes):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> Tensor:
-        return _MeanMaxBackward.apply(grad, *ctx.saved_tensors, ctx.n_rois)
-
-
-class _MeanMaxBackward(_Gradient):
-    """Gradient of h."""
-
-    @staticmethod
-    def forward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
-        return kernels().mean_max_backward(
-            grad.contiguous(), where.contiguous(), n_rois
-        )
+        given = *ctx.saved_tensors, ctx.n_rois
+        return _Last.apply("mean_max_backward", grad, *given)
 
 
 class _Dropout(_OfLanes):
@@ -240,38 +220,5 @@ class _Forward(_OfLanes):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        found = _Backward.apply(grad, *ctx.saved_tensors, ctx.dropped)
-        return (*found, *[None] * 7)
-
-
-class _Adam(_Gradient):
-    """New parameters and moments (lanes, P)."""
-
-    @staticmethod
-    def forward(*given: Any) -> tuple[Tensor, ...]:
-        return kernels().adam(*given)
-
-
-class _Backward(_Gradient):
-    """Gradients of h, weight and bias, from that of the output and what `_Forward` saved."""
-
-    @staticmethod
-    def forward(grad: Tensor, h: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-        return kernels().backward(grad.contiguous(), h.contiguous(), *rest, ROWS)
-
-
-def _merge(
-    size: int, in_dims: tuple[int | None, ...], args: tuple[Any, ...]
-) -> list[Any]:
-    """Fold the dimension vmap adds into the lane dimension of every tensor."""
-    merged = []
-    for value, dim in zip(args, in_dims, strict=True):
-        if isinstance(value, Tensor):
-            whole = (
-                value.expand(size, *value.shape)
-                if dim is None
-                else value.movedim(dim, 0)
-            )
-            value = whole.reshape(-1, *whole.shape[2:])
-        merged.append(value)
-    return merged
+        given = *ctx.saved_tensors, ctx.dropped, ROWS
+        return (*_Last.apply("backward", grad, *given), *[None] * 7)
