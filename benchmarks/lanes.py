@@ -29,7 +29,7 @@ from fcforge.engine.loop import make_step, products, step_keys
 from fcforge.graphs import adjacency, gcn_norm
 from fcforge.methods import Lane, make_method
 from fcforge.methods.base import Learner
-from fcforge.models.convolutions import GCN
+from fcforge.models.graph import GCN
 from fcforge.replay.bank import Bank, PoolName
 from fcforge.sites import load_dataset
 from fcforge.speed import Graphed

@@ -25,7 +25,7 @@ from setting import DEVICE, machine, options, own_seconds, save, show, whole_run
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.methods import make_method
 from fcforge.methods.base import Learner
-from fcforge.models.convolutions import GCN
+from fcforge.models.graph import GCN
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner.config import Experiment
 from fcforge.runner.plan import make_plan

@@ -73,11 +73,6 @@ def init_norm(name: str, width: int) -> Params:
     return {f"{name}.weight": torch.ones(width), f"{name}.bias": torch.zeros(width)}
 
 
-def init_norm_stats(name: str, width: int) -> Params:
-    """Running mean 0 and variance 1 of a batch norm."""
-    return {f"{name}.mean": torch.zeros(width), f"{name}.var": torch.ones(width)}
-
-
 def normalise(
     h: Tensor, offset: Tensor, params: Params, stats: Params, name: str, train: bool
 ) -> tuple[Tensor, Params]:
