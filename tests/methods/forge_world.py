@@ -17,10 +17,10 @@ SIZES = {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2}
 VARIANTS = {
     "default": {},
     "paper": {"preset": "paper"},
-    "official": {"preset": "official", "sampler": {"limits": [3, 8]}},
+    "official": {"preset": "official"},
     "uniform": {"sampling": "uniform"},
     "reservoir": {"sampling": "reservoir"},
-    "share": {"site_weight": "share"},
+    "official sampler": {"sampler": "official"},
     "taught": {"teach_current": True},
 }
 

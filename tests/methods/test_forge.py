@@ -12,8 +12,8 @@ from fcforge.errors import ConfigError
 from fcforge.methods import make_method
 from fcforge.methods.base import Batch, Learner, Replay
 from fcforge.methods.forge import Forge
+from fcforge.replay import hcts
 from fcforge.replay.bandit import Bandit
-from fcforge.replay.hcts import HCTS
 from fcforge.types import Component
 from small_world import make_model
 
@@ -189,33 +189,31 @@ def test_the_papers_values():
     paper = Forge.from_preset("paper")
     assert (paper.replay, paper.forward, paper.refresh) == (64, "separate", 1)
     assert (paper.loss_form, paper.sum_sites) == ("sum", True)
-    sampler = paper.sampler
-    assert (sampler.temperature, sampler.zscore, sampler.floor) == (1.0, True, 0.0)
-    assert (sampler.reward_scale, sampler.centre_reward) == (0.05, False)
-    assert (
-        sampler.sites
-        == sampler.subjects
-        == Bandit(10.0, 0.1, 0.98, "paper", 0.0, False)
+    sampler = paper.hcts
+    assert (sampler.temperature, sampler.floor, sampler.reward_scale) == (
+        1.0,
+        0.0,
+        0.05,
     )
+    assert not sampler.repaired
+    literal = Bandit(10.0, 0.1, 0.98, "paper", pooled=False)
+    assert sampler.sites == sampler.subjects == literal
     assert Forge(lambdas="mdd").weights == (0.30, 0.30, 0.20)
     assert Forge(lambdas="bsnip", l3=0).weights == (0.25, 0.30, 0)
 
 
-def test_the_authors_code():
+def test_the_authors_code(monkeypatch):
     code = Forge.from_preset("official")
     assert code.weights == (0.10, 0.40, 0.30)
-    assert (code.loss_form, code.sum_sites, code.site_weight) == (
-        "mean",
-        False,
-        "share",
-    )
+    assert (code.loss_form, code.sum_sites, code.sampler) == ("mean", False, "official")
     assert (code.replay, code.forward, code.refresh, code.dev) == (
         64,
         "separate",
         80,
         16,
     )
-    lanes = World().learn(learner(preset="official", sampler={"limits": [3, 8]}), SITES)
+    monkeypatch.setattr(hcts, "LIMITS", (3, 8))
+    lanes = World().learn(learner(preset="official"), SITES)
     for t, lane in enumerate(lanes, start=1):
         state = lane.state
         assert (
@@ -232,21 +230,12 @@ def test_the_authors_code():
 
 
 def test_a_preset_and_what_is_set_by_hand():
-    changed = {"preset": "paper", "refresh": 7, "sampler": {"zscore": False}}
+    changed = {"preset": "paper", "refresh": 7, "sampler": "repaired"}
     method = make_method(Component("forge", changed))
-    assert method == replace(
-        Forge.from_preset("paper"),
-        refresh=7,
-        sampler=replace(HCTS.from_preset("paper"), zscore=False),
-    )
-    nested = {"sampler": {"sites": {"prior": 2.0}}}
-    assert make_method(Component("forge", nested)).sampler == HCTS(
-        sites=Bandit(prior=2.0)
-    )
-    own = {"preset": "default", "sampler": {"preset": "paper"}}
-    assert make_method(Component("forge", own)) == Forge(
-        sampler=HCTS.from_preset("paper")
-    )
+    paper = Forge.from_preset("paper")
+    assert method == replace(paper, refresh=7, sampler="repaired")
+    own = {"preset": "default", "sampler": "paper"}
+    assert make_method(Component("forge", own)) == Forge(sampler="paper")
 
 
 @pytest.mark.parametrize(
@@ -254,13 +243,11 @@ def test_a_preset_and_what_is_set_by_hand():
     [
         {"preset": "papre"},
         {"sampling": "greedy"},
-        {"sampler": {"closeness": "x"}},
+        {"sampler": "papre"},
         {"memory": 0},
         {"dev": 1},
         {"l2": -0.1},
         {"refresh": 0},
-        {"sampler": {"temperature": 0.0}},
-        {"sampler": {"sites": {"prior": 0.0}}},
     ],
 )
 def test_impossible_settings_are_refused(bad):

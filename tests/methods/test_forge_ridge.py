@@ -42,7 +42,6 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
     l1, l2, l3 = s.weights
     state = lane.state
     sites = len(state["replay.quota"])
-    mean = s.loss_form == "mean"
     part = torch.zeros((), dtype=torch.float64)
     for site in range(sites):
         active = state["replay.active"]
@@ -54,11 +53,9 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
         logits = (then.logits - state["memory.logits"][slots].double()).square()
         readout = (then.embedding - inputs).square()  # r is x: not kept
         each = l1 * to_label(then.logits, state["memory.y"][slots])
-        each = each + l2 * (logits.mean(-1) if mean else logits.sum(-1))
-        each = each + l3 * (readout.mean(-1) if mean else readout.sum(-1))
-        equal = s.site_weight == "equal"
-        weight = 1.0 / sites if equal else state["replay.share"][site].double()
-        part = part + weight * each.mean()
+        each = each + l2 * logits.mean(-1)
+        each = each + l3 * readout.mean(-1)
+        part = part + each.mean() / sites
     total = total + part * (sites if s.sum_sites else 1)
     return total + s.penalty * x.shape[1] / len(y) * solution[:-1].square().sum()
 
@@ -68,8 +65,8 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
     [
         {},
         {"sum_sites": True, "l1": 0.5, "l2": 0.5},
-        {"site_weight": "share", "l1": 0.7, "l2": 0.1},
-        {"loss_form": "sum", "l1": 0.0},
+        {"sampler": "official", "l1": 0.7, "l2": 0.1},
+        {"sampler": "paper", "l1": 0.0},
         {"sampling": "reservoir"},
     ],
 )
@@ -112,9 +109,8 @@ def test_recall_by_hand():
     assert target[:, 0].tolist() == pytest.approx([0.625, 0.125, 0.25])
     # the past counts 0.8 * 6 subjects, half of them at each site
     assert mass.tolist() == pytest.approx([2.4, 1.2, 1.2])
-    state["replay.share"] = torch.tensor([0.25, 0.75])
-    shared = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True, site_weight="share")
-    assert shared.targets(state, 6)[2].tolist() == pytest.approx([2.4, 3.6, 3.6])
+    summed = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True)
+    assert summed.targets(state, 6)[2].tolist() == pytest.approx([4.8, 2.4, 2.4])
 
 
 def test_balance_in_recall_by_hand():

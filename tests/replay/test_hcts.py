@@ -9,10 +9,19 @@ import torch
 from fcforge.models.base import Output
 from fcforge.randomness import torch_rng
 from fcforge.replay.bandit import Bandit
-from fcforge.replay.hcts import HCTS, Choice, draw_slots, even_choice, take_first
+from fcforge.replay.hcts import (
+    HCTS,
+    LEAST_SHARE,
+    LIMITS,
+    SAMPLERS,
+    Choice,
+    draw_slots,
+    even_choice,
+    take_first,
+)
 from fcforge.replay.selection import Look, held_out, look_at
 
-LITERAL = HCTS.from_preset("paper")
+LITERAL = SAMPLERS["paper"]
 FORGET = torch.tensor([0.30, 0.15, 0.0])
 BEST = 0.9
 
@@ -90,8 +99,7 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
     rng = torch_rng(0, "credit")
     before = torch.tensor([0.8, 0.6])
     after = torch.tensor([0.5, 0.9])
-    late = replace(LITERAL, credit_previous=False)
-    for credited, sampler in ((before, HCTS()), (before, LITERAL), (after, late)):
+    for sampler in (HCTS(), LITERAL):
         state = start(sampler, 2)
         key = torch.tensor(1, dtype=torch.int32)
         state, _ = sampler.refresh(
@@ -102,9 +110,9 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
         state, _ = sampler.refresh(
             state, look(after, torch.tensor([0.6, 0.8]), 5, rng), key, 4
         )
-        phi = torch.stack([credited, (BEST - credited).clamp(min=0)], -1)
+        phi = torch.stack([before, (BEST - before).clamp(min=0)], -1)
         r = torch.sigmoid(torch.tensor([0.1, -0.1]) / sampler.reward_scale)
-        r = r - 0.5 if sampler.centre_reward else r
+        r = r - 0.5 if sampler.repaired else r
         expected = sampler.sites.update(
             *started,
             phi[:, :, None] * phi[:, None, :],
@@ -117,11 +125,11 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
 
 def test_the_authors_code_by_hand():
     """lambda 10 and 5, sigma .10 and .15; the first refresh of a site earns 1/2."""
-    code = HCTS.from_preset("official")
+    code = SAMPLERS["official"]
     assert (code.sites.prior, code.sites.noise) == (10.0, 0.10)
     assert (code.subjects.prior, code.subjects.noise) == (5.0, 0.15)
-    assert (code.temperature, code.least_share, code.limits) == (0.3, 0.05, (32, 128))
-    assert (code.shortlist, code.reward_scale, code.refresh_at_end) == (3, 0.05, True)
+    assert (code.temperature, code.shortlist, code.reward_scale) == (0.3, 3, 0.05)
+    assert (LEAST_SHARE, LIMITS) == (0.05, (32, 128))
     state = start(code, 2)
     accuracy, rng = torch.tensor([0.8, 0.6]), torch_rng(0, "first")
     seen = look(accuracy, torch.tensor([0.7, 0.9]), 5, rng)
@@ -146,7 +154,7 @@ def test_the_authors_code_by_hand():
 
 @pytest.mark.parametrize(("sites", "total"), [(1, 128), (2, 256), (3, 256), (9, 256)])
 def test_limits_of_the_authors_code(sites, total):
-    code = HCTS.from_preset("official")
+    code = SAMPLERS["official"]
     even, sums = torch.full((sites,), 1 / sites), []
     for shares in (even, torch.eye(sites)[0]):
         quota, expected = code.deal(shares, 256, 131)
@@ -203,13 +211,13 @@ def test_draws_weigh_sites_equally_or_by_share():
         torch.arange(10), torch.tensor([8, 2, 0]), torch.tensor([0.3, 0.7, 0.0])
     )
     key = torch.tensor(3, dtype=torch.int32)
-    slots, weight = draw_slots(choice, key, 900, "equal")
+    slots, weight = draw_slots(choice, key, 900)
     site = (slots >= 8).long()
     assert float(weight[:300].sum()) == pytest.approx(1 / 3, abs=1e-5)
     assert site[:300].sum() == 0
     assert (site[300:600] == 1).all()
     assert not weight[600:].any()  # an empty site has no part
-    slots, weight = draw_slots(choice, key, 900, "share")
+    slots, weight = draw_slots(choice, key, 900, by_share=True)
     assert float((slots < 8).float().mean()) == pytest.approx(0.3, abs=0.05)
     assert float(weight.sum()) == pytest.approx(1.0, abs=1e-5)
     assert set(slots.tolist()) == set(range(10))
@@ -241,7 +249,7 @@ def test_look_reads_contexts_off_the_network():
 
     rows, y = torch.arange(12).reshape(2, 6), torch.tensor([[0, 0, 0, 1, 1, 1]] * 2)
     dev, dev_y = torch.tensor([[12, 13], [14, -1]]), torch.tensor([[0, 1], [1, 0]])
-    seen = look_at(forward, (rows, y), (dev, dev_y), "mean", 2)
+    seen = look_at(forward, (rows, y), (dev, dev_y), True, 2)
     assert float(seen.accuracy[1]) == float(z[14, 1] > z[14, 0])
     p = torch.softmax(z[7, :2], 0)
     assert float(seen.psi[1, 1, 0]) == pytest.approx(

@@ -127,9 +127,7 @@ def test_best_trial():
 
 def test_toml_can_be_read_back():
     learner = LearnerSpec(
-        Component(
-            "forge", {"l1": 0.2, "sampling": "uniform", "sampler": {"zscore": False}}
-        ),
+        Component("forge", {"l1": 0.2, "sampling": "uniform", "teach_current": False}),
         Component("linear", {"features": "centred"}),
         Component("corr_gauss", {"shrink": 1e-5}),
         title='FORGE "quoted"',

@@ -14,7 +14,7 @@ the authors' code; every difference is a field.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -39,7 +39,6 @@ from fcforge.models.base import Output
 from fcforge.replay.hcts import draw_slots
 from fcforge.settings import Size
 
-AS_AUTHORS = {"replay": 64, "forward": "separate"}
 Weights = Sequence[Tensor | float]  # of logits and readout
 
 
@@ -58,6 +57,9 @@ class Forge(SyntheticMemory):
     refresh : int
         Epochs between two choices. The authors' 80 give one or two per site: too few to learn.
         The paper says "each round", taken as every epoch.
+    loss_form : {"mean", "sum"}
+        Squared norms divided by their length, or the paper's sums. The readout has 256 numbers:
+        as a sum it outweighs the diagnosis.
     teach_current : bool
         The network of the last site also teaches on the current subjects, with the weights of
         logits and readout (the paper's Appendix A; its equations teach on replayed ones alone).
@@ -68,6 +70,7 @@ class Forge(SyntheticMemory):
     replay: Size = 32
     forward: ReplayForward = "joint"
     refresh: Size = 5
+    loss_form: Literal["mean", "sum"] = "mean"
     teach_current: bool = False
 
     name = "forge"
@@ -75,11 +78,21 @@ class Forge(SyntheticMemory):
     source = "the FORGE paper"
     captures = True
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {**SyntheticMemory.presets["paper"], **AS_AUTHORS, "refresh": 1},
+        "paper": {
+            "replay": 64,
+            "forward": "separate",
+            "refresh": 1,
+            "loss_form": "sum",
+            "sum_sites": True,
+            "sampler": "paper",
+        },
         "official": {
-            **SyntheticMemory.presets["official"],
-            **AS_AUTHORS,
+            "replay": 64,
+            "forward": "separate",
             "refresh": 80,
+            "lambdas": "official",
+            "dev": 16,
+            "sampler": "official",
         },
     }
 
@@ -114,9 +127,8 @@ class Forge(SyntheticMemory):
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Slots of one step from the active subjects, with replacement."""
-        return draw_slots(
-            self.active(lane.state), key, self.replay_size, self.site_weight
-        )
+        choice = self.active(lane.state)
+        return draw_slots(choice, key, self.replay_size, self.hcts.official)
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor

@@ -196,22 +196,16 @@ class ForgeRidge(SyntheticMemory):
     def targets(self, state: State, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Slots (k,), targets (k, c) and masses (k,) of the chosen, at a site of `n` subjects.
 
-        Past sites share alike or by the sampler's share (`site_weight`), and
-        together count as one site or as so many (`sum_sites`).
+        Past sites share alike, and together count as one site or as so many (`sum_sites`).
         """
         l1, l2, _ = self.weights
-        if self.loss_form == "sum":
-            l2 = 2.0 * l2  # |h - u|^2 is twice (s - u)^2
         slot = state["replay.active"]
         quota = state["replay.quota"]
         if l1 + l2 == 0:
             slot = slot[:0]
         y = state["memory.y"][slot]
         site = state["memory.site"][slot]
-        if self.site_weight == "equal":
-            mass = 1.0 / (quota[site].double() * max(len(quota), 1))
-        else:
-            mass = state["replay.share"][site].double() / quota[site].double()
+        mass = 1.0 / (quota[site].double() * max(len(quota), 1))
         logits = state["memory.logits"][slot].double()
         mass = balance_classes(mass, y, site, self.balance, logits.shape[1])
         sites = len(quota) if self.sum_sites else 1

@@ -9,16 +9,14 @@ Source: FORGE, appendix "Details in Hierarchical Contextual Thompson Sampling".
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fcforge.settings import Checked, NotNegative, Positive, Share
-
 
 @dataclass(frozen=True)
-class Bandit(Checked):
+class Bandit:
     r"""How an arm learns.
 
     Parameters
@@ -45,10 +43,9 @@ class Bandit(Checked):
         alone it cannot tell what forgetting is worth.
     """
 
-    kind: ClassVar[str] = "bandit"
-    prior: Positive = 0.1
-    noise: NotNegative = 0.1
-    gamma: Share = 0.98
+    prior: float = 0.1
+    noise: float = 0.1
+    gamma: float = 0.98
     form: Literal["ridge", "paper"] = "ridge"
     belief: float = 1.0
     pooled: bool = True

@@ -8,45 +8,25 @@ space are taken. The reward is the fall of the site's cross-entropy on its held-
 All tensors are those of one lane: T past sites, C candidates and D held-out subjects per site.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.randomness import fold, normal, uniform
 from fcforge.replay.bandit import Bandit, limited_quotas, quotas, reward, shares
-from fcforge.replay.selection import Look, Scaling, farthest_first, shortlist
-from fcforge.settings import Checked, Count, Positive, Share, Size
+from fcforge.replay.selection import Look, farthest_first, shortlist
 
 State = dict[str, Tensor]
-SiteWeight = Literal["equal", "share"]
-# The paper's text; the numbers it does not give are those of the authors' code. The appendix
-# credits the context of round t with the reward of round t, which is measured after training on
-# its choice, and knows neither floor nor limits.
-PAPER: dict[str, Any] = {
-    "centre_reward": False,
-    "reward_scale": 0.05,
-    "temperature": 1.0,
-    "zscore": True,
-    "floor": 0.0,
-    "closeness": "none",
-    "sites": Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
-    "subjects": Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
-}
-# The authors' code; its moving averages of class moments are exact ones here.
-OFFICIAL: dict[str, Any] = {
-    **PAPER,
-    "credit_previous": False,
-    "credit_first": True,
-    "refresh_at_end": True,
-    "temperature": 0.3,
-    "least_share": 0.05,
-    "limits": (32, 128),
-    "shortlist": 3,
-    "subjects": Bandit(prior=5.0, noise=0.15, form="paper", belief=0.0, pooled=False),
-}
+Form = Literal["repaired", "paper", "official"]
+# of the authors' code: share of the budget, least and most subjects that every site has
+LEAST_SHARE = 0.05
+LIMITS = (32, 128)
+# how arms learn; the paper's text, its numbers as far as it gives none those of the authors' code
+SITES = Bandit()
+SUBJECTS = Bandit(belief=0.0, pooled=False)
+LITERAL = Bandit(10.0, form="paper", pooled=False)
 
 
 class Choice(NamedTuple):
@@ -68,55 +48,42 @@ class Choice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HCTS(Checked):
+class HCTS:
     """The sampler's settings; see `Bandit`, `shares`, `closeness` for what each repairs.
 
     Parameters
     ----------
-    credit_previous : bool
-        Credit a reward to the choice that was trained on. The authors' code credits the choice
-        just made, before any training on it.
-    credit_first : bool
-        A site's first refresh, which has nothing to compare with, earns 1/2.
-    refresh_at_end : bool
-        Choose, and credit, also when a site ends.
-    centre_reward : bool
-        See `fcforge.replay.bandit.reward`.
+    form : {"repaired", "paper", "official"}
+        The paper's text; or the authors' code, which credits the choice just made, before any
+        training on it (the first earns 1/2), also chooses when a site ends, gives every site
+        `LEAST_SHARE` of the budget and keeps to `LIMITS`; or what was repaired.
     reward_scale : float
         Cross-entropy change at which the reward is 0.73.
-    temperature, zscore, floor
+    temperature, floor
         See `fcforge.replay.bandit.shares`.
-    least_share : float
-        Share of the budget that every site has at least, on top of `floor`.
-    limits : (int, int), optional
-        Least and most subjects of a site, dealt out by `fcforge.replay.bandit.limited_quotas`.
-    closeness : {"mean", "none"}
-        See `fcforge.replay.selection.closeness`.
     shortlist : int
         Length of the shortlist, in quotas.
     sites, subjects : Bandit
         How the two levels learn.
     """
 
-    kind: ClassVar[str] = "sampler"
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": PAPER,
-        "official": OFFICIAL,
-    }
-    credit_previous: bool = True
-    credit_first: bool = False
-    refresh_at_end: bool = False
-    centre_reward: bool = True
-    reward_scale: Positive = 0.1
-    temperature: Positive = 0.1
-    zscore: bool = False
-    floor: Share = 0.25
-    least_share: Share = 0.0
-    limits: tuple[Count, Size] | None = None
-    closeness: Scaling = "mean"
-    shortlist: Size = 2
-    sites: Bandit = field(default_factory=Bandit)
-    subjects: Bandit = field(default_factory=lambda: Bandit(belief=0.0, pooled=False))
+    form: Form = "repaired"
+    reward_scale: float = 0.1
+    temperature: float = 0.1
+    floor: float = 0.25
+    shortlist: int = 2
+    sites: Bandit = SITES
+    subjects: Bandit = SUBJECTS
+
+    @property
+    def repaired(self) -> bool:
+        """Whether rewards are centred, utilities not standardised, closeness scaled."""
+        return self.form == "repaired"
+
+    @property
+    def official(self) -> bool:
+        """Whether the authors' code is followed where it differs from the paper."""
+        return self.form == "official"
 
     @property
     def levels(self) -> tuple[tuple[str, Bandit], ...]:
@@ -157,19 +124,17 @@ class HCTS(Checked):
         forget = (state["hcts.best"] - look.accuracy).clamp(min=0)
         phi = torch.stack([look.accuracy, forget], -1)
         gain = reward(
-            state["hcts.ce"], look.ce, self.reward_scale, centred=self.centre_reward
+            state["hcts.ce"], look.ce, self.reward_scale, centred=self.repaired
         )
         state = dict(state)
-        if self.credit_first:
-            gain = torch.where(
-                state["hcts.seen"], gain, 0.0 if self.centre_reward else 0.5
-            )
-        if self.credit_previous:
+        if self.official:
+            gain = torch.where(state["hcts.seen"], gain, 0.5)
+        else:
             state.update(self._credit(state, gain))
         choice, chosen = self._choose(state, look, phi, key, capacity)
         outer, mean = self._describe(look.psi, chosen, choice.quota)
         state.update({"hcts.phi": phi, "hcts.psi.outer": outer, "hcts.psi.mean": mean})
-        if not self.credit_previous:
+        if self.official:
             state.update(self._credit(state, gain))
         state.update(
             {"hcts.ce": look.ce, "hcts.seen": torch.ones_like(state["hcts.seen"])}
@@ -178,7 +143,7 @@ class HCTS(Checked):
 
     def _credit(self, state: State, gain: Tensor) -> State:
         phi = state["hcts.phi"]
-        seen = state["hcts.seen"] | self.credit_first
+        seen = state["hcts.seen"] | self.official
         seen_by_level = (
             (phi[:, :, None] * phi[:, None, :], phi),
             (state["hcts.psi.outer"], state["hcts.psi.mean"]),
@@ -201,8 +166,11 @@ class HCTS(Checked):
             noise = normal(fold(key, i), (sites, 2))
             drawn.append(arms.draw(state[f"{level}.s"], state[f"{level}.b"], noise))
         w, v = drawn
-        floor = min(self.floor + self.least_share * sites, 1.0)
-        share = shares((phi * w).sum(-1), self.temperature, self.zscore, floor)
+        floor = self.floor
+        if self.official:
+            floor = min(floor + LEAST_SHARE * sites, 1.0)
+        utility = (phi * w).sum(-1)
+        share = shares(utility, self.temperature, not self.repaired, floor)
         quota, total = self.deal(share, capacity, candidates)
         score = (look.psi * v[:, None, :]).sum(-1)
         listed = shortlist(score, quota[:, None], self.shortlist)
@@ -214,10 +182,10 @@ class HCTS(Checked):
     def deal(self, share: Tensor, capacity: int, candidates: int) -> tuple[Tensor, int]:
         """Quotas (T,) of shares (T,), and their sum."""
         sites = share.shape[0]
-        if self.limits is None:
+        if not self.official:
             cap = torch.full_like(share, candidates, dtype=torch.int64)
             return quotas(share, capacity, cap), min(capacity, sites * candidates)
-        low, high = (min(limit, candidates) for limit in self.limits)
+        low, high = (min(limit, candidates) for limit in LIMITS)
         low = min(low, capacity // sites)
         total = min(capacity, sites * high)
         return limited_quotas(share, total, low, high), total
@@ -274,16 +242,16 @@ def even_choice(noise: Tensor, capacity: int, sampler: HCTS) -> Choice:
 
 
 def draw_slots(
-    choice: Choice, key: Tensor, size: int, by: SiteWeight
+    choice: Choice, key: Tensor, size: int, by_share: bool = False
 ) -> tuple[Tensor, Tensor]:
     """About `size` of the chosen slots, drawn with replacement, and their weights.
 
-    "equal" draws equally many of every site, each site weighing 1 / T (a site without quota has
-    no part); with "share" sites appear in proportion to their share.
+    Equally many of every site, each site weighing 1 / T (a site without quota has no part), as in
+    the paper's equation; or sites appear in proportion to their share, as in the authors' code.
     """
     active, quota, share = choice
     first = quota.cumsum(0) - quota
-    if by == "equal":
+    if not by_share:
         sites = quota.shape[0]
         u = uniform(key, (sites, -(-size // sites)))
         place = first[:, None] + _within(u, quota[:, None])
@@ -304,3 +272,18 @@ def draw_slots(
 def _within(u: Tensor, n: Tensor) -> Tensor:
     """Whole numbers below n from uniform ones (u may round to 1)."""
     return torch.minimum((u * n).long(), n - 1)
+
+
+SAMPLERS: dict[Form, HCTS] = {
+    "repaired": HCTS(),
+    "paper": HCTS("paper", 0.05, 1.0, 0.0, sites=LITERAL, subjects=LITERAL),
+    "official": HCTS(
+        "official",
+        reward_scale=0.05,
+        temperature=0.3,
+        floor=0.0,
+        shortlist=3,
+        sites=LITERAL,
+        subjects=Bandit(5.0, 0.15, form="paper", pooled=False),
+    ),
+}

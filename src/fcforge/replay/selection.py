@@ -5,7 +5,7 @@ appendix "Sample-Level Contextual Thompson Sampling".
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,6 @@ from torch import Tensor
 from fcforge.models.base import Output
 
 Pair = tuple[Tensor, Tensor]  # mostly rows and diagnoses of some subjects
-Scaling = Literal["mean", "none"]
 JITTER = 1e-4  # of the authors' code, added to a covariance that has no full rank
 
 
@@ -71,22 +70,22 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
 
 
 def closeness(
-    z: Tensor, y: Tensor, scaling: Scaling = "mean", n_classes: int = 2
+    z: Tensor, y: Tensor, repaired: bool = True, n_classes: int = 2
 ) -> Tensor:
     r"""How typical a subject is of its class at its site, in (0, 1].
 
     .. math:: 1 - \tanh(d_u / s)
 
-    with d the Mahalanobis distance to the class centre. ``scaling="none"`` is the paper: s = 1
-    and a covariance inverted with a jitter; in 256 dimensions d is about 10 and the value is 0
-    for everybody. ``"mean"`` (the repair): the covariance is shrunk by its mean eigenvalue and s
-    is the mean distance of the class, so that typical subjects have more than 0.24, others less.
+    with d the Mahalanobis distance to the class centre. In the paper s = 1 and a covariance is
+    inverted with a jitter; in 256 dimensions d is about 10 and the value is 0 for everybody.
+    Repaired, the covariance is shrunk by its mean eigenvalue and s is the mean distance of the
+    class, so that typical subjects have more than 0.24, others less.
     """
     total = torch.zeros(z.shape[0], dtype=z.dtype, device=z.device)
     for label in range(n_classes):
         member = y == label
-        d = mahalanobis(z, member, None if scaling == "mean" else JITTER)
-        if scaling == "mean":
+        d = mahalanobis(z, member, None if repaired else JITTER)
+        if repaired:
             size = member.sum().clamp(min=1)
             d = d * size / d.sum().clamp(min=1e-12)
         total = total + torch.where(member, 1.0 - torch.tanh(d), 0.0)
@@ -171,16 +170,16 @@ class Look(NamedTuple):
     distance: Tensor
 
 
-def spread(z: Tensor, y: Tensor, scaling: Scaling, n_classes: int = 2) -> Pair:
+def spread(z: Tensor, y: Tensor, repaired: bool, n_classes: int = 2) -> Pair:
     """What a site's readouts (C, d) say of its candidates: `closeness` (C,), `distances` (C, C)."""
-    return closeness(z, y, scaling, n_classes), distances(z)
+    return closeness(z, y, repaired, n_classes), distances(z)
 
 
 def look_at(
     forward: Callable[[Tensor], Output],
     candidates: Pair,
     dev: Pair,
-    scaling: Scaling,
+    repaired: bool,
     proxies: int,
     known: Sequence[Tensor] = (),
 ) -> Look:
@@ -194,7 +193,8 @@ def look_at(
         Rows and diagnoses.
     dev : pair of Tensor of shape (T, D)
         Those of held-out subjects; row -1 marks an empty place.
-    scaling : {"mean", "none"}
+    repaired : bool
+        See `closeness`.
     proxies : int
         How many of the held-out subjects are synthetic; see `held_out`.
     known : sequence of Tensor
@@ -210,7 +210,7 @@ def look_at(
         if known:
             near, far = (part[t] for part in known)
         else:
-            near, far = spread(out.embedding[:n].float(), y, scaling, logits.shape[-1])
+            near, far = spread(out.embedding[:n].float(), y, repaired, logits.shape[-1])
         psi = torch.stack([margin(logits[:n]), near], -1)
         seen.append(Look(accuracy, ce, psi, far))
     return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))

@@ -8,12 +8,14 @@ from fcforge.engine import Job, learn_site, start_lane
 from fcforge.errors import SealedError
 from fcforge.methods.forge import Forge
 from fcforge.methods.shared.synthetic import LEAKED
+from fcforge.replay import hcts
 from fcforge.replay.bank import PoolName
 
 
 # -- what it keeps -----------------------------------------------------------------------
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_memory_is_synthetic_and_within_budget(variant):
+def test_memory_is_synthetic_and_within_budget(variant, monkeypatch):
+    monkeypatch.setattr(hcts, "LIMITS", (3, 8))
     world = World()
     for t, lane in enumerate(world.learn(learner(**VARIANTS[variant]), SITES), start=1):
         state = lane.state
@@ -24,7 +26,7 @@ def test_memory_is_synthetic_and_within_budget(variant):
             min(12, 10 * t) if variant == "reservoir" else 10 * t
         )
         active = state["replay.active"]
-        most = min(12, (8 if variant == "official" else 10) * t)
+        most = min(12, (8 if "official" in variant else 10) * t)
         assert len(set(active.tolist())) == most == int(state["replay.quota"].sum())
         assert filled[active].all()
         assert torch.equal(

@@ -6,10 +6,10 @@ it then was. K of the candidates of all past sites are active at a time: those t
 `fcforge.replay.hcts` chooses, a random choice, or a reservoir. No real subject is kept.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from fcforge.models.base import Inputs, Model, Output
 from fcforge.randomness import uniform
 from fcforge.replay import selection
 from fcforge.replay.bank import gather
-from fcforge.replay.hcts import HCTS, Choice, SiteWeight, even_choice
+from fcforge.replay.hcts import HCTS, SAMPLERS, Choice, Form, even_choice
 from fcforge.replay.memory import ROWS, declared_memory, empty_memory, free_slot, teach
 from fcforge.settings import NotNegative, Size, at_least
 
@@ -59,16 +59,10 @@ class SyntheticMemory(Method):
         "uniform": equal quotas, random subjects, on the same schedule (the ablation without
         HCTS). "reservoir": K subjects in all, the other candidates are thrown away, as a
         memory of real subjects would.
-    site_weight : {"equal", "share"}
-        Sites count equally in the replay loss, as in the paper's equation, or by the share that
-        the sampler gave them, as in the authors' code.
-    loss_form : {"mean", "sum"}
-        Squared norms divided by their length, or the paper's sums. The readout has 256 numbers:
-        as a sum it outweighs the diagnosis.
     sum_sites : bool
         Add up past sites (paper) instead of averaging, so that replay grows with every site.
-    sampler : HCTS
-        How ``sampling = "hcts"`` chooses.
+    sampler : {"repaired", "paper", "official"}
+        How ``sampling = "hcts"`` chooses: see `fcforge.replay.hcts.HCTS`.
     """
 
     lambdas: Literal["asd", "bsnip", "mdd", "official"] = "asd"
@@ -79,25 +73,9 @@ class SyntheticMemory(Method):
     candidates: Annotated[int, at_least(2)] = 256
     dev: Annotated[int, at_least(2)] = 64
     sampling: Literal["hcts", "uniform", "reservoir"] = "hcts"
-    site_weight: SiteWeight = "equal"
-    loss_form: Literal["mean", "sum"] = "mean"
     sum_sites: bool = False
-    sampler: HCTS = field(default_factory=HCTS)
+    sampler: Form = "repaired"
 
-    # The paper's text, and the authors' code, which differs from it.
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {
-            "loss_form": "sum",
-            "sum_sites": True,
-            "sampler": HCTS.from_preset("paper"),
-        },
-        "official": {
-            "lambdas": "official",
-            "dev": 16,
-            "site_weight": "share",
-            "sampler": HCTS.from_preset("official"),
-        },
-    }
     keeps = "synthetic subjects"
     needs_generator = True
     row_keys = (ROWS, "dev.row")
@@ -109,6 +87,11 @@ class SyntheticMemory(Method):
         table = LAMBDAS[self.lambdas]
         l1, l2, l3 = (b if a is None else a for a, b in zip(own, table, strict=True))
         return l1, l2, l3
+
+    @property
+    def hcts(self) -> HCTS:
+        """The sampler."""
+        return SAMPLERS[self.sampler]
 
     @property
     def asks_for(self) -> int:
@@ -129,7 +112,7 @@ class SyntheticMemory(Method):
         state |= {"dev.row": none, "dev.y": none}
         state |= self._active(Choice(none, none, none.float()))
         if self.sampling == "hcts":
-            state |= self.sampler.start(device)
+            state |= self.hcts.start(device)
         return lane._replace(state=state)
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
@@ -143,7 +126,7 @@ class SyntheticMemory(Method):
         found["replay.active"] = Declared((None,), torch.int64, low=0, high=n - 1)
         found["replay.quota"] = Declared((sites,), torch.int64, low=0, high=self.memory)
         if self.sampling == "hcts":
-            arms = alike(self.sampler.start("meta"))
+            arms = alike(self.hcts.start("meta"))
             found |= {
                 k: d._replace(shape=(sites, *d.shape[1:])) for k, d in arms.items()
             }
@@ -161,15 +144,15 @@ class SyntheticMemory(Method):
         if model.readout or not chosen:
             return {}
         bank = site.bank
-        scaling = self.sampler.closeness
+        repaired = self.hcts.repaired
 
         def look(rows: Tensor, y: Tensor) -> selection.Pair:
             out = model.apply(lane.params, lane.stats, gather(bank.inputs(model), rows))
-            return selection.spread(out.embedding, y, scaling, model.n_outputs)
+            return selection.spread(out.embedding, y, repaired, model.n_outputs)
 
         found = []
         for rows, y in zip(*by_site(state, "memory", n_sites), strict=True):
-            name = (model, scaling, rows.cpu().numpy().tobytes())
+            name = (model, repaired, rows.cpu().numpy().tobytes())
             found.append(bank.once(name, partial(look, rows, y)))
         stacked = map(torch.stack, zip(*found, strict=True))
         return dict(zip(SPREAD, stacked, strict=True))
@@ -186,9 +169,9 @@ class SyntheticMemory(Method):
             return lane._replace(state=state | self._thin(state, site.rng))
         device = state[ROWS].device
         noise = torch.rand(n_sites + 1, self.candidates, generator=site.rng).to(device)
-        even = even_choice(noise, self.memory, self.sampler)
+        even = even_choice(noise, self.memory, self.hcts)
         lane = lane._replace(state=state | self._active(even))
-        if self.sampling == "hcts" and self.sampler.refresh_at_end:
+        if self.sampling == "hcts" and self.hcts.official:
             key = torch.randint(
                 2**31 - 1, (), generator=site.rng, dtype=torch.int32
             ).to(device)
@@ -243,7 +226,7 @@ class SyntheticMemory(Method):
             accuracy.append(selection.held_out(logits, y, rows >= 0, self.dev)[0])
         now = torch.stack(accuracy)
         best = torch.maximum(state["hcts.best"], now[:-1])
-        return self.sampler.add_site({**state, "hcts.best": best}, now[-1])
+        return self.hcts.add_site({**state, "hcts.best": best}, now[-1])
 
     def _thin(self, state: State, rng: torch.Generator) -> State:
         """Reservoir of K subjects over all candidates so far; the others are wiped."""
@@ -280,7 +263,7 @@ class SyntheticMemory(Method):
             return lane
         if self.sampling == "uniform":
             choice = even_choice(
-                uniform(key, (n_sites, self.candidates)), self.memory, self.sampler
+                uniform(key, (n_sites, self.candidates)), self.memory, self.hcts
             )
             return lane._replace(state={**state, **self._active(choice)})
         known = [state[key] for key in SPREAD if key in state]
@@ -288,20 +271,16 @@ class SyntheticMemory(Method):
             forward,
             by_site(state, "memory", n_sites),
             by_site(state, "dev", n_sites),
-            self.sampler.closeness,
+            self.hcts.repaired,
             self.dev,
             known,
         )
-        state, choice = self.sampler.refresh(state, look, key, self.memory)
+        state, choice = self.hcts.refresh(state, look, key, self.memory)
         return lane._replace(state={**state, **self._active(choice)})
 
     def _active(self, choice: Choice) -> State:
         state = {"replay.active": choice.active, "replay.quota": choice.quota}
-        return (
-            state | {"replay.share": choice.share}
-            if self.site_weight == "share"
-            else state
-        )
+        return state | {"replay.share": choice.share} if self.hcts.official else state
 
     def active(self, state: State) -> Choice:
         """The choice that is replayed now."""
