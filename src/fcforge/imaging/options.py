@@ -124,7 +124,9 @@ class PreprocessRequest(ImagingRequest):
         "",
         "Order of the slices where the sidecar has no SliceTiming; empty skips slice timing.",
     )
-    sdc: bool = option(False, "Correct distortion with a reverse-phase image.")
+    sdc: bool = option(
+        False, "Correct distortion with a reverse-phase image, by FSL's topup."
+    )
     resolution: Annotated[float, within(1, 8)] = option(
         3.0, "Voxel size of the output in mm."
     )

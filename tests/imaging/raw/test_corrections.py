@@ -1,4 +1,4 @@
-"""Slice timing by hand; distortion: a known field, its grid, programs and their command lines."""
+"""Slice timing by hand; programs and their command lines."""
 
 import json
 import shutil
@@ -8,17 +8,10 @@ import nibabel as nib
 import numpy as np
 import pytest
 from imaging_calls import preprocess_command
-from scipy.ndimage import gaussian_filter
 
 from fcforge.errors import DataError
 from fcforge.imaging.raw import corrections, pipeline
-from fcforge.imaging.raw.corrections import (
-    correct_slice_timing,
-    phase_axis,
-    slice_times,
-    to_voxels,
-    unwarp,
-)
+from fcforge.imaging.raw.corrections import correct_slice_timing, slice_times
 
 
 def test_slice_orders_by_hand():
@@ -52,47 +45,6 @@ def test_slice_times_that_do_not_fit():
         correct_slice_timing(data, np.array([0.0, 0.5, 1.0]), 2.0)
 
 
-def _blob(shape: tuple[int, int, int] = (32, 36, 28)) -> np.ndarray:
-    noise = gaussian_filter(np.random.default_rng(0).normal(size=shape), 2.5)
-    axes = [np.linspace(-1, 1, n) for n in shape]
-    head = sum(a**2 for a in np.meshgrid(*axes, indexing="ij")) < 0.8
-    return gaussian_filter(np.where(head, 1000 + 6000 * noise, 0), 0.7).astype(
-        np.float32
-    )
-
-
-def test_unwarp_undoes_a_known_distortion_with_its_intensity():
-    head = gaussian_filter(_blob(), 2.0)
-    shift = gaussian_filter(np.random.default_rng(1).normal(size=head.shape), 6)
-    shift *= 1.5 / np.abs(shift).max()
-    x = np.arange(head.shape[1])
-    bent = np.zeros_like(head)
-    for i in np.ndindex(head.shape[0], head.shape[2]):
-        b = shift[i[0], :, i[1]]
-        bent[i[0], :, i[1]] = np.interp(
-            x, x + b, head[i[0], :, i[1]] / (1 + np.gradient(b))
-        )
-    fixed = unwarp(bent, shift * 4.0, axis=1, voxel_mm=4.0)
-    before = np.abs(bent - head)[:, 4:-4].mean()
-    after = np.abs(fixed - head)[:, 4:-4].mean()
-    assert after < before / 4
-
-
-def test_field_on_faces_becomes_field_on_voxels():
-    field = np.arange(2 * 4 * 2, dtype=float).reshape(2, 4, 2)
-    out = to_voxels(field, 1, (2, 3, 2))
-    np.testing.assert_array_equal(out[0, :, 0], [1, 3, 5])
-    with pytest.raises(DataError, match="a field of shape"):
-        to_voxels(field, 0, (2, 3, 2))
-
-
-def test_phase_directions_and_the_command_line():
-    assert phase_axis("j-") == (1, -1)
-    assert phase_axis("k") == (2, 1)
-    with pytest.raises(DataError, match="PhaseEncodingDirection 'AP'"):
-        phase_axis("AP")
-
-
 def test_route_follows_what_is_installed(monkeypatch: pytest.MonkeyPatch):
     def install(*programs: str) -> None:
         monkeypatch.setattr(shutil, "which", lambda name: name in programs or None)
@@ -100,7 +52,7 @@ def test_route_follows_what_is_installed(monkeypatch: pytest.MonkeyPatch):
     pip = {
         "slice_timing": "fcforge",
         "motion": "fcforge",
-        "distortion": "pyhysco",
+        "distortion": "",
         "registration": "ants",
     }
     install()
@@ -217,6 +169,8 @@ def test_files_for_the_programs(tmp_path: Path):
     assert text.split() == ["0.000000", "0.500000", "0.750000"]
     lines = corrections.acquisition_parameters(["j-", "j"], 0.05).splitlines()
     assert lines == ["0 -1 0 0.050000", "0 1 0 0.050000"]
+    with pytest.raises(DataError, match="PhaseEncodingDirection 'AP'"):
+        corrections.acquisition_parameters(["AP"], 0.05)
     (tmp_path / "m.par").write_text("0.01 0.02 0.03 1 2 3\n0 0 0 4 5 6\n")
     got = corrections.read_mcflirt(tmp_path / "m.par")
     assert got.tolist() == [[1, 2, 3, 0.01, 0.02, 0.03], [4, 5, 6, 0, 0, 0]]
@@ -247,8 +201,6 @@ elif name == "topup":
     shutil.copyfile(given["--imain"], given["--fout"] + ".nii.gz")
 elif name == "applytopup":
     shutil.copyfile(given["--imain"], given["--out"])
-elif name == "pyhysco":
-    shutil.copyfile(sys.argv[1], sys.argv[5] + "-EstFieldMap.nii.gz")
 """
 
 
@@ -258,7 +210,7 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     log = tmp_path / "calls.jsonl"
-    for name in ("slicetimer", "mcflirt", "topup", "applytopup", "pyhysco"):
+    for name in ("slicetimer", "mcflirt", "topup", "applytopup"):
         (folder / name).write_text(
             STAND_IN.replace("{log}", str(log)).replace("{n}", "12")
         )
@@ -335,24 +287,10 @@ def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
     assert table.splitlines()[1].startswith("0.5\t")
 
 
-def test_the_pip_route_unwarps_by_pyhysco(
-    stand_ins: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
-):
-    still = [np.eye(4)] * 12, np.zeros((12, 6))
-    monkeypatch.setattr(pipeline, "estimate_motion", lambda data, affine: still)
-    code, lines = _preprocess(raw, "pip")
-    assert code == 0, lines
-    (call,) = _calls(stand_ins)
-    assert Path(call[0]).name == "pyhysco"
-    assert call[3:5] == ["2", "--output_dir"]
-    distortion = _steps(raw)["distortion"]
-    assert distortion["Axis"] == "j"
-    assert 500 < distortion["LargestMm"] < 600  # the stand-in's field is the scan
-    monkeypatch.setenv("PATH", "/nowhere")
-    shutil.rmtree(raw.parent / "out")
+def test_distortion_needs_topup(raw: Path):
     code, lines = _preprocess(raw, "pip")
     assert code == 2
-    assert any("cannot start pyhysco" in line for line in lines)
+    assert any("--sdc needs FSL's topup" in line for line in lines)
 
 
 def test_a_failing_program_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,9 +1,8 @@
-"""Slice timing (a cubic spline in time) and distortion (a field of displacements, by PyHySCO).
+"""Slice timing (a cubic spline in time), and the paper's own programs where they are installed.
 
-PyHySCO (extra `sdc`, GPL-3) is run as a program of its own, so fcforge itself stays MIT. So are the
-paper's own programs, where they are installed: FSL's slicetimer, mcflirt and topup, and SPM12's
-normalisation. Their command lines are built as nipype would (its topup default ``--fwhm 8`` is left
-out: the paper says default settings, which are those of ``b02b0.cnf``).
+These are FSL's slicetimer, mcflirt and topup, and SPM12's normalisation. Their command lines are
+built as nipype would (its topup default ``--fwhm 8`` is left out: the paper says default settings,
+which are those of ``b02b0.cnf``).
 """
 
 import shutil
@@ -18,7 +17,15 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.imaging.scan import read_volume
 
-AXES = {"i": 0, "j": 1, "k": 2}
+# of PhaseEncodingDirection
+VECTORS = {
+    "i": "1 0 0",
+    "i-": "-1 0 0",
+    "j": "0 1 0",
+    "j-": "0 -1 0",
+    "k": "0 0 1",
+    "k-": "0 0 -1",
+}
 STEPS = ("slice_timing", "motion", "distortion", "registration")
 
 
@@ -93,70 +100,22 @@ def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.n
     return out
 
 
-def phase_axis(direction: str) -> tuple[int, int]:
-    """Axis (0, 1, 2) and sign of a BIDS PhaseEncodingDirection such as ``j-``."""
-    if not direction or direction[0] not in AXES or direction[1:] not in ("", "-"):
-        raise DataError(
-            f"PhaseEncodingDirection '{direction}'.", do="It is i, i-, j, j-, k or k-."
-        )
-    return AXES[direction[0]], -1 if direction.endswith("-") else 1
-
-
 def opposite(direction: str) -> str:
     """The same axis with the other sign: ``j`` for ``j-``."""
     return direction.removesuffix("-") if direction.endswith("-") else f"{direction}-"
 
 
-def unwarp(
-    volume: np.ndarray, field_mm: np.ndarray, axis: int, voxel_mm: float
-) -> np.ndarray:
-    """Undo a displacement along one axis, with the intensity it squeezed or stretched.
-
-    ``out(x) = volume(x + b(x)) (1 + db/dx)``
-
-    Parameters
-    ----------
-    volume : ndarray of shape (x, y, z)
-    field_mm : ndarray of shape (x, y, z)
-        Displacement b in mm along `axis` (negative for the opposite phase direction).
-    axis : int
-    voxel_mm : float
-        Voxel size along `axis`.
-    """
-    from scipy.ndimage import map_coordinates
-
-    shift = field_mm / voxel_mm
-    at = np.indices(volume.shape).astype(float)
-    at[axis] += shift
-    values = np.asarray(volume, dtype=np.float32)
-    moved = map_coordinates(values, at, order=1, mode="nearest")
-    stretch = 1 + np.gradient(shift, axis=axis)
-    return (moved * np.clip(stretch, 0, 2)).astype(np.float32)
-
-
-def to_voxels(field: np.ndarray, axis: int, shape: tuple[int, ...]) -> np.ndarray:
-    """PyHySCO's field lies on the voxel faces along the phase axis; mean of each voxel's two."""
-    if field.shape == tuple(shape):
-        return field
-    wide = tuple(n + (i == axis) for i, n in enumerate(shape))
-    if field.shape != wide:
-        raise DataError(
-            f"a field of shape {field.shape} for a volume of shape {shape}."
-        )
-    lower = np.take(field, range(shape[axis]), axis=axis)
-    upper = np.take(field, range(1, shape[axis] + 1), axis=axis)
-    return (lower + upper) / 2
-
-
 def plan_route(route: str = "auto") -> dict[str, str]:
     """Tool of every step: FSL and SPM12 where they are installed, else what pip brings.
+
+    Distortion has FSL's topup alone.
 
     Parameters
     ----------
     route : {"auto", "pip", "fsl"}
         "pip" never looks for FSL; "fsl" insists on it.
     """
-    plan = dict(zip(STEPS, ("fcforge", "fcforge", "pyhysco", "ants"), strict=True))
+    plan = dict(zip(STEPS, ("fcforge", "fcforge", "", "ants"), strict=True))
     if route == "pip":
         return plan
     # SPM12 is the standalone, which needs the MATLAB runtime only
@@ -180,8 +139,6 @@ COMMANDS = {
     "applytopup": "--imain={source} --datain={datain} --inindex=1 --topup={topup} --method=jac "
     "--interp=spline --out={out}",
     "spm12": "script {batch}",
-    # PyHySCO 0.0.4 takes positionals; its README shows flags.
-    "pyhysco": "{up} {down} {axis} --output_dir {out}",
 }
 
 
@@ -200,7 +157,7 @@ def run(program: str, written: Path, **values: Any) -> np.ndarray:
     except OSError as error:
         raise DataError(
             f"cannot start {program} ({error.strerror}).",
-            do="Distortion: pip install '.[sdc]' in the folder of fcforge, or no --sdc.",
+            do="Check its installation, or use --route pip.",
         ) from None
     if done.returncode:
         text = (done.stderr or done.stdout).strip().splitlines()
@@ -230,9 +187,10 @@ def acquisition_parameters(directions: list[str], readout: float) -> str:
     """Content of topup's ``--datain``: one line of phase vector and readout time per volume."""
     lines = []
     for direction in directions:
-        axis, sign = phase_axis(direction)
-        x, y, z = np.eye(3, dtype=int)[axis] * sign
-        lines.append(f"{x} {y} {z} {readout:.6f}\n")
+        if direction not in VECTORS:
+            what = f"PhaseEncodingDirection '{direction}'."
+            raise DataError(what, do=f"It is one of {', '.join(VECTORS)}.")
+        lines.append(f"{VECTORS[direction]} {readout:.6f}\n")
     return "".join(lines)
 
 

@@ -150,52 +150,30 @@ class _Way:
         self.done["slice_timing"] = {"Times": known, "ReferenceSeconds": reference}
 
     def distortion(self) -> None:
-        """Undo the distortion along the phase axis, where it is asked for."""
+        """FSL's topup, from the mean and its opposite, where it is asked for."""
         if not self.request.sdc:
             return
         reverse = self.run.reverse
         if reverse is None:
             where = self.run.source.path
             raise DataError("no image with the opposite phase direction.", where=where)
+        if self.plan["distortion"] != "topup":
+            do = "Install FSL, or leave --sdc out."
+            raise DataError("--sdc needs FSL's topup, which is not there.", do=do)
         other = read_volume(reverse)
         other = other if other.ndim == 3 else other[..., 0]
         mean = self.data[..., :5].mean(axis=-1)
-        undo = self._topup if self.plan["distortion"] == "topup" else self._unwarp
-        self.done["distortion"] = {"Reverse": reverse.name, **undo(mean, other)}
-
-    def _topup(self, mean: np.ndarray, other: np.ndarray) -> dict[str, Any]:
-        """FSL's topup, from the mean and its opposite."""
-        phase = self.run.phase
-        ways = [phase, corrections.opposite(phase)]
+        ways = [self.run.phase, corrections.opposite(self.run.phase)]
         lines = corrections.acquisition_parameters(ways, self.run.readout)
-        how = {
-            "datain": self.text("acquisition.txt", lines),
-            "topup": self.work / "topup",
-        }
+        acquired = self.text("acquisition.txt", lines)
+        how = {"datain": acquired, "topup": self.work / "topup"}
         pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
         self.volume_of("topup", "topup_field.nii.gz", pair=pair, **how)
         source = self.save("to_unwarp.nii.gz")
         self.data = self.volume_of(
             "applytopup", "unwarped.nii.gz", source=source, **how
         )
-        return {"Config": "b02b0.cnf"}
-
-    def _unwarp(self, mean: np.ndarray, other: np.ndarray) -> dict[str, Any]:
-        """PyHySCO's field, taken out volume by volume."""
-        axis, _ = corrections.phase_axis(self.run.phase)
-        up = self.save("up.nii.gz", mean)
-        down = self.save("down.nii.gz", other)
-        where = {"axis": axis + 1, "out": self.work / "field"}
-        found = self.volume_of(
-            "pyhysco", "field-EstFieldMap.nii.gz", up=up, down=down, **where
-        )
-        field_mm = corrections.to_voxels(found, axis, mean.shape)
-        voxel_mm = float(np.linalg.norm(self.affine[:3, axis]))
-        for t in range(self.data.shape[3]):
-            self.data[..., t] = corrections.unwarp(
-                self.data[..., t], field_mm, axis, voxel_mm
-            )
-        return {"Axis": "ijk"[axis], "LargestMm": float(np.abs(field_mm).max())}
+        self.done["distortion"] = {"Reverse": reverse.name, "Config": "b02b0.cnf"}
 
     def realign(self) -> None:
         """Motion of every volume; mcflirt also moves the volumes, ours leaves that to MNI."""
