@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.raw.corrections import slice_times
 from fcforge.imaging.raw.motion import rigid
 
 
@@ -78,7 +77,9 @@ def make_phantom(
     centre = np.zeros(3)
     parameters = head_motion(rng, n_volumes)
     motion = np.stack([rigid(p, centre) for p in parameters])
-    times = slice_times("interleaved", shape[2], tr)
+    index = np.arange(shape[2])
+    times = np.empty(shape[2])
+    times[np.r_[index[::2], index[1::2]]] = index * tr / shape[2]
     wave = Waves(rng, atlas.n_rois)
 
     grid = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), -1).reshape(

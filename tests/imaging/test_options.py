@@ -8,7 +8,6 @@ import pytest
 from fcforge.errors import ConfigError
 from fcforge.imaging.layouts import LAYOUTS
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.imaging.raw.corrections import slice_times
 from fcforge.imaging.sources import Source
 
 A = Path("in"), Path("out")
@@ -33,8 +32,6 @@ def test_choices_are_those_of_the_code():
     from typing import get_args, get_type_hints
 
     assert set(get_args(get_type_hints(FCRequest)["layout"])) == {"auto", *LAYOUTS}
-    orders = get_args(get_type_hints(PreprocessRequest)["slice_order"])
-    assert all(len(slice_times(order, 4, 2.0)) == 4 for order in orders if order)
 
 
 def test_every_option_has_a_help_text():

@@ -118,12 +118,6 @@ class PreprocessRequest(ImagingRequest):
     drop: Count = option(
         5, "First volumes to leave out, while the magnetisation settles."
     )
-    slice_order: Literal[
-        "", "ascending", "descending", "interleaved", "interleaved_even"
-    ] = option(
-        "",
-        "Order of the slices where the sidecar has no SliceTiming; empty skips slice timing.",
-    )
     sdc: bool = option(
         False, "Correct distortion with a reverse-phase image, by FSL's topup."
     )
@@ -138,5 +132,5 @@ class PreprocessRequest(ImagingRequest):
     @property
     def recorded(self) -> Mapping[str, Any]:
         """All that changes numbers, for sidecars and the fingerprint."""
-        names = ("drop", "slice_order", "tr", "sdc", "resolution", "route")
+        names = ("drop", "tr", "sdc", "resolution", "route")
         return {name: getattr(self, name) for name in names}

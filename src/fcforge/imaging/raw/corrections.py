@@ -29,35 +29,6 @@ VECTORS = {
 STEPS = ("slice_timing", "motion", "distortion", "registration")
 
 
-def slice_times(order: str, n_slices: int, tr: float) -> np.ndarray:
-    """Acquisition time of each slice within a volume, seconds.
-
-    Parameters
-    ----------
-    order : {"ascending", "descending", "interleaved", "interleaved_even"}
-        ``interleaved`` takes slices 0, 2, 4, ... first (Siemens with an odd count, Philips);
-        ``interleaved_even`` takes 1, 3, 5, ... first (Siemens with an even count).
-    n_slices : int
-    tr : float
-        Seconds.
-
-    Examples
-    --------
-    >>> slice_times("interleaved", 4, 2.0).tolist()
-    [0.0, 1.0, 0.5, 1.5]
-    """
-    index = np.arange(n_slices)
-    known = {
-        "ascending": index,
-        "descending": index[::-1],
-        "interleaved": np.r_[index[::2], index[1::2]],
-        "interleaved_even": np.r_[index[1::2], index[::2]],
-    }
-    times = np.empty(n_slices)
-    times[known[order]] = index * tr / n_slices
-    return times
-
-
 def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.ndarray:
     """Signal each slice would have had in the middle of the acquisition of every volume.
 

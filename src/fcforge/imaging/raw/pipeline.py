@@ -130,13 +130,9 @@ class _Way:
 
     def slice_timing(self) -> None:
         """Every slice at one moment, where the times are known."""
-        if self.run.slice_timing:
-            times = np.array(self.run.slice_timing)
-            known = "sidecar"
-        elif known := self.request.slice_order:
-            times = corrections.slice_times(known, self.data.shape[2], self.tr)
-        else:
+        if not self.run.slice_timing:
             return
+        times = np.array(self.run.slice_timing)
         if self.plan["slice_timing"] == "slicetimer":
             shifts = corrections.slicetimer_file(times, self.tr)
             how = {"tr": self.tr, "times": self.text("slice_times.txt", shifts)}
@@ -146,8 +142,7 @@ class _Way:
             )
         else:
             self.data = corrections.correct_slice_timing(self.data, times, self.tr)
-        reference = float(times.max() / 2)
-        self.done["slice_timing"] = {"Times": known, "ReferenceSeconds": reference}
+        self.done["slice_timing"] = {"ReferenceSeconds": float(times.max() / 2)}
 
     def distortion(self) -> None:
         """FSL's topup, from the mean and its opposite, where it is asked for."""
@@ -222,7 +217,7 @@ class _Way:
             done[what] = {"Tool": self.plan[what], **how}
         name = outputs.base_name(self.run.source)
         if "slice_timing" not in self.done:
-            say(f"{name}: no slice times known, slice timing skipped")
+            say(f"{name}: no SliceTiming in its sidecar, slice timing skipped")
         if pages:
             _, affine = mni.mni_grid(self.request.resolution)
             page = pages.preprocess_page(name, fd, scan.mean(axis=-1), affine, done)
