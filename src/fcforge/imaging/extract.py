@@ -96,11 +96,9 @@ class SubjectFC(NamedTuple):
     @property
     def mean_fd(self) -> float | None:
         """Mean framewise displacement in mm over runs; None where unknown."""
-        known = []
-        for run in self.runs:
-            if run.fd is not None:
-                known.append(run.fd[np.isfinite(run.fd)])
+        known = [run.fd for run in self.runs if run.fd is not None]
         values = np.concatenate([[], *known])
+        values = values[np.isfinite(values)]
         return float(values.mean()) if len(values) else None
 
     @property

@@ -178,9 +178,6 @@ def join_runs(runs: list[np.ndarray]) -> np.ndarray:
     empty = np.any([empty_rois(run) for run in runs], axis=0)
     parts = []
     for run in runs:
-        safe = np.where(empty, 0.0, run)
-        spread = safe.std(axis=0)
-        scale = np.where(spread > 0, spread, 1.0)
-        z = (safe - safe.mean(axis=0)) / scale
-        parts.append(np.where(empty, np.nan, z))
+        signal = np.where(empty, np.nan, run)
+        parts.append((signal - signal.mean(axis=0)) / signal.std(axis=0))
     return np.concatenate(parts)
