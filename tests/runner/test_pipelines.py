@@ -295,7 +295,7 @@ def test_what_cannot_work_is_refused_before_any_training(table, message):
 
 
 def test_keeps_must_be_said():
-    with pytest.raises(ConfigError, match="says what it is trained on"):
+    with pytest.raises(ConfigError, match=r"keeps = '' is unknown\. Known: cumulative"):
         read_pipeline({"estimator": LogisticRegression()}, "learner 0", HERE)
 
 

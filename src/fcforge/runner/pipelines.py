@@ -26,9 +26,6 @@ from fcforge.randomness import derive
 from fcforge.settings import Checked, checked
 from fcforge.types import TWO_CLASSES, Component, FCBatch, LearnerSpec, Site, Target
 
-ADD_KEEPS = (
-    "Add keeps = 'cumulative' (all sites so far), 'independent' or 'partial_fit'."
-)
 PIPELINE = "pipeline"  # method and model of such a row
 _HANDED: dict[
     str, Any
@@ -125,13 +122,10 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     """Row of a ``[[learner]]`` that names an estimator; whatever cannot work is refused here."""
     from sklearn.base import clone
 
-    said = dict(table)
+    said = {"keeps": "", **table}
     given = said.pop("estimator")
     title = said.pop("title", "")
     start = said.pop("start", True)
-    if "keeps" not in said:
-        what = "an estimator says what it is trained on."
-        raise ConfigError(what, where=where, do=ADD_KEEPS)
     named = isinstance(given, str)
     shown = given if isinstance(given, str) else type(given).__name__
     settings = checked(Pipeline, said, where, hidden=("estimator", "folder", "sha256"))
