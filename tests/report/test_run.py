@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from markupsafe import Markup
 from page_parser import EVIL, Page, require_sound
 
 from fake_runs import KEEPS, SITES, fake_experiment, fake_learner
 from fcforge.errors import DataError
 from fcforge.report.contents import About, contents
-from fcforge.report.rendering import Section
 from fcforge.report.run import page_of, write_report
 from fcforge.text import bracket, number
 from fcforge.types import Leaks
@@ -80,7 +78,6 @@ def test_other_peoples_text_is_escaped():
         title=EVIL,
         keeps={EVIL: EVIL},
         settings={EVIL: {EVIL: EVIL, "list": [EVIL]}},
-        sections=[Section(EVIL, EVIL)],
     )
     parsed = require_sound(page)
     assert parsed.text.count("<script>alert(1)</script>") > 10
@@ -103,23 +100,6 @@ def test_leaks_are_red_and_clean_runs_are_not(html):
 def test_all_clear():
     text = Page(render(fake_learner("good", skill=1.5), expected=72, n_draws=50)).text
     assert "Nothing to warn about" in text
-
-
-def test_extra_sections():
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3, 2))
-    figure.subplots().plot([0, 1], [0, 1])
-    sections = [
-        Section("Privacy audit", Markup("<p id='mine'>fine</p>")),
-        Section("Plot", figure, alt="a line"),
-    ]
-    page = render(fake_learner("x", seeds=(0,)), sections=sections)
-    assert "<p id='mine'>fine</p>" in page
-    assert 'aria-label="a line"' in page
-    assert "<path" in page
-    assert 'href="#extra-1"' in page
-    require_sound(page)
 
 
 def test_one_site_one_run_one_learner():

@@ -1,6 +1,6 @@
 """The numbers behind the page of a run, computed once from its results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -9,7 +9,6 @@ import numpy as np
 from fcforge import stats
 from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
 from fcforge.metrics.cells import PRIMARY
-from fcforge.report.rendering import Section
 from fcforge.report.run_words import Finding, findings
 from fcforge.stats import Comparison, Row
 from fcforge.stats.resampling import N_DRAWS, interval, pair_of
@@ -39,8 +38,6 @@ class About:
         Number of runs that were asked for; fewer results are shown as missing.
     settings : mapping, optional
         Shown as they are; by default those of the first run.
-    sections : sequence of Section
-        Placed before the settings.
     n_draws : int
         Bootstrap draws and permutations.
     home : str
@@ -51,7 +48,6 @@ class About:
     keeps: Mapping[str, str] = field(default_factory=dict)
     expected: int | None = None
     settings: Mapping[str, Any] | None = None
-    sections: Sequence[Section] = ()
     n_draws: int = N_DRAWS
     home: str = ""
 

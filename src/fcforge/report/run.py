@@ -1,7 +1,7 @@
 """The page of a run: opens offline, on a phone, on paper, in the dark."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from fcforge.report.contents import (
     curves,
     mean_matrix,
 )
-from fcforge.report.rendering import Section, listed, picture, render
+from fcforge.report.rendering import listed, picture, render
 from fcforge.report.run_words import Finding, headline, leaks_on, methods_paragraphs
 from fcforge.report.table import Cell, Table, as_csv, results_table
 from fcforge.runner.collect import collect_some, kept_by
@@ -31,31 +31,22 @@ from fcforge.types import RunResult, RunResults
 
 
 # -- a run folder ----------------------------------------------------------------------------------
-def report_folder(
-    folder: Path, page: Path, sections: Sequence[Section] = ()
-) -> tuple[list[Row], list[Finding]]:
-    """Write the page and table.csv of a run folder; returns the table and its cautions.
-
-    `sections` are shown before the settings.
-    """
-    results, about = read_folder(folder, sections)
+def report_folder(folder: Path, page: Path) -> tuple[list[Row], list[Finding]]:
+    """Write the page and table.csv of a run folder; returns the table and its cautions."""
+    results, about = read_folder(folder)
     found = contents(results, about)
     write_text(page, page_of(about, found))
     write_text(folder / "table.csv", as_csv(found.rows))
     return found.rows, found.findings
 
 
-def read_folder(
-    folder: Path, sections: Sequence[Section] = (), home: str = ""
-) -> tuple[list[RunResult], About]:
+def read_folder(folder: Path, home: str = "") -> tuple[list[RunResult], About]:
     """Results of a run folder and what its page says besides them."""
     store = Store(folder)
     results, expected = collect_some(store)
     stored = store.read_experiment()
     settings = stored["experiment"]
-    about = About(
-        settings["title"], kept_by(store), expected, settings, sections, home=home
-    )
+    about = About(settings["title"], kept_by(store), expected, settings, home=home)
     return results, about
 
 
