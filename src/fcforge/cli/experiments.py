@@ -24,7 +24,6 @@ from fcforge.requests import CheckRequest
 from fcforge.text import duration
 
 if TYPE_CHECKING:
-    from fcforge.report.rendering import Section
     from fcforge.runner.execute import Place
     from fcforge.runner.run import Prepared
     from fcforge.stats import Row
@@ -45,30 +44,23 @@ ROOMS = {
 
 def demo(
     out: Annotated[Path, Option(help="Run folder to write.")] = Path("runs/demo"),
-    jobs: given.Jobs = 0,
-    device: given.Device = "auto",
-    as_json: given.AsJson = False,
 ) -> None:
     """Let simulated hospitals learn in turn, then play a round of two keepers; a minute or two."""
-    with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
-        run(config, out=out, jobs=jobs, device=device, as_json=as_json)
-    place = out / "round"
-    if place.exists():
-        say(f"{place}: this round was played before; remove it to play another.")
-    else:
-        _play(place, say if as_json else print)
-
-
-def _play(place: Path, show: Callable[[str], None]) -> None:
     from fcforge.exchange.demo_round import MERGED, play_round
     from fcforge.report.exchange_file import write_page
     from fcforge.report.terminal import round_section, round_text
 
+    with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
+        run(config, out=out)
+    place = out / "round"
+    if place.exists():
+        say(f"{place}: this round was played before; remove it to play another.")
+        return
     with at_work("playing a round of two keepers"):
         played = play_round(place)
         gained = round_section(played)
         write_page(played.exchange, MERGED, place / "page.html", gained)
-    show(round_text(gained))
+    print(round_text(gained))
     say(f"page of the round: {place / 'page.html'}")
 
 
@@ -186,27 +178,18 @@ def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
 def report(
     folder: given.Folder,
     out: Annotated[Path | None, Option(help="HTML file [FOLDER/report.html].")] = None,
-    judge: Annotated[
-        list[Path] | None, Option(help="Folder of `fcforge judge`; may be repeated.")
-    ] = None,
     as_json: given.AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
-    from fcforge.report.judge import sections_of
-    from fcforge.studies.judge.summary import read_judgement
-
-    sections = [s for path in judge or () for s in sections_of(read_judgement(path))]
-    _report(folder, out or folder / "report.html", as_json, sections)
+    _report(folder, out or folder / "report.html", as_json)
 
 
-def _report(
-    folder: Path, page: Path, as_json: bool, sections: Sequence[Section] = ()
-) -> None:
+def _report(folder: Path, page: Path, as_json: bool) -> None:
     from fcforge.report.run import report_folder
     from fcforge.report.run_words import print_findings
 
     with at_work("writing the report"):
-        rows, findings = report_folder(folder, page, sections)
+        rows, findings = report_folder(folder, page)
     print_findings(findings)
     say(f"report: {page}")
     _print_rows(rows, as_json)
