@@ -79,7 +79,7 @@ def moved() -> str:
 def _about(name: str) -> str:
     table, told = read(name)
     file = name.partition("+")[0]
-    for run in ("_again", "_first", "_whole"):
+    for run in ("_again", "_before", "_first"):
         file = file.removesuffix(run)
     where = f"`experiments/{file}.toml`"
     commit = told["commit"] if " " in told["commit"] else told["commit"][:10]

@@ -42,6 +42,7 @@ class Printed:
     of_row: Mapping[str, str] = field(default_factory=dict)
     leaks: str = ""
     rest: str = ""
+    rest_as: Mapping[str, str] = field(default_factory=dict)
     second: str = ""
 
 
@@ -53,6 +54,7 @@ def on_529(name: str) -> str:
 
 TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 DROPPED: Sequence[str] = TOLD.pop("dropped")
+ON_529: Mapping[str, Mapping[str, Any]] = TOLD.pop("on_529")
 
 
 def shown(table: "Finished") -> "Finished":
@@ -81,6 +83,7 @@ def printed_tables() -> dict[str, Printed]:
             rows = {k: on_529(v) for k, v in one.of_row.items()}
             there = {k: on_529(getattr(one, k)) for k in ("of", "leaks", "rest")}
             title, second = f"{one.title}, 529 subjects", name if one.ranked else ""
+            there |= ON_529.get(on_529(name), {})
             found[on_529(name)] = replace(
                 one, title=title, second=second, of_row=rows, **there
             )
@@ -178,7 +181,7 @@ def partners(name: str, asked: Printed, found: Found) -> dict[str, tuple[Runs, R
 def beside(name: str, found: Found) -> str:
     """The paper's AAA and FOR, ours, the paired difference, and the same with leaks on."""
     asked, mine = printed_tables()[name], found[name]
-    ours = {**(found[asked.rest].rows if asked.rest in found else {}), **mine.rows}
+    rest = found[asked.rest].rows if asked.rest in found else {}
     compared = differences(partners(name, asked, found))
     leaky, second, plain = map(
         found.get, (asked.leaks, asked.second, f"{name}+printed")
@@ -197,7 +200,9 @@ def beside(name: str, found: Found) -> str:
     )
     lines = []
     for learner in [*order, *more]:
-        line = [learner, _printed(printed.get(learner)), *numbers(ours.get(learner))]
+        there = rest.get(asked.rest_as.get(learner, learner))
+        ours = numbers(mine.rows.get(learner, there))
+        line = [learner, _printed(printed.get(learner)), *ours]
         if compared:
             line += _compared(compared.get(learner))
         if plain:
