@@ -113,9 +113,10 @@ def unpack(data: bytes) -> Contents:
             f"is damaged, cut off, or not an exchange file ({error})."
         ) from error
     _check_version(parts.pop(MANIFEST, b""))
-    records = _read_lines(parts.pop(RECORDS, b""))
-    payloads = {_digest(name): part for name, part in parts.items()}
-    found = Contents(records, payloads)
+    found = Contents(
+        _read_lines(parts.pop(RECORDS, b"")),
+        {Path(name).stem: part for name, part in parts.items()},
+    )
     _check_payloads(found)
     if pack(found) != data:
         raise ExchangeError("holds something other than its records and their arrays.")
@@ -148,10 +149,6 @@ def _read_lines(data: bytes) -> tuple[Record, ...]:
     if len(lines) > MAX_RECORDS:
         raise ExchangeError(f"it has {len(lines)} records, more than {MAX_RECORDS}.")
     return tuple(read_record(line, f"record {i + 1}") for i, line in enumerate(lines))
-
-
-def _digest(name: str) -> str:
-    return name.removeprefix(FOLDER).removesuffix(SUFFIX)
 
 
 def _check_payloads(found: Contents) -> None:

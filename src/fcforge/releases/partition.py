@@ -91,19 +91,19 @@ class Partition:
         mean, scale = mean_and_scale(features[public])
         self.x = (features - mean) / scale
         self.p = self.x.shape[1]
-        self._fit_public(self.x[public], self.t[public])
-        self.axes, self.variance = principal_axes(self.x[public], directions)
-        self.z = self.x @ self.axes
+        self._fit_public(self.x[public], self.t[public], directions)
         self.norms = (self.x**2).sum(1)
         self.noise = rng.standard_normal((columns, self.p, draws))
         self.noise_half = rng.standard_normal((columns, draws))
         self.noise_count = rng.standard_normal(draws)
 
-    def _fit_public(self, own: Array, t: Array) -> None:
-        """Scores by the public head, and what it leaves of the public people themselves."""
+    def _fit_public(self, own: Array, t: Array, directions: int) -> None:
+        """Scores by the public head, what it leaves of the public people, and their axes."""
         coefficient, left_out = leave_one_out(own @ own.T, t, PENALTY * self.p)
         self.public_residual = np.clip(t - left_out, -RESIDUAL, RESIDUAL)
         self.score = self.x @ (own.T @ coefficient) + t.mean(0)
+        self.axes, self.variance = principal_axes(own, directions)
+        self.z = self.x @ self.axes
 
     @cached_property
     def gram(self) -> Array:

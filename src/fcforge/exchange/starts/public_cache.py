@@ -75,9 +75,8 @@ def public_people(name: str, **options: Any) -> Path:
                 do = "Run the same again: what was fetched is kept."
                 raise DataError("; ".join(different) + ".", where=name, do=do)
     everybody = load_folder(place)
-    alone, _ = without_twins(everybody)
-    ids = everybody.subject_id.tolist()
-    _require_published(name, alone.content_sha256(), ids, place)
+    people = without_twins(everybody)[0].content_sha256()
+    _require_published(name, people, everybody.subject_id.tolist(), place)
     return place
 
 
@@ -125,7 +124,9 @@ def public_start(
     if place.exists():
         found = _kept(name, place)
     else:
-        found = _made(name, **options)
+        cohort = load_folder(public_people(name, **options))
+        plan = records.Plan(epsilon=None)
+        found = make_public(cohort, policy=POLICY, plan=plan)
         exchange.save(found, place)
     one_file = "in one consortium all use one file, and compare its id."
     if not source.arrays:
@@ -140,19 +141,10 @@ def public_start(
 def _kept(name: str, place: Path) -> exchange.Exchange:
     """The start in the cache, which anybody may have put there."""
     found = exchange.open_exchange(place)
-    if found.records or found.root.kind != "start":
-        what = "is not a start by itself."
-        raise DataError(what, where=place, do="Remove it to make it again.")
     root = found.root
+    if found.records or root.kind != "start" or root.policy != POLICY:
+        what = f"is not a start by itself with the policy of '{name}'."
+        raise DataError(what, where=place, do="Remove it to make it again.")
     ids = [*root.ids, *root.left_out]
     _require_published(name, root.people_sha256, ids, place)
-    if root.policy != POLICY:
-        what = f"has another policy than '{name}'."
-        raise DataError(what, where=place, do="Remove it to make it again.")
     return found
-
-
-def _made(name: str, **options: Any) -> exchange.Exchange:
-    cohort = load_folder(public_people(name, **options))
-    plan = records.Plan(epsilon=None)
-    return make_public(cohort, policy=POLICY, plan=plan)

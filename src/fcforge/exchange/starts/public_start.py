@@ -243,18 +243,15 @@ def _made(
     told = worth(*sites, plan.people, plan.hospitals, noise)
     settings = make(StartSettings, {**asdict(told.settings), **asked}, "start")
     start = make_start(features, cohort.y, settings, cohort.target.columns)
-    said: dict[str, Any] = {
+    rows = tuple(records.WorthRow(**row._asdict()) for row in told.rows)
+    gains = records.Worth(public=told.public, pooled=told.pooled, rows=rows)
+    said = {
         "settings": asdict(settings),
         "limits": _limits(start, features, cohort),
         "expected": _expected(features, cohort, settings),
-        "worth": None,
+        "worth": gains if rows else None,
     }
-    if told.rows:
-        rows = tuple(records.WorthRow(**row._asdict()) for row in told.rows)
-        reached = {"public": told.public, "pooled": told.pooled}
-        said["worth"] = records.Worth(rows=rows, **reached)
-    people = rounded(places(start, features[np.argsort(cohort.subject_id)]))
-    return said, _stored(start, confounds, people)
+    return said, _stored(start, confounds, features[np.argsort(cohort.subject_id)])
 
 
 def _without_confounds(
@@ -270,11 +267,11 @@ def _without_confounds(
 
 
 def _stored(
-    start: Start, confounds: Confounds | None, people: np.ndarray
+    start: Start, confounds: Confounds | None, features: np.ndarray
 ) -> dict[str, np.ndarray]:
     """All arrays but settings, as float32, which holds their 12 bits exactly."""
     found = {k: v for k, v in start.arrays().items() if k not in SET}
-    found[PEOPLE] = people
+    found[PEOPLE] = rounded(places(start, features))
     if confounds is not None:
         found[CENTRE] = confounds.centre
         found[COEFFICIENTS] = confounds.coefficients
