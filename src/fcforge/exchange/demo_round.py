@@ -23,7 +23,7 @@ HOSPITALS = 6
 PUBLIC_SITES = 4
 EPSILON = 8.0
 ROUND = "demo"
-KEEPERS = ("Demo University", "Demo Ministry")
+KEEPERS = ("Demo-University", "Demo-Ministry")
 MERGED = "all.fcx"
 
 
@@ -35,8 +35,6 @@ class Played:
     ----------
     exchange : Exchange
         After the round.
-    left : mapping of hospital to bytes
-        Size of all files that left it.
     people, tested : int
         Who gave to the round, and on whom heads are measured.
     auroc : mapping of title to Estimate
@@ -44,7 +42,6 @@ class Played:
     """
 
     exchange: Exchange
-    left: Mapping[str, int]
     people: int
     tested: int
     auroc: Mapping[str, Estimate]
@@ -59,16 +56,14 @@ def play_round(place: Path, n_rois: int = 40) -> Played:
     parts = [split_cohort(everybody, name, 0, val_fraction=0) for name in names]
     learning = _those(everybody, [part["train"] for part in parts])
     tested = _those(everybody, [part["test"] for part in parts])
-    left = {}
     with whole_folder(place) as folder:
         start = _start(folder, public, len(learning))
         for name in names:
-            mine = learning.select_sites([name])
-            left[name] = _given(folder / name, start, mine)
+            _give(folder / name, start, learning.select_sites([name]))
         files = [start, *_halves(folder, start)]
         merged = merge_files(MergeRequest(files, folder / MERGED))
     auroc = _measured(merged, _those(everybody, [public, learning]), tested)
-    return Played(merged, left, len(learning), len(tested), auroc)
+    return Played(merged, len(learning), len(tested), auroc)
 
 
 def _measured(
@@ -120,8 +115,8 @@ def _start(folder: Path, public: Cohort, people: int) -> Path:
     return out
 
 
-def _given(home: Path, start: Path, people: Cohort) -> int:
-    """Bytes of what a hospital gives to the round."""
+def _give(home: Path, start: Path, people: Cohort) -> None:
+    """Write what a hospital gives to the round."""
     home.mkdir()
     data = _written(people, home / "people.npz")
     key = home / "key"
@@ -129,15 +124,13 @@ def _given(home: Path, start: Path, people: Cohort) -> int:
     site = people.site_names[0]
     place = (site, data, home / f"{site}.record", start)
     learn_site(LearnRequest(*place, epsilon=EPSILON, round=ROUND, sign=key))
-    leaving = [*home.glob("*.share"), *home.glob("*.record")]
-    return sum(file.stat().st_size for file in leaving)
 
 
 def _halves(folder: Path, start: Path) -> list[Path]:
     """What the two keepers publish of the round."""
     found = []
     for keeper in KEEPERS:
-        shares = sorted(folder.glob(f"*/*.{keeper.replace(' ', '_')}.share"))
+        shares = sorted(folder.glob(f"*/*.{keeper}.share"))
         out = folder / f"{keeper}.record"
         keep_files(KeepRequest(shares, start, folder / keeper, out))
         found.append(out)

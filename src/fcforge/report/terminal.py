@@ -192,15 +192,14 @@ def evaluation_text(found: Evaluation) -> str:
 
 def round_section(played: Played) -> Section:
     """A round that was played, for somebody who has not heard of one."""
-    sizes = sorted(played.left.values())
+    hospitals = len(played.exchange.model.sites)
     rows = [(title, interval_text(found)) for title, found in played.auroc.items()]
     heads = ("model", f"AUROC of {people(played.tested)} [95 %]")
     said = (
-        f"{counted(len(sizes), 'simulated hospital')} gave what {people(played.people)} "
+        f"{counted(hospitals, 'simulated hospital')} gave what {people(played.people)} "
         "add up to, and no scan.",
         "Each split its sum into two encrypted shares, one for either of two keepers. Neither "
         "keeper can read what it adds; each adds noise.",
-        f"Left each hospital: two shares and a signed notice, {memory(sizes[-1])} in all.",
         Table.of(heads, rows),
         "Simulated people prove nothing about patients; real ones are in "
         "docs/results/sums.md.",
