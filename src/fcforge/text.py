@@ -20,11 +20,12 @@ def printable(text: str, *, keep: str = "") -> str:
     >>> printable("NYU\x1b[2J"), printable("a\u202eb\u200bc"), printable("a\u00a0b")
     ('NYU?[2J', 'a?b?c', 'a b')
     """
-    return "".join(c if c.isprintable() or c in keep else _instead(c) for c in text)
-
-
-def _instead(character: str) -> str:
-    return " " if unicodedata.category(character) == "Zs" else "?"
+    shown = []
+    for c in text:
+        if not c.isprintable() and c not in keep:
+            c = " " if unicodedata.category(c) == "Zs" else "?"
+        shown.append(c)
+    return "".join(shown)
 
 
 def no_formula(cell: str) -> str:

@@ -46,7 +46,6 @@ def check_cohort(
     # Matrix checks index by row and column: they need the shapes to be right.
     if not any(f.severity == "error" and not f.subject for f in found):
         found += [*_matrices(cohort), *_subjects(cohort), *_twins(cohort)]
-        found += _one_number(cohort)
         found += _sites(cohort, "error" if to_split else "warning")
     return sorted(found, key=lambda f: f.severity != "error")
 
@@ -162,16 +161,6 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
             yield Fault("error", what, WIDEN, subject, site)
 
 
-def _one_number(cohort: Cohort) -> Iterator[Fault]:
-    """An error where the number to be learned does not differ between people."""
-    y = cohort.y
-    if not cohort.target.classes and len(y) > 1 and (y == y[0]).all():
-        name = cohort.target.name
-        value = cohort.target.restored(y[0])
-        what = f"{name} is the same for everybody ({value:g}): nothing to learn."
-        yield Fault("error", what, f"Check the column {name}, or name another target.")
-
-
 def class_counts(y: np.ndarray, target: Target) -> list[int]:
     """Subjects of each class, controls first; of a number all of them together."""
     if not target.classes:
@@ -196,6 +185,12 @@ def _twins(cohort: Cohort) -> Iterator[Fault]:
 
 
 def _sites(cohort: Cohort, severity: Severity) -> Iterator[Fault]:
+    target = cohort.target
+    if not target.classes and len(set(cohort.y.tolist())) == 1:
+        value = target.restored(cohort.y[0])
+        what = f"{target.name} is the same for everybody ({value:g}): nothing to learn."
+        do = f"Check the column {target.name}, or name another target."
+        yield Fault("error", what, do)
     if both := two_spellings(cohort.site_names):
         what = f"the sites {both} differ in case alone."
         do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
@@ -205,7 +200,7 @@ def _sites(cohort: Cohort, severity: Severity) -> Iterator[Fault]:
         if not site:
             what = f"{len(labels)} subjects have no site."
             yield Fault("error", what, "Name their site.")
-        elif what := not_splittable(labels, cohort.target):
+        elif what := not_splittable(labels, target):
             do = "Merge it with another site or leave it out."
             yield Fault(severity, what, do, site=site)
 

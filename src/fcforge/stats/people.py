@@ -21,24 +21,23 @@ BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 def among(results: RunResults, keep: Callable[[str, str], bool]) -> list[RunResult]:
     """The same runs, tested on those people alone of whom ``keep(site, subject id)`` is true."""
-    return [_among(result, keep) for result in results]
-
-
-def _among(result: RunResult, keep: Callable[[str, str], bool]) -> RunResult:
-    ids = result.subject_ids
-    kept: dict[str, list[int]] = {}
-    for site, people in ids.items():
-        kept[site] = [k for k, who in enumerate(people) if keep(site, who)]
-    subject_ids = {}
-    for site, places in kept.items():
-        subject_ids[site] = tuple(ids[site][place] for place in places)
-    return replace(
-        result,
-        scores={site: result.scores[site][:, k] for site, k in kept.items()},
-        initial={site: result.initial[site][k] for site, k in kept.items()},
-        y={site: result.y[site][k] for site, k in kept.items()},
-        subject_ids=subject_ids,
-    )
+    found = []
+    for result in results:
+        ids = result.subject_ids
+        kept: dict[str, list[int]] = {}
+        subject_ids = {}
+        for site, people in ids.items():
+            kept[site] = [k for k, who in enumerate(people) if keep(site, who)]
+            subject_ids[site] = tuple(people[place] for place in kept[site])
+        some = replace(
+            result,
+            scores={site: result.scores[site][:, k] for site, k in kept.items()},
+            initial={site: result.initial[site][k] for site, k in kept.items()},
+            y={site: result.y[site][k] for site, k in kept.items()},
+            subject_ids=subject_ids,
+        )
+        found.append(some)
+    return found
 
 
 def pooled(results: RunResults, metric: Metric | str) -> Estimate:
