@@ -285,9 +285,8 @@ def test_groups_are_sized_to_what_the_card_has_free(tmp_path):
         trainer.learner(node.spec),
     )
     whole = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)
-    torch.cuda.set_per_process_memory_fraction(0.25)
-    try:
-        quarter = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
+    free, _ = torch.cuda.mem_get_info()
+    held = torch.empty(free * 3 // 4, dtype=torch.uint8, device="cuda")
+    quarter = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)
+    del held
     assert 1 < quarter < whole / 2

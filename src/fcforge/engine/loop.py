@@ -310,12 +310,4 @@ def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -
         each = max(1, torch.cuda.max_memory_allocated(bank.device) - before)
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(bank.device)
-    return max(1, int(SHARE * _allowed(bank.device, free) / each))
-
-
-def _allowed(device: torch.device, free: int) -> float:
-    """Free memory within what this process may use of the card."""
-    total = torch.cuda.get_device_properties(device).total_memory
-    number = torch.cuda.current_device() if device.index is None else device.index
-    share = torch.cuda.get_per_process_memory_fraction(number)
-    return max(0.0, min(free, share * total - torch.cuda.memory_reserved(device)))
+    return max(1, int(SHARE * free / each))
