@@ -54,20 +54,6 @@ def test_ewc_penalty_and_its_gradient_by_hand():
     assert grads["w"].tolist() == [12.25, -3.75]
 
 
-def test_online_ewc_decays_and_moves_its_anchor():
-    worlds = [
-        World.of("ewc", {"online": True, "gamma": g, "strength": 0.0}).teach(
-            order()[:2]
-        )
-        for g in (0.0, 0.5, 1.0)
-    ]
-    fishers = [part(w.lane.state, "importance")["conv0.weight"] for w in worlds]
-    torch.testing.assert_close(fishers[1], (fishers[0] + fishers[2]) / 2)
-    assert not torch.equal(fishers[0], fishers[2])
-    anchor = part(worlds[0].lane.state, "anchor")
-    assert all(torch.equal(anchor[k], p) for k, p in worlds[0].lane.params.items())
-
-
 def test_a_huge_strength_freezes_what_the_fisher_knows():
     moved = {}
     training = Training(epochs=25, batch_size=8)

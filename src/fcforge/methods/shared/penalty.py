@@ -9,11 +9,9 @@ anchor. So the state never grows: two numbers per parameter, whatever the number
 statistics are not parameters and are not protected.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike, answer
@@ -101,28 +99,19 @@ def move_anchor(state: State, params: Params, importance: Params) -> State:
     return {**state, **named("importance", importance), **named("anchor", anchor)}
 
 
-def margin(z: Tensor) -> Tensor:
-    """Difference of two classes' logits, or the number."""
-    return z[-1] - z[0] if len(z) > 1 else z[0]
-
-
 def margin_gradients(
-    model: Model,
-    lane: Lane,
-    inputs: Inputs,
-    weight: Tensor,
-    of: Callable[[Tensor], Tensor] = margin,
+    model: Model, lane: Lane, inputs: Inputs, weight: Tensor
 ) -> Params:
     r"""Mean over subjects of :math:`w_n (\partial (z_1 - z_0) / \partial \theta)^2`, eval mode.
 
-    Two classes: every derivative of a log-probability is a multiple of the margin's. `weight` is
-    (n,); the gradient, of the margin or of what else `of` makes of the logits, is taken subject
-    by subject.
+    Two classes: every derivative of a log-probability is a multiple of the margin's. A number is
+    its own margin. `weight` is (n,); the gradient is taken subject by subject.
     """
 
     def value(params: Params, subject: Inputs) -> Tensor:
         one = {k: v[None] for k, v in subject.items()}
-        return of(model.apply(params, lane.stats, one).logits[0])
+        z = model.apply(params, lane.stats, one).logits[0]
+        return z[-1] - z[0] if len(z) > 1 else z[0]
 
     each = torch.func.vmap(torch.func.grad(value), in_dims=(None, 0))
     total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
@@ -132,19 +121,6 @@ def margin_gradients(
         w = weight[i : i + CHUNK] / len(weight)
         for k, g in grads.items():
             total[k] += torch.einsum("n,n...->...", w, g.square())
-    return total
-
-
-def class_gradients(model: Model, lane: Lane, inputs: Inputs, weight: Tensor) -> Params:
-    r"""Sum over classes of the mean of :math:`w_{nc} (\partial \log p_c / \partial \theta)^2`."""
-    total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
-    for c, own in enumerate(weight.unbind(1)):
-
-        def log_p(z: Tensor, c: int = c) -> Tensor:
-            return torch.log_softmax(z, -1)[c]
-
-        for k, v in margin_gradients(model, lane, inputs, own, log_p).items():
-            total[k] += v
     return total
 
 
@@ -159,9 +135,6 @@ def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Param
 
     The derivative of the loss is :math:`-(1 - p_y)` times that of the margin towards y.
     """
-    if model.n_outputs > 2:
-        own = F.one_hot(y, model.n_outputs).to(torch.float32)
-        return class_gradients(model, lane, inputs, own)
     p = answers(model, lane, inputs)
     wrong = torch.where(y == 1, 1 - p, p)
     return margin_gradients(model, lane, inputs, wrong.square())
