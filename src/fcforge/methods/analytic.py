@@ -64,8 +64,9 @@ class Analytic(Method):
     learns = EVERY
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
-        """Rows [1, x, t] of features x."""
-        return ridge.moment_rows(inputs["edges"], ridge.coded(y, model.n_outputs))
+        """Rows [1, x, t] (n, 1 + q + c), float64, of features x (n, q) and targets t (n, c)."""
+        t = ridge.coded(y, model.n_outputs)
+        return torch.cat([torch.ones_like(t[:, :1]), inputs["edges"], t], 1)
 
     def start(self, model: Model, lane: Lane) -> Lane:
         """No rows yet."""

@@ -120,15 +120,11 @@ def declared_memory(
 ) -> dict[str, Declared]:
     """Such a memory as it may travel after `sites` sites."""
     found = alike(empty_memory(capacity, width, "meta", n_outputs))
-    low, high = labels_within(n_outputs)
+    # places of classes, or the limits of a number
+    low, high = (-1, 1) if n_outputs == 1 else (0, n_outputs - 1)
     found["memory.y"] = found["memory.y"]._replace(low=low, high=high)
     found["memory.site"] = found["memory.site"]._replace(low=-1, high=sites - 1)
     return found
-
-
-def labels_within(n_outputs: int) -> tuple[int, int]:
-    """Least and greatest label: places of classes, or the limits of a number."""
-    return (-1, 1) if n_outputs == 1 else (0, n_outputs - 1)
 
 
 def teach(
@@ -151,15 +147,10 @@ def recall(state: State, inputs: Inputs, slots: Tensor, weight: Tensor) -> Repla
     )
 
 
-def filled(state: State) -> Tensor:
-    """Number of filled slots, as a tensor (works under vmap)."""
-    return (state[ROWS] >= 0).sum()
-
-
 def uniform_slots(state: State, key: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """`size` filled slots drawn uniformly with replacement, and weights 1 / size."""
     u = uniform(key, (size,))
-    n = filled(state)
+    n = (state[ROWS] >= 0).sum()
     place = torch.minimum((u * n).long(), n - 1)  # u may round to 1
     slots = place.clamp(min=0)
     return slots, torch.full((size,), 1.0 / size, device=u.device)

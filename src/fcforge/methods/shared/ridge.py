@@ -30,16 +30,6 @@ def coded(y: Tensor, n_outputs: int) -> Tensor:
     return 2.0 * member.double() - 1.0
 
 
-def moment_rows(x: Tensor, t: Tensor) -> Tensor:
-    """Rows [1, x, t] (n, 1 + q + c), float64, of features x (n, q) and targets t (n, c)."""
-    q = x.shape[1]
-    rows = t.new_empty(len(x), 1 + q + t.shape[1])
-    rows[:, 0] = 1.0
-    rows[:, 1 : 1 + q] = x
-    rows[:, 1 + q :] = t
-    return rows
-
-
 def recalled_targets(y: Tensor, logits: Tensor, l1: float, l2: float) -> Tensor:
     """Mean (k, c), weighted by l1 and l2, of targets and of stored scores."""
     n_outputs = logits.shape[1]
