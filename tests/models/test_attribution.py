@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.exchange.explanation import attribute, matrices, slope_at
+from fcforge.exchange.explanation import attribute, slope_at
 from fcforge.graphs import edges, from_edges, log_features, log_matrix
 from fcforge.models import MODELS
 from fcforge.models.attribution import Scorer
 from fcforge.models.edge import Linear
 from fcforge.randomness import torch_rng
+from fcforge.sites.cohort import fc_from_upper
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
 from small_world import QUICK_MODELS, make_model
@@ -40,8 +41,8 @@ def test_a_linear_score_by_hand():
     weight = torch.tensor([1.0, 0, 0, 0, 0, -2.0], dtype=torch.float64)
     scorer = Scorer.of(Linear(4), lambda fc: torch.atanh(edges(fc)) @ weight + 0.5)
     assert scorer.steps == 1
-    fc = matrices(np.array([[0.5, 0.3, 0, 0, 0, 0.2]]))
-    reference = matrices(np.array([[0.1, 0, 0, 0, 0, 0.4]]))[0]
+    fc = fc_from_upper(np.array([[0.5, 0.3, 0, 0, 0, 0.2]]))
+    reference = fc_from_upper(np.array([[0.1, 0, 0, 0, 0, 0.4]]))[0]
     found = attribute(scorer, fc, reference)
     by_hand = [
         np.arctanh(0.5) - np.arctanh(0.1),
@@ -112,7 +113,7 @@ def test_a_jump_belongs_to_the_edge_that_crosses_the_threshold():
     scorer = Scorer(
         lambda fc: (edges(fc)[:, 0] >= 0.4).double(), steps=64, kept=lambda r: r >= 0.4
     )
-    fc = matrices(np.array([[0.6, 0.2, 0.1], [0.1, 0.1, 0.1]]))
+    fc = fc_from_upper(np.array([[0.6, 0.2, 0.1], [0.1, 0.1, 0.1]]))
     found = attribute(scorer, fc[:1], fc[1])
     assert found.contribution[0].tolist() == [1.0, 0.0, 0.0]
 
