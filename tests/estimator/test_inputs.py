@@ -136,16 +136,6 @@ def test_a_transposed_series_is_told() -> None:
         ForgeClassifier().fit(x.transpose(0, 2, 1), np.arange(20) % 2)
 
 
-def test_many_matrices_at_once_are_what_each_would_be(subjects) -> None:
-    """Arrays are looked at many subjects at a time, lists one after another."""
-    fc = subjects[0] + 1e-6 * np.random.default_rng(0).normal(size=subjects[0].shape)
-    assert len(fc) > 64
-    np.testing.assert_array_equal(
-        to_matrices(fc, "auto"), to_matrices(list(fc), "auto")
-    )
-    assert to_matrices(np.asfortranarray(fc), "fc").flags.c_contiguous
-
-
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
