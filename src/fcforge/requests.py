@@ -169,9 +169,7 @@ class FirstSiteRequest(Request):
     generator: str | None = of_chain(None, "First site of a chain: generator.")
     epochs: Size | None = of_chain(None, "First site of a chain: epochs.")
     seed: int | None = of_chain(None, "First site of a chain: seed.")
-    calibrate: str | None = of_chain(
-        None, "First site of a chain: inner_val, synthetic or none."
-    )
+    calibrate: str | None = of_chain(None, "First site of a chain: inner_val or none.")
 
     @property
     def chosen(self) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class ForgeClassifier(ClassifierMixin, Learns):
         What matrices are; "auto" looks at symmetry and diagonal.
     held_out : int
         Synthetic held-out subjects per site, by which a saved model knows strange scans.
-    calibrate : {"none", "inner_val", "synthetic"}
+    calibrate : {"none", "inner_val"}
         How the temperature of probabilities is found.
     val_fraction : float
         Share of a site's subjects for inner validation, where that is used.

@@ -174,7 +174,10 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     for i, matrix in enumerate(made):
         for what, _ in not_correlations(matrix):
             raise InputError(what, where=f"X[{i}]", do=NOT_FC)
-    return _symmetric(np.stack(made))
+    fc = np.stack(made)
+    rois = np.arange(fc.shape[1])
+    fc[:, rois, rois] = 1.0
+    return np.clip((fc + fc.transpose(0, 2, 1)) * 0.5, -1, 1)
 
 
 def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
@@ -189,18 +192,6 @@ def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
         with at(f"X[{i}]"):
             made.append(to_fc(matrix, kind))
     return made
-
-
-def _symmetric(fc: np.ndarray) -> np.ndarray:
-    """Exactly symmetric FC with unit diagonal of matrices that are FC but for rounding.
-
-    NaN passes: scikit-learn has its own words for it.
-    """
-    rois = np.arange(fc.shape[1])
-    fc[:, rois, rois] = 1.0
-    both = fc + fc.transpose(0, 2, 1)
-    both *= 0.5
-    return np.clip(both, -1, 1, out=both)
 
 
 class ReadsFC(BaseEstimator):

@@ -89,7 +89,7 @@ class Learns(Fitted, ABC):
     edges: Literal["nilearn", "upper"] = "nilearn"
     kind: Literal["auto", "fc", "timeseries"] = "auto"
     held_out: int = 0
-    calibrate: Literal["none", "inner_val", "synthetic"] = "none"
+    calibrate: Literal["none", "inner_val"] = "none"
     val_fraction: float = Conditions.val_fraction
     start: Any = None
     positive: Any = None

@@ -280,11 +280,6 @@ def test_without_held_out_sets_it_cannot_abstain():
     assert "without any connectivity" in bare.reference()[1]
 
 
-def test_calibration_on_synthetic_subjects():
-    made = chained("analytic", calibrate="synthetic")[0].model
-    assert 0.2 <= made.temperature <= 20
-
-
 # -- scans and diagnoses that cannot be right ------------------------------------------------------
 def found_odd(chain: Chain, data, site: str, accept=()) -> list[str]:
     return chain._found(split_site(data, site, 0), accept)[1]

@@ -49,7 +49,7 @@ class ChainSettings(Checked):
         Makes the synthetic held-out sets; the learner's own generator, else corr_gauss.
     held_out : int
         Synthetic held-out subjects per site (0: no metrics on past sites, no abstention).
-    calibrate : {"inner_val", "synthetic", "none"}
+    calibrate : {"inner_val", "none"}
         What the temperature of the probabilities is fitted on.
     roi_names : tuple of str
         Empty where unknown; every hospital's ROIs must have these names, in this order.
@@ -67,7 +67,7 @@ class ChainSettings(Checked):
         default_factory=lambda: Component("corr_gauss")
     )
     held_out: Annotated[int, within(0, MAX_NUMBER)] = 64
-    calibrate: Literal["inner_val", "synthetic", "none"] = "inner_val"
+    calibrate: Literal["inner_val", "none"] = "inner_val"
     roi_names: tuple[str, ...] = ()
 
     def spec(self, order: Sequence[str]) -> RunSpec:

@@ -173,7 +173,7 @@ class SiteStep:
             "counts": counts,
             "held_out": synthetic,
             "own_test": own,
-            "temperature": self._temperature(lane, held_out),
+            "temperature": self._temperature(lane),
             "reference": self._limits(held_out),
         }
 
@@ -182,21 +182,17 @@ class SiteStep:
         found = scan_checks.quality(scores, batch.y.numpy(), self.target)
         return found["accuracy"]
 
-    def _temperature(self, lane: Lane, held_out: Subjects) -> float | None:
-        """Temperature of this hospital.
+    def _temperature(self, lane: Lane) -> float | None:
+        """Temperature of this hospital, by the log odds of its validation part.
 
-        ``inner_val``: log odds of the validation part. Where it was folded into training (nothing
-        was chosen on it), a second network is trained without it, only to be measured.
+        Where that was folded into training (nothing was chosen on it), a second network is
+        trained without it, only to be measured.
         """
-        how = self.settings.calibrate
-        if how == "inner_val" and len(self.site.val):
-            batch = self.site.val
-            if self.settings.learns_val:
-                lane = self.train(with_val=False, tick=lambda: None)
-        elif how == "synthetic" and len(held_out):
-            batch = held_out.batch()
-        else:
+        batch = self.site.val
+        if self.settings.calibrate == "none" or not len(batch):
             return None
+        if self.settings.learns_val:
+            lane = self.train(with_val=False, tick=lambda: None)
         odds = scores_of(self.learner, lane, batch.fc)
         return round(scan_checks.fit_temperature(odds, batch.y.numpy()), 4)
 
