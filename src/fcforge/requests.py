@@ -276,9 +276,7 @@ class AuditRequest(PeopleRequest, TrustRequest, JsonRequest):
 
     data: Path = option(help="The hospital's data: .npz file or folder.")
     site: list[str] = option(help="Site of the data; repeat to audit several as one.")
-    generator: list[str] = option(
-        [], "Generator, e.g. corr_gauss:rank=8; may be repeated."
-    )
+    generator: list[str] = option([], "Generator, e.g. corr_gauss; may be repeated.")
     state: Path | None = option(
         None, "Audit what the site gave to this exchange file instead."
     )

@@ -16,7 +16,6 @@ from fcforge.sites.simulated import simulate
 from fcforge.studies.audit import (
     audit_generators,
     audit_site,
-    parse_generator,
     pseudo_members,
     read_halves,
     split_people,
@@ -171,8 +170,9 @@ def test_command_says_what_is_missing(files, tmp_path) -> None:
     answer = fcforge(*asked, "--generator", "edge_gauss", "--record", tmp_path / "x")
     assert answer.code == 2
     assert "--record is for an audit of an exchange file" in answer.err
-    with pytest.raises(ConfigError, match="corr_gauss"):
-        parse_generator("corr_gaus")
+    assert (
+        "Did you mean 'corr_gauss'" in fcforge(*asked, "--generator", "corr_gaus").err
+    )
     with pytest.raises(DataError, match="no fc_first, fc_second"):
         read_halves(data)
     cut = tmp_path / "cut.npz"
@@ -252,40 +252,6 @@ def write_halves(path, ids, first, second):
 
 def flat(fc: np.ndarray) -> np.ndarray:
     return edges(torch.from_numpy(fc)).numpy()
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "params"),
-    [
-        ("corr_gauss", "corr_gauss", {}),
-        (
-            "corr_gauss:rank=8,mean_match=false",
-            "corr_gauss",
-            {"rank": 8, "mean_match": False},
-        ),
-        (
-            "fcm_vae:preset=authors, epochs=3",
-            "fcm_vae",
-            {"preset": "authors", "epochs": 3},
-        ),
-    ],
-)
-def test_a_generator_is_spelled_with_its_settings(text, name, params) -> None:
-    found = parse_generator(text)
-    assert (found.name, dict(found.params)) == (name, params)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("corr_gaus", "Did you mean 'corr_gauss'"),
-        ("corr_gauss:rnk=3", "Did you mean 'rank'"),
-        ("corr_gauss:rank=many", "rank = 'many' is not a whole number"),
-    ],
-)
-def test_a_generator_that_does_not_exist_is_refused(text, words) -> None:
-    with pytest.raises(ConfigError, match=words):
-        parse_generator(text)
 
 
 def test_halves_are_read_by_subject(cohort, tmp_path) -> None:

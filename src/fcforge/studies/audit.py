@@ -5,7 +5,6 @@ that who was trained on is known. The same worlds serve every attack and are eac
 models. A further part of the site (the attacker's reference) is in no world.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -282,27 +281,6 @@ def read_halves(path: str | Path) -> dict[str, torch.Tensor]:
     return dict(zip(map(str, ids.tolist()), fc, strict=True))
 
 
-def parse_generator(text: str) -> Component:
-    """Generator of ``name`` or ``name:key=value,key=value`` (values as JSON).
-
-    Examples
-    --------
-    >>> parse_generator("corr_gauss:rank=8").params
-    {'rank': 8}
-    """
-    name, _, rest = text.partition(":")
-    params: dict[str, Any] = {}
-    for part in filter(None, rest.split(",")):
-        key, _, value = part.partition("=")
-        try:
-            params[key.strip()] = json.loads(value)
-        except ValueError:
-            params[key.strip()] = value
-    component = Component(name, params)
-    make_generator(component)
-    return component
-
-
 def audit_site(
     cohort: Cohort,
     generators: Sequence[str],
@@ -321,7 +299,9 @@ def audit_site(
     other = None
     if halves is not None:
         batch, other = _in_halves(cohort, batch.y, halves)
-    rows = {text: parse_generator(text) for text in generators}
+    rows = {name: Component(name) for name in generators}
+    for component in rows.values():
+        make_generator(component)  # a wrong name shows before minutes of attacks
     audit = audit_generators(
         rows, batch, other=other, plan=plan, device=device, say=say
     )
