@@ -379,15 +379,11 @@ class Explanation:
         }
         return pd.DataFrame(table, index=order)
 
-    def to_csv(self, path: str | Path | None = None, n: int | None = None) -> str:
-        """Tables of all scans as CSV; written to `path` where one is given."""
-        tables = [self.edges(k, n) for k in range(len(self.subjects))]
-        text = (
-            pd.concat(tables).to_csv(index=False, float_format="%.6g") if tables else ""
-        )
-        if path is not None:
-            write_text(Path(path), text, private=True)  # edges of patients' scans
-        return text
+    def to_csv(self, path: str | Path, n: int | None = None) -> None:
+        """Write the tables of all scans as CSV, for its owner alone: edges of patients' scans."""
+        tables = pd.concat([self.edges(k, n) for k in range(len(self.subjects))])
+        text = tables.to_csv(index=False, float_format="%.6g")
+        write_text(Path(path), text, private=True)
 
 
 def networks_of(atlas: Atlas) -> tuple[str, ...]:

@@ -66,11 +66,6 @@ class Prediction:
             del said["probability"], said["own"]
         return said | answers
 
-    @property
-    def usable(self) -> bool:
-        """Whether the scan could be read and has the exchange's ROIs."""
-        return self.status != UNUSABLE
-
 
 def predict(
     exchange: Exchange,

@@ -91,8 +91,7 @@ def prediction_text(rows: Sequence[Prediction]) -> str:
     parts = [counted(len(rows), "scan"), f"{unlike} unlike anything the model has seen"]
     if lacking:
         parts.append(f"{lacking} without a covariate that is needed")
-    unusable = sum(not row.usable for row in rows)
-    parts.append(f"{unusable} cannot be used.")
+    parts.append(f"{statuses.count('cannot be used')} cannot be used.")
     return printable("; ".join(parts))
 
 

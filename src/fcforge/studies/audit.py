@@ -100,13 +100,13 @@ class Evidence:
     hits: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def attack_records(who: People, released: FCBatch, components: int) -> Evidence:
+def attack_records(who: People, released: FCBatch) -> Evidence:
     """Run every record attack against released synthetic subjects."""
     s = vectors(released.fc)
     s_y = released.y.numpy()
     scores = {
         "distance ratio": attacks.distance_ratio(who.x, s, who.ref_x),
-        "DOMIAS": attacks.domias(who.x, s, who.ref_x, components),
+        "DOMIAS": attacks.domias(who.x, s, who.ref_x),
         "class mean": attacks.mean_shift(who.x, who.y, s, s_y, who.ref_x, who.ref_y),
     }
     hits = {"distance ratio": attacks.linked_by_distance(who.x, s)}
@@ -138,8 +138,8 @@ def summarise(
     rows = []
     for attack, values in scores.items():
         rng = numpy_rng(plan.seed, "audit interval", release, attack)
-        area, rate = membership(values, member, rng, fpr=plan.fpr, n_draws=plan.n_draws)
-        control, _ = membership(values, fake, rng, fpr=plan.fpr, n_draws=plan.n_draws)
+        area, rate = membership(values, member, rng, n_draws=plan.n_draws)
+        control, _ = membership(values, fake, rng, n_draws=plan.n_draws)
         linked = None
         if attack in first.hits:
             hits = np.stack([e.hits[attack] for e in evidence])
@@ -206,7 +206,7 @@ def _attacked(
         y = train.y.repeat(plan.multiple)
         named = (plan.seed, "reference" * untrained, k)
         released = synthetic(component, fitted_on, y, *named, device=device)
-        evidence.append(attack_records(who, released, plan.components))
+        evidence.append(attack_records(who, released))
     return summarise(name, evidence, member, plan)
 
 

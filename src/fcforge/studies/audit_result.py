@@ -38,9 +38,6 @@ class AuditPlan:
         its members uncopied and the leak looks smaller than it is.
     reference : float
         Share of the site that is the attacker's own reference.
-    components : int
-        Principal axes of the kernel densities (DOMIAS).
-    fpr : float
     n_draws : int
         Bootstrap draws of the intervals.
     seed : int
@@ -49,8 +46,6 @@ class AuditPlan:
     worlds: int = 8
     multiple: int = 4
     reference: float = 0.25
-    components: int = 30
-    fpr: float = 0.01
     n_draws: int = 200
     seed: int = 0
 

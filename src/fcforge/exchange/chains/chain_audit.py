@@ -148,7 +148,7 @@ def _evidence(
     found = {}
     for name, batch in released.items():
         if len(batch) >= FEWEST:
-            found[name] = study.attack_records(who, batch, plan.components)
+            found[name] = study.attack_records(who, batch)
     odds = torch.from_numpy(chain.calibrated(who.batch.fc.numpy(), {}))
     right = torch.where(who.batch.y == 1, odds, -odds)
     # the loss is lower for who was trained on
