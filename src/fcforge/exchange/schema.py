@@ -8,6 +8,7 @@ speak beside that hospital's key, so a name has one spelling in Latin letters, a
 hold two names that a reader could take for each other.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -39,8 +40,11 @@ SMALL_ORDER = {0, 1, CURVE - 1, EIGHTH, CURVE - EIGHTH}
 # -- names of sites --------------------------------------------------------------------------------
 LONGEST_NAME = 64  # characters of a name
 PUNCTUATION = " -_.,'()&+/#:"
+LIGATURES = "ßæœÆŒ"
 PLAIN = "Write it in Latin letters, digits and - _ . only, as on the hospital's key."
-_SHAPES = str.maketrans("i1|0", "lllo")
+_SHAPES = str.maketrans(
+    {**dict(zip("i1|0", "lllo", strict=True)), "æ": "ae", "œ": "oe"}
+)
 # Greek and Cyrillic letters, which words for diagnoses may hold.
 _ALIKE = str.maketrans(
     "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεηικνορστυχωϜͿϳϺАВЕЅІЈКМНОРСТУХаеѕіјкмнорстухвгпԁһ",
@@ -72,9 +76,9 @@ def name_fault(name: str) -> str:
     if name != _normal(name):
         return "is not in its plain spelling (NFKC, single spaces)"
     for letter in name:
-        base = unicodedata.normalize("NFD", letter)[0]
+        base = _bare(letter)
         plain = base.isascii() and base.isalnum()
-        if not plain and letter not in PUNCTUATION:
+        if not plain and letter not in PUNCTUATION + LIGATURES:
             return f"holds {unicodedata.name(letter, f'U+{ord(letter):04X}')}"
     if not _SEPARATORS.sub("", name):
         return "holds neither a letter nor a digit"
@@ -108,12 +112,20 @@ def _normal(said: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", said).split())
 
 
+def _bare(letter: str) -> str:
+    """A letter without accent, stroke or hook: e of é, l of ł, o of ø."""
+    name, apart, _ = unicodedata.name(letter, "").partition(" WITH ")
+    if apart and name.startswith("LATIN"):
+        with contextlib.suppress(KeyError):  # some exist with a stroke or hook only
+            return unicodedata.lookup(name)
+    return unicodedata.normalize("NFD", letter)[0]
+
+
 @functools.lru_cache(maxsize=100_000)
 def looks(name: str) -> str:
     """What is compared: the shapes of a name's letters, without accents, case and signs."""
-    apart = unicodedata.normalize("NFD", name)
-    letters = "".join(c for c in apart if not unicodedata.combining(c))
-    shapes = letters.translate(_ALIKE).casefold().translate(_SHAPES)
+    bare = "".join(_bare(c) for c in name if not unicodedata.combining(c))
+    shapes = bare.translate(_ALIKE).casefold().translate(_SHAPES)
     shapes = shapes.replace("rn", "m").replace("vv", "w")
     return _SEPARATORS.sub("-", shapes).strip("-")
 
