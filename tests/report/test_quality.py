@@ -44,14 +44,14 @@ def test_subject_page_shows_everything():
     coverage[[2, 5]] = (0.31, 0.79)
     html = quality.subject_page(subject(run(coverage=coverage)), aal116())
     page = require_sound(html, ("group.html",))
-    assert "coverage of each ROI" in html
+    assert "coverage of each ROI" in page.text
     assert "1 ROI without signal" in page.text
     assert page.row("kept") == ["kept", "motion, wm_csf"]
     assert page.row("HighPassHz") == ["HighPassHz", "not set"]
     assert page.row("Detrend") == ["Detrend", "yes"]
     assert page.row("atlas.name") == ["atlas.name", EVIL]
     assert "40" in page.text
-    assert html.count("<svg") == 2
+    assert html.count("<svg") == 4
 
 
 def test_several_runs_have_a_picture_each():

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.imaging.extract import SubjectFC
 from fcforge.imaging.people import by_reason, mixed_trs
 from fcforge.report.figures import MUTED, SERIES, canvas, colour_bar, drawn, fc_figure
 from fcforge.report.rendering import Section, sections_page
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 FD_LINE_MM = 0.5
 WIDE = 6.6  # inches
+# as wide as each other: volumes stand below each other
+MARGINS = {"left": 0.09, "right": 0.9, "top": 0.9, "bottom": 0.2}
+MOTION = f"Framewise displacement, mm, volume by volume (dotted: {FD_LINE_MM})."
+CARPET = (
+    "Voxels (of series ROIs), ROI by ROI, volume by volume; black -2 SD, white 2 SD."
+)
 GROUP = "group.html"
 SIDECAR = "Names are those of the JSON files beside the series and of the options."
 COLUMNS = {  # of participants.tsv
@@ -44,7 +50,14 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     sections = []
     done = []
     for k, run in enumerate(result.runs, 1):
-        sections.append(Section(f"Run {k}: signal over time", _run_figure(run)))
+        if run.fd is not None:
+            motion = _motion_figure(run.fd)
+            sections.append(Section(f"Run {k}: motion", motion, MOTION))
+        carpet = _carpet_figure(run.carpet)
+        sections.append(Section(f"Run {k}: signal over time", carpet, CARPET))
+        if run.coverage is not None:
+            seen = _coverage_figure(run.coverage)
+            sections.append(Section(f"Run {k}: coverage of each ROI", seen))
         known = {"source": run.source.path, **run.report, **result.settings}
         done.append(Section(f"Run {k}: what was done", known, SIDECAR))
     order = "grouped by system" if any(atlas.systems) else "in the order of the atlas"
@@ -89,7 +102,7 @@ def preprocess_page(
     """
     registered = _mean_figure(mean, affine)
     sections = [
-        Section("Motion", _motion_figure(fd)),
+        Section("Motion", _motion_figure(fd), MOTION),
         Section("Mean scan with the template's edges", registered),
         Section("What was done", done, SIDECAR),
     ]
@@ -124,70 +137,42 @@ def _subjects(people: pd.DataFrame) -> Table:
 
 
 @drawn
-def _run_figure(run: Run) -> Figure:
-    """Motion, carpet and coverage below each other; what is unknown has no panel."""
-    heights = {"carpet": 3}
-    if run.fd is not None:
-        heights = {"motion": 1, **heights}
-    if run.coverage is not None:
-        heights["coverage"] = 1
-    margins = {"left": 0.09, "right": 0.9, "top": 0.94, "bottom": 0.11}
-    figure = canvas(
-        WIDE, 1.3 * sum(heights.values()), hspace=0.5, wspace=0.04, **margins
-    )
-    ratios = list(heights.values())
-    panels = figure.subplots(
-        len(ratios), 2, height_ratios=ratios, width_ratios=[40, 1], squeeze=False
-    )
-    for name, (axes, beside) in zip(heights, panels, strict=True):
-        if name == "carpet":
-            image = _carpet(axes, run)
-            colour_bar(figure, image, "SD", cax=beside, ticks=[-2, 0, 2])
-            continue
-        beside.set_axis_off()  # as wide as the carpet: volumes stand below each other
-        if name == "motion":
-            _motion(axes, run.fd, run.carpet.shape[1])
-        else:
-            _coverage(axes, run.coverage)
-    return figure
-
-
-def _coverage(axes: Any, coverage: Any) -> None:
+def _coverage_figure(coverage: np.ndarray) -> Figure:
+    figure = canvas(WIDE, 1.5, **MARGINS)
+    axes = figure.subplots()
     rois = np.arange(len(coverage))
     axes.fill_between(rois, coverage, step="mid", color=SERIES[0])
     axes.set(ylim=(0, 1), yticks=[0, 1], xlim=(-0.5, len(coverage) - 0.5))
-    axes.set_title("coverage of each ROI")
-
-
-def _motion(axes: Any, fd: Any, n_volumes: int) -> None:
-    """Framewise displacement with the line that scrubbing usually goes by."""
-    axes.plot(np.arange(len(fd)), fd, lw=0.8, color=SERIES[1])
-    axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
-    largest = float(np.nanmax(fd, initial=0.0))
-    top = max(1.2 * FD_LINE_MM, 1.05 * largest)
-    axes.set(xlim=(0, n_volumes - 1), ylim=(0, top), yticks=[0, FD_LINE_MM])
-    axes.set_title(f"framewise displacement, mm (dotted: {FD_LINE_MM})")
-
-
-def _carpet(axes: Any, run: Run) -> Any:
-    """Every row in standard deviations about its own mean."""
-    known = np.nan_to_num(run.carpet)
-    centred = known - known.mean(axis=1, keepdims=True)
-    spread = centred.std(axis=1, keepdims=True)
-    z = centred / np.where(spread > 0, spread, 1.0)
-    image = axes.imshow(
-        z, aspect="auto", cmap="gray", vmin=-2, vmax=2, interpolation="nearest"
-    )
-    axes.set_yticks([])
-    rows = "ROIs" if run.source.kind == "series" else "voxels, ROI by ROI"
-    axes.set_title(f"{rows}, volume by volume")
-    return image
+    return figure
 
 
 @drawn
 def _motion_figure(fd: np.ndarray) -> Figure:
-    figure = canvas(WIDE, 1.5, left=0.09, right=0.98, top=0.84, bottom=0.2)
-    _motion(figure.subplots(), fd, len(fd))
+    """Framewise displacement with the line that scrubbing usually goes by."""
+    figure = canvas(WIDE, 1.5, **MARGINS)
+    axes = figure.subplots()
+    axes.plot(np.arange(len(fd)), fd, lw=0.8, color=SERIES[1])
+    axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
+    largest = float(np.nanmax(fd, initial=0.0))
+    top = max(1.2 * FD_LINE_MM, 1.05 * largest)
+    axes.set(xlim=(0, len(fd) - 1), ylim=(0, top), yticks=[0, FD_LINE_MM])
+    return figure
+
+
+@drawn
+def _carpet_figure(carpet: np.ndarray) -> Figure:
+    """Every row in standard deviations about its own mean."""
+    figure = canvas(WIDE, 3.5, **MARGINS)
+    axes = figure.subplots()
+    known = np.nan_to_num(carpet)
+    centred = known - known.mean(axis=1, keepdims=True)
+    spread = centred.std(axis=1, keepdims=True)
+    z = centred / np.where(spread > 0, spread, 1.0)
+    look = {"aspect": "auto", "cmap": "gray", "interpolation": "nearest"}
+    image = axes.imshow(z, vmin=-2, vmax=2, **look)
+    beside = figure.add_axes((0.92, 0.2, 0.02, 0.7))
+    colour_bar(figure, image, "SD", cax=beside, ticks=[-2, 0, 2])
+    axes.set_yticks([])
     return figure
 
 
