@@ -187,13 +187,10 @@ def as_numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
 def parse_table(text: str) -> list[dict[str, str]]:
     """Rows of a table, cells by column.
 
-    Lines that begin with ``#`` are comments. A spreadsheet's first line ``sep=;`` and its rows of
-    empty cells are left out.
+    Lines that begin with ``#`` are comments. A spreadsheet's rows of empty cells are left out.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if line.lstrip()[0] != "#"]
-    if lines and re.fullmatch("sep=.?", lines[0].strip(), re.IGNORECASE):
-        lines = lines[1:]
     delimiter = delimiter_of(lines[0]) if lines else None
     cells = csv.reader(lines or [""], delimiter=delimiter or ",")
     header, *filled = ([cell.strip() for cell in row] for row in cells)
