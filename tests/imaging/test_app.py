@@ -144,7 +144,7 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     assert side["Atlas"]["SHA256"]
     assert "white_matter" in side["Runs"][0]["Confounds"]
     page = (out / "sub-01.html").read_text()
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 4
     assert "http:" not in page
     group = (out / "group.html").read_text()
     assert "2 of 2 subjects" in group
@@ -239,7 +239,7 @@ def test_trouble_is_one_line_each_and_the_others_finish(
     failed = {line.split()[1].rstrip(":"): line for line in lines if "failed: " in line}
     wanted = {
         "sub-02": "truncated or damaged",
-        "sub-03": "wrong affine: it places the scan at",
+        "sub-03": "wrong affine: only",
         "sub-04": "mixed TRs: the header says 2 s",
         "sub-05": "missing confounds: no *_desc-confounds_timeseries.tsv",
         "sub-06": "NaN voxels inside ROIs",

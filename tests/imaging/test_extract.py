@@ -204,11 +204,11 @@ def test_a_mask_takes_voxels_away_and_must_lie_on_the_scans_grid(tmp_path, atlas
         roi_means(scan, atlas, other, 0.1)
 
 
-def test_a_scan_that_lies_elsewhere_is_refused_with_its_place(tmp_path, atlas):
+def test_a_scan_that_lies_elsewhere_is_refused(tmp_path, atlas):
     away = AFFINE.copy()
     away[:3, 3] = [500, 0, 0]
     scan = open_scan(save(tmp_path / "s.nii", voxels(), away))
-    with pytest.raises(DataError, match=r"500..550, .* 0 of 2 ROIs"):
+    with pytest.raises(DataError, match="only 0 of 2 ROIs lie inside"):
         roi_means(scan, atlas, None, 0.5)
 
 

@@ -294,7 +294,7 @@ def roi_means(
         inside &= read_mask(mask, scan).ravel(order="F")
     flat = np.flatnonzero(inside)
     own = weights[flat]
-    _in_mni(scan, atlas, int((own.sum(axis=0) > 0).sum()))
+    _in_mni(atlas, int((own.sum(axis=0) > 0).sum()))
     voxels = read_voxels(scan, flat)
     finite = np.isfinite(voxels).all(axis=1)
     changing = np.ptp(voxels[finite], axis=1) > 0
@@ -326,15 +326,11 @@ def _signals(weights: csr_array, voxels: np.ndarray) -> np.ndarray:
     return np.linalg.lstsq(gram, sums, rcond=None)[0].T
 
 
-def _in_mni(scan: ScanHeader, atlas: Atlas, n_inside: int) -> None:
+def _in_mni(atlas: Atlas, n_inside: int) -> None:
     if n_inside >= atlas.n_rois / 2:
         return
-    corner = scan.affine[:3, 3]
-    last = np.array(scan.shape[:3]) - 1
-    other = scan.affine[:3, :3] @ last + corner
-    box = ", ".join(f"{a:.0f}..{b:.0f}" for a, b in zip(corner, other, strict=True))
-    few = f"only {n_inside} of {atlas.n_rois} ROIs lie; it is not in MNI space"
     raise DataError(
-        f"wrong affine: it places the scan at x, y, z = {box} mm, where {few}.",
+        f"wrong affine: only {n_inside} of {atlas.n_rois} ROIs lie inside the scan; it is not in "
+        "MNI space.",
         do="Use the MNI-space output, or `fcforge preprocess` for a raw scan.",
     )

@@ -290,8 +290,8 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
 def made_by(root: Path) -> str:
     """Tool and version that dataset_description.json names, "" where it names none."""
     info = sources.read_json(root / "dataset_description.json")
-    found = info.get("GeneratedBy") or info.get("PipelineDescription") or []
-    tools = found if isinstance(found, list) else [found]
+    found = info.get("GeneratedBy")
+    tools = found if isinstance(found, list) else []
     named = (tool for tool in tools if tool and isinstance(tool, dict))
     words = (
         f"{tool.get('Name', '')} {tool.get('Version', '')}".strip() for tool in named
