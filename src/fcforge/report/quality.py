@@ -168,7 +168,7 @@ def _carpet_figure(carpet: np.ndarray) -> Figure:
     centred = known - known.mean(axis=1, keepdims=True)
     spread = centred.std(axis=1, keepdims=True)
     z = centred / np.where(spread > 0, spread, 1.0)
-    look = {"aspect": "auto", "cmap": "gray", "interpolation": "nearest"}
+    look: Any = {"aspect": "auto", "cmap": "gray", "interpolation": "nearest"}
     image = axes.imshow(z, vmin=-2, vmax=2, **look)
     beside = figure.add_axes((0.92, 0.2, 0.02, 0.7))
     colour_bar(figure, image, "SD", cax=beside, ticks=[-2, 0, 2])
