@@ -141,7 +141,7 @@ def test_predict_evaluate_and_explain(world, file, tmp_path):
     answer = good(fcforge("predict", world / file, scan))
     (row,) = csv.DictReader(io.StringIO(answer.out))
     assert (row["subject"], row["status"]) == ("a.npy", "ok")
-    assert answer.err.startswith("1 scan; 0 unlike anything the model has seen")
+    assert answer.err.startswith("1 scan: 1 ok.")
     out = tmp_path / "o.csv"
     assert fcforge("predict", world / file, scan, "--out", out).out == ""
     assert out.read_text() == answer.out

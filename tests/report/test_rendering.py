@@ -70,12 +70,16 @@ def test_commands_in_a_text_are_set_as_code():
 
 
 def test_settings_become_dotted_names():
-    nested = {"a": {"b": 1, "c": {}}, "d": "text", "e": [1, None]}
+    tables = [{"name": "x"}, {"name": "y", "on": True}]
+    nested = {"a": {"b": 1, "c": {}}, "d": "text", "e": [1, None], "f": tables}
     assert flat(nested) == [
         ("a.b", "1"),
-        ("a.c", "none"),
+        ("a.c", "not set"),
         ("d", "text"),
         ("e", "1, None"),
+        ("f.1.name", "x"),
+        ("f.2.name", "y"),
+        ("f.2.on", "yes"),
     ]
 
 

@@ -12,7 +12,7 @@ from fake_runs import KEEPS, SITES, fake_experiment, fake_learner
 from fcforge.errors import DataError
 from fcforge.report.contents import About, contents
 from fcforge.report.run import page_of, write_report
-from fcforge.text import bracket, number
+from fcforge.report.table import interval_cell
 from fcforge.types import Leaks
 
 
@@ -61,9 +61,7 @@ def test_table_of_the_page_is_that_of_the_numbers(experiment, html):
     found = contents(experiment, About(keeps=KEEPS, n_draws=100))
     page = Page(html)
     for row in found.rows:
-        e = row.estimates["aaa"]
-        cell = f"{number(e.value)} {bracket(e.low, e.high)} ± {number(e.sd_orders)}"
-        assert page.row(row.learner)[1] == cell
+        assert page.row(row.learner)[1] == interval_cell(row.estimates["aaa"]).line()
     means = [r.estimates["aaa"].value for r in found.learners]
     assert means == sorted(means, reverse=True)
 

@@ -1,19 +1,12 @@
 """What is said of a run: what a reader must know, and what was run, for a paper."""
 
-import io
 from dataclasses import replace
 
 import numpy as np
-from rich.console import Console
 
 from fake_runs import fake_learner
 from fcforge import stats
-from fcforge.report.run_words import (
-    findings,
-    leaks_on,
-    methods_paragraphs,
-    print_findings,
-)
+from fcforge.report.run_words import findings, leaks_on, methods_paragraphs
 from fcforge.runner.own_threshold import OWN
 from fcforge.types import Component, Leaks, Training
 
@@ -94,10 +87,7 @@ def test_a_file_and_own_thresholds_are_said():
     assert "1 learner (mine, each also with every site's own threshold" in said
 
 
-def test_findings_are_printed():
-    out = io.StringIO()
-    found = findings(fake_learner("[b]x\x1b", seeds=(0,), constant=True))
-    print_findings(found, Console(file=out, width=200))
-    lines = out.getvalue().splitlines()
-    assert lines[0].startswith("serious: [b]x? calls everybody the same")
-    assert lines[1].startswith("caution: only 1 seed")
+def test_a_finding_is_one_line():
+    found = findings(fake_learner("x", seeds=(0,), constant=True))
+    assert str(found[0]).startswith("serious: x calls everybody the same")
+    assert str(found[1]).startswith("caution: only 1 seed")

@@ -100,11 +100,10 @@ def test_predictions_are_counted():
         Prediction("b", "unlike anything seen"),
         Prediction("c", "cannot be used"),
     ]
-    assert prediction_text(rows) == (
-        "3 scans; 1 unlike anything the model has seen; 1 cannot be used."
-    )
+    told = "3 scans: 1 ok, 1 unlike anything seen, 1 cannot be used."
+    assert prediction_text(rows) == told
     rows.append(Prediction("d", "abstained"))
-    assert "; 1 without a covariate that is needed; " in prediction_text(rows)
+    assert prediction_text(rows).endswith(", 1 abstained.")
 
 
 def test_verify_needs_every_check():

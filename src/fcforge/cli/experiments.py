@@ -186,11 +186,11 @@ def report(
 
 def _report(folder: Path, page: Path, as_json: bool) -> None:
     from fcforge.report.run import report_folder
-    from fcforge.report.run_words import print_findings
 
     with at_work("writing the report"):
         rows, findings = report_folder(folder, page)
-    print_findings(findings)
+    for found in findings:
+        say(str(found), style="red" if found.level == "serious" else "yellow")
     say(f"report: {page}")
     _print_rows(rows, as_json)
 

@@ -15,9 +15,6 @@ from fcforge.errors import FCForgeError, StoreError
 from fcforge.studies.judge.summary import PORTRAITS, RECORDS
 from fcforge.text import printable
 
-MOST_DEPTH = 8
-MOST_ENTRIES = 20_000
-MOST_ITEMS = 300
 MOST_SCORES = 64 << 20  # bytes of one node's scores
 SUFFIX = ".fcx"
 
@@ -56,25 +53,16 @@ class Item:
     page: str
 
 
-def find_items(root: Path) -> tuple[list[Item], bool]:
-    """Items below `root` by name, and whether the search was cut short by its limits."""
+def find_items(root: Path) -> list[Item]:
+    """Items below `root` by name."""
     items: list[Item] = []
-    seen = 0
-    cut = False
     for folder, names, files in os.walk(root):  # does not follow links
-        place = Path(folder)
-        if len(place.relative_to(root).parts) >= MOST_DEPTH:
-            names.clear()
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        seen += len(names) + len(files)
-        cut = seen > MOST_ENTRIES or len(items) > MOST_ITEMS
-        if cut:
-            break
-        found = list(_items_of(place, files))
-        items += [_item(kind, path, root) for kind, path in found]
-        if any(path == place for _, path in found):
-            names.clear()  # what belongs to an item is not an item
-    return sorted(items[:MOST_ITEMS], key=lambda item: item.name), cut
+        names[:] = [name for name in names if not name.startswith(".")]
+        for kind, path in _items_of(Path(folder), files):
+            items.append(_item(kind, path, root))
+            if path == Path(folder):
+                names.clear()  # what belongs to an item is not an item
+    return sorted(items, key=lambda item: item.name)
 
 
 def _item(kind: ItemKind, path: Path, root: Path) -> Item:

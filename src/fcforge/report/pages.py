@@ -60,13 +60,13 @@ def write_pages(
         do = "Give a folder to look into."
         raise FCForgeError("no such folder.", where=root, do=do)
     to = Path(out) if out is not None else root / "pages"
-    items, cut = discovery.find_items(root)
+    items = discovery.find_items(root)
     listed = []
     for item in items:
         say(f"{item.kind} {item.name}")
         listed.append(_write(item, to))
     _remove_old(to, {item.page for item in items})
-    overview = _overview(root.resolve().name or "/", listed, cut)
+    overview = _overview(root.resolve().name or "/", listed)
     write_text(to / INDEX, overview)
     return to / INDEX
 
@@ -165,7 +165,7 @@ GROUPS: tuple[tuple[ItemKind, str, str], ...] = (
 )
 
 
-def _overview(folder: str, listed: Sequence[Listed], cut: bool) -> str:
+def _overview(folder: str, listed: Sequence[Listed]) -> str:
     groups = []
     facts = []
     for kind, title, note in GROUPS:
@@ -174,6 +174,4 @@ def _overview(folder: str, listed: Sequence[Listed], cut: bool) -> str:
         facts.append((title.lower(), len(mine), ""))
     damaged = sum(entry.damaged for entry in listed)
     facts.append(("damaged", damaged, ""))
-    return render(
-        "overview.html.j2", folder=folder, groups=groups, facts=facts, cut=cut
-    )
+    return render("overview.html.j2", folder=folder, groups=groups, facts=facts)

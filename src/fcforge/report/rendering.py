@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -102,34 +101,27 @@ def coded(value: str) -> Markup:
     return Markup("").join(shown)
 
 
-def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def flat(settings: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, str]]:
     """Nested settings as (dotted name, text) pairs, as a person would say the values."""
     found: list[tuple[str, str]] = []
     for key, value in settings.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            found += flat(value, f"{name}.")
+        inner = value
+        if isinstance(value, list | tuple):
+            # a list of tables; one of plain values is a text
+            inner = {k: v for k, v in enumerate(value, 1) if isinstance(v, Mapping)}
+        if isinstance(inner, Mapping) and inner:
+            found += flat(inner, f"{prefix}{key}.")
         else:
-            found.append((name, _in_words(value)))
+            found.append((f"{prefix}{key}", _in_words(value)))
     return found
 
 
 def _in_words(value: Any) -> str:
-    if value is None or value == "":
-        return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, Mapping | list | tuple) and not value:
-        return "none"
-    if isinstance(value, list | tuple) and not any(map(_is_nested, value)):
-        return ", ".join(map(str, value))
-    if _is_nested(value):
-        return json.dumps(value, default=str, ensure_ascii=False)
-    return str(value)
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, Mapping | list | tuple)
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return "not set" if value in (None, "", {}) else str(value)
 
 
 def listed(items: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ from fcforge.report.table import Cell, Table, as_csv, results_table
 from fcforge.runner.collect import collect_some, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Comparison, Row
-from fcforge.text import number
+from fcforge.text import counted, number
 from fcforge.types import RunResult, RunResults
 
 
@@ -73,7 +73,7 @@ def page_of(about: About, c: Contents) -> str:
         c=c,
         leaks=leaks_on(c.results),
         lead=headline(c),
-        facts=_facts(c.results, about),
+        extent=_extent(c.results, about.expected),
         shown=results_table(c.rows, c.levels),
         more=_more_table(c),
         csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
@@ -86,17 +86,14 @@ def page_of(about: About, c: Contents) -> str:
     )
 
 
-def _facts(results: RunResults, about: About) -> list[tuple[str, Any, str]]:
+def _extent(results: RunResults, expected: int | None) -> str:
+    """How much was run, of how much."""
     specs = [r.spec for r in results]
-    asked = max(about.expected or 0, len(results))
-    return [
-        ("runs finished", len(results), f"of {asked}"),
-        ("learners", len({s.learner.title for s in specs}), ""),
-        ("sites", len(results[0].sites), ""),
-        ("site orders", len({s.order for s in specs}), ""),
-        ("seeds", len({s.seed for s in specs}), ""),
-        ("protocol", listed(sorted({s.protocol for s in specs})), ""),
-    ]
+    orders = counted(len({s.order for s in specs}), "site order")
+    seeds = counted(len({s.seed for s in specs}), "seed")
+    protocol = listed(sorted({s.protocol for s in specs}))
+    runs = f"{len(results)} of {max(expected or 0, len(results))} runs"
+    return f"{runs}: {orders}, {seeds}, {protocol} protocol."
 
 
 def _at_sites(c: Contents) -> dict[str, Any]:
@@ -108,11 +105,7 @@ def _at_sites(c: Contents) -> dict[str, Any]:
     if first.kind == "number":
         ends = [(e.low, e.high) for sites in found.values() for e in sites.values()]
         axis = figures.span([np.zeros(1), np.array(ends)])
-    tested = {}
-    for site in first.sites:
-        every = {i for r in c.results for i in r.subject_ids[site]}
-        here = f"{len(first.y[site])} test subjects per seed"
-        tested[site] = f"{here}, {len(every)} over all seeds"
+    tested = {site: counted(len(first.y[site]), "test subject") for site in first.sites}
     return {"at_sites": found, "axis_of_sites": axis, "tested": tested}
 
 

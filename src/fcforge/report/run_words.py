@@ -1,6 +1,6 @@
 """What is said of a run in words: the headline, warnings, and methods for a paper."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -15,12 +15,10 @@ from fcforge.runner.own_threshold import OWN
 from fcforge.stats import Comparison, group
 from fcforge.stats.resampling import pair_of
 from fcforge.stats.table import WORDS, is_majority
-from fcforge.text import bracket, counted, number, printable
+from fcforge.text import bracket, counted, number
 from fcforge.types import RunResults, Training
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from fcforge.report.contents import Contents
 
 FEW_SEEDS = 3
@@ -35,6 +33,9 @@ class Finding(NamedTuple):
     level: Literal["serious", "caution"]
     learner: str
     text: str
+
+    def __str__(self) -> str:
+        return f"{self.level}: " + f"{self.learner} {self.text}".strip()
 
 
 def leaks_on(results: RunResults) -> dict[str, tuple[str, ...]]:
@@ -126,20 +127,6 @@ def _constant(runs: RunResults) -> str:
     )
 
 
-def print_findings(found: Sequence[Finding], console: "Console | None" = None) -> None:
-    """Print warnings, serious ones first, to stderr (or to `console`)."""
-    from rich.console import Console
-    from rich.text import Text
-
-    out = console or Console(stderr=True)
-    for f in found:
-        line = Text(
-            f"{f.level}: ", style="bold red" if f.level == "serious" else "yellow"
-        )
-        said = printable(f"{f.learner} {f.text}".strip())
-        out.print(line.append(said, style=""), soft_wrap=True)
-
-
 # -- the headline ---------------------------------------------------------------------------------
 def headline(c: "Contents") -> str:
     """Who is best, how many beat the baseline, and who forgets most."""
@@ -156,17 +143,12 @@ def headline(c: "Contents") -> str:
         text += (
             f", which is {gap_words(baseline[best.learner])} against {c.words.naive}"
         )
-    above = {learner for learner, gap in baseline.items() if gap.low > 0}
-    n_above = sum(row.learner in above for row in sound)
-    text += (
-        f". {n_above} of {counted(len(sound), 'learner')} without a serious warning beat that "
-        "baseline with an interval above zero."
+    beaten_by = {learner for learner, gap in baseline.items() if gap.low > 0}
+    n_above = sum(row.learner in beaten_by for row in sound)
+    return (
+        f"{text}. {n_above} of {counted(len(sound), 'learner')} without a serious warning "
+        "beat that baseline with an interval above zero."
     )
-    worst = max(sound, key=lambda row: np.nan_to_num(row.estimates["fm"].value))
-    forgotten = worst.estimates["fm"]
-    if forgotten.value > 0:
-        text += f" Most is forgotten by {worst.learner}: FM {interval_text(forgotten)}."
-    return text
 
 
 # -- methods for a paper, written from the settings of the runs -----------------------------------

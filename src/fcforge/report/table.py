@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fcforge.stats import Row
-from fcforge.stats.table import columns_of, records
+from fcforge.stats.table import Column, columns_of, records
 from fcforge.text import (
     bracket,
     counted,
@@ -172,14 +172,16 @@ class Table:
         console.print(found)
 
 
-def interval_cell(e: Estimate | None) -> Cell:
-    """A number above its interval, where that has a width to show; a dash for nothing."""
+def interval_cell(e: Estimate | None, look: str = "") -> Cell:
+    """A number above its interval and spread, where these have a width; a dash for nothing."""
     if e is None:
         return Cell("–")
-    below: tuple[str, ...] = ()
+    below = []
     if e.high - e.low >= 0.001:
-        below = (bracket(e.low, e.high),)
-    return Cell(number(e.value), below, e.value)
+        below.append(bracket(e.low, e.high))
+    if math.isfinite(e.sd_orders):
+        below.append(f"± {number(e.sd_orders)}")
+    return Cell(number(e.value), tuple(below), e.value, look)
 
 
 def interval_table(study: Study) -> Table:
@@ -235,27 +237,21 @@ def results_table(
     if not shown:
         heads += [*[INTRANSIGENCE] * stars, *COSTS]
     levels = levels or {}
-    best = best_of(rows, but={k for k, level in levels.items() if level == "serious"})
+    sound = [row for row in rows if levels.get(row.learner) != "serious"]
+    best = {c.key: best_of(sound, c) for c in columns}
     made = []
     for row in rows:
         flag = f"flag-{levels[row.learner]}" if row.learner in levels else ""
         cells = [Cell(row.learner, look=flag)]
-        for key in (c.key for c in columns):
-            look = "best" if row.learner in best[key] else ""
-            cells.append(_cell(row.estimates[key], look))
+        for key, names in best.items():
+            look = "best" if row.learner in names else ""
+            cells.append(interval_cell(row.estimates[key], look))
         if not shown:
             lost = Cell(number(row.intransigence), (), row.intransigence)
             cells += [*[lost] * stars, *_costs(row)]
         made.append(cells)
     quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
     return Table.of(("Learner", *heads), made, quiet=quiet, sortable=True)
-
-
-def _cell(e: Estimate, look: str) -> Cell:
-    below = [bracket(e.low, e.high)]
-    if math.isfinite(e.sd_orders):
-        below.append(f"± {number(e.sd_orders)}")
-    return Cell(number(e.value), tuple(filter(None, below)), e.value, look)
 
 
 def _costs(row: Row) -> tuple[Cell, Cell]:
@@ -269,17 +265,16 @@ def _costs(row: Row) -> tuple[Cell, Cell]:
     return kept, Cell(duration(row.seconds), tuple(below), row.seconds)
 
 
-def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str]]:
-    """Learners with the best mean of each column, the majority class and `but` aside."""
-    best: dict[str, set[str]] = {}
-    shown = [r for r in rows if not r.is_majority and r.learner not in but]
-    for c in columns_of(rows[0].kind):
-        means = {r.learner: r.estimates[c.key].value for r in shown}
-        known = {k: rounded(v, 3) for k, v in means.items() if math.isfinite(v)}
-        best_end = max if c.good == "high" else min
-        top = best_end(known.values(), default=None)
-        best[c.key] = {k for k, v in known.items() if v == top}
-    return best
+def best_of(rows: Sequence[Row], column: Column) -> set[str]:
+    """Learners with the best mean of a column, the majority class aside."""
+    known = {}
+    for row in rows:
+        mean = row.estimates[column.key].value
+        if math.isfinite(mean) and not row.is_majority:
+            known[row.learner] = rounded(mean, 3)
+    best_end = max if column.good == "high" else min
+    top = best_end(known.values(), default=None)
+    return {learner for learner, mean in known.items() if mean == top}
 
 
 def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
@@ -326,6 +321,6 @@ def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict]:
     for name, cells in rows.items():
         found[name] = {}
         for column, e in cells.items():
-            ends = {"mean": e.value, "low": e.low, "high": e.high}
-            found[name][column] = {end: plain(value) for end, value in ends.items()}
+            ends = {"low": plain(e.low), "high": plain(e.high)}
+            found[name][column] = {"mean": plain(e.value), **ends}
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,32 +68,24 @@ def check_lines(verdict: Verdict) -> list[tuple[str, str]]:
         plain.append(f"  {site}: {people}")
     plain += [f"  {note}" for note in verdict.notes]
     lines = [(line, "") for line in plain]
-    n_errors = 0
+    colours = {"error": "red", "warning": "yellow"}
     for finding in verdict.complaints:
-        is_error = finding.severity == "error"
-        n_errors += is_error
-        colour = "red" if is_error else "yellow"
-        lines.append((f"{finding.severity}: {finding}", colour))
-    n_warnings = len(verdict.complaints) - n_errors
-    warnings = counted(n_warnings, "warning")
-    if not verdict.ok:
-        last = f"{counted(n_errors, 'error')}, {warnings}: nothing would be trained"
-        lines.append((last, "red"))
+        line = f"{finding.severity}: {finding}"
+        lines.append((line, colours[finding.severity]))
+    told = Counter(finding.severity for finding in verdict.complaints)
+    counts = ", ".join(counted(n, severity) for severity, n in told.items())
+    if verdict.ok:
+        lines.append((f"ok, {counts}".rstrip(", "), "green"))
     else:
-        lines.append((f"ok, {warnings}" if n_warnings else "ok", "green"))
+        lines.append((f"{counts}: nothing would be trained", "red"))
     return [(printable(line), colour) for line, colour in lines]
 
 
 def prediction_text(rows: Sequence[Prediction]) -> str:
     """How many scans were answered."""
-    statuses = [row.status for row in rows]
-    unlike = statuses.count("unlike anything seen")
-    lacking = statuses.count("abstained")
-    parts = [counted(len(rows), "scan"), f"{unlike} unlike anything the model has seen"]
-    if lacking:
-        parts.append(f"{lacking} without a covariate that is needed")
-    parts.append(f"{statuses.count('cannot be used')} cannot be used.")
-    return printable("; ".join(parts))
+    told = Counter(row.status for row in rows)
+    parts = [f"{n} {status}" for status, n in told.items()]
+    return printable(f"{counted(len(rows), 'scan')}: {', '.join(parts)}.")
 
 
 def verify_text(checks: Sequence[Check]) -> str:
@@ -178,12 +171,9 @@ def evaluation_text(found: Evaluation) -> str:
         rows.append((title, *intervals))
     who = people(found.people)
     if found.majority is not None:
-        two = len(names) > 3
-        chance = ["0.500", "0.500"] if two else ["", "0.500"]
-        more = [""] * (len(names) - 3)
-        rows.append(["majority class", number(found.majority), *chance, *more])
-        others = counted(found.patients, "patient")
-        who += f", {others}" if two else f", {found.patients} not controls"
+        empty = [""] * (len(names) - 1)
+        rows.append(["majority class", number(found.majority), *empty])
+        who += f", {counted(found.patients, 'patient')}"
     first = f"{who}; abstained from {found.abstained}. 95 % intervals over people."
     table = Table.of(("model", *names), rows).text()
     return "\n".join([first, table, *map(printable, found.notes)])
