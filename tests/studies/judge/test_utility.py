@@ -65,21 +65,12 @@ def test_tasks_of_other_sizes_keep_their_places(real) -> None:
         assert (alone == scores).all()
 
 
-def test_utility_is_added_under_its_name(real) -> None:
+def test_swapped_diagnoses_turn_a_classifier_round(real) -> None:
     train, test = real
-    records: list[dict] = [{}, {"old": 1}]
     tasks = [Task(train, test, 0), Task(FCBatch(train.fc, 1 - train.y), test, 0)]
-    utility.add_utility(records, "tstr", tasks, ["linear"], Training())
-    assert records[1]["old"] == 1
-    assert records[0].keys() == {
-        f"tstr_linear_{m}" for m in ("acc", "pre", "rec", "f1", "auc")
-    }
-    # trained on swapped diagnoses a classifier is wrong where it was right
-    auc = [r["tstr_linear_auc"] for r in records]
-    assert auc[0] + auc[1] == pytest.approx(1.0, abs=0.02)
-    utility.add_utility(
-        [], "aug", [], ["gcn", "linear"], Training()
-    )  # nothing to classify
+    right, wrong = classify(tasks, "linear", Training())
+    assert right["auc"] + wrong["auc"] == pytest.approx(1.0, abs=0.02)
+    assert classify([], "gcn", Training()) == []  # nothing to classify
 
 
 def test_a_network_never_sees_the_test_subjects(real) -> None:

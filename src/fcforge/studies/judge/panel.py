@@ -13,7 +13,7 @@ from fcforge.generators.cache import fit_cached
 from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.studies.judge import measures
 from fcforge.studies.judge.summary import REAL
-from fcforge.studies.judge.utility import Task, add_utility
+from fcforge.studies.judge.utility import Task, classify
 from fcforge.types import Component, FCBatch, Site, Training
 
 REFERENCES = {
@@ -100,14 +100,17 @@ def judge_all(
 ) -> list[dict[str, Any]]:
     """Numbers of every set; classifiers of equal size are trained side by side on a GPU."""
     out: list[dict[str, Any]] = []
-    tasks: dict[str, list[Task]] = {"tstr": [], "aug": []}
     for s in sets:
         numbers = judge_fidelity(s.train, s.test, s.synthetic, seed=s.seed)
         out.append({**numbers, "warnings": collapse_warnings(numbers, s.diagnostics)})
-        tasks["tstr"].append(Task(s.synthetic, s.test, s.seed))
-        tasks["aug"].append(Task(s.augmented, s.test, s.seed))
-    for prefix, models in (("tstr", panel.classifiers), ("aug", panel.augment)):
-        add_utility(out, prefix, tasks[prefix], models, panel.training, device)
+    alone = [Task(s.synthetic, s.test, s.seed) for s in sets]
+    beside = [Task(s.augmented, s.test, s.seed) for s in sets]
+    asked = [("tstr", model, alone) for model in panel.classifiers]
+    asked += [("aug", model, beside) for model in panel.augment]
+    for prefix, model, tasks in asked:
+        found = classify(tasks, model, panel.training, device)
+        for record, numbers in zip(out, found, strict=True):
+            record.update({f"{prefix}_{model}_{k}": v for k, v in numbers.items()})
     return out
 
 

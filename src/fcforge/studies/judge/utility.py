@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +10,7 @@ import torch
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.generators.cache import LANES
 from fcforge.graphs import edges, fisher_z
-from fcforge.methods import Lane, Learner
+from fcforge.methods import Learner
 from fcforge.methods.base import answer
 from fcforge.methods.finetune import Finetune
 from fcforge.metrics import cell_values
@@ -94,19 +93,13 @@ def _train_together(
         lane = start_lane(learner, task.seed, device)
         jobs.append(Job(lane, view, task.seed, ("judge",)))
     done = learn_site(learner, jobs, loader.bank, training)
-    return [
-        _score(learner, lane, task.test, device)
-        for lane, task in zip(done, tasks, strict=True)
-    ]
-
-
-@torch.no_grad()
-def _score(
-    learner: Learner, lane: Lane, test: FCBatch, device: torch.device | str
-) -> np.ndarray:
-    inputs = learner.model.prepare(test.fc.to(device))
-    logits = learner.method.logits(learner.model, lane, inputs)
-    return answer(logits).float().cpu().numpy()
+    scores = []
+    for lane, task in zip(done, tasks, strict=True):
+        with torch.no_grad():
+            inputs = learner.model.prepare(task.test.fc.to(device))
+            logits = learner.method.logits(learner.model, lane, inputs)
+        scores.append(answer(logits).float().cpu().numpy())
+    return scores
 
 
 def classify(
@@ -124,18 +117,3 @@ def classify(
     for score, task in zip(scores, tasks, strict=True):
         found.append(summarise(score, task.test.y.cpu().numpy()))
     return found
-
-
-def add_utility(
-    records: Sequence[dict[str, Any]],
-    prefix: str,
-    tasks: Sequence[Task],
-    models: Sequence[str],
-    training: Training,
-    device: torch.device | str = "cpu",
-) -> None:
-    """Add ``<prefix>_<model>_<metric>`` of task i to record i."""
-    for model in models:
-        found = classify(tasks, model, training, device)
-        for record, numbers in zip(records, found, strict=True):
-            record.update({f"{prefix}_{model}_{k}": v for k, v in numbers.items()})
