@@ -118,7 +118,7 @@ def test_no_script_of_a_file_ever_runs(browser, pages):
     """The evil names call alert: an open alert would make the next command raise."""
     for name in ("index", "run-runs-evil", "exchange-chain-2"):
         show(browser, pages[name].as_uri())
-        assert browser.execute_script("return document.scripts.length") == 1
+        assert browser.execute_script("return document.scripts.length") == 0
         assert (
             browser.execute_script(
                 "return document.querySelectorAll('[onerror]').length"
@@ -150,50 +150,6 @@ def test_one_can_walk_from_page_to_page(browser, pages):
     assert browser.title == "two made-up hospitals"
     browser.find_element(By.LINK_TEXT, "Overview").click()
     assert "world" in browser.title
-
-
-def column(browser, k):
-    return browser.execute_script(
-        "return [...document.querySelector('table.results').tBodies[0].rows]"
-        ".map(r => r.cells[arguments[0]].dataset.value ?? r.cells[arguments[0]].textContent)",
-        k,
-    )
-
-
-def test_table_sorts_on_click(browser, pages):
-    from selenium.webdriver.common.by import By
-
-    show(browser, pages["report"].as_uri(), 1400)
-    heads = browser.find_elements(By.CSS_SELECTOR, "table.results thead th")
-    heads = [h for h in heads if h.find_element(By.TAG_NAME, "button").text]
-    titles = [h.find_element(By.TAG_NAME, "button").text for h in heads]
-    aaa, fm, learner = titles.index("AAA"), titles.index("FM"), titles.index("Learner")
-    start = sorted([float(v) for v in column(browser, aaa)], reverse=True)
-
-    heads[aaa].find_element(By.TAG_NAME, "button").click()
-    assert [float(v) for v in column(browser, aaa)] == start
-    assert heads[aaa].get_attribute("aria-sort") == "descending"
-    heads[aaa].find_element(By.TAG_NAME, "button").click()
-    assert [float(v) for v in column(browser, aaa)] == sorted(start)
-
-    heads[fm].find_element(By.TAG_NAME, "button").click()
-    values = [float(v) for v in column(browser, fm)]
-    assert values == sorted(values, reverse=True)
-    assert heads[fm].get_attribute("aria-sort") == "descending"
-    assert heads[aaa].get_attribute("aria-sort") is None
-
-    heads[learner].find_element(By.TAG_NAME, "button").click()
-    names = [n.strip(" \n⚠\ufe0e").lower() for n in column(browser, learner)]
-    assert names == sorted(names)
-    assert len(names) == 9
-
-    k = titles.index("INT")  # has undefined cells: they go last both ways
-    for _ in range(2):
-        heads[k].find_element(By.TAG_NAME, "button").click()
-        values = column(browser, k)
-        known = [v for v in values if v]
-        assert 0 < len(known) < len(values)
-        assert values[len(known) :] == [""] * (len(values) - len(known))
 
 
 def test_the_checks_see_a_bad_page(browser, tmp_path):

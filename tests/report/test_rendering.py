@@ -1,7 +1,5 @@
 """Pages: what is printed is escaped, nothing is loaded."""
 
-import base64
-import hashlib
 import re
 
 import pytest
@@ -38,13 +36,11 @@ def test_a_page_of_evil_text_is_sound():
     assert html.encode()  # no lone surrogate is left
 
 
-def test_only_the_pages_own_script_may_run():
+def test_no_script_may_run():
     html = page(Section("a", "b"))
-    script = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
     policy = next(m["content"] for m in Page(html).of("meta") if "http-equiv" in m)
-    assert f"script-src 'sha256-{digest}'" in policy
-    assert "default-src 'none'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "script-src" not in policy
 
 
 def test_sections_are_listed_and_can_be_reached():

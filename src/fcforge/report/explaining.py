@@ -295,10 +295,10 @@ def edge_table(found: Explanation, k: int) -> Table:
     for row in found.edges(k, LISTED).itertuples():
         cells = (
             Cell(f"{row.roi_a} – {row.roi_b}"),
-            Cell(number(row.contribution, 3, sign=True), value=row.contribution),
+            number(row.contribution, 3, sign=True),
             Cell(number(row.fc, 2, sign=True)),
             Cell(number(row.reference_fc, 2, sign=True)),
         )
         rows.append(cells)
     title = "Strongest edges"
-    return Table.of(heads, rows, title=title, note=NOT_MEASURED, sortable=True)
+    return Table.of(heads, rows, title=title, note=NOT_MEASURED)

@@ -133,7 +133,7 @@ def _subjects(people: pd.DataFrame) -> Table:
     for who, *cells in shown.itertuples(index=False):
         body.append([Cell(who, link=f"{who}.html"), *cells])
     heads = [COLUMNS.get(column, column) for column in shown]
-    return Table.of(heads, body, sortable=True)
+    return Table.of(heads, body)
 
 
 @drawn

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -155,24 +153,13 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=safe,
     )
-    script = _own_file("page.js")
-    digest = hashlib.sha256(script.encode()).digest()
-    env.globals.update(
-        script=script,
-        script_sha256=base64.b64encode(digest).decode(),
-        style=_own_file("style.css"),
-        version=__version__,
-    )
+    style = files("fcforge.report").joinpath("templates", "style.css")
+    env.globals.update(style=Markup(style.read_text("utf-8")), version=__version__)
     for known in (text.bracket, np.isfinite, share, ticks):
         env.globals[known.__name__] = known
     for word in (coded, flat, short, text.number, text.percent, text.p_value):
         env.filters[word.__name__] = word
     return env
-
-
-def _own_file(name: str) -> Markup:
-    folder = files("fcforge.report").joinpath("templates")
-    return Markup(folder.joinpath(name).read_text("utf-8"))
 
 
 def render(template: str, **values: Any) -> str:

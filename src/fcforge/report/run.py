@@ -22,7 +22,7 @@ from fcforge.report.contents import (
 )
 from fcforge.report.rendering import listed, picture, render
 from fcforge.report.run_words import Finding, headline, leaks_on, methods_paragraphs
-from fcforge.report.table import Cell, Table, as_csv, results_table
+from fcforge.report.table import Table, as_csv, results_table
 from fcforge.runner.collect import collect_some, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Comparison, Row
@@ -151,18 +151,14 @@ MORE = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
 
 
 def _more_table(c: Contents) -> Table:
-    """Metrics that the results leave out: along the way, at the end, and how much is lost."""
+    """Metrics that the results leave out, averaged over the stages."""
     names = [name for name in MORE if c.results[0].kind in METRICS[name].kinds]
     rows = []
     for learner, runs in c.groups.items():
-        cells = [Cell(learner)]
-        for name in names:
-            found = stats.means(runs, name, ("aaa", "acc", "fm"))
-            below = (f"final {number(found['acc'])}", f"FM {number(found['fm'])}")
-            cells.append(Cell(number(found["aaa"]), below, found["aaa"]))
-        rows.append(cells)
+        means = [stats.means(runs, name, ("aaa",))["aaa"] for name in names]
+        rows.append((learner, *map(number, means)))
     heads = ("Learner", *(METRICS[name].title for name in names))
-    return Table.of(heads, rows, sortable=True)
+    return Table.of(heads, rows)
 
 
 # -- pictures --------------------------------------------------------------------------------------

@@ -40,14 +40,8 @@ class Finding(NamedTuple):
 
 def leaks_on(results: RunResults) -> dict[str, tuple[str, ...]]:
     """Leak switches that are on, by learner title; empty when the experiment is clean."""
-    found: dict[str, tuple[str, ...]] = {}
-    for title, runs in group(results).items():
-        active = tuple(
-            dict.fromkeys(leak for r in runs for leak in r.spec.leaks.active())
-        )
-        if active:
-            found[title] = active
-    return found
+    specs = [r.spec for r in results if r.spec.leaks.active()]
+    return {spec.learner.title: tuple(spec.leaks.active()) for spec in specs}
 
 
 def findings(

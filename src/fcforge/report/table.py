@@ -51,8 +51,6 @@ class Cell:
     text : str
     below : tuple of str
         Smaller lines under it: an interval, a spread.
-    value : float, optional
-        What a click on the heading sorts by; the text without it.
     look : str
         Classes of the page's style: ``best``, ``bad``, ``keeps-nothing`` ...
     link : str
@@ -61,7 +59,6 @@ class Cell:
 
     text: str
     below: tuple[str, ...] = ()
-    value: float | None = None
     look: str = ""
     link: str = ""
 
@@ -108,8 +105,6 @@ class Table:
     title, note : str
     quiet : frozenset of int
         Rows that are a reference, not a competitor.
-    sortable : bool
-        Whether a page lets the reader sort it.
     """
 
     columns: tuple[Heading, ...]
@@ -117,7 +112,6 @@ class Table:
     title: str = ""
     note: str = ""
     quiet: frozenset[int] = frozenset()
-    sortable: bool = False
 
     @classmethod
     def of(
@@ -181,7 +175,7 @@ def interval_cell(e: Estimate | None, look: str = "") -> Cell:
         below.append(bracket(e.low, e.high))
     if math.isfinite(e.sd_orders):
         below.append(f"± {number(e.sd_orders)}")
-    return Cell(number(e.value), tuple(below), e.value, look)
+    return Cell(number(e.value), tuple(below), look)
 
 
 def interval_table(study: Study) -> Table:
@@ -247,22 +241,21 @@ def results_table(
             look = "best" if row.learner in names else ""
             cells.append(interval_cell(row.estimates[key], look))
         if not shown:
-            lost = Cell(number(row.intransigence), (), row.intransigence)
+            lost = Cell(number(row.intransigence))
             cells += [*[lost] * stars, *_costs(row)]
         made.append(cells)
     quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
-    return Table.of(("Learner", *heads), made, quiet=quiet, sortable=True)
+    return Table.of(("Learner", *heads), made, quiet=quiet)
 
 
 def _costs(row: Row) -> tuple[Cell, Cell]:
     """What a learner keeps, and how long its runs take."""
     look = f"keeps keeps-{row.keeps.split()[0]}"
-    size = memory(row.memory_bytes)
-    kept = Cell(row.keeps, (size,), row.memory_bytes, look)
+    kept = Cell(row.keeps, (memory(row.memory_bytes),), look)
     below = [counted(row.n_runs, "run")]
     if row.n_left_out:
         below.append(f"{row.n_left_out} diverged")
-    return kept, Cell(duration(row.seconds), tuple(below), row.seconds)
+    return kept, Cell(duration(row.seconds), tuple(below))
 
 
 def best_of(rows: Sequence[Row], column: Column) -> set[str]:

@@ -50,11 +50,7 @@ class Panel:
     @property
     def rows(self) -> dict[str, Component | None]:
         """Row names and generators; None is the real/real row."""
-        found: dict[str, Component | None] = {REAL: None}
-        for row, reference in REFERENCES.items():
-            if row not in self.generators:
-                found[row] = reference
-        return {**found, **self.generators}
+        return {REAL: None, **REFERENCES, **self.generators}
 
 
 def synthesise(

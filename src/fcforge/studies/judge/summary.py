@@ -70,15 +70,14 @@ def interval(
 
 def by_seed(records: Records) -> dict[tuple[str, str], dict[int, float]]:
     """Row and metric to its mean over sites, seed by seed."""
-    cells: dict[tuple[str, str], dict[int, list[float]]] = {}
+    cells: dict[tuple[str, str, int], list[float]] = defaultdict(list)
     for record in records:
         for name, value in {**record["diagnostics"], **record["numbers"]}.items():
             if isinstance(value, int | float):
-                seeds = cells.setdefault((record["row"], name), defaultdict(list))
-                seeds[record["seed"]].append(float(value))
-    means = {}
-    for cell, seeds in cells.items():
-        means[cell] = {seed: float(np.mean(values)) for seed, values in seeds.items()}
+                cells[record["row"], name, record["seed"]].append(float(value))
+    means: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for (row, name, seed), values in cells.items():
+        means[row, name][seed] = float(np.mean(values))
     return means
 
 
