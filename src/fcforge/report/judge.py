@@ -145,14 +145,14 @@ def _cells(values: Mapping[str, Estimate], metrics: Iterable[str]) -> list[Cell]
 def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> Figure:
     """Typical control and patient, ROIs ordered by brain system; edge means against the real."""
     figure = canvas(3.5, 3.75, left=0.19, right=0.95, top=0.94, bottom=0.12)
-    places = [["control", "patient"], ["means", "means"]]
     space = {"wspace": 0.12, "hspace": 0.18}
-    axes = figure.subplot_mosaic(places, height_ratios=(1, 1.05), gridspec_kw=space)
+    axes = figure.subplot_mosaic("AB;CC", height_ratios=(1, 1.05), gridspec_kw=space)
     systems = p.systems.tolist() or [""] * p.control.shape[1]
-    for title, fc in {"control": p.control[k], "patient": p.patient[k]}.items():
-        figures.matrix(axes[title], fc, systems, named=False, vmin=-1, vmax=1)
-        axes[title].set_title(title, loc="center", pad=3)
-    means = axes["means"]
+    people = {"control": p.control[k], "patient": p.patient[k]}
+    for place, (title, fc) in zip("AB", people.items(), strict=True):
+        figures.matrix(axes[place], fc, systems, named=False, vmin=-1, vmax=1)
+        axes[place].set_title(title, loc="center", pad=3)
+    means = axes["C"]
     means.plot([-1, 1], [-1, 1], color=figures.FAINT, lw=0.8)
     points: dict[str, Any] = {"s": 1.2, "alpha": 0.35, "color": figures.POINTS}
     means.scatter(p.edge_mean[0], p.edge_mean[k], rasterized=True, **points)
