@@ -79,10 +79,10 @@ def test_the_same_call_again_trains_nothing(judged) -> None:
 
 
 def test_other_data_or_settings_are_judged_anew(config, tmp_path) -> None:
-    quick = ("judge.augment=[]", "generator.0.rank=4")
-    judge(config, tmp_path / "out", *quick)
-    for change in ("dataset.seed=5", "judge.multiple=2", "generator.0.rank=5"):
-        said = judge(config, tmp_path / "out", *quick, change)
+    judge(config, tmp_path / "out", "judge.augment=[]")
+    other = 'generator=[{name="corr_gauss", rank=5}]'
+    for change in ("dataset.seed=5", "judge.multiple=2", other):
+        said = judge(config, tmp_path / "out", "judge.augment=[]", change)
         assert not any("already judged" in s for s in said)
 
 
@@ -108,10 +108,13 @@ def test_a_folder_without_a_judgement_is_refused(tmp_path) -> None:
         ("judge.seeds=[]", "Give at least one seed"),
         ('judge.classifiers=["gnc"]', "gcn"),
         ("judge.multiple=0", "multiple = 0 is too small"),
-        ('generator.1.name="corr_gaus"', "corr_gauss"),
-        ("generator.0.rang=3", "Did you mean 'rank'"),
-        ('generator.1.title="eight"', "two generators are called 'eight'"),
-        ("generator.1={}", "a generator table needs a name"),
+        ('generator=[{name="corr_gaus"}]', "corr_gauss"),
+        ('generator=[{name="corr_gauss", rang=3}]', "Did you mean 'rank'"),
+        (
+            'generator=[{name="corr_gauss"}, {name="edge_gauss", title="corr_gauss"}]',
+            "two generators are called 'corr_gauss'",
+        ),
+        ("generator=[{}]", "a generator table needs a name"),
         ("training.epoch=2", "epochs"),
         ('dataset.name="simulatd"', "simulated"),
     ],
