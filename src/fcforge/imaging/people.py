@@ -6,14 +6,15 @@ line; the others finish; the caller learns how many failed.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from fcforge.errors import DataError, FCForgeError, at
 from fcforge.imaging.matrix_files import column_of, read_table
 from fcforge.imaging.sources import read_json, sidecar_of
 from fcforge.text import some, whole
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")
@@ -222,7 +223,7 @@ def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
 
 def participant_table(
     out: Path, files: Mapping[str, Path], people: ParticipantTable
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """Participants.tsv: the user's columns, and what the sidecars of FC files say.
 
     Parameters
@@ -233,6 +234,8 @@ def participant_table(
         Subjects whose FC has no sidecar are not finished and left out.
     people : ParticipantTable
     """
+    import pandas as pd  # not for whoever reads a table
+
     rows = []
     for subject, path in files.items():
         side = read_json(sidecar_of(path))
@@ -257,7 +260,7 @@ def _said(value: Any) -> str:
     return "n/a" if value is None else str(value)
 
 
-def mixed_trs(people: pd.DataFrame) -> list[str]:
+def mixed_trs(people: "pd.DataFrame") -> list[str]:
     """A line for every site whose subjects were scanned with different TRs."""
     lines = []
     for site, own in people.groupby("site") if len(people) else ():

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import ConfigError, DataError, check_names
 from fcforge.releases.features import from_log_features, log_features
 from fcforge.text import some
 from fcforge.types import SHRINK, FCBatch, Site
@@ -60,6 +60,7 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
 
 def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
     """Design matrix (n, k) of the named covariates, in float64."""
+    check_names("covariate", names, covariates, where="confounds to remove")
     columns: list[np.ndarray] = []
     for name in names:
         columns += terms(name, as_numbers(name, covariates[name]))
