@@ -124,3 +124,17 @@ def test_what_cannot_be_a_record_is_said():
             records.Withdrawal,
             takes=({"kind": "release", "number": 0, "commitment": SHA},),
         )
+
+
+def test_a_budget_of_which_nothing_is_expected_is_told_by_its_numbers():
+    gains = {None: 0.05, 4.0: 0.02, 1.0: 0.004}
+    rows = [
+        records.WorthRow(epsilon=epsilon, keepers=True, gain=gain, error=0.005)
+        for epsilon, gain in gains.items()
+    ]
+    found = records.Worth(public=0.7, pooled=0.06, rows=tuple(rows))
+    for epsilon in (1.0, 0.5):
+        assert "(gain +0.004 ± 0.005)" in found.hopeless(epsilon, keepers=True)
+    for epsilon in (2.0, 4.0, 8.0, None):  # the next row that is not below has worth
+        assert not found.hopeless(epsilon, keepers=True)
+    assert not found.hopeless(1.0, keepers=False)  # nothing is known of that way

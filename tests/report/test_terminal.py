@@ -134,7 +134,8 @@ def test_what_is_about_to_be_continued(monkeypatch, tmp_path):
     assert lines[0].startswith(f"About to continue exchange {releases().id[:16]}: ")
     assert lines[1] == f"  sites so far: {', '.join(releases().model.sites)}"
     assert lines[2].endswith(": nobody")
-    assert lines[-1].endswith("spends: epsilon 0.5 (delta 1e-06)")
+    spent = "  each person of this site spends: epsilon 0.5 (delta 1e-06); "
+    assert lines[-1].startswith(f"{spent}nothing beyond chance is expected of that (")
     exact = continued_text(releases(), asked(mechanism="none"))
     assert exact.endswith("spends: everything: exact sums promise nothing")
     assert "nothing is promised" in continued_text(chain(), asked())

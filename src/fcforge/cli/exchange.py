@@ -48,6 +48,10 @@ def start(asked: requests.StartRequest) -> None:
         made = start_file(asked)
     what = "; give this file to every hospital. `fcforge inspect` shows all of it."
     _wrote(asked.out, made, what, [WORTH])
+    planned = made.root.plan.epsilon
+    if warning := made.root.hopeless(planned, bool(asked.keeper)):
+        way = "exact sums" if planned is None else f"epsilon {planned:g}"
+        say(f"WARNING: this start plans {way}; {warning}.", style="yellow")
 
 
 def _published_start(name: str) -> None:

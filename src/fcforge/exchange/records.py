@@ -9,6 +9,7 @@ bytes: what a record may hold is what is declared here, and nothing else travels
 import operator
 from collections.abc import Iterable
 from functools import cached_property
+from math import inf
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
@@ -250,6 +251,20 @@ class Worth(Closed):
     pooled: Number
     rows: Annotated[tuple[WorthRow, ...], Field(max_length=40)]
 
+    def hopeless(self, epsilon: float | None, keepers: bool) -> str:
+        """What to say where nothing is expected of a budget; empty where something is.
+
+        The row of the next epsilon that is not below decides: less noise would not help, either.
+        """
+        for row in sorted(self.rows, key=lambda row: row.epsilon or inf):
+            enough = row.epsilon is None or (epsilon or inf) <= row.epsilon
+            if row.keepers == keepers and enough:
+                if row.gain > row.error:
+                    return ""
+                told = f"gain {row.gain:+.3f} ± {row.error:.3f}"
+                return f"nothing beyond chance is expected of that ({told})"
+        return ""
+
 
 class Start(Record):
     """A public start: who the public people are, what is expected of a scan, and the policy.
@@ -298,6 +313,10 @@ class Start(Record):
     plan: Plan = Plan()
     worth: Worth | None = None
     policy: Policy
+
+    def hopeless(self, epsilon: float | None, keepers: bool) -> str:
+        """As of `Worth`; empty where nothing is known."""
+        return self.worth.hopeless(epsilon, keepers) if self.worth else ""
 
 
 class Chain(Record):

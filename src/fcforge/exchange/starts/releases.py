@@ -415,7 +415,9 @@ class Releases(Model):
         epsilon, delta = release_step.asked_budget(asked)
         if epsilon is None:
             return "everything: exact sums promise nothing"
-        return f"epsilon {epsilon:g} (delta {delta:g})"
+        spent = f"epsilon {epsilon:g} (delta {delta:g})"
+        warning = self.exchange.root.hopeless(epsilon, bool(asked.round))
+        return f"{spent}; {warning}" if warning else spent
 
     cost = release_description.cost
     describe = release_description.describe
