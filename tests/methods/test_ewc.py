@@ -1,11 +1,14 @@
 """EWC against numbers worked out by hand."""
 
+from dataclasses import replace
+
 import torch
 from tiny_models import logistic
 
 from fcforge.methods import Lane, make_method
 from fcforge.methods.ewc import exact_fisher
-from fcforge.methods.shared.penalty import add_anchor, part
+from fcforge.methods.shared.penalty import add_anchor, loss_gradients, part
+from fcforge.randomness import torch_rng
 from fcforge.types import Component, Training
 from small_world import World, order
 
@@ -54,6 +57,20 @@ def test_ewc_penalty_and_its_gradient_by_hand():
     assert grads["w"].tolist() == [12.25, -3.75]
 
 
+def test_online_ewc_decays_and_moves_its_anchor():
+    worlds = [
+        World.of("ewc", {"online": True, "gamma": g, "strength": 0.0}).teach(
+            order()[:2]
+        )
+        for g in (0.0, 0.5, 1.0)
+    ]
+    fishers = [part(w.lane.state, "importance")["conv0.weight"] for w in worlds]
+    torch.testing.assert_close(fishers[1], (fishers[0] + fishers[2]) / 2)
+    assert not torch.equal(fishers[0], fishers[2])
+    anchor = part(worlds[0].lane.state, "anchor")
+    assert all(torch.equal(anchor[k], p) for k, p in worlds[0].lane.params.items())
+
+
 def test_a_huge_strength_freezes_what_the_fisher_knows():
     moved = {}
     training = Training(epochs=25, batch_size=8)
@@ -66,3 +83,15 @@ def test_a_huge_strength_freezes_what_the_fisher_knows():
         step = (after.params["embed.weight"] - before.params["embed.weight"]).abs()
         moved[strength] = float(step[known].mean())
     assert moved[1e9] < 0.3 * moved[0.0], moved
+
+
+def test_importances_of_three_classes_are_sums_over_them():
+    model, _, inputs, y = logistic(40)
+    model = replace(model, n_outputs=3)
+    lane = Lane({**model.init(torch_rng(0)), "head.0.bias": torch.arange(3.0)}, {}, {})
+    p = torch.softmax(model.apply(lane.params, {}, inputs).logits, -1)
+    fisher = exact_fisher(model, lane, inputs)["head.0.bias"]
+    torch.testing.assert_close(fisher, (p * (1 - p)).mean(0))
+    by_loss = loss_gradients(model, lane, inputs, y)["head.0.bias"]
+    own = torch.nn.functional.one_hot(y, 3)
+    torch.testing.assert_close(by_loss, (own - p).square().mean(0))

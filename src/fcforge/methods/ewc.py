@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fcforge.methods.base import Inputs, Lane, Model, Params, SiteView
+from fcforge.methods.base import EVERY, Inputs, Lane, Model, Params, SiteView
 from fcforge.methods.shared import penalty
 from fcforge.settings import NotNegative
 
@@ -21,8 +21,10 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
     For logistic regression this is the mean of :math:`p (1 - p) x_j^2`. A number has noise of
     variance 1: the mean of :math:`(\partial_j z)^2`.
     """
-    p = penalty.answers(model, lane, inputs)
-    weight = torch.ones_like(p) if model.n_outputs == 1 else p * (1 - p)
+    weight = penalty.answers(model, lane, inputs)
+    if model.n_outputs < 3:
+        p = weight
+        weight = torch.ones_like(p) if model.n_outputs == 1 else p * (1 - p)
     return penalty.margin_gradients(model, lane, inputs, weight)
 
 
@@ -30,13 +32,17 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
 class EWC(penalty.Anchored):
     """Elastic weight consolidation: Fisher information holds parameters past sites need.
 
-    Kirkpatrick et al. 2017, with the 1/2 of the paper.
+    Kirkpatrick et al. 2017, with the 1/2 of the paper; ``online`` is Schwarz et al. 2018.
 
     Parameters
     ----------
     strength : float
         lambda. Depends on the Fisher by orders of magnitude: 0.7 (Mammoth, domain-IL MNIST) to
         1e10 (van de Ven, split MNIST); ours is to be chosen on a log grid 1 .. 1e7.
+    online : bool
+        One anchor, the last network, and ``F <- gamma F + F_t``; else one per past site.
+    gamma : float
+        Decay of the online Fisher.
 
     Notes
     -----
@@ -45,11 +51,13 @@ class EWC(penalty.Anchored):
     """
 
     strength: NotNegative = 1e3
+    online: bool = False
+    gamma: NotNegative = 1.0
 
     name = "ewc"
-    learns = ("two classes", "number")
+    learns = EVERY
     title = "EWC"
-    source = "Kirkpatrick et al. 2017 (PNAS)"
+    source = "Kirkpatrick et al. 2017 (PNAS); online: Schwarz et al. 2018 (ICML)"
 
     @property
     def pull(self) -> float:
@@ -59,4 +67,8 @@ class EWC(penalty.Anchored):
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Add the site's Fisher information and anchor."""
         new = exact_fisher(model, lane, site.inputs(model))
-        return lane._replace(state=penalty.add_anchor(lane.state, lane.params, new))
+        if not self.online:
+            return lane._replace(state=penalty.add_anchor(lane.state, lane.params, new))
+        old = penalty.part(lane.state, "importance")
+        total = {k: self.gamma * old[k] + v if old else v for k, v in new.items()}
+        return lane._replace(state=penalty.move_anchor(lane.state, lane.params, total))

@@ -101,7 +101,6 @@ class TWP(penalty.Anchored):
     title = "TWP"
     source = "Liu, Yang and Wang 2021 (AAAI)"
     models = ("gcn", "gat", "sage", "gae")
-    learns = ("two classes",)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Both importances of the site, weighted, and its anchor."""

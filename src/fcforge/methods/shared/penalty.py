@@ -12,6 +12,7 @@ statistics are not parameters and are not protected.
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike, answer
@@ -105,22 +106,27 @@ def margin_gradients(
     r"""Mean over subjects of :math:`w_n (\partial (z_1 - z_0) / \partial \theta)^2`, eval mode.
 
     Two classes: every derivative of a log-probability is a multiple of the margin's. A number is
-    its own margin. `weight` is (n,); the gradient is taken subject by subject.
+    its own margin. `weight` is (n,); the gradient is taken subject by subject. More classes:
+    `weight` is (n, classes), of the squared derivatives of :math:`\log p_c`, which are summed.
     """
 
     def value(params: Params, subject: Inputs) -> Tensor:
         one = {k: v[None] for k, v in subject.items()}
         z = model.apply(params, lane.stats, one).logits[0]
+        if len(z) > 2:
+            return torch.log_softmax(z, -1)
         return z[-1] - z[0] if len(z) > 1 else z[0]
 
-    each = torch.func.vmap(torch.func.grad(value), in_dims=(None, 0))
+    derivative = torch.func.jacrev if weight.ndim > 1 else torch.func.grad
+    each = torch.func.vmap(derivative(value), in_dims=(None, 0))
     total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
     for i in range(0, len(weight), CHUNK):
         some = {k: v[i : i + CHUNK] for k, v in inputs.items()}
         grads = each(lane.params, some)
-        w = weight[i : i + CHUNK] / len(weight)
+        w = weight[i : i + CHUNK].flatten() / len(weight)
         for k, g in grads.items():
-            total[k] += torch.einsum("n,n...->...", w, g.square())
+            square = g.square().reshape(len(w), *total[k].shape)
+            total[k] += torch.einsum("n,n...->...", w, square)
     return total
 
 
@@ -135,6 +141,9 @@ def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Param
 
     The derivative of the loss is :math:`-(1 - p_y)` times that of the margin towards y.
     """
+    if model.n_outputs > 2:
+        own = F.one_hot(y, model.n_outputs)
+        return margin_gradients(model, lane, inputs, own)
     p = answers(model, lane, inputs)
     wrong = torch.where(y == 1, 1 - p, p)
     return margin_gradients(model, lane, inputs, wrong.square())
