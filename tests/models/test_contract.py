@@ -247,6 +247,7 @@ def test_an_unknown_model_or_parameter_names_the_nearest():
 @pytest.mark.parametrize(
     ("name", "params", "says"),
     [
+        ("gcn", {"edges": "negative"}, "edges = 'negative'"),
         ("linear", {"features": "negative"}, "features = 'negative'"),
         ("gcn", {"dropout": 1.0}, "dropout = 1.0"),
         ("gcn", {"hidden": 0}, "hidden = 0"),

@@ -61,14 +61,16 @@ def both_layers(model, params, fc):
 
 @pytest.mark.parametrize("tau", TAUS)
 @pytest.mark.parametrize("cls", [GCN, GAE])
-def test_gcn_conv(tau, cls):
+@pytest.mark.parametrize("kind", ["positive", "absolute"])
+def test_gcn_conv(kind, tau, cls):
     fc = random_fc()
-    index, weight = sparse(graphs.adjacency(fc, tau))
+    strength = fc.abs() if kind == "absolute" else fc
+    index, weight = sparse(graphs.adjacency(strength, tau))
     convs = [filled(pyg.GCNConv(R, F)), filled(pyg.GCNConv(F, F))]
     params = {}
     for i, conv in enumerate(convs):
         params |= {f"conv{i}.weight": conv.lin.weight, f"conv{i}.bias": conv.bias}
-    model = cls(n_rois=R, hidden=F, tau=tau)
+    model = cls(n_rois=R, hidden=F, tau=tau, edges=kind)
     first, second, x, h = both_layers(model, params, fc)
     assert torch.allclose(
         first.reshape(N * R, F), convs[0](x, index, weight), atol=2e-5

@@ -106,7 +106,7 @@ class TWP(penalty.Anchored):
         """Both importances of the site, weighted, and its anchor."""
         by_loss = penalty.loss_gradients(model, lane, site.inputs(model), site.y)
         importance = {k: self.loss_strength * v for k, v in by_loss.items()}
-        near = graphs.adjacency(site.fc, model.tau) != 0  # type: ignore[attr-defined]
+        near = model.adjacency(site.fc) != 0  # type: ignore[attr-defined]
         topology = topology_importance(
             lane.params[FIRST], graphs.node_features(site.fc), near
         )

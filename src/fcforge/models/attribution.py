@@ -51,7 +51,10 @@ class Scorer:
         settings: Any = model
         if not hasattr(model, "tau"):
             return cls(margin, KINKED)
-        return cls(margin, KINKED, lambda r: r >= settings.tau)
+        absolute = getattr(model, "edges", "positive") == "absolute"
+        return cls(
+            margin, KINKED, lambda r: (abs(r) if absolute else r) >= settings.tau
+        )
 
     def score(self, fc: np.ndarray) -> np.ndarray:
         """Scores (n,) of scans (n, R, R), one by one: memory is of one."""

@@ -5,6 +5,7 @@ The transformer is that of Dwivedi and Bresson (2021) with Laplacian coordinates
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -31,14 +32,19 @@ class GraphModel(Model):
     ----------
     hidden, depth, dropout
         Width and number of layers and drop probability (paper, hyper-parameter table).
-    tau
-        Threshold of an edge: a correlation of at least so much (authors).
+    tau, edges
+        Threshold of an edge; ``positive`` (authors) or ``absolute`` correlations.
     """
 
     hidden: Size = 128
     depth: Size = 4
     dropout: ShareBelowOne = 0.3
     tau: Share = TAU
+    edges: Literal["positive", "absolute"] = "positive"
+
+    def adjacency(self, fc: Tensor) -> Tensor:
+        """Graph (n, R, R) of FC."""
+        return graphs.adjacency(fc.abs() if self.edges == "absolute" else fc, self.tau)
 
     @property
     def readout(self) -> int:
@@ -164,7 +170,7 @@ class GCN(ConvolutionModel):
         P X does not depend on parameters: computed once per subject, it spares the first layer
         its propagation in every step.
         """
-        propagation = graphs.gcn_norm(graphs.adjacency(fc, self.tau))
+        propagation = graphs.gcn_norm(self.adjacency(fc))
         return {
             "propagation": propagation,
             "features": propagation @ graphs.node_features(fc),
@@ -224,7 +230,7 @@ class GAT(ConvolutionModel):
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Attention mask and node features, both (n, R, R)."""
-        adj = graphs.adjacency(fc, self.tau)
+        adj = self.adjacency(fc)
         return {
             "blocked": graphs.attention_mask(adj),
             "features": graphs.node_features(fc),
@@ -274,7 +280,7 @@ class SAGE(ConvolutionModel):
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Neighbour-mean operator (n, R, R); neighbour means beside own features (n, R, 2 R)."""
-        mean = graphs.mean_norm(graphs.adjacency(fc, self.tau))
+        mean = graphs.mean_norm(self.adjacency(fc))
         x = graphs.node_features(fc)
         return {"mean": mean, "features": torch.cat([mean @ x, x], dim=-1)}
 
@@ -355,7 +361,7 @@ class GraphTransformer(GraphModel):
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Attention mask, node features (n, R, R) and Laplacian coordinates (n, R, k)."""
-        adj = graphs.adjacency(fc, self.tau)
+        adj = self.adjacency(fc)
         return {
             "blocked": graphs.attention_mask(adj),
             "features": graphs.node_features(fc),
