@@ -51,11 +51,11 @@ ax.legend(loc="lower right")
 # %%
 # Search over a setting of the method
 # -----------------------------------
-# Settings of the method are one parameter.
+# Settings of the parts are reached by name.
 search = GridSearchCV(
     ForgeClassifier(),
-    {"method_params": [{"penalty": value} for value in (0.1, 1.0, 10.0)]},
+    {"method__penalty": [0.1, 1.0, 10.0]},
     cv=LeaveOneGroupOut(),
     scoring="roc_auc",
 ).fit(X, y, groups=site)
-print("best settings:", search.best_params_["method_params"])
+print("best penalty:", search.best_params_["method__penalty"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 from small_exchange import R, learned, people, sites, start
 
 from fcforge.errors import ConfigError, ExchangeError
@@ -337,19 +338,38 @@ def test_a_start_of_a_number_is_the_exchange(tmp_path):
 
 
 # -- settings of the parts ----------------------------------------------------------------------
+def test_settings_of_the_parts_by_name() -> None:
+    model = ForgeClassifier("analytic", method_params={"public_weight": 1.0})
+    given = model.method_params
+    model.set_params(method__penalty=3.0, training__clip=2.0, seed=5)
+    assert model.method_params == {"public_weight": 1.0, "penalty": 3.0}
+    assert given == {"public_weight": 1.0}  # another's dict is left as it is
+    assert (model.training, model.seed) == ({"clip": 2.0}, 5)
+    model.set_params(
+        model__hidden=8, method="finetune", model="mlp", method_params=None
+    )
+    assert (model.model_params, model.method_params) == ({"hidden": 8}, None)
+    assert clone(model).get_params() == model.get_params()
+    pipe = make_pipeline(ForgeClassifier("forge_release"))
+    pipe.set_params(forgeclassifier__method__epsilon=2.0)
+    assert pipe[0].method_params == {"epsilon": 2.0}
+
+
 def test_a_wrong_name_is_told(subjects) -> None:
     fc, y, _ = subjects
-    with pytest.raises(ValueError, match="penalti"):
-        ForgeClassifier(method_params={"penalti": 1.0}).fit(fc, y)
+    with pytest.raises(ValueError, match=r"'penalti'\. Did you mean 'penalty'"):
+        ForgeClassifier().set_params(method__penalti=1.0).fit(fc, y)
+    with pytest.raises(ValueError, match="Invalid parameter 'methods'"):
+        ForgeClassifier().set_params(methods__penalty=1)
     with pytest.raises(ValueError, match="Invalid parameter 'seeds'"):
         ForgeClassifier().set_params(seeds=1)
 
 
 def test_a_search_over_a_setting(subjects) -> None:
     fc, y, _ = subjects
-    grid = {"method_params": [{"penalty": 1.0}, {"penalty": 1e3}]}
+    grid = {"method__penalty": [1.0, 1e3]}
     search = GridSearchCV(ForgeClassifier(), grid, cv=2).fit(fc, y)
-    best = search.best_params_["method_params"]["penalty"]
+    best = search.best_params_["method__penalty"]
     assert (
         search.best_estimator_.model_.settings.learner.method.params["penalty"] == best
     )

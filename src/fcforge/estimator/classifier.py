@@ -34,13 +34,16 @@ class ForgeClassifier(ClassifierMixin, Learns):
     one after another, and what the model still knows of the earlier ones is up to the method. No
     site is kept unless the method says so (``fcforge list methods``).
 
+    Settings of the parts can be set one by one as ``method__penalty``, ``model__hidden``,
+    ``generator__rank`` or ``training__weight_decay``, in a search over parameters too.
+
     Parameters
     ----------
     method : str
         Continual-learning method. The default, "analytic", is ridge on the whole matrix
         logarithm of FC with a start's penalty of 1 per feature (`docs/estimator.md` says who it
-        was chosen on); ``model_params={"features": "centred"}, method_params={"penalty":
-        "gcv"}`` is ridge on plain edges, the default before version 0.2.
+        was chosen on); ``model__features="centred", method__penalty="gcv"`` is ridge on plain
+        edges, the default before version 0.2.
     model : str or None
         Classifier; None takes the one the method works on, or the paper's gcn.
     generator : str or None

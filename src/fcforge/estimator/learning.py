@@ -45,6 +45,13 @@ SETTINGS = {
     "delta": DELTA,
     "accept_labels": False,
 }
+# settings of a part are in this parameter of the estimator
+HELD_IN = {
+    "method": "method_params",
+    "model": "model_params",
+    "generator": "generator_params",
+    "training": "training",
+}
 SAME = ("seed", "held_out", "calibrate", "val_fraction")  # of a chain, as named there
 OWN = ("epochs", "batch_size", "lr")  # of Training: parameters of the estimator itself
 WITH_NOISE = 'Use method="forge_release", method_params={"epsilon": 1.0}'
@@ -98,6 +105,19 @@ class Learns(Fitted, ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = self.features == "fc"
         return tags
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and settings of the parts by ``part__name``, which `fit` checks."""
+        nested = [key for key in params if "__" in key]
+        inner = {
+            key: params.pop(key) for key in nested if key.split("__")[0] in HELD_IN
+        }
+        super().set_params(**params)
+        for key, value in inner.items():
+            part, _, name = key.partition("__")
+            held = getattr(self, HELD_IN[part]) or {}
+            setattr(self, HELD_IN[part], {**held, name: value})
+        return self
 
     def fit(self, X: Any, y: Any, site: Any = None, covariates: Any = None) -> Self:
         """Learn from scratch, one site after another.
@@ -245,7 +265,7 @@ class Learns(Fitted, ABC):
         parts: dict[str, Any] = {}
         for part, name in names.items():
             if name:
-                given = dict(getattr(self, f"{part}_params") or {})
+                given = dict(getattr(self, HELD_IN[part]) or {})
                 if part == "model" and self.features == "any":
                     given = {"features": "z", **given}
                 parts[part] = Component(name, given)
