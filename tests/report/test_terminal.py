@@ -138,7 +138,9 @@ def test_what_is_about_to_be_continued(monkeypatch, tmp_path):
     assert lines[-1].startswith(f"{spent}nothing beyond chance is expected of that (")
     exact = continued_text(releases(), asked(mechanism="none"))
     assert exact.endswith("spends: everything: exact sums promise nothing")
-    assert "nothing is promised" in continued_text(chain(), asked())
+    promised = continued_text(chain(), asked())
+    assert "nothing is promised" in promised
+    assert "policy" not in promised
 
 
 def test_what_was_found_and_what_is_spent():
@@ -188,6 +190,8 @@ def test_words(described):
     asked = lines.index(answer.question)
     assert lines[asked + 1 : asked + 3] == [f"  {answer.say}", f"  {answer.more[0]}"]
     assert "Audits:" in lines
+    bare = replace(described, tables=(replace(described.tables[2], rows=()),))
+    assert "attacked: nothing" not in described_text(bare)
 
 
 def test_in_short(described):

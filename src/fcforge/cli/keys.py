@@ -35,6 +35,7 @@ def new_keeper(
     card = write_keeper(out, name, _passphrase(passphrase))
     print(f"wrote {out} (private: keep it) and {out}{CARD}, key {card.key[:16]}")
     print(f"whoever makes the start names it: fcforge start --keeper {out}{CARD}")
+    print(f"give {out}.pub to every hospital by another way than the start")
 
 
 @keys.command("new")

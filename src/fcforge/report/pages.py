@@ -115,7 +115,7 @@ def _audit(item: Item) -> Made:
     audit = read_audit(item.path)
     shown = section(audit)
     lines = audit.words()
-    page = sections_page(shown.title, "privacy audit", [shown], " ".join(lines), INDEX)
+    page = sections_page(shown.title, "privacy audit", [shown], home=INDEX)
     return page, [shown.title, *lines]
 
 

@@ -108,7 +108,10 @@ def continued_text(before: Exchange, asked: LearnRequest) -> str:
         signers.append(f"{author}: {keyring.said(keys[-1]) if keys[-1] else 'nobody'}")
     policy = before.root.policy
     keepers = [f"{one.name}: {keyring.said(one.key)}" for one in policy.keepers]
-    limits = f"at most epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}"
+    limits = []
+    if before.root.kind == "start":  # a chain promises nothing, within no limit
+        most = f"at most epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}"
+        limits = [f"  policy for one person in all: {most}"]
     return joined(
         [
             f"About to continue exchange {before.id[:16]}: {found.kind}.",
@@ -117,7 +120,7 @@ def continued_text(before: Exchange, asked: LearnRequest) -> str:
             f"  keepers: {'; '.join(keepers) or 'none'}",
             f"  model: {found.model}",
             *(f"  {name}: {value}" for name, value in found.facts.items()),
-            f"  policy for one person in all: {limits}",
+            *limits,
             f"  each person of this site spends: {before.model.promise(asked)}",
         ]
     )
@@ -217,7 +220,8 @@ def described_text(found: Description) -> str:
         said = (answer.say, *answer.more)
         lines += [answer.question, *(f"  {text}" for text in said), ""]
     for table in found.tables:
-        lines += [*_table_lines(table), ""]
+        if table.rows:
+            lines += [*_table_lines(table), ""]
     return joined(lines).rstrip()
 
 

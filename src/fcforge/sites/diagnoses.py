@@ -152,7 +152,10 @@ class Groups:
             No diagnosis, or a word that does not say which group it means.
         """
         if is_missing(value):
-            do = "Fill it in, or leave such people out: --drop-unlabelled."
+            do = (
+                "Fill it in, or leave such people out: --drop-unlabelled (of a start or a config: "
+                "--set dataset.drop_unlabelled=true)."
+            )
             raise DataError("has no diagnosis.", do=do)
         if not self.words:
             return label_of(value, self.column)

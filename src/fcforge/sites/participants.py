@@ -280,7 +280,8 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
 
 def no_column(role: str, header: Sequence[str]) -> DataError:
     """Error for a table without a column of a role."""
-    usual = (*ROLES[role], f"or say which it is: --columns {role}=NAME")
+    say = f"--columns {role}=NAME (of a start or a config: --set dataset.columns.{role}=NAME)"
+    usual = (*ROLES[role], f"or say which it is: {say}")
     return tables.no_column(role, header, usual)
 
 

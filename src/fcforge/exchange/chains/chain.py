@@ -447,6 +447,6 @@ def require_allowed(settings: ChainSettings, allowed: bool) -> None:
     if not allowed:
         raise ExchangeError(
             f"learner '{settings.learner.title}' would carry real subjects to the next hospital.",
-            do="Choose a method that keeps none, or give --allow-real-subjects (recorded in the "
-            "step).",
+            do="Choose a method that keeps none, or give --allow-real-subjects (in Python "
+            "allow_real_subjects=True; recorded in the step).",
         )
