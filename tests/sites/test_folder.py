@@ -135,7 +135,7 @@ def test_paths_that_lead_nowhere(tmp_path):
     with pytest.raises(DataError, match=r"no participants.tsv in it"):
         load_folder(tmp_path)
     (tmp_path / "x.csv").write_text("id,age\n1,2\n")
-    with pytest.raises(DataError, match=r"x.csv: is no .npz"):
+    with pytest.raises(DataError, match=r"x.csv: has no columns of edges"):
         load_folder(tmp_path / "x.csv")
 
 

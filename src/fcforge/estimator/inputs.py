@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,13 +12,12 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from fcforge.errors import DataError, at
 from fcforge.sites.check import TOLERANCE, not_correlations
 from fcforge.sites.reading import Kind, looks_like_fc, refuse_transposed, to_fc
+from fcforge.sites.vectors import ROUNDING, Layout, Order
 
-Order = Literal["nilearn", "upper"]
 NOT_FC = (
     "Give Pearson correlations; other measures (Fisher z, covariance, precision, tangent vectors) "
     "are taken as numbers by features='any'."
 )
-ROUNDING = 0.05  # how far below 0 the eigenvalues of rounded correlations are let go
 
 
 class InputError(DataError, ValueError):
@@ -26,31 +25,6 @@ class InputError(DataError, ValueError):
 
 
 as_input_error = partial(at, kind=InputError)
-
-
-class Layout(NamedTuple):
-    """Where vectorised edges lie in a matrix."""
-
-    n_rois: int
-    order: Order
-    diagonal: bool
-
-    def indices(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and columns of the entries, in the order of the vector."""
-        k = 0 if self.diagonal else 1
-        if self.order == "upper":
-            return np.triu_indices(self.n_rois, k)
-        return np.tril_indices(self.n_rois, -k)
-
-    def fill(self, X: np.ndarray) -> np.ndarray:
-        """Symmetric (n, R, R), float32, with X (n, p) at the first p places and unit diagonal."""
-        rows, cols = (index[: X.shape[1]] for index in self.indices())
-        fc = np.zeros((len(X), self.n_rois, self.n_rois), dtype=np.float32)
-        fc[:, rows, cols] = X
-        fc[:, cols, rows] = X
-        diagonal = np.arange(self.n_rois)
-        fc[:, diagonal, diagonal] = 1.0
-        return fc
 
 
 def layout_of(X: np.ndarray, order: Order) -> Layout:

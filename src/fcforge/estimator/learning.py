@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcforge.errors import ConfigError, check_names
 from fcforge.estimator import people as people_module
-from fcforge.estimator.inputs import InputError, Layout, ReadsFC, as_input_error
+from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
 from fcforge.estimator.people import require_stated
 from fcforge.exchange import archive
 from fcforge.exchange.chains.chain import empty_chain
@@ -32,6 +32,7 @@ from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.requests import TrustRequest
 from fcforge.settings import make
 from fcforge.sites.cohort import Cohort, as_text
+from fcforge.sites.vectors import Layout
 from fcforge.types import Component, Conditions, LearnerSpec, Target, Training
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 B-SNIP, which has no public layout (access is by application), is such a folder.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError, at
-from fcforge.imaging.matrix_files import SUFFIXES, read_npz, read_table
+from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz, read_table
+from fcforge.imaging.parsers import as_numbers
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import CONTROLS, DISORDERS, Groups, Words
-from fcforge.sites.participants import Listed, Participant, Read
+from fcforge.sites.participants import Listed, Participant, Read, Reading
 from fcforge.sites.reading import ARRAYS, Kind, npz_rows, read_fc, scan_files
+from fcforge.sites.vectors import rows_as_fc
 from fcforge.text import counted, some
 from fcforge.types import Target
 
 Named = Mapping[str, str]  # column of a role
+EDGE = re.compile(r".+~.+|edge_?\d+", re.IGNORECASE)  # its column in a table
 
 
 def load_folder(
@@ -44,6 +48,9 @@ def load_folder(
     *One .npz*: arrays ``fc_upper`` (n, R (R - 1) / 2) or ``fc`` (n, R, R), ``label``, ``site``,
     ``subject_id``; every other array with one row per subject becomes a covariate. Nothing
     pickled is read.
+
+    *One table* (.tsv, .csv): a row per subject with id, site, diagnosis and its edges, in columns
+    ``Hip_L~Hip_R`` or ``edge_1``, ``edge_2``, ... (`fcforge.sites.vectors`).
 
     *A folder*: ``participants.tsv`` (or .csv) with columns for id, site and diagnosis, and one
     file per subject, anywhere below, whose name starts with the id. Trouble with one subject
@@ -167,7 +174,7 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
 def _open(
     path: Path, named: Named, pattern: str, kind: Kind, variable: str | None
 ) -> tuple[Listed, Read]:
-    """People of a folder with a table, or of an .npz; and how to read one."""
+    """People of a folder with a table, of a table of edges, or of an .npz; how to read one."""
     if not path.exists():
         raise DataError("no such file or folder.", do="Check the path.")
     if table := participants.table_in(path):
@@ -176,11 +183,31 @@ def _open(
         return listed._replace(
             faults=[*listed.faults, *files.of_nobody(listed, table.name)]
         ), lambda person: read_fc(files.of(person), kind, variable)
+    if path.suffix.lower() in TEXT:
+        return _table_of_edges(read_table(path), named, kind)
     if path.suffix.lower() != ".npz":
         do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
         raise DataError("is no .npz, and has no participants.tsv in it.", do=do)
     rows, read = npz_rows(read_npz(path), kind)
     return participants.people_of(rows, named), read
+
+
+def _table_of_edges(
+    rows: list[dict[str, str]], named: Named, kind: Kind
+) -> tuple[Listed, Read]:
+    names = [name for name in rows[0] if EDGE.fullmatch(name)]
+    if not names:
+        do = "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
+        raise DataError("has no columns of edges.", do=do)
+    cells = [[row.pop(name) for name in names] for row in rows]
+    edges = as_numbers(cells, range(2, len(rows) + 2))  # as a spreadsheet counts
+    fc, rois = rows_as_fc(np.tanh(edges) if kind == "fisher_z" else edges, names)
+    numbered = [{**row, "file": str(k)} for k, row in enumerate(rows)]
+
+    def read(person: Participant) -> Reading:
+        return Reading(fc[int(person.file)], roi_names=rois)
+
+    return participants.people_of(numbered, named), read
 
 
 # -- one file per subject --------------------------------------------------------------------------

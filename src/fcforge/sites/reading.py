@@ -24,6 +24,7 @@ from fcforge.requests import Kind
 from fcforge.sites import participants
 from fcforge.sites.check import not_correlations
 from fcforge.sites.cohort import fc_from_upper
+from fcforge.sites.vectors import rows_as_fc
 
 ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
 Where = str | Path | Sequence[str | Path]
@@ -33,9 +34,14 @@ Person = Mapping[str, str]
 def read_fc(
     path: Path, kind: Kind = "auto", variable: str | None = None
 ) -> participants.Reading:
-    """FC of the one scan in a file (matrix or time series) and its ROI names."""
+    """FC of the one scan in a file (matrix, time series or row of edges) and its ROI names."""
     matrix, names = read_matrix_file(path, variable)
     with at(path):
+        if 1 in matrix.shape and matrix.size > 2 and kind != "timeseries":
+            row = matrix.reshape(1, -1)
+            edges = np.tanh(row) if kind == "fisher_z" else row
+            made, names = rows_as_fc(edges, names)
+            return participants.Reading(made[0], roi_names=names)
         fc = to_fc(matrix, kind)
         return participants.Reading(fc, roi_names=names[: len(fc)])
 
