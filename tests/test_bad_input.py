@@ -142,7 +142,7 @@ BAD: list[tuple[Callable[[Arrays], None], tuple[str, ...]]] = [
     (one_class, ("site 'B'", "has no controls", "Merge it")),
     (tiny_site, ("site 'C'", "is too small (1 controls, 2 patients", "Merge it")),
     (duplicate_subject, ("subject 's04'", "appears 2 times")),
-    (duplicate_scan, ("exactly the FC of subject 's03'", "subject 's04'")),
+    (duplicate_scan, ("looks like the scan of subject 's03'", "subject 's04'")),
     (unknown_label, ("subject 's03'", "unknown diagnosis '7'")),
     (unknown_word, ("subject 's03'", "maybe")),
 ]

@@ -258,6 +258,16 @@ def test_copies_are_errors(n_rois):
         require_valid(rounded)
 
 
+def test_of_few_rois_only_exact_copies_are_found():
+    assert with_twin(6, mix=0.001).twins == []
+    cohort = with_twin(6, mix=0.0)
+    ((one, other, _),) = cohort.twins
+    assert (one, other) == tuple(cohort.subject_id[:2])
+    assert not all(splits(cohort))
+    with pytest.raises(DataError, match="1 error"):
+        require_valid(cohort)
+
+
 def test_refused_when_one_is_tested_and_the_other_trained_on():
     cohort = with_twin()
     done = splits(cohort)

@@ -204,8 +204,16 @@ class Cohort:
 
     @cached_property
     def twins(self) -> list[Twins]:
-        """Scans that look like one person; none where ROIs are too few to tell people apart."""
-        return twins_of(self.fc, self.subject_id) if self.n_rois >= MIN_ROIS else []
+        """Scans that look like one person; where ROIs are too few to tell, exact copies alone."""
+        found = twins_of(self.fc, self.subject_id)
+        if self.n_rois >= MIN_ROIS:
+            return found
+        scans = dict(zip(self.subject_id.tolist(), self.fc, strict=True))
+        return [
+            pair
+            for pair in found
+            if np.array_equal(scans[pair.first], scans[pair.second])
+        ]
 
 
 def _numbers(name: str, values: np.ndarray, subjects: np.ndarray) -> np.ndarray:
