@@ -77,6 +77,16 @@ def test_the_same_people_under_two_sites_are_noticed(subjects) -> None:
     model.fit(fc, y).fit(fc, y, site="B")  # from scratch: nobody was there before
 
 
+def test_people_who_look_alike_at_two_sites_are_a_warning(subjects) -> None:
+    fc, y, _ = subjects
+    half = np.where(np.arange(len(y)) < len(y) // 2, "A", "B")
+    twice = fc.copy()
+    twice[-1] = 0.999 * fc[0] + 0.001 * np.eye(10)
+    words = rf"X\[{len(y) - 1}\] of site 'B' looks like the scan of X\[0\] of site 'A'"
+    with pytest.warns(UserWarning, match=words):
+        ForgeClassifier().fit(twice, y, site=half)
+
+
 @pytest.mark.parametrize("value", ["n/a", "", "nan", "-9999"])
 def test_words_for_missing_are_no_class(value) -> None:
     labels = np.array(["ASD", "HC", value, "HC"])

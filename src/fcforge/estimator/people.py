@@ -11,7 +11,7 @@ import numpy as np
 
 from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
-from fcforge.sites.cohort import Cohort, as_text
+from fcforge.sites.cohort import MIN_ROIS, Cohort, as_text, twins_of
 from fcforge.sites.diagnoses import is_missing, label_of
 from fcforge.text import two_spellings
 
@@ -67,7 +67,8 @@ def told_apart(
 ) -> dict[str, str]:
     """Site of every scan so far, by its hash; one scan at two named sites is refused.
 
-    Where sites are not named it is a warning.
+    Where sites are not named, and for scans of one call that merely look like one person at two
+    sites, it is a warning.
 
     Parameters
     ----------
@@ -86,7 +87,22 @@ def told_apart(
                 raise InputError(what, do=DROP)
             warnings.warn(f"{what} {DROP}", stacklevel=5)
             break
+    _warn_of_likeness(subjects)
     return seen
+
+
+def _warn_of_likeness(subjects: Cohort) -> None:
+    """Warn of people at two sites whose scans look like one person's."""
+    fc = subjects.fc
+    if fc.shape[1] < MIN_ROIS or len(subjects.site_names) < 2:
+        return
+    for one, other, r in twins_of(fc, np.arange(len(fc))):
+        first = subjects.site[int(one)]
+        second = subjects.site[int(other)]
+        if first != second:
+            twin = f"X[{one}] of site '{first}' (edges correlate {r:.3f})"
+            what = f"X[{other}] of site '{second}' looks like the scan of {twin}."
+            warnings.warn(f"{what} {DROP}", stacklevel=6)
 
 
 # -- covariates ------------------------------------------------------------------------------------
