@@ -87,6 +87,18 @@ def test_people_who_look_alike_at_two_sites_are_a_warning(subjects) -> None:
         ForgeClassifier().fit(twice, y, site=half)
 
 
+def test_a_model_that_calls_all_the_same_says_so(subjects, recwarn) -> None:
+    fc, y, _ = subjects
+    lazy = ForgeClassifier("finetune", "linear", epochs=1, lr=1e-9)
+    with pytest.warns(
+        UserWarning, match=r"ForgeClassifier\('finetune'\) calls all \d+ people.*: it"
+    ):
+        lazy.fit(fc[:30], np.where(y[:30] == 1, "ASD", "TC"))
+    recwarn.clear()
+    ForgeClassifier().fit(fc, y)
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("value", ["n/a", "", "nan", "-9999"])
 def test_words_for_missing_are_no_class(value) -> None:
     labels = np.array(["ASD", "HC", value, "HC"])

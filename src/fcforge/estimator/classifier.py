@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -129,14 +130,20 @@ class ForgeClassifier(ClassifierMixin, Learns):
         first: bool,
         classes: Any = None,
     ) -> Self:
-        X, labels = self._checked(X, y, first)
+        numbers, labels = self._checked(X, y, first)
         words = self._words if not first else self._named(labels, classes)
         known = people.some_classes(labels, np.unique(words))
         target = Target(classes=tuple(map(str, words)))
         code = people.coded(labels, words)
-        self._learn_all(X, code, target, site, covariates, first=first)
+        self._learn_all(numbers, code, target, site, covariates, first=first)
         self.classes_ = known
         self._words = words
+        called = np.unique(self.predict(X, covariates)).tolist()
+        if len(called) == 1 and len(np.unique(labels)) > 1:
+            what = f"ForgeClassifier({self.method!r}) calls all {len(labels)} people it has just"
+            why = f"learned {called[0]!r}: it has found nothing that tells them apart;"
+            do = "give it more people, weaken its penalty, train longer, or choose another model."
+            warnings.warn(f"{what} {why} {do}", stacklevel=3)
         return self
 
     def _named(self, labels: np.ndarray, classes: Any) -> np.ndarray:
