@@ -113,12 +113,13 @@ def _normal(said: str) -> str:
 
 
 def _bare(letter: str) -> str:
-    """A letter without accent, stroke or hook: e of é, l of ł, o of ø."""
-    name, apart, _ = unicodedata.name(letter, "").partition(" WITH ")
-    if apart and name.startswith("LATIN"):
-        with contextlib.suppress(KeyError):  # some exist with a stroke or hook only
-            return unicodedata.lookup(name)
-    return unicodedata.normalize("NFD", letter)[0]
+    """A letter without accent or stroke: e of é, l of ł, o of ø; Ʋ stays, which looks like U."""
+    base = unicodedata.normalize("NFD", letter)[0]
+    with contextlib.suppress(KeyError):  # some exist with a stroke only
+        return unicodedata.lookup(
+            unicodedata.name(base, "").removesuffix(" WITH STROKE")
+        )
+    return base
 
 
 @functools.lru_cache(maxsize=100_000)
