@@ -103,6 +103,15 @@ def test_a_precise_site_weighs_more_unless_sites_differ():
     assert apart.high > 0.9
 
 
+def test_a_site_without_variance_does_not_speak_for_all():
+    """A constant answer has an interval of no width; a mean of 0.538 was then called certain."""
+    found = random_effects([0.5, 0.538], [0.002, 0.0])
+    wanted = random_effects([0.5, 0.538], [0.002, 0.002])
+    assert found == wanted
+    assert found.low < 0.5 < 0.538 < found.high
+    assert random_effects([0.5, 0.5], [0.0, 0.0]).value == 0.5
+
+
 def test_intervals_of_sites_tell_their_variances():
     sites = {
         s: Estimate(v, v - 0.196, v + 0.196)

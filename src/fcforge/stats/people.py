@@ -134,12 +134,15 @@ def random_effects(values: Sequence[float], variances: Sequence[float]) -> Estim
     Parameters
     ----------
     values, variances : sequence of k float
-        A share (accuracy, AUROC, ...) at each site, and the variance of its estimate.
+        A share (accuracy, AUROC, ...) at each site, and the variance of its estimate; a variance
+        of zero counts as the largest of the others.
     """
     from scipy.special import stdtrit
 
     v = np.asarray(values, dtype=float)
-    s2 = np.maximum(variances, 1e-12)
+    s2 = np.asarray(variances, dtype=float)
+    # who is always called the same has no variance, which is no reason to weigh for all
+    s2 = np.where(s2 > 0, s2, max(s2.max(), 1e-12))
     k = len(v)
     if k < 2:
         return Estimate(float(v.mean()), np.nan, np.nan)
