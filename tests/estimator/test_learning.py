@@ -373,3 +373,14 @@ def test_a_search_over_a_setting(subjects) -> None:
     assert (
         search.best_estimator_.model_.settings.learner.method.params["penalty"] == best
     )
+
+
+def test_settings_of_what_is_not_there_are_refused():
+    """They would be ignored in silence."""
+    some = people()
+    alone = ForgeClassifier(generator_params={"rank": 3})
+    with pytest.raises(InputError, match="generator_params is given, but no generator"):
+        alone.fit(some.fc, some.y)
+    beside = ForgeClassifier("forge_release", start=start(), model_params={"tau": 0.3})
+    with pytest.raises(InputError, match="model_params has no effect beside a start"):
+        beside.fit(some.fc, some.y)

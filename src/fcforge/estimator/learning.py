@@ -265,11 +265,14 @@ class Learns(Fitted, ABC):
         names = {"method": self.method, "model": model, "generator": self.generator}
         parts: dict[str, Any] = {}
         for part, name in names.items():
+            given = dict(getattr(self, HELD_IN[part]) or {})
+            if part == "model" and self.features == "any":
+                given = {"features": "z", **given}
             if name:
-                given = dict(getattr(self, HELD_IN[part]) or {})
-                if part == "model" and self.features == "any":
-                    given = {"features": "z", **given}
                 parts[part] = Component(name, given)
+            elif given:
+                what = f"{HELD_IN[part]} is given, but no {part}."
+                raise ConfigError(what, do=f"Name it, {part}=..., or leave them out.")
         own = {name: getattr(self, name) for name in OWN}
         training = make(Training, {**own, **(self.training or {})}, "training")
         same = {name: getattr(self, name) for name in SAME}
@@ -295,6 +298,10 @@ class Learns(Fitted, ABC):
 
     def _around_start(self, model: Model) -> dict[str, Any]:
         """How sites are added to a start: exact by "analytic", with noise by "forge_release"."""
+        for part in ("model", "generator", "training"):
+            if getattr(self, HELD_IN[part]):
+                what = f"{HELD_IN[part]} has no effect beside a start."
+                raise ConfigError(what, do="Leave it out.")
         given = dict(self.method_params or {})
         if self.method == RELEASES:
             check_names("setting", given, SETTINGS)
