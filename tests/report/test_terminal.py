@@ -134,8 +134,10 @@ def test_what_is_about_to_be_continued(monkeypatch, tmp_path):
     assert lines[0].startswith(f"About to continue exchange {releases().id[:16]}: ")
     assert lines[1] == f"  sites so far: {', '.join(releases().model.sites)}"
     assert lines[2].endswith(": nobody")
-    spent = "  each person of this site spends: epsilon 0.5 (delta 1e-06); "
-    assert lines[-1].startswith(f"{spent}nothing beyond chance is expected of that (")
+    spent, policy, worth = lines[-1].split("; ")
+    assert spent == "  each person of this site spends: epsilon 0.5 (delta 1e-06)"
+    assert policy == "policy: at most epsilon 8, delta 1e-05 in all"
+    assert worth.startswith("nothing beyond chance is expected of that (")
     exact = continued_text(releases(), asked(mechanism="none"))
     assert exact.endswith("spends: everything: exact sums promise nothing")
     promised = continued_text(chain(), asked())

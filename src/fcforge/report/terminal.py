@@ -106,12 +106,8 @@ def continued_text(before: Exchange, asked: LearnRequest) -> str:
     signers = []
     for author, keys in before.key_lines.items():
         signers.append(f"{author}: {keyring.said(keys[-1]) if keys[-1] else 'nobody'}")
-    policy = before.root.policy
-    keepers = [f"{one.name}: {keyring.said(one.key)}" for one in policy.keepers]
-    limits = []
-    if before.root.kind == "start":  # a chain promises nothing, within no limit
-        most = f"at most epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}"
-        limits = [f"  policy for one person in all: {most}"]
+    named = before.root.policy.keepers
+    keepers = [f"{one.name}: {keyring.said(one.key)}" for one in named]
     return joined(
         [
             f"About to continue exchange {before.id[:16]}: {found.kind}.",
@@ -120,7 +116,6 @@ def continued_text(before: Exchange, asked: LearnRequest) -> str:
             f"  keepers: {'; '.join(keepers) or 'none'}",
             f"  model: {found.model}",
             *(f"  {name}: {value}" for name, value in found.facts.items()),
-            *limits,
             f"  each person of this site spends: {before.model.promise(asked)}",
         ]
     )

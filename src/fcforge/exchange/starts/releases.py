@@ -415,7 +415,9 @@ class Releases(Model):
         epsilon, delta = release_step.asked_budget(asked)
         if epsilon is None:
             return "everything: exact sums promise nothing"
-        spent = f"epsilon {epsilon:g} (delta {delta:g})"
+        policy = self.exchange.root.policy
+        most = f"at most epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}"
+        spent = f"epsilon {epsilon:g} (delta {delta:g}); policy: {most} in all"
         warning = self.exchange.root.hopeless(epsilon, bool(asked.round))
         return f"{spent}; {warning}" if warning else spent
 
