@@ -42,9 +42,7 @@ LONGEST_NAME = 64  # characters of a name
 PUNCTUATION = " -_.,'()&+/#:"
 LIGATURES = "ßæœÆŒ"
 PLAIN = "Write it in Latin letters, digits and - _ . only, as on the hospital's key."
-_SHAPES = str.maketrans(
-    {**dict(zip("i1|0", "lllo", strict=True)), "æ": "ae", "œ": "oe"}
-)
+_SHAPES = str.maketrans({"i": "l", "1": "l", "|": "l", "0": "o", "æ": "ae", "œ": "oe"})
 # Greek and Cyrillic letters, which words for diagnoses may hold.
 _ALIKE = str.maketrans(
     "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεηικνορστυχωϜͿϳϺАВЕЅІЈКМНОРСТУХаеѕіјкмнорстухвгпԁһ",
