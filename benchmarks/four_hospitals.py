@@ -29,8 +29,8 @@ from sums import EPSILONS, commit, title, write_csv
 from fcforge.privacy.seeded_noise import experiment_noise
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
-from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
+from fcforge.releases.vector import log_features
 from fcforge.releases.worth import noise_per_person, planned_settings
 from fcforge.sites import split_site
 

@@ -48,10 +48,9 @@ from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.release_step import learn
 from fcforge.privacy.noise import DELTA
 from fcforge.randomness import numpy_rng
-from fcforge.releases.partition import Partition
 from fcforge.releases.start import Start
 from fcforge.releases.vector import COUNT, DOSES, SENSITIVITY, UNIT, held, noise_units
-from fcforge.releases.worth import noise_per_person, planned_settings
+from fcforge.releases.worth import Partition, noise_per_person, planned_settings
 from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.simulated import simulate

@@ -45,11 +45,9 @@ from fcforge.privacy.measures import auc
 from fcforge.privacy.noise import DELTA, ceiling_of, sigma_for
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
-from fcforge.releases.features import log_features
-from fcforge.releases.partition import Partition, deal
 from fcforge.releases.start import Start, StartSettings, make_start
-from fcforge.releases.vector import DOSES, SENSITIVITY, UNIT
-from fcforge.releases.worth import noise_per_person, planned_settings
+from fcforge.releases.vector import DOSES, SENSITIVITY, UNIT, log_features
+from fcforge.releases.worth import Partition, deal, noise_per_person, planned_settings
 from fcforge.sites.cohort import Cohort
 
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)

@@ -36,7 +36,6 @@ SPANNING = {  # test files of no single module, and why
 }
 TESTED_BY = {  # modules whose tests stand under another name
     "exchange/model.py": "exchange/test_options.py",
-    "exchange/starts/release_description.py": "exchange/starts/test_releases.py",
     "exchange/starts/release_step.py": "exchange/starts/test_releases.py",
     "exchange/verification.py": "exchange/test_exchange.py",
     "models/fused_kernels.py": "models/test_fused.py",

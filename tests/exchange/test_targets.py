@@ -22,7 +22,7 @@ from fcforge.exchange.starts.public_start import read_start
 from fcforge.methods.base import Lane
 from fcforge.methods.forge_release import ForgeRelease
 from fcforge.releases import vector
-from fcforge.releases.features import class_logits
+from fcforge.releases.vector import class_logits
 from fcforge.sites import load_dataset
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component, Target

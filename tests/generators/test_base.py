@@ -11,8 +11,8 @@ from fcforge.generators import GENERATORS, make_generator
 from fcforge.generators.base import check_site, check_y, in_shares
 from fcforge.graphs import edges, from_edges
 from fcforge.randomness import torch_rng
-from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
+from fcforge.releases.vector import log_features
 from fcforge.types import Component, FCBatch
 
 # As small as each can be; quality is tested elsewhere.

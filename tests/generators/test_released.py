@@ -17,8 +17,8 @@ from fcforge.generators.released import (
 )
 from fcforge.randomness import torch_rng
 from fcforge.releases import vector
-from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
+from fcforge.releases.vector import log_features
 
 
 @cache

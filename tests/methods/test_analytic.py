@@ -7,8 +7,8 @@ import torch
 from fcforge.errors import ConfigError
 from fcforge.methods import build_learner, make_method
 from fcforge.methods.analytic import Analytic
-from fcforge.releases.features import log_features
 from fcforge.releases.start import StartSettings, make_start
+from fcforge.releases.vector import log_features
 from fcforge.types import Component, LearnerSpec
 from small_world import World, cohort
 

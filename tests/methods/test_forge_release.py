@@ -9,8 +9,8 @@ from fcforge.methods import make_method
 from fcforge.methods.forge_release import head_params
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
-from fcforge.releases.features import class_logits, log_features
 from fcforge.releases.start import StartSettings, make_start
+from fcforge.releases.vector import class_logits, log_features
 from fcforge.releases.worth import noise_per_person
 from fcforge.types import Component
 from small_world import World, make_model, order

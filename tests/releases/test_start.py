@@ -6,8 +6,8 @@ from public_people import people
 
 from fcforge.errors import DataError
 from fcforge.releases import start as module
-from fcforge.releases.features import class_logits, vertices
 from fcforge.releases.start import StartSettings, make_start
+from fcforge.releases.vector import class_logits, vertices
 
 
 def test_rounding_keeps_twelve_bits():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.releases.features import log_features
+from fcforge.releases.vector import log_features
 from fcforge.sites import make_sites
 from fcforge.sites.confounds import (
     Confounds,

@@ -38,8 +38,8 @@ def _wrote(
 @takes
 def start(asked: requests.StartRequest) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
+    from fcforge.exchange.description import WORTH
     from fcforge.exchange.site_step import start_file
-    from fcforge.exchange.starts.release_description import WORTH
 
     if asked.given().keys() == {"public"}:
         _published_start(asked.public)

@@ -39,7 +39,7 @@ from fcforge.exchange.scan_checks import fisher_z, wrong_rois
 from fcforge.files import write_text
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
 from fcforge.randomness import numpy_rng
-from fcforge.releases.features import log_features, one_blas_thread
+from fcforge.releases.vector import log_features, one_blas_thread
 from fcforge.sites.cohort import fc_from_upper, upper_from_fc
 from fcforge.text import no_formula, printable
 from fcforge.types import LOG_SCALE

@@ -24,8 +24,8 @@ from fcforge.generators.layers import N_CLASSES, RNG
 from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.privacy.seeded_noise import Noise, experiment_noise
 from fcforge.releases import vector
-from fcforge.releases.features import from_log_features, log_features
 from fcforge.releases.start import FLAT, Start
+from fcforge.releases.vector import from_log_features, log_features
 from fcforge.settings import Checked, Fraction, Positive
 
 CERTAIN = 0.98  # scores are clipped there: every subject can have either diagnosis

@@ -32,8 +32,8 @@ from fcforge.methods.shared.ridge import linear_head
 from fcforge.models.edge import WHOLE_LOG
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
-from fcforge.releases.features import log_features, vertices
 from fcforge.releases.start import Start
+from fcforge.releases.vector import log_features, vertices
 from fcforge.releases.worth import noise_per_person
 from fcforge.settings import Size
 

@@ -3,7 +3,7 @@ r"""The start: what a consortium knows in advance, made once from public people.
 Nothing in it is private. For a public subject with features :math:`\phi` (`log_features`,
 confounds removed) and diagnosis :math:`t = \pm 1`, let :math:`x = (\phi - m) / s` be standardised
 by the public people. A number has limits that are agreed in advance, -1 and +1 to it; of K classes
-t is a corner of a regular simplex in K - 1 dimensions (`fcforge.releases.features`), -1 and +1
+t is a corner of a regular simplex in K - 1 dimensions (`fcforge.releases.vector`), -1 and +1
 where K is two. Then t has length 1 at most whatever is learned, and a start has c = K - 1
 *columns*, one for a number. The start holds
 
@@ -41,17 +41,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.releases.features import fit_temperature, targets
+from fcforge.releases.vector import (
+    RESIDUAL,
+    Array,
+    coordinates,
+    fit_temperature,
+    products,
+    targets,
+)
 from fcforge.settings import Checked, Fraction, Positive, Share, Size
 from fcforge.types import SHRINK
 
-Array = np.ndarray
 BITS = 12
 FLAT = 2.0**40  # scale of a feature that is the same in everybody: it weighs nothing
 MIN_PUBLIC = 20  # people of a start
 # fields of a start that are settings, and what those are called
 SET = {"full": "axes", **{name: name for name in ("gamma", "even", "shrink", "pull")}}
-RESIDUAL = 2.0  # residuals of labels at -1 and +1 are clipped there
 
 
 @dataclass(frozen=True)
@@ -246,23 +251,6 @@ def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
     fitted = gram @ coefficient + t.mean(0)
     leverage = (gram * inverse).sum(1) + 1.0 / n
     return coefficient, t - ((t - fitted).T / (1 - leverage)).T
-
-
-def coordinates(start: Start, x: Array) -> Array:
-    """U (n, d + 1) of standardised features: coordinates and one half; d is p, or q at gamma 0."""
-    if start.gamma:
-        z = start.scaled(x, start.gain)
-    else:
-        q = int(start.full)
-        z = (x @ start.axes[:, :q]) * start.gain[:q]
-    return np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
-
-
-def products(u: Array, residual: Array) -> Array:
-    """U (n, d + 1) times residuals (n,) or (n, c): (n, c (d + 1)), column after column."""
-    by_column = residual.reshape(len(u), -1, 1)
-    each = by_column * u[:, None, :]
-    return each.reshape(len(u), -1)
 
 
 def make_start(

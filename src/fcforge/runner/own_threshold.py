@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.randomness import numpy_rng
-from fcforge.releases.features import LARGEST, fit_line
+from fcforge.releases.vector import LARGEST, fit_line
 from fcforge.sites.splits import stratified_folds
 from fcforge.types import FCBatch, RunResult, Site
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
+from fcforge.releases.vector import log_features
 from fcforge.releases.worth import Dealings
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.check import without_twins

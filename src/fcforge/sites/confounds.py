@@ -1,6 +1,6 @@
 r"""Confounds: what head motion, age and sex explain of the FC is taken out before anyone learns.
 
-In the coordinates :math:`\phi` of `fcforge.releases.features` (the matrix logarithm, where adding
+In the coordinates :math:`\phi` of `fcforge.releases.vector` (the matrix logarithm, where adding
 and subtracting leaves a valid matrix),
 
 .. math:: \phi' = \phi - B^\top (d - \bar d)
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError, check_names
-from fcforge.releases.features import from_log_features, log_features
+from fcforge.releases.vector import from_log_features, log_features
 from fcforge.text import some
 from fcforge.types import SHRINK, FCBatch, Site
 

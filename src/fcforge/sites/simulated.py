@@ -24,7 +24,7 @@ import numpy as np
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.randomness import numpy_rng
-from fcforge.releases.features import one_blas_thread
+from fcforge.releases.vector import one_blas_thread
 from fcforge.settings import NotNegative, Positive, Size, at_least, within
 from fcforge.sites.cohort import Cohort, as_text
 from fcforge.sites.recipes import (

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from small_exchange import all_given, given, learned, people, sites, start
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
-from fcforge.exchange import schema
+from fcforge.exchange import description, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.records import Release
-from fcforge.exchange.starts import release_description
 from fcforge.releases import vector
 
 HOSPITALS = sites()[2:]
@@ -261,11 +260,11 @@ def test_what_a_file_holds_of_whom_is_counted_from_it():
 def test_a_start_is_held_against_the_commonest_class():
     known = start().root.expected
     good = known.changed(accuracy=(0.66, 0.6, 0.72), majority=0.55)
-    assert release_description.works(good).kind == "good"
-    answer = release_description.works(good.changed(accuracy=(0.66, 0.5, 0.8)))
+    assert description.works(good).kind == "good"
+    answer = description.works(good.changed(accuracy=(0.66, 0.5, 0.8)))
     assert answer.kind == "warn"
     assert "66.0 % [50.0 %, 80.0 %]" in answer.say
-    unknown = release_description.works(known.changed(accuracy=None))
+    unknown = description.works(known.changed(accuracy=None))
     assert unknown.say.startswith("Not known")
 
 

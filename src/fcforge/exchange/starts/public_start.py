@@ -23,7 +23,6 @@ from fcforge.exchange.scan_checks import (
     unit_rows,
 )
 from fcforge.releases import vector
-from fcforge.releases.features import log_features, targets
 from fcforge.releases.start import (
     FLAT,
     SET,
@@ -34,6 +33,7 @@ from fcforge.releases.start import (
     rounded_number,
     set_fields,
 )
+from fcforge.releases.vector import log_features, targets
 from fcforge.releases.worth import noise_per_person, worth
 from fcforge.settings import make
 from fcforge.sites.check import require_valid, without_twins

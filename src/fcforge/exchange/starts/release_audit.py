@@ -23,8 +23,8 @@ from fcforge.privacy.attacks import KNOWN, SAMPLE
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
-from fcforge.releases.features import targets
-from fcforge.releases.start import Start, coordinates
+from fcforge.releases.start import Start
+from fcforge.releases.vector import coordinates, targets
 from fcforge.studies.audit import Evidence, stratified, summarise
 from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
 

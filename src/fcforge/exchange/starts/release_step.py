@@ -22,7 +22,7 @@ from fcforge.exchange.scan_checks import quality, require_labels
 from fcforge.exchange.schema import site_name
 from fcforge.privacy.noise import DELTA, EPSILON, discrete_gaussian
 from fcforge.releases import vector
-from fcforge.releases.features import fit_line
+from fcforge.releases.vector import fit_line
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError, ExchangeError, at
+from fcforge.exchange import description
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import NUMBERS
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Model, Scores
 from fcforge.exchange.records import Half, Noisy, Promised, Record, Release, Spending
-from fcforge.exchange.starts import public_start, release_description, release_step
+from fcforge.exchange.starts import public_start, release_step
 from fcforge.exchange.starts.public_start import PublicStart
 from fcforge.releases import vector
-from fcforge.releases.features import from_log_features
-from fcforge.releases.start import coordinates
+from fcforge.releases.vector import coordinates, from_log_features
 from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
 from fcforge.text import counted
@@ -421,5 +421,5 @@ class Releases(Model):
         warning = self.exchange.root.hopeless(epsilon, bool(asked.round))
         return f"{spent}; {warning}" if warning else spent
 
-    cost = release_description.cost
-    describe = release_description.describe
+    cost = description.cost_of_release
+    describe = description.describe_releases
