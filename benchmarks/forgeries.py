@@ -27,7 +27,7 @@ from test_forgeries import chained, released  # noqa: E402
 
 from fcforge.exchange import archive  # noqa: E402
 from fcforge.exchange.exchange import save  # noqa: E402
-from fcforge.exchange.home.private_record import PrivateRecord  # noqa: E402
+from fcforge.exchange.private_record import PrivateRecord  # noqa: E402
 
 SECONDS = 20  # a file that takes longer hangs
 SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -39,11 +39,11 @@ from sums_tables import at
 from fcforge.exchange import archive
 from fcforge.exchange import exchange as exchanges
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.home.private_record import PrivateRecord, Receipt, Spent
 from fcforge.exchange.keeping.keepers import Kept, Noise, RoundList, card_of, keep
 from fcforge.exchange.keeping.rounds import give, read_share
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.policy import Policy
+from fcforge.exchange.private_record import PrivateRecord, Receipt, Spent
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.release_step import learn
 from fcforge.privacy.noise import DELTA

@@ -5,10 +5,10 @@ from exchange_records import ARRAYS, key_of, record
 
 from fcforge.exchange import records
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.home.private_record import Receipt, Spent
 from fcforge.exchange.keeping.keepers import Noise, card_of, keep
 from fcforge.exchange.keeping.rounds import FIRST_LINE, Share, give
 from fcforge.exchange.policy import Policy
+from fcforge.exchange.private_record import Receipt, Spent
 from fcforge.exchange.records import read_record
 from fcforge.exchange.schema import sha256
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fcforge.exchange.home.private_record import Receipt, people_of
+from fcforge.exchange.private_record import Receipt, people_of
 
 N = 6
 

@@ -16,8 +16,8 @@ from fcforge.exchange.exchange import (
     save,
     union_of,
 )
-from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keys import Keyring, Trust
+from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.verification import verify
 
 

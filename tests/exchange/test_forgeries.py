@@ -14,8 +14,8 @@ from fcforge.errors import ExchangeError
 from fcforge.exchange import records
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import open_exchange
-from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
+from fcforge.exchange.private_record import PrivateRecord
 from fcforge.releases.vector import noise_units
 
 KEEPERS = ("Ministry", "University")

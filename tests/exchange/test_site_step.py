@@ -10,7 +10,6 @@ from small_exchange import data_file, people, request, sites, start
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange.exchange import open_exchange, save
-from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.keys import (
     Trust,
@@ -19,6 +18,7 @@ from fcforge.exchange.keys import (
     write_keyring,
     write_keys,
 )
+from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Release
 from fcforge.exchange.site_step import (
     learn_site,

@@ -138,8 +138,8 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
     """Measure a file's model on people with known diagnoses, next to the majority class."""
     from fcforge.exchange import prediction
     from fcforge.exchange.exchange import open_exchange
-    from fcforge.exchange.home.private_record import PrivateRecord
     from fcforge.exchange.keys import Trust
+    from fcforge.exchange.private_record import PrivateRecord
     from fcforge.report.terminal import evaluation_text
     from fcforge.sites import load_people
     from fcforge.sites.check import left_out
@@ -167,8 +167,8 @@ def predict(asked: requests.PredictRequest) -> int:
     """Predict each scan, or abstain where it is too unusual; exit code 1 if none has an answer."""
     from fcforge.exchange import prediction
     from fcforge.exchange.exchange import open_exchange
-    from fcforge.exchange.home.private_record import PrivateRecord
     from fcforge.exchange.keys import Trust
+    from fcforge.exchange.private_record import PrivateRecord
     from fcforge.report.terminal import prediction_text
 
     if asked.atlas and asked.explain is None:

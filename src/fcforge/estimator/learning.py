@@ -23,8 +23,8 @@ from fcforge.exchange import archive
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.chains.chain_settings import ChainSettings, settings_for
 from fcforge.exchange.exchange import Exchange, open_exchange, packed
-from fcforge.exchange.home.private_record import PrivateRecord, Receipt, default_place
 from fcforge.exchange.keys import Trust
+from fcforge.exchange.private_record import PrivateRecord, Receipt, default_place
 from fcforge.exchange.schema import site_name
 from fcforge.exchange.starts.public_cache import STARTS, public_start
 from fcforge.methods import METHODS

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fcforge.exchange.description import Description
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.explanation import Explainable
-    from fcforge.exchange.home.private_record import PrivateRecord, Receipt, Threshold
+    from fcforge.exchange.private_record import PrivateRecord, Receipt, Threshold
     from fcforge.requests import LearnRequest
     from fcforge.sites.cohort import Cohort
     from fcforge.studies.audit_result import Audit

@@ -11,7 +11,7 @@ import pandas as pd
 from fcforge.errors import DataError, at
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explanation, explain_model
-from fcforge.exchange.home.private_record import PrivateRecord, Threshold, people_in
+from fcforge.exchange.private_record import PrivateRecord, Threshold, people_in
 from fcforge.exchange.scan_checks import answers_of, probability, truth_of, wrong_rois
 from fcforge.imaging.atlas import Atlas
 from fcforge.sites.check import require_valid

@@ -20,8 +20,16 @@ right, ...; or all left, then all right), and sees a swapped scan and a mirrored
 
 *Temperature.* Probabilities are :math:`1 / (1 + e^{-u / T})` of log odds u; T minimises the
 log-loss of subjects the scored network was not trained on.
+
+*Sketches.* A scan is known again by a few hundred bytes: its edges, without their mean and scaled
+to length 1, are projected on fixed random signs. Products of sketches estimate correlations of
+edges (standard error 0.02 at 0.75, 0.001 at 0.99): on 1,098 people of ABIDE all pairs but three
+(above 0.9: they look like one person each) stay below 0.77, while the same scan with a changed
+edge, or under another id, stays at 1.
 """
 
+import base64
+import hashlib
 import math
 from collections.abc import Sequence
 from itertools import combinations
@@ -52,6 +60,11 @@ PAIRED = 0.9  # of a ROI's edges, how many the one to its partner exceeds (media
 SWAPPED = -0.1  # correlation of asymmetries below which left and right are swapped
 LIMIT = 0.9999  # of correlations whose Fisher z is taken
 TINY = 1e-12
+SIZE = 480  # projections of a sketch, one byte each
+ONE_PERSON = 0.87  # correlation from which two scans are of one person
+ONE_OF_FEW = 0.98  # with fewer edges strangers are alike
+FEW = 1_000
+_UNIT = 32  # steps of a byte per standard deviation
 
 
 def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
@@ -390,3 +403,32 @@ def side_distance(mean: Array, upper: Array) -> Array:
     if fit is None:
         return np.zeros(len(upper))
     return (1 - fit) / (1 - SWAPPED)
+
+
+# -- sketches of scans -----------------------------------------------------------------------------
+def sketches_of(fc: Array) -> list[str]:
+    """Sketches of scans (n, R, R): whether they have many edges, then base64."""
+    x = upper_from_fc(np.asarray(fc)).astype(np.float64)
+    x -= x.mean(1, keepdims=True)
+    # +1 and -1, alike on every machine
+    stream = hashlib.shake_256(b"fcforge sketch 1").digest(x.shape[1] * SIZE // 8)
+    bits = np.unpackbits(np.frombuffer(stream, np.uint8)).reshape(-1, SIZE)
+    projected = unit_rows(x) @ (bits.astype(np.float64) * 2 - 1)
+    steps = np.rint(_UNIT * projected).clip(-127, 127)
+    many = int(x.shape[1] >= FEW)
+    rows = steps.astype(np.int8)
+    return [f"{many}{base64.b64encode(row.tobytes()).decode()}" for row in rows]
+
+
+def same_scans(one: Sequence[str], other: Sequence[str]) -> Array:
+    """(n, m): which sketches are of scans of one person."""
+    many = [sketch[0] == "1" for sketch in one]
+    limit = np.where(many, ONE_PERSON, ONE_OF_FEW)
+    return _read(one) @ _read(other).T > limit[:, None]
+
+
+def _read(sketches: Sequence[str]) -> Array:
+    """(n, SIZE), each of length 1."""
+    data = b"".join(base64.b64decode(sketch[1:]) for sketch in sketches)
+    rows = np.frombuffer(data, np.int8).reshape(-1, SIZE)
+    return unit_rows(rows.astype(np.float64))

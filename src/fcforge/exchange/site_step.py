@@ -11,7 +11,6 @@ import numpy as np
 from fcforge.errors import ConfigError, ExchangeError, at, check_names
 from fcforge.exchange import archive, exchange, records
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.home.private_record import PrivateRecord, Threshold, default_place
 from fcforge.exchange.keeping.keepers import (
     Kept,
     Noise,
@@ -24,6 +23,7 @@ from fcforge.exchange.keeping.rounds import read_share, rounds_of
 from fcforge.exchange.keys import Signer, Trust, read_private, read_signer
 from fcforge.exchange.model import Learned, Tick
 from fcforge.exchange.policy import Policy
+from fcforge.exchange.private_record import PrivateRecord, Threshold, default_place
 from fcforge.exchange.scan_checks import wrong_rois
 from fcforge.exchange.schema import site_name
 from fcforge.exchange.starts.public_cache import public_people

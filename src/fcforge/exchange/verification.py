@@ -7,8 +7,8 @@ from pathlib import Path
 from fcforge.errors import ExchangeError, at
 from fcforge.exchange import archive
 from fcforge.exchange.exchange import Exchange, key_lines, opened, without_taken
-from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keys import Trust
+from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Record, Withdrawal
 from fcforge.files import read_plain
 

@@ -14,7 +14,7 @@ from fcforge.exchange.chains.chain import Chain, empty_chain
 from fcforge.exchange.chains.chain_audit import audit_chain
 from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.chains.chain_step import whole_site
-from fcforge.exchange.home.private_record import PrivateRecord
+from fcforge.exchange.private_record import PrivateRecord
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditPlan

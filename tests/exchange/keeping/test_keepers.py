@@ -18,10 +18,10 @@ from keeper_rounds import (
 
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.home.private_record import Receipt, Spent
 from fcforge.exchange.keeping import keepers
 from fcforge.exchange.keeping.keepers import Noise, RoundList, read_card
 from fcforge.exchange.keeping.rounds import added, give, rounds_of, signed_numbers
+from fcforge.exchange.private_record import Receipt, Spent
 from fcforge.exchange.records import Half, Notice
 from fcforge.privacy.noise import discrete_gaussian
 

@@ -14,10 +14,10 @@ from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import archive
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import Exchange, save, union_of
-from fcforge.exchange.home.private_record import PrivateRecord
 from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
 from fcforge.exchange.keeping.rounds import is_share
 from fcforge.exchange.keys import Trust
+from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Half
 from fcforge.exchange.site_step import keep_files
 from fcforge.exchange.verification import verify

@@ -10,7 +10,7 @@ from small_exchange import given, learned, people, sites, start
 
 from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked, attack_rows, on_record
-from fcforge.exchange.home.private_record import PrivateRecord
+from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Audit, Release
 from fcforge.exchange.starts.release_audit import (
     Contributors,

@@ -29,10 +29,10 @@ from fcforge.exchange.chains.chain_step import (
 )
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explainable
-from fcforge.exchange.home.private_record import PrivateRecord, Receipt, Threshold
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Learned, Model, Scores
 from fcforge.exchange.policy import Policy
+from fcforge.exchange.private_record import PrivateRecord, Receipt, Threshold
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
 from fcforge.methods import scorer_of

@@ -22,7 +22,7 @@ from fcforge.engine import Job, learn_site, start_lane
 from fcforge.exchange import scan_checks
 from fcforge.exchange.chains.chain_arrays import State, Subjects
 from fcforge.exchange.chains.chain_settings import ChainSettings
-from fcforge.exchange.home.private_record import People, people_of
+from fcforge.exchange.private_record import People, people_of
 from fcforge.exchange.records import ScanLimits, SplitCounts, StepCounts
 from fcforge.generators import cache, make_generator
 from fcforge.methods import Lane

@@ -23,10 +23,10 @@ from pydantic import Field, TypeAdapter
 from fcforge.errors import ExchangeError, at
 from fcforge.exchange import keys, schema
 from fcforge.exchange.archive import Contents, save_arrays
-from fcforge.exchange.home.journal import Header, Intent, Journal
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import Share, added, opened
 from fcforge.exchange.policy import Keeper, owned
+from fcforge.exchange.private_record import Header, Intent, Journal
 from fcforge.exchange.records import Added, Half, make
 from fcforge.exchange.schema import Closed, Sha256, SiteName, site_name
 from fcforge.files import read_plain, write_bytes
@@ -85,8 +85,6 @@ class RoundList(Journal):
     """The rounds that a keeper has published; beside its key."""
 
     format = "fcforge-rounds"
-    title = "a keeper's list of rounds"
-    pays = Published
     kinds = TypeAdapter(
         Annotated[Header | Intent | Published, Field(discriminator="kind")]
     )

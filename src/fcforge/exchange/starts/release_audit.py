@@ -15,7 +15,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked, require_given
-from fcforge.exchange.home.private_record import people_in
+from fcforge.exchange.private_record import people_in
 from fcforge.exchange.records import Release, Spending
 from fcforge.exchange.starts.release_step import own_features
 from fcforge.privacy import attacks, noise

@@ -8,15 +8,10 @@ import numpy as np
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
-from fcforge.exchange.home.private_record import (
-    Receipt,
-    Threshold,
-    people_in,
-    same_people,
-)
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Learned
+from fcforge.exchange.private_record import Receipt, Threshold, people_in, same_people
 from fcforge.exchange.records import Notice, Release, Spending
 from fcforge.exchange.scan_checks import quality, require_labels
 from fcforge.exchange.schema import site_name
@@ -27,7 +22,7 @@ from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:
-    from fcforge.exchange.home.private_record import PrivateRecord, Spent
+    from fcforge.exchange.private_record import PrivateRecord, Spent
     from fcforge.exchange.starts.releases import Releases
     from fcforge.requests import LearnRequest
 

@@ -32,7 +32,7 @@ from fcforge.text import counted
 if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked
     from fcforge.exchange.explanation import Explainable
-    from fcforge.exchange.home.private_record import PrivateRecord, Receipt
+    from fcforge.exchange.private_record import PrivateRecord, Receipt
     from fcforge.studies.audit_result import Audit
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds

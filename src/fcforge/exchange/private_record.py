@@ -1,39 +1,37 @@
 """What stays at home: whom a hospital gave, what each of them has spent, its own threshold.
 
-One file per hospital, beside the data, that never travels (`journal`). Its receipts say who is
-behind a record, by id and by scan. They are the budget register: people are known under whatever
-site they are given, and epsilon and delta add up over everything they were part of.
+One file per hospital, beside the data, that never travels. Its receipts say who is behind a
+record, by id and by scan. They are the budget register: people are known under whatever site they
+are given, and epsilon and delta add up over everything they were part of.
 
 A record that travels holds a salted hash of the people behind it, their scans and diagnoses (the
 commitment). It tells nobody anything without the salt, which stays at home in the receipt, as does
 the list. An audit must be of the same people, or it would find nothing and look reassuring.
 
-A scan is known again by its sketch, a few hundred bytes: its edges, without their mean and scaled
-to length 1, are projected on fixed random signs. Products of sketches estimate correlations of
-edges (standard error 0.02 at 0.75, 0.001 at 0.99): on 1,098 people of ABIDE all pairs but three
-(above 0.9: they look like one person each) stay below 0.77, while the same scan with a changed
-edge, or under another id, stays at 1.
+The file only grows (`Journal`), and other files appear with a line of it or not at all. A line
+counts when all of it is on the disk, so that a killed process leaves neither half a line that
+counts nor a copy of the file. It is locked while somebody may add to it.
 """
 
-import base64
-import hashlib
+import contextlib
+import fcntl
+import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy import ndarray as Array
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from fcforge.errors import ConfigError, DataError, at
+from fcforge.errors import ConfigError, DataError, ExchangeError, at
 from fcforge.exchange import schema
-from fcforge.exchange.home.journal import Header, Intent, Journal
 from fcforge.exchange.policy import Policy
-from fcforge.exchange.scan_checks import unit_rows
+from fcforge.exchange.scan_checks import SIZE, same_scans, sketches_of
 from fcforge.exchange.schema import (
     Budget,
     Closed,
@@ -44,22 +42,228 @@ from fcforge.exchange.schema import (
     SiteName,
     Text,
 )
-from fcforge.sites.cohort import Cohort, upper_from_fc
+from fcforge.files import read_plain
+from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
 
 
 NAME = "fcforge.private"  # of the file, beside the data
-SIZE = 480  # projections, one byte each
-ALIKE = 0.87  # correlation from which two scans are of one person
-ALIKE_FEW = 0.98  # with fewer edges strangers are alike
-FEW = 1_000
-_UNIT = 32  # steps of a byte per standard deviation
-
+MAX_BYTES = 1 << 30
 Sketch = Annotated[str, Field(pattern=f"^[01][A-Za-z0-9+/]{{{SIZE * 4 // 3}}}$")]
 
 
+# -- a file that only grows ------------------------------------------------------------------------
+class Header(Closed):
+    """First line of the file: what it is."""
+
+    kind: Literal["header"] = "header"
+    format: Name
+    version: Literal[1] = 1
+
+
+class Placed(Closed):
+    """A file that is written under a hidden name first, and the name that it gets."""
+
+    hidden: Text
+    final: Annotated[str, Field(max_length=4096)]
+
+    @property
+    def paths(self) -> tuple[Path, Path]:
+        """Both, in one folder."""
+        final = Path(self.final)
+        return final.with_name(self.hidden), final
+
+
+class Intent(Closed):
+    """Files that are about to be written; the line that follows makes them count."""
+
+    kind: Literal["intent"] = "intent"
+    files: tuple[Placed, ...]
+
+
+class Journal:
+    """A growing file; ``with Journal.open(path) as journal:`` locks it, `read` only looks.
+
+    Class attributes
+    ----------------
+    format : str
+        What the header says.
+    kinds : TypeAdapter
+        Of all lines, told apart by ``kind``.
+    keep : str
+        What to do about a damaged one.
+    """
+
+    format: ClassVar[str]
+    kinds: ClassVar[TypeAdapter[Any]]
+    keep: ClassVar[str]
+
+    def __init__(self, path: str | Path, lines: Sequence[Any] = ()) -> None:
+        self.path = Path(path)
+        self.lines = list(lines)  # all that is in the file, in order
+        self._handle = -1
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """What is in a file that must exist."""
+        journal = cls(path)
+        journal._load()
+        return journal
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, path: str | Path) -> Iterator[Self]:
+        """The file, made where there is none, and locked until the block ends.
+
+        What an earlier command was killed in is put right first: files that are complete and
+        paid for get their names, others go.
+        """
+        journal = cls(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            journal.path.parent.mkdir(parents=True, exist_ok=True)
+            journal._handle = os.open(path, flags, 0o600)
+        except OSError as error:
+            what = f"cannot be opened ({error.strerror})."
+            raise DataError(what, where=path, do="Name another file.") from error
+        try:
+            journal._lock()
+            journal._recover(journal._load())
+            yield journal
+        finally:
+            os.close(journal._handle)  # which also unlocks it
+            journal._handle = -1
+
+    def publish(self, line: BaseModel, files: Mapping[Path, bytes]) -> None:
+        """Add a line and write what it pays for: both or neither, whatever happens between.
+
+        The files are written under hidden names, then the line, then they get their names. A
+        process that is killed before the line leaves hidden files, which the next one removes;
+        one that is killed after it leaves files that the next one names.
+
+        Raises
+        ------
+        ExchangeError
+            Nothing was added and nothing was written, unless it says otherwise.
+        """
+        placed = [_placed(final) for final in files]
+        self.append(Intent(files=tuple(placed)))
+        try:
+            for place, data in zip(placed, files.values(), strict=True):
+                _write_hidden(place, data)
+            self.append(line)
+        except ExchangeError:
+            _remove(placed)
+            raise
+        try:
+            _name(placed)
+        except OSError as error:
+            raise ExchangeError(
+                f"cannot get its name ({error.strerror}).",
+                where=error.filename2 or self.path,
+                do=f"It is complete and was charged in {self.path}; mend the folder, and the next "
+                "command that uses that file names it.",
+            ) from error
+
+    def append(self, line: BaseModel) -> None:
+        """One line more, on the disk; `ExchangeError` and no line where there is no room."""
+        end = os.lseek(self._handle, 0, os.SEEK_END)
+        data = schema.written(line) + b"\n"
+        try:
+            while data:
+                data = data[os.write(self._handle, data) :]
+            os.fsync(self._handle)
+        except OSError as error:
+            os.ftruncate(self._handle, end)
+            raise _full(error, self.path) from error
+        self.lines.append(line)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            what = "is in use by another fcforge."
+            do = "Wait until that one has finished, then give the same command again."
+            raise DataError(what, where=self.path, do=do) from error
+
+    def _load(self) -> int:
+        """Read the lines; how many bytes of another follow, which was never finished."""
+        data = read_plain(self.path, MAX_BYTES)
+        *whole, begun = data.split(b"\n")
+        header = schema.written(Header(format=self.format))
+        with at(self.path, do=self.keep):
+            if whole[:1] != [header] and not header.startswith(data):
+                raise ExchangeError(f"is not of format {self.format}.")
+            for number, line in enumerate(whole, start=1):
+                self.lines.append(schema.read(self.kinds, line, f"line {number}"))
+        return len(begun)
+
+    def _recover(self, begun: int) -> None:
+        """Put right what an earlier command was killed in; `begun` as of `_load`.
+
+        A line follows its files, which stay hidden until all of it is there: without them it was
+        whole once, and was cut off since.
+        """
+        last = self.lines[-1] if self.lines else None
+        placed = last.files if isinstance(last, Intent) else ()
+        kept = any(place.paths[0].exists() for place in placed)
+        named = any(place.paths[1].exists() for place in placed)
+        if placed and not kept and (begun or named):
+            what = "its end is cut off."
+            raise ExchangeError(what, where=self.path, do=self.keep)
+        if begun:
+            os.ftruncate(self._handle, os.lseek(self._handle, 0, os.SEEK_END) - begun)
+        if not self.lines:
+            self.append(Header(format=self.format))
+        for line in self.lines[:-1]:
+            if isinstance(line, Intent):
+                _name(line.files)
+        _remove(placed)
+
+
+def _placed(final: Path) -> Placed:
+    place = final.absolute()
+    hidden = f".{place.name[:40]}.{secrets.token_hex(6)}"
+    return Placed(hidden=hidden, final=str(place))
+
+
+def _write_hidden(place: Placed, data: bytes) -> None:
+    hidden, final = place.paths
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(handle)
+    except OSError as error:
+        raise _full(error, final) from error
+
+
+def _name(placed: Iterable[Placed]) -> None:
+    """Give files their names that have none yet."""
+    for place in placed:
+        hidden, final = place.paths
+        if hidden.exists():
+            os.replace(hidden, final)
+
+
+def _remove(placed: Iterable[Placed]) -> None:
+    for place in placed:
+        place.paths[0].unlink(missing_ok=True)
+
+
+def _full(error: OSError, path: Path) -> ExchangeError:
+    return ExchangeError(
+        f"cannot be written ({error.strerror}).",
+        where=path,
+        do="Nobody was charged and nothing was given; make room and run the same command again.",
+    )
+
+
+# -- people, receipts, thresholds ------------------------------------------------------------------
 class Person(Closed):
     """Somebody who was given: id, SHA-256 and sketch of the scan, diagnosis (or scaled number)."""
 
@@ -216,35 +420,6 @@ class Threshold(Closed):
         return [said + "`fcforge threshold` fits it again at home, at no cost."]
 
 
-# -- sketches of scans -----------------------------------------------------------------------------
-def sketches_of(fc: Array) -> list[str]:
-    """Sketches of scans (n, R, R): whether they have many edges, then base64."""
-    x = upper_from_fc(np.asarray(fc)).astype(np.float64)
-    x -= x.mean(1, keepdims=True)
-    # +1 and -1, alike on every machine
-    stream = hashlib.shake_256(b"fcforge sketch 1").digest(x.shape[1] * SIZE // 8)
-    bits = np.unpackbits(np.frombuffer(stream, np.uint8)).reshape(-1, SIZE)
-    projected = unit_rows(x) @ (bits.astype(np.float64) * 2 - 1)
-    steps = np.rint(_UNIT * projected).clip(-127, 127)
-    many = int(x.shape[1] >= FEW)
-    rows = steps.astype(np.int8)
-    return [f"{many}{base64.b64encode(row.tobytes()).decode()}" for row in rows]
-
-
-def same_scans(one: Sequence[str], other: Sequence[str]) -> Array:
-    """(n, m): which sketches are of scans of one person."""
-    many = [sketch[0] == "1" for sketch in one]
-    limit = np.where(many, ALIKE, ALIKE_FEW)
-    return _read(one) @ _read(other).T > limit[:, None]
-
-
-def _read(sketches: Sequence[str]) -> Array:
-    """(n, SIZE), each of length 1."""
-    data = b"".join(base64.b64decode(sketch[1:]) for sketch in sketches)
-    rows = np.frombuffer(data, np.int8).reshape(-1, SIZE)
-    return unit_rows(rows.astype(np.float64))
-
-
 # -- the file -------------------------------------------------------------------------------------
 class Spent(NamedTuple):
     """What somebody has spent; epsilon is infinite where something was given without noise."""
@@ -261,8 +436,6 @@ class PrivateRecord(Journal):
     """
 
     format = "fcforge-private"
-    title = "a private record of fcforge"
-    pays = Receipt
     kinds = TypeAdapter(
         Annotated[Header | Intent | Receipt | Threshold, Field(discriminator="kind")]
     )

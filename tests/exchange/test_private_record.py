@@ -1,24 +1,25 @@
 """What stays at home: receipts prove the people, budgets add up, and nothing is half done."""
 
+import errno
+import multiprocessing
+import os
 import stat
 
 import numpy as np
 import pytest
 from people_at_home import FC, IDS, PEOPLE, N, Y, receipt, scans
 
-from fcforge.errors import ConfigError, DataError
-from fcforge.exchange.home.private_record import (
-    SIZE,
+from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.exchange import private_record
+from fcforge.exchange.policy import Policy
+from fcforge.exchange.private_record import (
     PrivateRecord,
     Spent,
     Threshold,
     default_place,
     people_of,
     same_people,
-    same_scans,
-    sketches_of,
 )
-from fcforge.exchange.policy import Policy
 
 POLICY = Policy(max_epsilon=3.0, max_delta=1e-5, exact_allowed=True)
 
@@ -26,6 +27,183 @@ POLICY = Policy(max_epsilon=3.0, max_delta=1e-5, exact_allowed=True)
 @pytest.fixture
 def place(tmp_path):
     return tmp_path / "fcforge.private"
+
+
+# -- a file that only grows ------------------------------------------------------------------------
+def hold(place, ready, go_on):
+    with PrivateRecord.open(place):
+        ready.set()
+        go_on.wait(30)
+
+
+def test_two_at_once_are_refused_and_looking_is_not(place):
+    fork = multiprocessing.get_context("fork")
+    ready, go_on = fork.Event(), fork.Event()
+    other = fork.Process(target=hold, args=(place, ready, go_on))
+    other.start()
+    assert ready.wait(30)
+    with (
+        pytest.raises(DataError, match="in use by another") as told,
+        PrivateRecord.open(place),
+    ):
+        pass
+    assert told.value.where == str(place)
+    assert PrivateRecord.read(place).receipts == ()
+    go_on.set()
+    other.join()
+    with PrivateRecord.open(place):
+        pass
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x",
+        "{}\n",
+        '{"format":"fcforge-rounds","kind":"header","version":1}\n',
+        '{"format":"fcforge-private","kind":"header","version":2}\n',
+        '{"format":"fcforge-private","kind":"header","more":0,"version":1}\n',
+        '{"format":"fcforge-private","kind":"header","version":1}\n\n',
+        '{"format":"fcforge-private","kind":"header","version":1}\n{"kind":"x"}\n',
+    ],
+)
+def test_what_is_not_a_private_record_is_told_and_stays(text, place):
+    place.write_text(text)
+    for use in (PrivateRecord.read, lambda p: PrivateRecord.open(p).__enter__()):
+        with pytest.raises(ExchangeError) as told:
+            use(place)
+        assert str(place) in told.value.where
+        assert place.read_text() == text
+
+
+@pytest.mark.parametrize("whole_line", [False, True])
+def test_a_receipt_that_was_cut_off_is_not_taken_for_one_that_was_begun(
+    place, whole_line
+):
+    """Its people would spend again: what it paid for has been given."""
+    with PrivateRecord.open(place) as private:
+        private.publish(receipt(), {place.with_name("nyu.record"): b"given"})
+    data = place.read_bytes()
+    last = data.rfind(b"\n", 0, -1) + 1
+    place.write_bytes(data[:last] if whole_line else data[:-20])
+    with (
+        pytest.raises(ExchangeError, match=r"cut off.*bring back your copy"),
+        PrivateRecord.open(place),
+    ):
+        pass
+    place.write_bytes(data)
+    with PrivateRecord.open(place) as private:
+        assert len(private.receipts) == 1
+
+
+def test_a_damaged_receipt_is_not_taken_for_none(place):
+    with PrivateRecord.open(place) as private:
+        private.publish(receipt(), {})
+    whole = place.read_bytes()
+    for old, new in ((b'"p0"', b'"p9"x'), (b'"epsilon":1.0', b'"epsilon":-1.0')):
+        place.write_bytes(whole.replace(old, new))
+        with pytest.raises(ExchangeError, match="line 3"):
+            PrivateRecord.read(place)
+    os.mkfifo(place.with_name("pipe"))
+    with pytest.raises(DataError, match="regular file"):
+        PrivateRecord.read(place.with_name("pipe"))
+    with pytest.raises(DataError, match="No such file"):
+        PrivateRecord.read(place.with_name("none"))
+
+
+# -- both or neither -----------------------------------------------------------------------------
+class Killed(BaseException):
+    """Nothing is cleaned up after it, as after kill -9."""
+
+
+STEPS = ("open", "write", "fsync", "replace", "ftruncate")
+
+
+def stopping(monkeypatch, at, what):
+    """Let the `at`-th call that touches the disk fail with `what`; how many there were."""
+    calls = []
+    for name in STEPS:
+        real = getattr(os, name)
+
+        def step(*given, real=real, **named):
+            calls.append(real.__name__)
+            if len(calls) == at:
+                raise what
+            return real(*given, **named)
+
+        monkeypatch.setattr(private_record.os, name, step)
+    return calls
+
+
+def give(place, outs, kept):
+    with PrivateRecord.open(place) as private:
+        private.publish(kept, {out: out.name.encode() * 9 for out in outs})
+
+
+def killed_at(at, folder, monkeypatch, what):
+    place = folder / "fcforge.private"
+    outs = [folder / "nyu.exchange", folder / "nyu.share"]
+    kept = receipt()
+    with monkeypatch.context() as patch:
+        calls = stopping(patch, at, what)
+        try:
+            give(place, outs, kept)
+        except (Killed, ExchangeError, DataError) as error:
+            return place, outs, len(calls) < at, error
+    return place, outs, True, None
+
+
+def agreement(place, outs):
+    """Whether people were charged, having looked that all files are there or none is."""
+    with PrivateRecord.open(place) as private:
+        charged = bool(private.receipts)
+    files = {p.name for p in place.parent.iterdir()}
+    assert files == {place.name, *(out.name for out in outs if charged)}
+    for out in outs if charged else ():
+        assert out.read_bytes() == out.name.encode() * 9
+        assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    return charged
+
+
+def test_killed_at_every_moment_register_and_files_agree(tmp_path, monkeypatch):
+    charged = []
+    for at in range(1, 100):
+        (tmp_path / str(at)).mkdir()
+        place, outs, done, _ = killed_at(at, tmp_path / str(at), monkeypatch, Killed())
+        charged.append(agreement(place, outs))
+        if done:
+            break
+    assert done
+    assert charged == sorted(charged)  # first never, then always
+    assert charged.count(False) > 4
+    assert charged.count(True) > 3
+
+
+def test_a_full_disk_charges_nobody_and_says_so(tmp_path, monkeypatch):
+    for at in range(1, 100):
+        (tmp_path / str(at)).mkdir()
+        full = OSError(errno.ENOSPC, "No space left on device")
+        place, outs, done, told = killed_at(at, tmp_path / str(at), monkeypatch, full)
+        charged = agreement(place, outs)
+        if done:
+            break
+        assert told is not None
+        assert "No space left" in str(told)
+        if charged:
+            assert "was charged" in told.do
+    assert done
+    assert charged
+
+
+def test_the_next_command_finishes_it(tmp_path, monkeypatch):
+    place, out = tmp_path / "fcforge.private", tmp_path / "nyu.exchange"
+    with monkeypatch.context() as patch:
+        patch.delattr(private_record, "_name")
+        with pytest.raises(NameError):
+            give(place, [out], receipt())
+    assert not out.exists()
+    with PrivateRecord.open(place):
+        assert out.exists()
 
 
 # -- the budget register -------------------------------------------------------------------------
@@ -172,47 +350,3 @@ def test_a_threshold_is_of_a_site_and_of_a_state():
         own.require_site(["NYU", "UM"])
     assert own.stale("a" * 64) == []
     assert "fits it again" in own.stale("b" * 64)[0]
-
-
-# -- sketches: a scan is known again, and no stranger is taken for it ------------------------------
-def alike(n, rois, seed=0, shared=0.5):
-    """Correlation matrices (n, R, R) of people who have something in common."""
-    rng = np.random.default_rng(seed)
-    common = rng.normal(size=(rois, 3 * rois))
-    found = []
-    for _ in range(n):
-        series = shared * common + rng.normal(size=common.shape)
-        found.append(np.corrcoef(series))
-    return np.array(found)
-
-
-def test_a_sketch_is_small_and_always_the_same():
-    fc = alike(2, 12)
-    one, other = sketches_of(fc)
-    assert len(one) == 1 + SIZE * 4 // 3
-    assert one != other
-    assert sketches_of(fc[:1]) == [one]
-    # pinned: what is in a register must be found again by later versions
-    assert sketches_of(np.eye(3)[None])[0][1:] == "A" * (SIZE * 4 // 3)
-    ramp = np.arange(9.0).reshape(1, 3, 3)
-    assert sketches_of(ramp)[0].startswith("03NzyAM0kJDMA")
-
-
-@pytest.mark.parametrize(("rois", "shared"), [(12, 0.5), (60, 1.0)])
-def test_the_same_scan_in_disguise_and_no_stranger(rois, shared):
-    fc = alike(40, rois, shared=shared)
-    disguised = fc.copy()
-    disguised[:, 0, 1] += 0.001
-    disguised[:, 1, 0] += 0.001
-    rounded = fc.astype(np.float32).round(3)
-    for other in (disguised, rounded):
-        found = same_scans(sketches_of(fc), sketches_of(other))
-        np.testing.assert_array_equal(found, np.eye(40, dtype=bool))
-
-
-def test_scans_of_another_atlas_are_of_nobody_known():
-    assert not same_scans(sketches_of(alike(5, 20)), sketches_of(alike(5, 24))).any()
-
-
-def test_nobody_is_nobody():
-    assert same_scans(sketches_of(alike(2, 12)), []).shape == (2, 0)

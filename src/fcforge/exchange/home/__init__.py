@@ -1,1 +1,0 @@
-"""What stays at home: receipts, budgets, the own threshold."""
