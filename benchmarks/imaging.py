@@ -30,7 +30,7 @@ from imaging_phantom import displacement, make_phantom
 from imaging_trees import roi_signals, write_scan
 from raw.test_pipeline import save_raw
 
-from fcforge.imaging.atlases import load_atlas
+from fcforge.imaging.atlas import load_atlas
 from fcforge.imaging.raw.motion import rigid
 
 PLAIN = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         MatrixLog,
         SiteHarmoniser,
     )
-    from fcforge.imaging.atlases import load_atlas
+    from fcforge.imaging.atlas import load_atlas
     from fcforge.studies.run import run
 
 __version__ = "0.2.0"
@@ -30,7 +30,7 @@ __all__ = [
     "run",
 ]
 # what is not of the scikit-learn face
-_HOMES = {"load_atlas": "fcforge.imaging.atlases", "run": "fcforge.studies.run"}
+_HOMES = {"load_atlas": "fcforge.imaging.atlas", "run": "fcforge.studies.run"}
 
 
 def __getattr__(name: str) -> Any:

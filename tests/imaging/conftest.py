@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from imaging_trees import AFFINE, SHAPE, block_atlas
 
-from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.atlases import load_atlas
+from fcforge.imaging.atlas import Atlas, load_atlas
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from fcforge.errors import DataError
-from fcforge.imaging.atlas import Atlas, names_only
-from fcforge.imaging.atlases import load_atlas
+from fcforge.imaging.atlas import Atlas, load_atlas, names_only
 from fcforge.imaging.extract import (
     CARPET_VOXELS,
     Run,
@@ -18,9 +17,9 @@ from fcforge.imaging.extract import (
     roi_means,
     subject_fc,
 )
+from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.scan import open_scan
-from fcforge.imaging.sources import Source
 
 ATLAS = names_only("Mine", ("a", "b", "c", "d"))
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from fcforge.errors import ConfigError
-from fcforge.imaging.layouts import LAYOUTS
+from fcforge.imaging.layouts import LAYOUTS, Source
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.imaging.sources import Source
 
 A = Path("in"), Path("out")
 

@@ -12,6 +12,7 @@ from fcforge import __version__
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import names_only
 from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.imaging.layouts import Source
 from fcforge.imaging.outputs import (
     base_name,
     bids_label,
@@ -27,7 +28,6 @@ from fcforge.imaging.outputs import (
     write_subject,
     write_table,
 )
-from fcforge.imaging.sources import Source
 
 ATLAS = names_only("Mine", ("a", "b", "c"))
 

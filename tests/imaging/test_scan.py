@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fcforge.errors import DataError
+from fcforge.imaging.layouts import Source
 from fcforge.imaging.scan import open_scan, read_mask, read_voxels, repetition_time
-from fcforge.imaging.sources import Source
 
 AFFINE = np.diag([3.0, 3, 3, 1])
 

@@ -205,7 +205,7 @@ def _explain(
     rows: list[Prediction],
 ) -> None:
     from fcforge.exchange.prediction import explain_scans
-    from fcforge.imaging.atlases import load_atlas
+    from fcforge.imaging.atlas import load_atlas
     from fcforge.report.explaining import write_explanation
 
     atlas = load_atlas(asked.atlas) if asked.atlas else None

@@ -1,21 +1,34 @@
 """`fcforge fc`: FC of every subject of a folder."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import groupby, pairwise
 from pathlib import Path
 from types import ModuleType
 
 from fcforge.errors import DataError
 from fcforge.files import write_text
-from fcforge.imaging import atlases, layouts, methods_text, outputs, people, series
-from fcforge.imaging.atlas import Atlas, aal116, names_only
+from fcforge.imaging import layouts, outputs, people, series
+from fcforge.imaging.atlas import (
+    Atlas,
+    aal116,
+    is_aal,
+    load_atlas,
+    names_only,
+    read_lut,
+)
 from fcforge.imaging.extract import subject_fc
+from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.people import Outcome, ParticipantTable, Progress, Say, no_progress
-from fcforge.imaging.sources import Source
 from fcforge.text import counted, some
+
+WORDS: dict[str, str] = tomllib.loads(
+    files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8")
+)
 
 
 def fc_folder(
@@ -147,9 +160,7 @@ class _Maker:
             tool = layouts.made_by(self.request.source)
         first = next(iter(self.sources.values()))[0]
         done = (made, made + failed)
-        return methods_text.describe_methods(
-            self.request, self.atlas, first, tool, done
-        )
+        return describe_methods(self.request, self.atlas, first, tool, done)
 
 
 def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
@@ -186,12 +197,12 @@ def _refuse_one_name(subjects: Sequence[str]) -> None:
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
     """The atlas asked for; series made elsewhere need its names alone, no volume."""
     if any(source.kind == "scan" for source in sources):
-        return atlases.load_atlas(request.atlas, lut=request.atlas_lut)
-    if atlases.is_aal(request.atlas):
+        return load_atlas(request.atlas, lut=request.atlas_lut)
+    if is_aal(request.atlas):
         return aal116()
     name = outputs.bids_label(request.atlas)
     if request.atlas_lut is not None:
-        named, _ = atlases.read_lut(request.atlas_lut)
+        named, _ = read_lut(request.atlas_lut)
         return names_only(name, tuple(named.values()))
     columns = series.parse_columns(request.columns)
     for source in sources:
@@ -201,3 +212,48 @@ def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
             found = names[columns] or tuple(f"ROI_{i}" for i in numbers)
             return names_only(name, found)
     raise DataError("no time series could be read.", where=sources[0].path.parent)
+
+
+def describe_methods(
+    request: FCRequest,
+    atlas: Atlas,
+    source: Source,
+    made_by: str,
+    done: tuple[int, int],
+) -> str:
+    """What was done, in words for a paper.
+
+    Parameters
+    ----------
+    request : FCRequest
+    atlas : Atlas
+    source : Source
+        One of the runs; all were left by the same tool.
+    made_by : str
+        Name and version that the input folder gives, "" where it gives none.
+    done : (int, int)
+        Subjects with FC, and all of them.
+    """
+    chosen = request.denoising.parameters if source.has_confounds else {}
+    parts = chosen.get("strategy", ())
+    above = 0 if "high_pass" in parts else request.high_pass
+    own = made_by.startswith("fcforge preprocess")
+    keys = {
+        "fcforge" if own else source.tool: True,
+        "dropped": request.drop,
+        "rois": True,
+        "maps" if atlas.probabilistic else "labels": source.kind == "scan",
+        "uncovered": source.kind == "scan",
+        "regressed" if chosen else "detrended": not source.denoised,
+        "band": not source.denoised and (above or request.low_pass),
+        "too_few": not source.denoised,
+        "fc": True,
+        "software": True,
+    }
+    said = "".join(f" {WORDS[key]}" for key, holds in keys.items() if holds)
+    tool = made_by or source.tool
+    confounds = ", ".join(f"{name} = {value}" for name, value in chosen.items())
+    given = {"tool": tool, "confounds": confounds, "above": above, "done": done}
+    return said.strip().format(
+        asked=request, atlas=atlas, **given, **outputs.software()
+    )

@@ -15,6 +15,7 @@ from fcforge.errors import DataError, at
 from fcforge.imaging import denoise
 from fcforge.imaging import series as of_rois
 from fcforge.imaging.atlas import Atlas, share_in_view, weights_on
+from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.scan import (
     VOLUMES_AT_ONCE,
@@ -24,7 +25,6 @@ from fcforge.imaging.scan import (
     read_voxels,
     repetition_time,
 )
-from fcforge.imaging.sources import Source
 from fcforge.text import counted, some
 
 if TYPE_CHECKING:

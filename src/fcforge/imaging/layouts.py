@@ -1,21 +1,147 @@
 """Where fMRIPrep, XCP-D, C-PAC, DPABI and plain folders keep their files, and which are wanted.
 
 `LAYOUTS` says it tool by tool; `find_sources` turns a folder into `Source` records, one per run.
-Nothing is read here.
+Of the files themselves only sidecars are read.
 """
 
+import json
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fcforge.errors import DataError
-from fcforge.imaging import sources
+from fcforge.files import read_plain
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.sources import Source
 from fcforge.text import printable, some
+
+# Those that tell scans apart, in the order of BIDS.
+ENTITIES = (
+    "sub",
+    "ses",
+    "task",
+    "acq",
+    "ce",
+    "rec",
+    "dir",
+    "run",
+    "echo",
+    "part",
+    "space",
+)
+MAX_BYTES = 1 << 26  # of a sidecar
+_ENTITY = re.compile(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One run of one subject, as a tool left it.
+
+    Attributes
+    ----------
+    path : Path
+        4D scan or ROI time series.
+    kind : {"scan", "series"}
+    tool : str
+        Layout it was found in.
+    entities : mapping
+        By their short BIDS names; ``sub``, without the prefix ``sub-``, is always there.
+    denoised : bool
+        The tool has already regressed and filtered; nothing more is taken out.
+    motion : Path or None
+        Table with framewise displacement.
+    """
+
+    path: Path
+    kind: Literal["scan", "series"]
+    tool: str
+    entities: Mapping[str, str]
+    denoised: bool = False
+    motion: Path | None = None
+
+    @property
+    def subject(self) -> str:
+        """Without the prefix ``sub-``."""
+        return self.entities["sub"]
+
+    def said(self, *keys: str) -> tuple[str, ...]:
+        """Values of some entities, "" where the name has none."""
+        return tuple(self.entities.get(key, "") for key in keys)
+
+    @property
+    def has_confounds(self) -> bool:
+        """Whether confounds lie beside it, as fMRIPrep writes them."""
+        return self.tool == "fmriprep"
+
+    @property
+    def mask(self) -> Path | None:
+        """Brain mask beside it, where fMRIPrep wrote one."""
+        name = re.sub(r"_desc-\w+_bold", "_desc-brain_mask", self.path.name)
+        mask = self.path.with_name(name)
+        return mask if self.has_confounds and mask.exists() else None
+
+    @property
+    def said_tr(self) -> float | None:
+        """``RepetitionTime`` of the sidecar, None where it says none."""
+        value = read_json(sidecar_of(self.path)).get("RepetitionTime")
+        if not value:
+            return None
+        if not isinstance(value, int | float) or not 0 < value < math.inf:
+            what = f"RepetitionTime {value!r:.40} is not a number of seconds."
+            raise DataError(what, where=sidecar_of(self.path), do="Correct it.")
+        return float(value)
+
+
+def entities(name: str) -> dict[str, str]:
+    """BIDS entities of a file name: ``{"sub": "01", "task": "rest", ...}``."""
+    found = map(_ENTITY.search, stem_of(name).split("_"))
+    return {match[1]: match[2] for match in found if match}
+
+
+def stem_of(name: str) -> str:
+    """File name up to its first dot, so that ``.nii.gz`` goes as a whole."""
+    return name.split(".")[0]
+
+
+def sidecar_of(path: Path) -> Path:
+    """JSON file of the same name."""
+    return path.with_name(f"{stem_of(path.name)}.json")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Names and values of a JSON file; nothing where there is no file.
+
+    Raises
+    ------
+    DataError
+        Not JSON, or not an object of names and values.
+    """
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(read_plain(path, MAX_BYTES))
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # no text, too deep, too long a number
+        raise DataError(f"not JSON ({error}).", where=path) from None
+    if not isinstance(found, dict):
+        raise DataError("has no names and values, as a BIDS sidecar has.", where=path)
+    return found
+
+
+def is_nifti(path: Path) -> bool:
+    """Whether a name ends as a NIfTI file's does."""
+    return path.name.endswith((".nii", ".nii.gz"))
+
+
+def nifti_files(root: Path, pattern: str) -> Iterator[Path]:
+    """Files ``PATTERN.nii.gz`` and ``PATTERN.nii`` below `root`."""
+    return filter(is_nifti, root.glob(f"{pattern}.nii*"))
+
 
 # words in the name of the tool that made a folder, and its layout
 TOOLS = {"halfpipe": "halfpipe", "xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
@@ -67,7 +193,7 @@ class Files:
 
     def motion_of(self, path: Path) -> Path | None:
         """Motion table of a file, if there is one."""
-        run = re.sub(self.run, "", sources.stem_of(path.name))
+        run = re.sub(self.run, "", stem_of(path.name))
         folder = self.motion_folder(path)
         for name in self.motion:
             for table in sorted(folder.glob(name.format(run))):
@@ -99,7 +225,7 @@ def _dpabi_motion(path: Path) -> Path:
 
 
 def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
-    name = sources.stem_of(path.name)
+    name = stem_of(path.name)
     if _NOT_SCAN.search(name) or path.name.endswith("series.nii"):
         return None
     return {"sub": name, "task": "rest", "space": "MNI152"}
@@ -207,7 +333,7 @@ def find_sources(
 def _require_mni(found: list[Source], root: Path) -> None:
     """Refuse raw and native-space BIDS scans, which would give FC of the wrong places."""
     for scan in found:
-        said = sources.entities(scan.path.name)
+        said = entities(scan.path.name)
         space = said.get("space", "")
         if scan.tool == "nifti" and "sub" in said and not space.startswith("MNI"):
             raise DataError(
@@ -234,11 +360,11 @@ def _found(layout: str, request: FCRequest) -> list[Source]:
 def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
     for path in request.source.glob(files.pattern):
         other = files.of_atlas and not _names_atlas(path, request.atlas)
-        if other or (files.kind == "scan" and not sources.is_nifti(path)):
+        if other or (files.kind == "scan" and not is_nifti(path)):
             continue
         about = files.about(path, request)
         if about is not None:
-            named = {**about, **sources.entities(path.name)}
+            named = {**about, **entities(path.name)}
             if "sub" not in named:
                 do = "Name it sub-LABEL_..., the label of letters and digits alone."
                 raise DataError("its name names no subject.", where=path, do=do)
@@ -269,8 +395,8 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     root = request.source
     keys = "task-{} ses-{} space-{}"
     there = {keys.format(*s.said("task", "ses", "space")) for s in found}
-    scans = sources.nifti_files(root, "sub-*/**/*_bold")
-    bold = {sources.entities(path.name).get("space") or "scanner" for path in scans}
+    scans = nifti_files(root, "sub-*/**/*_bold")
+    bold = {entities(path.name).get("space") or "scanner" for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
     what = "no scan and no time series found."
     do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
@@ -289,7 +415,7 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
 
 def made_by(root: Path) -> str:
     """Tool and version that dataset_description.json names, "" where it names none."""
-    info = sources.read_json(root / "dataset_description.json")
+    info = read_json(root / "dataset_description.json")
     found = info.get("GeneratedBy")
     tools = found if isinstance(found, list) else []
     named = (tool for tool in tools if tool and isinstance(tool, dict))
@@ -300,12 +426,12 @@ def made_by(root: Path) -> str:
 
 
 def _atlas_of(path: Path) -> str:
-    found = sources.entities(path.name)
+    found = entities(path.name)
     return found.get("seg") or found.get("atlas") or ""
 
 
 def _names_atlas(path: Path, atlas: str) -> bool:
     """Whether the ``atlas-`` or ``seg-`` entity is `atlas` (AAL, AAL116 and aal are one)."""
-    names = (_atlas_of(path), sources.stem_of(Path(atlas).name))
+    names = (_atlas_of(path), stem_of(Path(atlas).name))
     found = {re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
     return len(found) == 1 or found <= {"aal", "aal116", "aalmaskpad"}

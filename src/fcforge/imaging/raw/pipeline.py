@@ -18,16 +18,40 @@ import pandas as pd
 
 from fcforge.errors import DataError, at
 from fcforge.files import whole_file, write_text
-from fcforge.imaging import outputs, people
+from fcforge.imaging import layouts, outputs, people
+from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import PreprocessRequest as Request
 from fcforge.imaging.people import Outcome, Progress, Say, no_progress
-from fcforge.imaging.raw import corrections, files, mni
-from fcforge.imaging.raw.files import RawRun, output_path
+from fcforge.imaging.raw import corrections, mni
 from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
-from fcforge.imaging.sources import sidecar_of
 
 PREFER = "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
+
+
+@dataclass(frozen=True)
+class RawRun:
+    """One raw run: where it is and how it was acquired.
+
+    Attributes
+    ----------
+    source : Source
+    tr : float or None
+        From the sidecar.
+    slice_timing : tuple of float
+        Seconds; empty when unknown.
+    phase, readout
+        PhaseEncodingDirection ("" when unknown) and TotalReadoutTime.
+    reverse : Path or None
+        EPI image with the opposite phase direction.
+    """
+
+    source: Source
+    tr: float | None = None
+    slice_timing: tuple[float, ...] = ()
+    phase: str = ""
+    readout: float = 0.05
+    reverse: Path | None = None
 
 
 def preprocess_folder(
@@ -44,7 +68,7 @@ def preprocess_folder(
     say(PREFER)
     out = request.out
     outputs.refuse_foreign(out, request.source)
-    runs = files.find_raw(request.source)
+    runs = find_raw(request.source)
     table = people.find_people(request.source)
     found = (run.source.subject for run in runs)
     subjects = people.wanted(request.participant_label, table.rows, found)
@@ -117,7 +141,7 @@ class _Way:
     def save(self, name: str, data: np.ndarray | None = None) -> Path:
         """The scan (or `data`) as a file in the working folder, for another program."""
         data = self.data if data is None else data
-        return files.save_nifti(data, self.affine, self.tr, self.work / name)
+        return save_nifti(data, self.affine, self.tr, self.work / name)
 
     def text(self, name: str, content: str) -> Path:
         """Text file in the working folder, for another program."""
@@ -232,7 +256,7 @@ class _Way:
             "MeanFD": float(np.nanmean(fd)),
             "Fingerprint": key,
         }
-        outputs.write_json(sidecar_of(path), side)
+        outputs.write_json(layouts.sidecar_of(path), side)
 
     def write(self, scan: np.ndarray, path: Path) -> pd.DataFrame:
         """The scan in MNI space, the brain mask and the confounds; returns these."""
@@ -243,9 +267,78 @@ class _Way:
         stored = ((scan, path, "i2"), (brain, mask, "u1"))
         for data, file, kind in stored:
             with whole_file(file) as part:
-                files.save_nifti(data, mni.mni_grid(mm)[1], self.tr, part, kind)
+                save_nifti(data, mni.mni_grid(mm)[1], self.tr, part, kind)
         table = mni.confounds_table(self.parameters, scan, tissues, self.tr)
         name = f"{outputs.base_name(self.run.source)}_desc-confounds_timeseries.tsv"
         with whole_file(path.with_name(name)) as part:
             table.to_csv(part, sep="\t", index=False, na_rep="n/a", float_format="%.8g")
         return table
+
+
+def find_raw(root: Path) -> list[RawRun]:
+    """Every ``*_bold.nii[.gz]`` of a BIDS tree, or every NIfTI file of a plain folder."""
+    if not root.is_dir():
+        raise DataError("no such folder.", where=root)
+    paths = [*layouts.nifti_files(root, "sub-*/**/*_bold")] or [
+        *layouts.nifti_files(root, "*")
+    ]
+    if not paths:
+        raise DataError(
+            "no *_bold.nii[.gz] and no NIfTI file found.",
+            where=root,
+            do="Give a BIDS folder, or a folder with one 4D file per subject.",
+        )
+    runs = [_describe(path, root) for path in paths]
+
+    def place(run: RawRun) -> tuple[str, ...]:
+        return (*run.source.said("sub", "ses"), run.source.path.name)
+
+    return sorted(runs, key=place)
+
+
+def _describe(path: Path, root: Path) -> RawRun:
+    # BIDS inheritance: task-rest_bold.json at the top counts, too.
+    bare = {"sub": layouts.stem_of(path.name), "task": "rest"}
+    named = {**bare, **layouts.entities(path.name)}
+    info = layouts.read_json(root / f"task-{named['task']}_bold.json")
+    info |= layouts.read_json(layouts.sidecar_of(path))
+    phase = str(info.get("PhaseEncodingDirection", ""))
+    try:
+        tr = float(info["RepetitionTime"]) if info.get("RepetitionTime") else None
+        slice_timing = tuple(float(t) for t in info.get("SliceTiming", ()))
+        readout = float(info.get("TotalReadoutTime", 0.05))
+    except (TypeError, ValueError) as error:
+        what = "RepetitionTime, SliceTiming or TotalReadoutTime is not a number"
+        raise DataError(f"its sidecar's {what} ({error}).", where=path) from None
+    reverse = _reverse_of(path, phase) if phase else None
+    source = Source(path, "scan", "raw", named)
+    return RawRun(source, tr, slice_timing, phase, readout, reverse)
+
+
+def _reverse_of(path: Path, phase: str) -> Path | None:
+    """EPI image beside a scan with the opposite phase direction."""
+    for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")):
+        side = layouts.read_json(layouts.sidecar_of(image))
+        if side.get("PhaseEncodingDirection") == corrections.opposite(phase):
+            return image
+    return None
+
+
+def output_path(out: Path, run: RawRun) -> Path:
+    """``sub-X_task-rest_space-MNI..._desc-preproc_bold.nii.gz``."""
+    name = f"{outputs.base_name(run.source)}_space-{mni.SPACE}_desc-preproc_bold.nii.gz"
+    return outputs.subject_folder(out, run.source) / name
+
+
+def save_nifti(
+    data: np.ndarray, affine: np.ndarray, tr: float, path: Path, stored: Any = "f4"
+) -> Path:
+    """Write a 3D or 4D array as NIfTI in numbers of the type `stored`; returns the path."""
+    import nibabel as nib
+
+    image = nib.Nifti1Image(data, affine, dtype=np.dtype(stored))
+    image.header.set_xyzt_units("mm", "sec")
+    if data.ndim == 4:
+        image.header["pixdim"][4] = tr
+    nib.save(image, path)
+    return path
