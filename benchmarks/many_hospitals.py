@@ -42,8 +42,8 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping.keepers import Kept, Noise, RoundList, card_of, keep
 from fcforge.exchange.keeping.rounds import give, read_share
 from fcforge.exchange.keys import Trust
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.private_record import PrivateRecord, Receipt, Spent
+from fcforge.exchange.schema import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.release_step import learn
 from fcforge.privacy.noise import DELTA

@@ -25,8 +25,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from fcforge.estimator import ForgeClassifier
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Plan
+from fcforge.exchange.schema import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.sites import load_dataset
 from fcforge.sites.cohort import Cohort

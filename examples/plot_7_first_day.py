@@ -16,8 +16,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from fcforge import ForgeClassifier
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Plan
+from fcforge.exchange.schema import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.sites.simulated import simulate
 

@@ -15,10 +15,10 @@ from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.exchange import open_exchange, save
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Release
 from fcforge.exchange.scan_checks import probability
+from fcforge.exchange.schema import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate

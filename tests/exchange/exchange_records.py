@@ -9,7 +9,7 @@ from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.keys import public_hex
-from fcforge.exchange.policy import Policy
+from fcforge.exchange.schema import Policy
 
 SHA = "ab" * 32
 BUDGET = {

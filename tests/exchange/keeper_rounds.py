@@ -7,10 +7,9 @@ from fcforge.exchange import records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping.keepers import Noise, card_of, keep
 from fcforge.exchange.keeping.rounds import FIRST_LINE, Share, give
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.private_record import Receipt, Spent
 from fcforge.exchange.records import read_record
-from fcforge.exchange.schema import sha256
+from fcforge.exchange.schema import Policy, sha256
 
 KEEPERS = ("Ministry", "University")
 SITES = ("NYU", "UM", "USM")

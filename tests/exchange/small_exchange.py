@@ -8,8 +8,8 @@ import numpy as np
 from exchange_records import key_of
 
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.private_record import PrivateRecord
+from fcforge.exchange.schema import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.releases.start import StartSettings
 from fcforge.requests import LearnRequest

@@ -12,7 +12,6 @@ from fcforge.exchange import records
 from fcforge.exchange.keys import (
     Keyring,
     Trust,
-    fits,
     keyring_file,
     public_hex,
     read_keyring,
@@ -21,7 +20,7 @@ from fcforge.exchange.keys import (
     write_keyring,
     write_keys,
 )
-from fcforge.exchange.schema import key_fault
+from fcforge.exchange.schema import fits, key_fault
 from fcforge.requests import TrustRequest
 
 A = "a" * 62 + "0a"

@@ -12,9 +12,9 @@ import pytest
 from small_exchange import R, all_given, given, people, sites, start
 
 from fcforge.errors import DataError
-from fcforge.exchange.policy import COLUMNS, Measured, Policy
 from fcforge.exchange.prediction import Prediction, as_csv, as_json, evaluate, predict
 from fcforge.exchange.private_record import PrivateRecord, Threshold
+from fcforge.exchange.schema import COLUMNS, Measured, Policy
 
 HOSPITALS = sites()[2:]
 NEW = people().select_sites([HOSPITALS[-1]])

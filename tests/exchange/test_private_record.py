@@ -11,7 +11,6 @@ from people_at_home import FC, IDS, PEOPLE, N, Y, receipt, scans
 
 from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange import private_record
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.private_record import (
     PrivateRecord,
     Spent,
@@ -20,6 +19,7 @@ from fcforge.exchange.private_record import (
     people_of,
     same_people,
 )
+from fcforge.exchange.schema import Policy
 
 POLICY = Policy(max_epsilon=3.0, max_delta=1e-5, exact_allowed=True)
 

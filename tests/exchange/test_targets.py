@@ -13,11 +13,10 @@ import torch
 from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange.exchange import open_exchange
 from fcforge.exchange.model import Scores
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.prediction import evaluate, predict
 from fcforge.exchange.private_record import PrivateRecord, Threshold
 from fcforge.exchange.scan_checks import answers_of
-from fcforge.exchange.schema import written
+from fcforge.exchange.schema import Policy, written
 from fcforge.exchange.starts.public_start import read_start
 from fcforge.methods.base import Lane
 from fcforge.methods.forge_release import ForgeRelease

@@ -7,13 +7,11 @@ everywhere but for the records that a rotation to a known key vouches for.
 """
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
@@ -50,18 +48,6 @@ MAX_KEYRING = 1 << 22
 def public_hex(key: Signer) -> str:
     """64 hex digits of the public key of a private one; empty without a key."""
     return "" if key is None else key.public_key().public_bytes_raw().hex()
-
-
-def fits(public: str, signature: str, message: bytes) -> bool:
-    """Whether a signature (128 lower-case hex digits) of a message is by this key."""
-    if key_fault(public) or not re.fullmatch("[0-9a-f]{128}", signature):
-        return False
-    try:
-        known = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
-        known.verify(bytes.fromhex(signature), message)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
 
 
 def read_private(path: str | Path, passphrase: str = "") -> Ed25519PrivateKey:

@@ -30,13 +30,13 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from fcforge.errors import ConfigError, DataError, ExchangeError, at
 from fcforge.exchange import schema
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.scan_checks import SIZE, same_scans, sketches_of
 from fcforge.exchange.schema import (
     Budget,
     Closed,
     Name,
     Number,
+    Policy,
     Sha256,
     Share,
     SiteName,

@@ -17,7 +17,6 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from fcforge import __version__
 from fcforge.errors import ExchangeError
 from fcforge.exchange import keys, schema
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.schema import (
     Budget,
     Closed,
@@ -26,6 +25,7 @@ from fcforge.exchange.schema import (
     Name,
     NotNegative,
     Number,
+    Policy,
     Positive,
     PublicKey,
     Rational,
@@ -144,7 +144,7 @@ class Record(Closed):
             return "names a parent twice"
         if bool(self.key) != bool(self.signature):
             return "was stripped of its signature"
-        if self.key and not keys.fits(self.key, self.signature, self.content):
+        if self.key and not schema.fits(self.key, self.signature, self.content):
             return "has a signature that does not fit: changed, or signed by another"
         return ""
 
@@ -595,7 +595,7 @@ class Rotation(Record):
     def fault(self) -> str:
         """Also: it is signed, and the new key agrees."""
         agreed = agreement(self.site, self.key, self.vouches)
-        if not self.key or not keys.fits(self.new_key, self.proof, agreed):
+        if not self.key or not schema.fits(self.new_key, self.proof, agreed):
             return "is not signed by both keys"
         return super().fault
 

@@ -22,10 +22,9 @@ from fcforge.exchange.keeping.keepers import (
 from fcforge.exchange.keeping.rounds import read_share, rounds_of
 from fcforge.exchange.keys import Signer, Trust, read_private, read_signer
 from fcforge.exchange.model import Learned, Tick
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.private_record import PrivateRecord, Threshold, default_place
 from fcforge.exchange.scan_checks import wrong_rois
-from fcforge.exchange.schema import site_name
+from fcforge.exchange.schema import Policy, site_name
 from fcforge.exchange.starts.public_cache import public_people
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.releases import Releases

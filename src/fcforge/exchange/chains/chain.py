@@ -31,10 +31,10 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.explanation import Explainable
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Learned, Model, Scores
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.private_record import PrivateRecord, Receipt, Threshold
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
+from fcforge.exchange.schema import Policy
 from fcforge.methods import scorer_of
 from fcforge.methods.base import Learner
 from fcforge.requests import LearnRequest

@@ -25,10 +25,9 @@ from fcforge.exchange import keys, schema
 from fcforge.exchange.archive import Contents, save_arrays
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import Share, added, opened
-from fcforge.exchange.policy import Keeper, owned
 from fcforge.exchange.private_record import Header, Intent, Journal
 from fcforge.exchange.records import Added, Half, make
-from fcforge.exchange.schema import Closed, Sha256, SiteName, site_name
+from fcforge.exchange.schema import Closed, Keeper, Sha256, SiteName, owned, site_name
 from fcforge.files import read_plain, write_bytes
 from fcforge.privacy.noise import discrete_gaussian
 

@@ -27,10 +27,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from fcforge.errors import ConfigError, ExchangeError, at
 from fcforge.exchange import schema
 from fcforge.exchange.keys import Signer, Trust
-from fcforge.exchange.policy import Keeper, Policy
 from fcforge.exchange.private_record import Receipt, Spent
 from fcforge.exchange.records import GivenShare, Half, Notice, make, read_record
-from fcforge.exchange.schema import site_name
+from fcforge.exchange.schema import Keeper, Policy, site_name
 from fcforge.files import read_plain
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fcforge.errors import DataError, look_up
 from fcforge.exchange import exchange, records
-from fcforge.exchange.policy import Policy
+from fcforge.exchange.schema import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.files import whole_file
 from fcforge.sites.abide import DownloadError

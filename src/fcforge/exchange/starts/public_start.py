@@ -13,7 +13,6 @@ from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates
-from fcforge.exchange.policy import Policy
 from fcforge.exchange.records import Expected, StartLimits
 from fcforge.exchange.scan_checks import (
     answers_of,
@@ -22,6 +21,7 @@ from fcforge.exchange.scan_checks import (
     truth_of,
     unit_rows,
 )
+from fcforge.exchange.schema import Policy
 from fcforge.releases import vector
 from fcforge.releases.start import (
     FLAT,
