@@ -8,7 +8,7 @@ A page asks for a table between two comments; what stands between them is replac
     <!-- table main_529 beside -->  ...  <!-- end -->
 
 Beside the tables every NAME.npz gives NAME.csv with all columns, and the figures of docs/images are
-drawn. Numbers are rounded twice (`fcforge.text.rounded`), so that every CPU writes the same bytes.
+drawn. Numbers are rounded twice (`fcforge.messages.rounded`): every CPU writes the same bytes.
 """
 
 import argparse

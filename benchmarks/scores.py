@@ -33,8 +33,8 @@ import numpy as np
 from paper_tables import Finished
 from scipy.special import expit, logit
 
-from fcforge.errors import DataError
 from fcforge.files import whole_file
+from fcforge.messages import DataError
 from fcforge.runner.config import Experiment
 from fcforge.runner.config_files import resolve_data
 from fcforge.sites import load_dataset

@@ -20,10 +20,10 @@ from paper_tables import (
     numbers,
 )
 
+from fcforge.messages import bracket, number, p_value, with_interval
 from fcforge.metrics import finite, summary
 from fcforge.report.contents import curves
 from fcforge.runner.own_threshold import OWN
-from fcforge.text import bracket, number, p_value, with_interval
 
 LEAKS = ("epoch", "context", "generator", "all")
 # What chooses no context and trains no generator has nothing to leak there.

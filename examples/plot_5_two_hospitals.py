@@ -15,11 +15,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from fcforge.errors import ExchangeError
 from fcforge.exchange.exchange import open_exchange
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.site_step import learn_site
 from fcforge.exchange.verification import verify
+from fcforge.messages import ExchangeError
 from fcforge.report.terminal import described_text
 from fcforge.requests import LearnRequest
 from fcforge.sites.simulated import simulate

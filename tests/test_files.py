@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fcforge.errors import DataError, ExchangeError
 from fcforge.files import read_plain, whole_file, whole_folder, write_bytes, write_text
+from fcforge.messages import DataError, ExchangeError
 
 
 def names(folder: Path) -> list[str]:

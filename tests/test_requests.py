@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import pytest
 
-from fcforge.errors import ConfigError
 from fcforge.imaging.options import FCRequest, PreprocessRequest
+from fcforge.messages import ConfigError
 from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.requests import (
     KINDS,

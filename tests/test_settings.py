@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import pytest
 
-from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
+from fcforge.messages import ConfigError
 from fcforge.methods import Method, make_method
 from fcforge.settings import (
     Checked,

@@ -6,7 +6,7 @@ import sys
 import pytest
 from small_cohorts import tiny, write_npz
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.sites import DATASETS, load_dataset
 from fcforge.types import Component
 

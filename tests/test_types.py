@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fake_runs import run
-from fcforge.errors import ConfigError, FCForgeError, SealedError, unknown_name
+from fcforge.messages import ConfigError, FCForgeError, SealedError, unknown_name
 from fcforge.types import (
     Component,
     FCBatch,

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from fcforge.errors import DataError, FCForgeError
+from fcforge.messages import DataError, FCForgeError
 
 
 @contextlib.contextmanager

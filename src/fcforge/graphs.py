@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.types import LOG_SCALE, SHRINK, TAU
 
 ZERO = 1e-8  # eigenvalues below it count as 0 (computed in float64)

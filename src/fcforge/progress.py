@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from fcforge.text import printable
+from fcforge.messages import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.settings import Bound, Fraction, Size, Validated
 
 KINDS = {"start": "a public start", "chain": "a chain"}  # of exchanges, in words

@@ -27,7 +27,7 @@ from typing import (
     get_type_hints,
 )
 
-from fcforge.errors import ConfigError, look_up, unknown_name
+from fcforge.messages import ConfigError, look_up, unknown_name
 
 if TYPE_CHECKING:
     from fcforge.types import Component
@@ -334,7 +334,7 @@ def build(
     Dog(legs=3)
     >>> build("animal", Component("dog", {"leg": 3}), {"dog": Dog})
     Traceback (most recent call last):
-    fcforge.errors.ConfigError: animal 'dog': unknown setting 'leg'. Did you mean 'legs'? ...
+    fcforge.messages.ConfigError: animal 'dog': unknown setting 'leg'. Did you mean 'legs'? ...
     """
     cls: Any = look_up(kind, component.name, table)
     return make(cls, component.params, f"{kind} '{component.name}'", **given)

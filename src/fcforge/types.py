@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.settings import (
     Bound,
     Checked,

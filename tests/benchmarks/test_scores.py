@@ -22,7 +22,7 @@ from scores import (
 )
 
 import fake_runs
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.metrics import METRICS, cell_values, summary
 from fcforge.randomness import numpy_rng
 from fcforge.runner.config import Experiment

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from fcforge.cli import app
 from fcforge.cli.commands import takes
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.requests import Request, option
 from fcforge.settings import Size
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fcforge.engine import Evaluator, Job, learn_site, start_lane
 from fcforge.engine.loop import check_kept, minibatches, products
-from fcforge.errors import SealedError
+from fcforge.messages import SealedError
 from fcforge.methods import Lane, Method
 from fcforge.methods.base import Learner
 from fcforge.models.base import Model, Output

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import spearmanr
 from small_exchange import people, sites, start
 
-from fcforge.errors import DataError
 from fcforge.estimator import ForgeClassifier, InputError, edge_stability
 from fcforge.imaging.atlas import Atlas
+from fcforge.messages import DataError
 from fcforge.sites.recipes import atlas_of, recipe_of
 from fcforge.sites.simulated import World, simulate
 

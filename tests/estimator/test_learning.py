@@ -10,7 +10,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from small_exchange import R, learned, people, sites, start
 
-from fcforge.errors import ConfigError, ExchangeError
 from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.chains.chain_settings import settings_for
@@ -20,6 +19,7 @@ from fcforge.exchange.records import Release
 from fcforge.exchange.scan_checks import probability
 from fcforge.exchange.schema import Policy
 from fcforge.exchange.starts.public_start import make_public
+from fcforge.messages import ConfigError, ExchangeError
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component, LearnerSpec, Target, Training

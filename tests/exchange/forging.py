@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from exchange_records import key_of
 
-from fcforge.errors import ExchangeError, FCForgeError
 from fcforge.exchange import archive, records, schema
 from fcforge.exchange.archive import load_arrays, save_arrays
 from fcforge.exchange.exchange import Exchange, open_exchange
 from fcforge.exchange.keys import Keyring, Trust, public_hex
 from fcforge.exchange.schema import lookalike
+from fcforge.messages import ExchangeError, FCForgeError
 
 SCANS = b"scan" * 1_000
 MOST_ITEMS = 2  # of a list whose entries are changed one by one

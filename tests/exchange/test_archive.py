@@ -9,9 +9,9 @@ import pytest
 from exchange_records import ARRAYS, SHA, record
 from safetensors.numpy import save
 
-from fcforge.errors import ExchangeError
 from fcforge.exchange import archive, records, schema
 from fcforge.exchange.archive import Contents, load_arrays, save_arrays
+from fcforge.messages import ExchangeError
 
 
 @pytest.fixture(scope="module")

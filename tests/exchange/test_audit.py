@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from small_chains import SITES, chained, joined
 
-from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import records
 from fcforge.exchange.audit import attack_rows, audit_as_asked, on_record
+from fcforge.messages import ConfigError, ExchangeError
 from fcforge.requests import AuditRequest
 from fcforge.studies.audit_result import Audit, AuditRow
 from fcforge.types import Estimate

@@ -6,7 +6,6 @@ import pytest
 from exchange_records import ARRAYS, key_of, public_of, record
 from people_at_home import receipt
 
-from fcforge.errors import ExchangeError
 from fcforge.exchange import archive, exchange, records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import (
@@ -19,6 +18,7 @@ from fcforge.exchange.exchange import (
 from fcforge.exchange.keys import Keyring, Trust
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.verification import verify
+from fcforge.messages import ExchangeError
 
 
 class AnyRecords:

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from fcforge import graphs
-from fcforge.errors import DataError
 from fcforge.exchange.chains.chain import Chain, empty_chain
 from fcforge.exchange.chains.chain_arrays import State, Subjects
 from fcforge.exchange.chains.chain_settings import settings_for
@@ -20,6 +19,7 @@ from fcforge.exchange.explanation import (
     slope_at,
 )
 from fcforge.imaging.atlas import Atlas, aal116
+from fcforge.messages import DataError
 from fcforge.methods import Lane
 from fcforge.models.attribution import Scorer
 from fcforge.sites.simulated import simulate

@@ -10,12 +10,12 @@ from forging import accepted, forgeries, knowing
 from small_chains import SITES, settings
 from small_chains import joined as one_more
 
-from fcforge.errors import ExchangeError
 from fcforge.exchange import records
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import open_exchange
 from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
 from fcforge.exchange.private_record import PrivateRecord
+from fcforge.messages import ExchangeError
 from fcforge.releases.vector import noise_units
 
 KEEPERS = ("Ministry", "University")

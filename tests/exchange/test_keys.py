@@ -7,7 +7,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from exchange_records import public_of, record
 
-from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import records
 from fcforge.exchange.keys import (
     Keyring,
@@ -21,6 +20,7 @@ from fcforge.exchange.keys import (
     write_keys,
 )
 from fcforge.exchange.schema import fits, key_fault
+from fcforge.messages import ConfigError, ExchangeError
 from fcforge.requests import TrustRequest
 
 A = "a" * 62 + "0a"

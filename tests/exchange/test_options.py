@@ -14,13 +14,13 @@ from small_exchange import learned, people, request, sites, start
 
 from fcforge import requests
 from fcforge.cli import exchange as commands
-from fcforge.errors import FCForgeError
 from fcforge.exchange import audit
 from fcforge.exchange.chains.chain import Chain
 from fcforge.exchange.exchange import save
 from fcforge.exchange.keys import write_keys
 from fcforge.exchange.site_step import learn_site
 from fcforge.exchange.starts.releases import Releases
+from fcforge.messages import FCForgeError
 from real_runs import fcforge
 
 SITE, OTHER = sites()[2:4]

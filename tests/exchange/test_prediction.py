@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from small_exchange import R, all_given, given, people, sites, start
 
-from fcforge.errors import DataError
 from fcforge.exchange.prediction import Prediction, as_csv, as_json, evaluate, predict
 from fcforge.exchange.private_record import PrivateRecord, Threshold
 from fcforge.exchange.schema import COLUMNS, Measured, Policy
+from fcforge.messages import DataError
 
 HOSPITALS = sites()[2:]
 NEW = people().select_sites([HOSPITALS[-1]])

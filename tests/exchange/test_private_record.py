@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from people_at_home import FC, IDS, PEOPLE, N, Y, receipt, scans
 
-from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange import private_record
 from fcforge.exchange.private_record import (
     PrivateRecord,
@@ -20,6 +19,7 @@ from fcforge.exchange.private_record import (
     same_people,
 )
 from fcforge.exchange.schema import Policy
+from fcforge.messages import ConfigError, DataError, ExchangeError
 
 POLICY = Policy(max_epsilon=3.0, max_delta=1e-5, exact_allowed=True)
 

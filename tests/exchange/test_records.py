@@ -4,9 +4,9 @@ from contextlib import nullcontext
 import pytest
 from exchange_records import CONTENT, SHA, key_of, public_of, record
 
-from fcforge.errors import ExchangeError
 from fcforge.exchange import records, schema
 from fcforge.exchange.records import read_record
+from fcforge.messages import ExchangeError
 
 
 @pytest.fixture(params=CONTENT, ids=lambda kind: kind.__name__)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fcforge.errors import DataError
 from fcforge.exchange.scan_checks import (
     DISTANCES,
     SIZE,
@@ -23,6 +22,7 @@ from fcforge.exchange.scan_checks import (
     strangeness,
     wrong_rois,
 )
+from fcforge.messages import DataError
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.types import Target
 

@@ -4,7 +4,6 @@ import pytest
 from exchange_records import key_of
 from pydantic import TypeAdapter, ValidationError
 
-from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange import schema
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.schema import (
@@ -16,6 +15,7 @@ from fcforge.exchange.schema import (
     require_distinct,
     site_name,
 )
+from fcforge.messages import ConfigError, DataError, ExchangeError
 from fcforge.types import Target
 
 

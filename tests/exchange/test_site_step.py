@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from small_exchange import data_file, people, request, sites, start
 
-from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange.exchange import open_exchange, save
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.keys import (
@@ -28,6 +27,7 @@ from fcforge.exchange.site_step import (
     withdraw_file,
 )
 from fcforge.exchange.starts.public_start import make_public
+from fcforge.messages import ConfigError, DataError, ExchangeError
 from fcforge.releases.start import StartSettings
 from fcforge.releases.worth import noise_per_person, planned_settings
 from fcforge.requests import (

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange.exchange import open_exchange
 from fcforge.exchange.model import Scores
 from fcforge.exchange.prediction import evaluate, predict
@@ -18,6 +17,7 @@ from fcforge.exchange.private_record import PrivateRecord, Threshold
 from fcforge.exchange.scan_checks import answers_of
 from fcforge.exchange.schema import Policy, written
 from fcforge.exchange.starts.public_start import read_start
+from fcforge.messages import ConfigError, ExchangeError
 from fcforge.methods.base import Lane
 from fcforge.methods.forge_release import ForgeRelease
 from fcforge.releases import vector

@@ -6,10 +6,10 @@ import pytest
 import torch
 from simulated_site import simulate
 
-from fcforge.errors import ConfigError, DataError
 from fcforge.generators import GENERATORS, make_generator
 from fcforge.generators.base import check_site, check_y, in_shares
 from fcforge.graphs import edges, from_edges
+from fcforge.messages import ConfigError, DataError
 from fcforge.randomness import torch_rng
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.vector import log_features

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from fcforge.errors import ConfigError
 from fcforge.generators import corr_gauss
 from fcforge.generators.corr_gauss import (
     FEW,
@@ -17,6 +16,7 @@ from fcforge.generators.corr_gauss import (
     within_class_variance,
 )
 from fcforge.graphs import edges, from_edges, log_edges
+from fcforge.messages import ConfigError
 from fcforge.randomness import torch_rng
 
 

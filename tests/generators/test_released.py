@@ -7,7 +7,6 @@ import pytest
 import torch
 from simulated_site import simulate
 
-from fcforge.errors import ConfigError
 from fcforge.generators.released import (
     Released,
     draw_features,
@@ -15,6 +14,7 @@ from fcforge.generators.released import (
     patient_share,
     to_fc,
 )
+from fcforge.messages import ConfigError
 from fcforge.randomness import torch_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start, StartSettings, make_start

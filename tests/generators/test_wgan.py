@@ -7,10 +7,10 @@ import pytest
 import torch
 from simulated_site import simulate
 
-from fcforge.errors import ConfigError, DataError
 from fcforge.generators.brainnetgan import BrainNetGAN
 from fcforge.generators.gr_spd_gan import GRSPDGAN
 from fcforge.generators.wgan import PENALTY, WGAN, _drawn, critic_loss, gradient_penalty
+from fcforge.messages import ConfigError, DataError
 from fcforge.randomness import torch_rng
 from fcforge.types import FCBatch
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from fcforge.errors import FCForgeError
 from fcforge.imaging.app import fc_folder
 from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.imaging.raw.pipeline import preprocess_folder
+from fcforge.messages import FCForgeError
 from fcforge.report import quality
 
 

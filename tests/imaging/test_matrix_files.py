@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.io import savemat
 
-from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging.matrix_files import (
     SUFFIXES,
     MemoryBudget,
@@ -23,6 +22,7 @@ from fcforge.imaging.matrix_files import (
     read_table,
 )
 from fcforge.imaging.series import pearson_fc
+from fcforge.messages import ConfigError, DataError, at
 from fcforge.sites.reading import to_fc
 
 quick = settings(

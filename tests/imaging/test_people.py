@@ -6,7 +6,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fcforge.errors import DataError
 from fcforge.imaging.outputs import write_failed
 from fcforge.imaging.people import (
     Outcome,
@@ -20,6 +19,7 @@ from fcforge.imaging.people import (
     walk,
     wanted,
 )
+from fcforge.messages import DataError
 
 
 def table(path: Path, *lines: str) -> Path:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.methods import build_learner, make_method
 from fcforge.methods.analytic import Analytic
 from fcforge.releases.start import StartSettings, make_start

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.methods import make_method
 from fcforge.methods.base import Lane
 from fcforge.types import Component

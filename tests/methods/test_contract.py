@@ -13,7 +13,7 @@ import fcforge.methods
 import small_world
 from fcforge import graphs
 from fcforge.engine import Job, learn_site
-from fcforge.errors import ConfigError, SealedError
+from fcforge.messages import ConfigError, SealedError
 from fcforge.methods import METHODS, Lane, build_learner
 from fcforge.metrics import cell_values
 from fcforge.replay.bank import Bank

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from forge_world import N_ROIS, SITES, TRAINING, VARIANTS, World, learner
 
 from fcforge.engine import Job, learn_site, start_lane
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.methods import make_method
 from fcforge.methods.base import Batch, Learner, Replay
 from fcforge.methods.forge import Forge

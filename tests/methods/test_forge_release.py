@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.methods import make_method
 from fcforge.methods.forge_release import head_params
 from fcforge.randomness import numpy_rng

@@ -7,7 +7,7 @@ import torch
 from forge_world import N_ROIS, SITES, World
 
 import small_world
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.methods.base import Lane, Learner
 from fcforge.methods.forge_ridge import ForgeRidge
 from fcforge.methods.shared.synthetic import seen_by

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.methods import Batch, Lane, make_method
 from fcforge.methods.packnet import PackNet, smallest
 from fcforge.methods.shared.penalty import part

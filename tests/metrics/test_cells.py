@@ -6,7 +6,7 @@ from scipy.stats import rankdata, spearmanr
 from sklearn import metrics as sk
 
 from fcforge import metrics as m
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.metrics.cells import average_ranks
 
 ORACLES = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.models import MODELS
 from fcforge.randomness import torch_rng
 from fcforge.types import Component

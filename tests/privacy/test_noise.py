@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import chi2, chisquare, ks_2samp, norm
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.privacy import noise
 from fcforge.privacy.noise import (
     GRID,
@@ -152,7 +152,7 @@ def test_torch_keeps_32_bits_of_a_seed():
 
 
 # -- no other source ------------------------------------------------------------------------------
-ALLOWED = {"secrets", "numpy", "fcforge.errors"}
+ALLOWED = {"secrets", "numpy", "fcforge.messages"}
 ALLOWED |= {"math", "collections.abc"}  # which draw nothing
 GENERATORS = {"random", "manual_seed", "default_rng", "RandomState", "numpy_rng"}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from public_people import people
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.releases import start as module
 from fcforge.releases.start import StartSettings, make_start
 from fcforge.releases.vector import class_logits, vertices

@@ -12,7 +12,7 @@ from public_people import people
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from fcforge import graphs
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.privacy.noise import ceiling, discrete_gaussian, epsilon_of, sigma_for
 from fcforge.releases import vector
 from fcforge.releases.start import StartSettings, make_start

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fcforge.errors import SealedError
+from fcforge.messages import SealedError
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.types import Component, FCBatch

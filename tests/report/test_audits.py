@@ -8,7 +8,7 @@ import pytest
 from page_parser import EVIL, Page
 from report_world import audit
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.report import audits
 from fcforge.report.audits import section
 from fcforge.studies.audit_result import Audit, AuditRow, read_audit

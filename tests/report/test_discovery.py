@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fcforge.errors import ExchangeError, StoreError
+from fcforge.messages import ExchangeError, StoreError
 from fcforge.report import discovery
 from fcforge.report.discovery import find_items, reason, require_plain_run
 

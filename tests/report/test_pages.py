@@ -7,7 +7,7 @@ import pytest
 from page_parser import Page, require_sound
 from report_world import cohort, make_run, make_world
 
-from fcforge.errors import FCForgeError
+from fcforge.messages import FCForgeError
 from fcforge.report.pages import write_pages
 
 SITES = tuple(dict.fromkeys(cohort().site.tolist()))

@@ -9,7 +9,7 @@ import pytest
 from page_parser import EVIL, Page, require_sound
 
 from fake_runs import KEEPS, SITES, fake_experiment, fake_learner
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.report.contents import About, contents
 from fcforge.report.run import page_of, write_report
 from fcforge.report.table import interval_cell

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from fake_runs import KEEPS, fake_experiment, fake_learner
 from fcforge import stats
+from fcforge.messages import bracket, number
 from fcforge.report.rendering import Section
 from fcforge.report.table import (
     Cell,
@@ -27,7 +28,6 @@ from fcforge.report.table import (
 from fcforge.stats import Estimate
 from fcforge.stats.table import columns_of
 from fcforge.studies.stored_runs import Study
-from fcforge.text import bracket, number
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ distributed = pytest.importorskip(
     "distributed", reason="the extra 'cluster' is not installed"
 )
 
-from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError  # noqa: E402
+from fcforge.messages import ConfigError, DataError, FCForgeError, StoreError  # noqa: E402
 from fcforge.runner import cluster as ours  # noqa: E402
 from fcforge.runner.cluster import run_on, train_node, versions  # noqa: E402
 from fcforge.runner.config import Experiment  # noqa: E402

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS
+from fcforge.messages import ConfigError
 from fcforge.methods import METHODS, build_learner
 from fcforge.models import MODELS
 from fcforge.runner.config import Experiment, load_experiment, parse_experiment

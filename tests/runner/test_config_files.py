@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.runner.config_files import merge, read_config, read_toml, resolve_data
 
 

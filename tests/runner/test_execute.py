@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fcforge.errors import ConfigError, FCForgeError
+from fcforge.messages import ConfigError, FCForgeError
 from fcforge.runner import execute
 from fcforge.runner.execute import (
     Place,

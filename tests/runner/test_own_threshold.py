@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fake_runs import run
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.runner import trainer as trainer_module
 from fcforge.runner.collect import collect
 from fcforge.runner.config import Experiment, load_experiment

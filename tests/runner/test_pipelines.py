@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassif
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fcforge.errors import ConfigError, FCForgeError
 from fcforge.estimator import SiteHarmoniser
+from fcforge.messages import ConfigError, FCForgeError
 from fcforge.runner.collect import collect
 from fcforge.runner.config import Experiment, load_experiment
 from fcforge.runner.pipelines import Pipeline, pipeline_of, read_pipeline, scores, train

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.methods import METHODS
 from fcforge.runner.config import Experiment
 from fcforge.runner.plan import (

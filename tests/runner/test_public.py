@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.runner import public as module
 from fcforge.runner import trainer as trainer_module
 from fcforge.runner.collect import collect

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fcforge.errors import StoreError
+from fcforge.messages import StoreError
 from fcforge.runner.collect import collect, progress_of
 from fcforge.runner.config import Experiment
 from fcforge.runner.plan import Work, missing_nodes

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fcforge.errors import SealedError
+from fcforge.messages import SealedError
 from fcforge.replay.bank import PoolName
 from fcforge.runner.site_loader import SiteLoader
 from fcforge.sites import make_sites

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import StoreError
+from fcforge.messages import StoreError
 from fcforge.runner.collect import stored_plan
 from fcforge.runner.config import Experiment
 from fcforge.runner.store import LANE, Store

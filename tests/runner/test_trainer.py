@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import ConfigError, FCForgeError
+from fcforge.messages import ConfigError, FCForgeError
 from fcforge.methods import build_learner
 from fcforge.runner.plan import Work
 from fcforge.runner.site_loader import synthetic_name

@@ -7,7 +7,7 @@ from urllib.error import HTTPError
 import numpy as np
 import pytest
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.sites import check_cohort, load_dataset
 from fcforge.sites.abide import BUCKET, PHENOTYPES, load_abide
 from fcforge.types import Component

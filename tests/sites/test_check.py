@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_cohorts import small
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.sites import (
     Cohort,
     Fault,

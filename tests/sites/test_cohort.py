@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_cohorts import small
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.sites.check import check_cohort
 from fcforge.sites.cohort import Cohort, Fault, fc_from_upper, upper_from_fc
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.releases.vector import log_features
 from fcforge.sites import make_sites
 from fcforge.sites.confounds import (

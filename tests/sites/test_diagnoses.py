@@ -2,7 +2,7 @@
 
 import pytest
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.sites.diagnoses import Groups, label_of
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_cohorts import tiny, write_folder, write_npz, write_one
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.sites import Cohort, check_cohort, load_dataset, make_sites, require_valid
 from fcforge.sites.cohort import grouped, upper_from_fc
 from fcforge.sites.diagnoses import CONTROLS, DISORDERS

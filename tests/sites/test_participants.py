@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_cohorts import write_folder
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.sites import check_cohort
 from fcforge.sites.folder import load_folder
 from fcforge.sites.participants import class_names, columns_of

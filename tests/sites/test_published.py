@@ -5,7 +5,7 @@ from urllib.error import HTTPError
 import numpy as np
 import pytest
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.sites import abide
 from fcforge.sites.folder import load_folder
 from fcforge.sites.published import FOUR, PUBLISHED, rebuild, subjects_sha256

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import pearson_fc
+from fcforge.messages import DataError
 from fcforge.sites.folder import load_folder
 from fcforge.sites.reading import find_scans, looks_like_fc, looks_transposed, to_fc
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fcforge.errors import ConfigError
 from fcforge.imaging.atlas import aal116
+from fcforge.messages import ConfigError
 from fcforge.sites.check import MIN_PER_CLASS
 from fcforge.sites.recipes import (
     PRESETS,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.sites import check_cohort, load_dataset
 from fcforge.sites.rest_meta_mdd import load_rest_meta_mdd
 from fcforge.types import Component

@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fcforge.errors import ConfigError
 from fcforge.imaging.atlas import aal116
+from fcforge.messages import ConfigError
 from fcforge.sites import check_cohort, load_dataset
 from fcforge.sites.cohort import Cohort, upper_from_fc
 from fcforge.sites.recipes import PRESETS, layouts, made_up_atlas, twins

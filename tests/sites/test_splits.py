@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.sites import Cohort, make_sites, split_site
 from fcforge.sites.splits import split_counts
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_cohorts import tiny
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.sites import check_cohort
 from fcforge.sites.folder import load_folder
 from fcforge.sites.vectors import rows_as_fc

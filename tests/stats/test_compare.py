@@ -8,7 +8,7 @@ import pytest
 from fake_runs import fake_learner, run
 from fcforge import metrics as m
 from fcforge import stats
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 
 
 def test_comparison_is_paired():

@@ -8,7 +8,7 @@ import pytest
 from fake_runs import KEEPS, fake_experiment, fake_learner, run, two_site_run
 from fcforge import metrics as m
 from fcforge import stats
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.stats.table import columns_of
 from fcforge.types import Component, LearnerSpec
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import ConfigError, DataError
 from fcforge.graphs import edges
+from fcforge.messages import ConfigError, DataError
 from fcforge.report import audits as words
 from fcforge.sites import load_people
 from fcforge.sites.simulated import simulate

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.metrics import score_matrix
 from fcforge.runner.config import Experiment, load_experiment
 from fcforge.sites import Cohort, load_dataset, make_sites

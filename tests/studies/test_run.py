@@ -4,7 +4,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import fcforge
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 
 SPEC = {
     "dataset": {

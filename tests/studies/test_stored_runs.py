@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import fake_runs
 from fcforge.cli import app
-from fcforge.errors import StoreError
+from fcforge.messages import StoreError
 from fcforge.metrics import score_matrix
 from fcforge.report.run import report_folder
 from fcforge.report.table import interval_table

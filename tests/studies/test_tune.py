@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import RidgeClassifier
 
 import small_world
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.models import MODELS
 from fcforge.runner.config import Experiment, parse_experiment
 from fcforge.runner.execute import Place

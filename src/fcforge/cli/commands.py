@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer import Argument, Option
 
-from fcforge.errors import FCForgeError, needs
+from fcforge.messages import FCForgeError, needs
 from fcforge.progress import say
 from fcforge.requests import JSON
 

@@ -13,9 +13,8 @@ import typer
 
 from fcforge import files, requests
 from fcforge.cli.commands import takes
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError, counted, listed
 from fcforge.progress import at_work, progress_on_stderr, say
-from fcforge.text import counted, listed
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange

@@ -17,11 +17,10 @@ from typer import Argument, Option
 
 from fcforge.cli import commands as given
 from fcforge.cli.commands import takes
-from fcforge.errors import FCForgeError
 from fcforge.files import write_text
+from fcforge.messages import FCForgeError, duration
 from fcforge.progress import at_work, progress_on_stderr, say
 from fcforge.requests import CheckRequest
-from fcforge.text import duration
 
 if TYPE_CHECKING:
     from fcforge.runner.execute import Place
@@ -210,7 +209,7 @@ def catalogue(kind: str) -> dict[str, str]:
     Networks that belong to one method (PDGNN's) are left out. Only the room of that kind is
     imported: datasets are listed where there is no torch.
     """
-    from fcforge.errors import look_up
+    from fcforge.messages import look_up
 
     room = import_module(f"fcforge.{look_up('kind', kind, ROOMS)}")
     found = {}

@@ -7,8 +7,8 @@ import typer
 from typer import Argument, Option
 
 from fcforge.cli.commands import takes
+from fcforge.messages import counted
 from fcforge.requests import RotateRequest
-from fcforge.text import counted
 
 keys = typer.Typer(
     no_args_is_help=True, help="Keys: make, name, list, rotate, revoke them."

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fcforge.engine.lift import Adam, Job, Keeper, gradient, lift, stack, unstack
-from fcforge.errors import SealedError
+from fcforge.messages import SealedError
 from fcforge.methods.base import Batch, Lane, Learner, Method
 from fcforge.methods.finetune import Finetune
 from fcforge.models.base import Inputs, Model

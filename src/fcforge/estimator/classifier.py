@@ -18,13 +18,13 @@ import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from fcforge.errors import ConfigError
 from fcforge.estimator import people
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Learns, as_labels
 from fcforge.exchange.explanation import Explanation, Stability, explain_model, slope_at
 from fcforge.exchange.scan_checks import probability
 from fcforge.imaging.atlas import Atlas
+from fcforge.messages import ConfigError
 from fcforge.types import Target
 
 

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from fcforge.errors import DataError, at
+from fcforge.messages import DataError, at
 from fcforge.sites.check import TOLERANCE, not_correlations
 from fcforge.sites.reading import Kind, looks_like_fc, refuse_transposed, to_fc
 from fcforge.sites.vectors import ROUNDING, Layout, Order

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fcforge.errors import ConfigError, check_names
 from fcforge.estimator import people as people_module
 from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
 from fcforge.estimator.people import require_stated
@@ -27,6 +26,7 @@ from fcforge.exchange.keys import Trust
 from fcforge.exchange.private_record import PrivateRecord, Receipt, default_place
 from fcforge.exchange.schema import site_name
 from fcforge.exchange.starts.public_cache import STARTS, public_start
+from fcforge.messages import ConfigError, check_names
 from fcforge.methods import METHODS
 from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.requests import TrustRequest

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from fcforge.errors import ConfigError
 from fcforge.estimator import people
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Learns
+from fcforge.messages import ConfigError
 from fcforge.types import Target
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fcforge.errors import check_names
 from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
 from fcforge.estimator.people import columns_of, positive_class, site_names
+from fcforge.messages import check_names
 from fcforge.sites.combat import SiteEffects, by_site
 from fcforge.sites.confounds import Confounds, design, require_covariates
 from fcforge.sites.vectors import Layout

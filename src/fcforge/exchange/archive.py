@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ExchangeError, at
 from fcforge.exchange import schema
 from fcforge.exchange.records import Record, read_record
 from fcforge.files import read_plain, write_bytes
+from fcforge.messages import ExchangeError, at
 
 FORMAT = "fcforge-exchange"
 VERSION = 4

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import ConfigError, DataError
 from fcforge.exchange import archive, exchange, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keys import Signer, Trust, read_signer
 from fcforge.exchange.private_record import PrivateRecord, default_place
 from fcforge.exchange.records import AttackRow
 from fcforge.exchange.schema import site_name
+from fcforge.messages import ConfigError, DataError
 from fcforge.requests import AuditRequest
 from fcforge.sites import Cohort, load_people
 from fcforge.studies.audit import audit_site

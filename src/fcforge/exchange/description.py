@@ -17,10 +17,10 @@ from fcforge.exchange.records import (
     Spending,
     Withdrawal,
 )
+from fcforge.messages import counted, memory, percent, some
 from fcforge.metrics import METRICS
 from fcforge.privacy.noise import ceiling, ceiling_of, epsilon_of
 from fcforge.releases import vector
-from fcforge.text import counted, memory, percent, some
 from fcforge.types import Target
 
 if TYPE_CHECKING:

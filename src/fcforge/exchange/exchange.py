@@ -14,7 +14,6 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from fcforge.errors import ExchangeError, at
 from fcforge.exchange import archive, schema
 from fcforge.exchange.archive import Contents, in_order, load_arrays
 from fcforge.exchange.keys import PrivateKey, Signer, Trust, public_hex
@@ -29,6 +28,7 @@ from fcforge.exchange.records import (
     make,
 )
 from fcforge.exchange.schema import require_distinct
+from fcforge.messages import ExchangeError, at
 
 # the model of each kind of root; a chain needs torch
 MODELS = {

@@ -33,15 +33,14 @@ import numpy as np
 import pandas as pd
 from numpy import ndarray as Array
 
-from fcforge.errors import DataError
 from fcforge.exchange.model import Covariates, Model
 from fcforge.exchange.scan_checks import fisher_z, wrong_rois
 from fcforge.files import write_text
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
+from fcforge.messages import DataError, no_formula, printable
 from fcforge.randomness import numpy_rng
 from fcforge.releases.vector import log_features, one_blas_thread
 from fcforge.sites.cohort import fc_from_upper, upper_from_fc
-from fcforge.text import no_formula, printable
 from fcforge.types import LOG_SCALE
 
 AGREED = 0.7  # share of trainings on random halves that must agree about an edge

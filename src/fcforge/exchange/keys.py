@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from pydantic import TypeAdapter
 
-from fcforge.errors import ConfigError, ExchangeError, at, unknown_name
 from fcforge.exchange import schema
 from fcforge.exchange.schema import (
     Closed,
@@ -32,6 +31,7 @@ from fcforge.exchange.schema import (
     site_name,
 )
 from fcforge.files import read_plain, write_bytes
+from fcforge.messages import ConfigError, ExchangeError, at, unknown_name
 from fcforge.requests import TrustRequest
 
 if TYPE_CHECKING:

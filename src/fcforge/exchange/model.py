@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fcforge.errors import ConfigError
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.records import Record
+from fcforge.messages import ConfigError
 from fcforge.types import Target
 
 if TYPE_CHECKING:

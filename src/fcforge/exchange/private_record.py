@@ -28,7 +28,6 @@ import numpy as np
 from numpy import ndarray as Array
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from fcforge.errors import ConfigError, DataError, ExchangeError, at
 from fcforge.exchange import schema
 from fcforge.exchange.scan_checks import SIZE, same_scans, sketches_of
 from fcforge.exchange.schema import (
@@ -43,6 +42,7 @@ from fcforge.exchange.schema import (
     Text,
 )
 from fcforge.files import read_plain
+from fcforge.messages import ConfigError, DataError, ExchangeError, at
 from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from fcforge import __version__
-from fcforge.errors import ExchangeError
 from fcforge.exchange import keys, schema
 from fcforge.exchange.schema import (
     Budget,
@@ -37,6 +36,7 @@ from fcforge.exchange.schema import (
     Time,
     Version,
 )
+from fcforge.messages import ExchangeError
 
 CONTEXT = b"fcforge exchange 4\n"  # a signature for a record is valid for nothing else
 ASK = "Nothing of it was used; ask its author for the record again."

@@ -38,7 +38,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy import ndarray as Array
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.metrics import cell_values
 from fcforge.sites.cohort import fc_from_upper, upper_from_fc
 from fcforge.types import TWO_CLASSES, Target

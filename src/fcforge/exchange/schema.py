@@ -34,7 +34,7 @@ from pydantic import (
     model_validator,
 )
 
-from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.messages import ConfigError, DataError, ExchangeError
 from fcforge.privacy.noise import MOST_EPSILON
 from fcforge.types import Target
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.errors import ConfigError, ExchangeError, at, check_names
 from fcforge.exchange import archive, exchange, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping.keepers import (
@@ -28,6 +27,7 @@ from fcforge.exchange.schema import Policy, site_name
 from fcforge.exchange.starts.public_cache import public_people
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.exchange.starts.releases import Releases
+from fcforge.messages import ConfigError, ExchangeError, at, check_names, listed
 from fcforge.privacy.noise import DELTA, EPSILON, check_budget
 from fcforge.releases.vector import noise_units
 from fcforge.requests import (
@@ -44,7 +44,6 @@ from fcforge.sites import dataset_of, load_dataset, load_people
 from fcforge.sites.abide import SITE_IDS
 from fcforge.sites.check import left_out
 from fcforge.sites.cohort import Cohort
-from fcforge.text import listed
 
 
 def start_file(asked: StartRequest) -> Exchange:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fcforge.errors import ExchangeError, at
 from fcforge.exchange import archive
 from fcforge.exchange.exchange import Exchange, key_lines, opened, without_taken
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Record, Withdrawal
 from fcforge.files import read_plain
+from fcforge.messages import ExchangeError, at
 
 ZIP = b"PK"  # how an exchange file begins, and a private record does not
 

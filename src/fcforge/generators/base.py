@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fcforge.errors import DataError
 from fcforge.generators.layers import N_CLASSES, RNG, moved
+from fcforge.messages import DataError
 from fcforge.settings import Checked
 from fcforge.speed import give_back
 from fcforge.types import FCBatch, Kind

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from fcforge.errors import StoreError
 from fcforge.files import write_bytes
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
+from fcforge.messages import StoreError
 from fcforge.randomness import derive
 
 # Bump when a change of code makes old states wrong.

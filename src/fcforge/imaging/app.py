@@ -9,7 +9,6 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from types import ModuleType
 
-from fcforge.errors import DataError
 from fcforge.files import write_text
 from fcforge.imaging import layouts, outputs, people, series
 from fcforge.imaging.atlas import (
@@ -24,7 +23,7 @@ from fcforge.imaging.extract import subject_fc
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.people import Outcome, ParticipantTable, Progress, Say, no_progress
-from fcforge.text import counted, some
+from fcforge.messages import DataError, counted, some
 
 WORDS: dict[str, str] = tomllib.loads(
     files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8")

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.matrix_files import read_table, read_text
 from fcforge.imaging.scan import Grid, load_image, read_labels
+from fcforge.messages import ConfigError, DataError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

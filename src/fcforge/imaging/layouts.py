@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fcforge.errors import DataError
 from fcforge.files import read_plain
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
-from fcforge.text import printable, some
+from fcforge.messages import DataError, printable, some
 
 # Those that tell scans apart, in the order of BIDS.
 ENTITIES = (

@@ -14,9 +14,8 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, FCForgeError, at
 from fcforge.imaging.parsers import decoded, parse_mat, parse_table, parse_text
-from fcforge.text import memory
+from fcforge.messages import ConfigError, DataError, FCForgeError, at, memory
 
 TEXT = (".csv", ".tsv", ".txt", ".1d")
 SUFFIXES = (*TEXT, ".npy", ".npz", ".mat")

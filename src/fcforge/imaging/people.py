@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from fcforge.errors import DataError, FCForgeError, at
 from fcforge.imaging.layouts import read_json, sidecar_of
 from fcforge.imaging.matrix_files import column_of, read_table
-from fcforge.text import some, whole
+from fcforge.messages import DataError, FCForgeError, at, some, whole
 
 if TYPE_CHECKING:
     import pandas as pd

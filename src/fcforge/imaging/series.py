@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fcforge.errors import DataError
 from fcforge.imaging.atlas import AAL_VERSIONS, Atlas
 from fcforge.imaging.matrix_files import read_matrix_file
-from fcforge.text import some
+from fcforge.messages import DataError, some
 
 Series = tuple[np.ndarray, tuple[str, ...]]  # (n_volumes, n_columns), names of columns
 

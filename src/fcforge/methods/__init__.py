@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS, make_generator
+from fcforge.messages import ConfigError
 from fcforge.methods.base import Batch, Lane, Learner, Method, Replay
 from fcforge.models import MODELS
 from fcforge.models.attribution import Scorer

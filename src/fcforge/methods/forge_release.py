@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fcforge.errors import ConfigError
 from fcforge.generators.released import SumNoise
+from fcforge.messages import ConfigError
 from fcforge.methods.base import (
     EVERY,
     Lane,

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.methods.base import Batch, Declared, Lane, Loss, Method, SiteView, misfit
 from fcforge.methods.shared.penalty import named, part
 from fcforge.models.base import Inputs, Model, Params

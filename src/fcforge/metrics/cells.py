@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcforge.errors import look_up
+from fcforge.messages import look_up
 from fcforge.types import Kind
 
 THRESHOLD = 0.5

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.metrics.cells import Metric, called, combined, features_of, metric_named
 from fcforge.types import RunResult
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.models import fused
 from fcforge.models.base import Key, Params
 from fcforge.randomness import fold, keep_mask

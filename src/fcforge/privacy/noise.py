@@ -53,7 +53,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 
 Array = np.ndarray
 EPSILON = 1.0  # of a release, where nothing else is said

@@ -40,7 +40,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.releases.vector import (
     RESIDUAL,
     Array,

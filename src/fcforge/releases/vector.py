@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.privacy.noise import DELTA, sigma_for
 from fcforge.types import LOG_SCALE, SHRINK
 

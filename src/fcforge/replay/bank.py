@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fcforge.errors import ConfigError, SealedError
+from fcforge.messages import ConfigError, SealedError
 from fcforge.models.base import Inputs, Model
 from fcforge.releases.start import Start
 from fcforge.types import FCBatch

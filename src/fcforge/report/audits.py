@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 from fcforge.files import write_text
+from fcforge.messages import printable
 from fcforge.privacy.attacks import KNOWN, SAMPLE
 from fcforge.report.rendering import Section
 from fcforge.report.table import Heading, Table, interval_cell
 from fcforge.studies.audit_result import Audit, AuditRow
-from fcforge.text import printable
 
 COLUMNS = (
     Heading("release", words=True),

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Literal
 from zipfile import ZipFile
 
-from fcforge.errors import FCForgeError, StoreError
+from fcforge.messages import FCForgeError, StoreError, printable
 from fcforge.studies.judge.summary import PORTRAITS, RECORDS
-from fcforge.text import printable
 
 MOST_SCORES = 64 << 20  # bytes of one node's scores
 SUFFIX = ".fcx"

@@ -14,11 +14,11 @@ from markupsafe import Markup
 from fcforge.exchange import explanation
 from fcforge.exchange.explanation import Explanation, by_network, networks_of
 from fcforge.files import write_text
+from fcforge.messages import counted, number
 from fcforge.report import figures
 from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Heading, Table
-from fcforge.text import counted, number
 
 if TYPE_CHECKING:
     from fcforge.exchange.prediction import Prediction

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.text import number, printable
+from fcforge.messages import number, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

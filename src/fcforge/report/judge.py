@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.files import write_text
+from fcforge.messages import number
 from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.summary import Judgement, Portraits, read_judgement
-from fcforge.text import number
 from fcforge.types import Estimate
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fcforge.errors import FCForgeError
 from fcforge.exchange.exchange import open_exchange
 from fcforge.files import write_text
+from fcforge.messages import FCForgeError, counted
 from fcforge.report import discovery, judge
 from fcforge.report.audits import section
 from fcforge.report.contents import contents
@@ -24,7 +24,6 @@ from fcforge.report.run_words import leaks_on
 from fcforge.report.table import interval_text
 from fcforge.studies.audit_result import read_audit
 from fcforge.studies.judge.summary import read_judgement
-from fcforge.text import counted
 
 INDEX = "index.html"
 Say = Callable[[str], object]

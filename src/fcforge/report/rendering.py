@@ -13,7 +13,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from fcforge import __version__, text
+from fcforge import __version__, messages
 from fcforge.report.figures import SMALL, inline, short
 from fcforge.report.table import Table
 
@@ -85,7 +85,7 @@ def picture(figure: Figure, alt: str) -> Markup:
 def safe(value: Any) -> Any:
     """What is printed into a page: other people's text without what cannot be seen."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return text.printable(value, keep="\n")
+        return messages.printable(value, keep="\n")
     return value
 
 
@@ -155,9 +155,16 @@ def templates() -> jinja2.Environment:
     )
     style = files("fcforge.report").joinpath("templates", "style.css")
     env.globals.update(style=Markup(style.read_text("utf-8")), version=__version__)
-    for known in (text.bracket, np.isfinite, share, ticks):
+    for known in (messages.bracket, np.isfinite, share, ticks):
         env.globals[known.__name__] = known
-    for word in (coded, flat, short, text.number, text.percent, text.p_value):
+    for word in (
+        coded,
+        flat,
+        short,
+        messages.number,
+        messages.percent,
+        messages.p_value,
+    ):
         env.filters[word.__name__] = word
     return env
 

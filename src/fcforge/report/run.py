@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from fcforge import stats
 from fcforge.files import write_text
+from fcforge.messages import counted, number
 from fcforge.metrics.cells import METRICS, PRIMARY
 from fcforge.report import figures
 from fcforge.report.contents import (
@@ -26,7 +27,6 @@ from fcforge.report.table import Table, as_csv, results_table
 from fcforge.runner.collect import collect_some, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Comparison, Row
-from fcforge.text import counted, number
 from fcforge.types import RunResult, RunResults
 
 

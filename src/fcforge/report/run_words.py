@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from fcforge import __version__
+from fcforge.messages import bracket, counted, number
 from fcforge.metrics import finite
 from fcforge.metrics.continual import constant_predictor
 from fcforge.report.rendering import listed
@@ -15,7 +16,6 @@ from fcforge.runner.own_threshold import OWN
 from fcforge.stats import Comparison, group
 from fcforge.stats.resampling import pair_of
 from fcforge.stats.table import WORDS, is_majority
-from fcforge.text import bracket, counted, number
 from fcforge.types import RunResults, Training
 
 if TYPE_CHECKING:

@@ -11,9 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fcforge.stats import Row
-from fcforge.stats.table import Column, columns_of, records
-from fcforge.text import (
+from fcforge.messages import (
     bracket,
     counted,
     duration,
@@ -24,6 +22,8 @@ from fcforge.text import (
     rounded,
     with_interval,
 )
+from fcforge.stats import Row
+from fcforge.stats.table import Column, columns_of, records
 from fcforge.types import Estimate
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fcforge.exchange.keys import read_keyring
+from fcforge.messages import counted, duration, memory, number, people, printable
 from fcforge.metrics import METRICS
 from fcforge.report.rendering import Section
 from fcforge.report.table import Heading, Table, interval_text
-from fcforge.text import counted, duration, memory, number, people, printable
 
 if TYPE_CHECKING:
     from fcforge.exchange.demo_round import Played

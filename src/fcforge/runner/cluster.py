@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fcforge.errors import ConfigError, FCForgeError, StoreError
+from fcforge.messages import ConfigError, FCForgeError, StoreError
 from fcforge.runner import execute
 from fcforge.runner.plan import Node, Work
 from fcforge.runner.store import Store

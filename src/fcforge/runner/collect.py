@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.errors import ConfigError, StoreError
+from fcforge.messages import ConfigError, StoreError
 from fcforge.runner.config import Experiment
 from fcforge.runner.own_threshold import (
     OWN,

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from fcforge.errors import ConfigError, check_names, look_up
+from fcforge.messages import ConfigError, check_names, look_up
 from fcforge.runner.config_files import merge, read_config, resolve_data
 from fcforge.runner.own_threshold import OWN_FOLDS
 from fcforge.runner.pipelines import read_pipeline

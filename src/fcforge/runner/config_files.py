@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.settings import override
 
 

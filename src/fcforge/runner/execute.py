@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge import __version__
-from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError
+from fcforge.messages import ConfigError, DataError, FCForgeError, StoreError, counted
 from fcforge.runner.plan import Node, Work
 from fcforge.runner.store import Store
 from fcforge.sites import load_dataset
-from fcforge.text import counted
 from fcforge.types import Component
 
 if TYPE_CHECKING:

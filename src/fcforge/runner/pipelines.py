@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fcforge.errors import ConfigError, FCForgeError
+from fcforge.messages import ConfigError, FCForgeError
 from fcforge.randomness import derive
 from fcforge.settings import Checked, checked
 from fcforge.types import TWO_CLASSES, Component, FCBatch, LearnerSpec, Site, Target

@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fcforge.errors import ConfigError, check_names
+from fcforge.messages import ConfigError, check_names, counted
 from fcforge.randomness import numpy_rng
 from fcforge.runner.pipelines import PIPELINE, TRAITS, Traits, pipeline_of
 from fcforge.runner.store import Store
-from fcforge.text import counted
 from fcforge.types import LearnerSpec, RunSpec
 
 # -- which orders ------------------------------------------------------------------------------

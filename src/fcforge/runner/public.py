@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.vector import log_features
 from fcforge.releases.worth import Dealings

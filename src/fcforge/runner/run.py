@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import StoreError
+from fcforge.messages import StoreError
 from fcforge.runner.collect import describe_sites, stored_plan
 from fcforge.runner.config import CONDITIONS, Experiment
 from fcforge.runner.execute import Place, default_jobs, run_lanes, run_local

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.cache import fit_cached, read_state, write_state
 from fcforge.graphs import edges, from_edges
+from fcforge.messages import ConfigError
 from fcforge.methods.base import State
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView

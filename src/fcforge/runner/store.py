@@ -29,8 +29,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from fcforge import __version__
-from fcforge.errors import StoreError
 from fcforge.files import whole_folder, write_text
+from fcforge.messages import StoreError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,9 +11,9 @@ import torch
 
 from fcforge import engine
 from fcforge.engine import Evaluator, Job, learn_site, start_lane
-from fcforge.errors import FCForgeError
 from fcforge.generators.base import Generator
 from fcforge.generators.cache import fit_together, read_state, write_state
+from fcforge.messages import FCForgeError
 from fcforge.methods import Lane, Learner, build_learner
 from fcforge.replay.bank import PoolName
 from fcforge.runner.execute import describe

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fcforge.errors import ConfigError, look_up
+from fcforge.messages import ConfigError, look_up
 from fcforge.settings import checked
 from fcforge.sites.check import check_cohort, require_valid
 from fcforge.sites.cohort import Cohort, Fault

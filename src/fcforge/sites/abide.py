@@ -16,15 +16,14 @@ from typing import Literal
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from fcforge.errors import DataError, check_names
 from fcforge.files import write_bytes
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_table
 from fcforge.imaging.people import Row
 from fcforge.imaging.series import pearson_fc, read_series
+from fcforge.messages import DataError, check_names, listed
 from fcforge.sites.cohort import Cohort, Fault
 from fcforge.sites.participants import Listed, Participant, Reading, assemble
-from fcforge.text import listed
 
 # as the phenotypic file has them: three sites are in two parts
 SITE_IDS = listed(

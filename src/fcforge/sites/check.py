@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError, counted, some, two_spellings
 from fcforge.sites.cohort import Cohort, Fault, Severity, grouped
 from fcforge.sites.diagnoses import NAME_THEM
-from fcforge.text import counted, some, two_spellings
 from fcforge.types import Target
 
 MIN_PER_SITE = 8  # below these a site cannot be split in three

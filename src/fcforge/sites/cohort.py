@@ -11,10 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, check_names
 from fcforge.imaging.parsers import as_number
+from fcforge.messages import ConfigError, DataError, check_names, counted, some
 from fcforge.sites.diagnoses import is_missing
-from fcforge.text import counted, some
 from fcforge.types import Target
 
 Severity = Literal["error", "warning"]

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 
 How = Literal["combat", "demean"]
 Unseen = Literal["refuse", "estimate"] | Mapping[str, str]

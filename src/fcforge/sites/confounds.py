@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, check_names
+from fcforge.messages import ConfigError, DataError, check_names, some
 from fcforge.releases.vector import from_log_features, log_features
-from fcforge.text import some
 from fcforge.types import SHRINK, FCBatch, Site
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fcforge.errors import DataError
-from fcforge.text import listed
+from fcforge.messages import DataError, listed
 
 Words = str | Sequence[str] | None
 # Words of disorders as tables of ABIDE, ADHD-200, REST-meta-MDD and B-SNIP write them.

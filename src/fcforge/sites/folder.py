@@ -11,16 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, at
 from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz, read_table
 from fcforge.imaging.parsers import as_numbers
+from fcforge.messages import ConfigError, DataError, at, counted, some
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import CONTROLS, DISORDERS, Groups, Words
 from fcforge.sites.participants import Listed, Participant, Read, Reading
 from fcforge.sites.reading import ARRAYS, Kind, npz_rows, read_fc, scan_files
 from fcforge.sites.vectors import rows_as_fc
-from fcforge.text import counted, some
 from fcforge.types import Target
 
 Named = Mapping[str, str]  # column of a role

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError
 from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import column_of
 from fcforge.imaging.parsers import as_number
+from fcforge.messages import ConfigError, DataError, counted, some, two_spellings, whole
 from fcforge.sites.cohort import Cohort, Fault, as_text
 from fcforge.sites.diagnoses import Groups, is_missing
-from fcforge.text import counted, some, two_spellings, whole
 from fcforge.types import Target
 
 # Names of columns by what they hold, as a user calls it.

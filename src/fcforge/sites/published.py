@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import DataError, look_up
 from fcforge.files import whole_file
 from fcforge.imaging.atlas import aal116
+from fcforge.messages import DataError, counted, look_up, some
 from fcforge.sites.abide import load_abide
 from fcforge.sites.cohort import Cohort, upper_from_fc
-from fcforge.text import counted, some
 
 FOUR = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")
 # arrays of a published file: what they hold, in how many bits

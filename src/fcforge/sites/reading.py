@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.errors import DataError, at
 from fcforge.imaging.matrix_files import (
     SUFFIXES,
     read_matrix_file,
@@ -20,6 +19,7 @@ from fcforge.imaging.matrix_files import (
 )
 from fcforge.imaging.people import read_people
 from fcforge.imaging.series import pearson_fc
+from fcforge.messages import DataError, at
 from fcforge.requests import Kind
 from fcforge.sites import participants
 from fcforge.sites.check import not_correlations

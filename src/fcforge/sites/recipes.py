@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.errors import look_up
 from fcforge.imaging.atlas import Atlas, aal116
+from fcforge.messages import look_up
 from fcforge.sites.check import MIN_PER_CLASS
 
 

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from fcforge.errors import DataError, at, check_names
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_mat, read_matrix_file
 from fcforge.imaging.series import pearson_fc
+from fcforge.messages import DataError, at, check_names
 from fcforge.sites.cohort import Cohort, Fault
 from fcforge.sites.participants import Listed, Participant, Reading, assemble
 

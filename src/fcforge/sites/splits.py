@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.randomness import numpy_rng
 from fcforge.sites.check import (
     class_counts,

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.sites.check import TOLERANCE
 
 Order = Literal["nilearn", "upper"]

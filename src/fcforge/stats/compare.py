@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.metrics import Runs, metric_named
 from fcforge.metrics.cells import swapped_values
 from fcforge.metrics.continual import summaries_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.metrics import finite
 from fcforge.metrics.cells import PRIMARY
 from fcforge.metrics.continual import intransigence

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fcforge.errors import DataError
 from fcforge.generators import make_generator
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.imaging.matrix_files import read_npz
+from fcforge.messages import DataError
 from fcforge.privacy import attacks
 from fcforge.privacy.measures import (
     MEMBER,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.types import Estimate
 
 BOOTSTRAP = "bootstrap"

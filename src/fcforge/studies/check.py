@@ -5,14 +5,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError, counted
 from fcforge.requests import CheckRequest
 from fcforge.settings import override_only
 from fcforge.sites import Cohort, Fault, check_cohort, dataset_of, load_dataset
 from fcforge.sites.check import class_counts
 from fcforge.sites.cohort import grouped
 from fcforge.sites.participants import columns_of
-from fcforge.text import counted
 from fcforge.types import Component
 
 

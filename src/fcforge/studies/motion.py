@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.messages import DataError
 from fcforge.runner.collect import collect_some, describe_sites, kept_by, result_of
 from fcforge.runner.config import Experiment
 from fcforge.runner.store import Store

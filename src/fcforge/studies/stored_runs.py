@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.errors import StoreError
+from fcforge.messages import StoreError, counted
 from fcforge.metrics import finite, metric_named
 from fcforge.runner.collect import collect_some, stored_plan
 from fcforge.runner.store import Store
@@ -37,7 +37,6 @@ from fcforge.stats.people import (
     pooled,
 )
 from fcforge.stats.resampling import estimates
-from fcforge.text import counted
 from fcforge.types import RunResult, RunResults
 
 NEW_SITE = "a further site"

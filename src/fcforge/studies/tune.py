@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fcforge.errors import ConfigError
 from fcforge.files import whole_file, write_text
+from fcforge.messages import ConfigError
 from fcforge.metrics import finite
 from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect

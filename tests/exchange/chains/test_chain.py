@@ -8,11 +8,11 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from small_chains import N_ROIS, SITES, chained, cohort, joined, quick, settings
 
-from fcforge.errors import DataError, ExchangeError
 from fcforge.exchange.chains.chain import REAL_FLAG, Chain, empty_chain
 from fcforge.exchange.chains.chain_step import SiteStep, published_share, scores_of
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.schema import sha256
+from fcforge.messages import DataError, ExchangeError
 from fcforge.methods import METHODS
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store

@@ -6,9 +6,9 @@ import pytest
 import torch
 from small_chains import N_ROIS, cohort, first_state, settings
 
-from fcforge.errors import ExchangeError
 from fcforge.exchange.chains.chain_arrays import State, Subjects, read_state
 from fcforge.graphs import edges
+from fcforge.messages import ExchangeError
 from fcforge.types import Component, FCBatch, LearnerSpec
 
 

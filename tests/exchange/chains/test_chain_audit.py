@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from small_chains import joined
 
-from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked
 from fcforge.exchange.chains.chain import Chain, empty_chain
 from fcforge.exchange.chains.chain_audit import audit_chain
 from fcforge.exchange.chains.chain_settings import settings_for
 from fcforge.exchange.chains.chain_step import whole_site
 from fcforge.exchange.private_record import PrivateRecord
+from fcforge.messages import DataError
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditPlan

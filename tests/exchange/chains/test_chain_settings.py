@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 import pytest
 from small_chains import cohort, settings
 
-from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange.chains.chain_settings import ChainSettings, first_settings
 from fcforge.exchange.schema import canonical
+from fcforge.messages import ConfigError, ExchangeError
 from fcforge.runner.config import Experiment
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 

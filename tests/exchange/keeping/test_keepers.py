@@ -16,13 +16,13 @@ from keeper_rounds import (
     start_of,
 )
 
-from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping import keepers
 from fcforge.exchange.keeping.keepers import Noise, RoundList, read_card
 from fcforge.exchange.keeping.rounds import added, give, rounds_of, signed_numbers
 from fcforge.exchange.private_record import Receipt, Spent
 from fcforge.exchange.records import Half, Notice
+from fcforge.messages import ConfigError, ExchangeError
 from fcforge.privacy.noise import discrete_gaussian
 
 

@@ -10,7 +10,6 @@ import small_exchange as small
 from exchange_records import key_of
 from small_chains import settings
 
-from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import archive
 from fcforge.exchange.chains.chain import empty_chain
 from fcforge.exchange.exchange import Exchange, save, union_of
@@ -21,6 +20,7 @@ from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Half
 from fcforge.exchange.site_step import keep_files
 from fcforge.exchange.verification import verify
+from fcforge.messages import ConfigError, ExchangeError
 from fcforge.releases.vector import contributions
 from fcforge.requests import KeepRequest
 

@@ -14,7 +14,6 @@ from keeper_rounds import (
 )
 from people_at_home import receipt
 
-from fcforge.errors import ExchangeError
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.keepers import RoundList, encryption_key
@@ -29,6 +28,7 @@ from fcforge.exchange.keeping.rounds import (
     split,
     times_published,
 )
+from fcforge.messages import ExchangeError
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from small_exchange import data_file, given, sites, start
 
-from fcforge.errors import ConfigError, DataError
 from fcforge.estimator import ForgeClassifier, InputError
 from fcforge.exchange.exchange import open_exchange, save
 from fcforge.exchange.starts import public_cache
 from fcforge.exchange.starts.public_cache import STARTS, Source, public_start
+from fcforge.messages import ConfigError, DataError
 from fcforge.sites import abide, published
 from fcforge.sites.folder import load_folder
 from fcforge.sites.published import subjects_sha256

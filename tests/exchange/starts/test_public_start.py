@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from small_exchange import people, sites, start
 
-from fcforge.errors import DataError, ExchangeError
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import load_arrays, save_arrays
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.schema import Measured, Policy
 from fcforge.exchange.starts.public_start import make_public
+from fcforge.messages import DataError, ExchangeError
 from fcforge.releases.start import StartSettings
 from fcforge.types import Target
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from small_exchange import given, learned, people, sites, start
 
-from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked, attack_rows, on_record
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Audit, Release
@@ -21,6 +20,7 @@ from fcforge.exchange.starts.release_audit import (
     require_numbers,
 )
 from fcforge.exchange.starts.release_step import own_features
+from fcforge.messages import DataError
 from fcforge.privacy.attacks import KNOWN, SAMPLE
 from fcforge.privacy.noise import ceiling_of
 from fcforge.releases import vector

@@ -12,12 +12,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from small_exchange import all_given, given, learned, people, sites, start
 
-from fcforge.errors import ConfigError, DataError, ExchangeError
 from fcforge.exchange import description, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.keeping.keepers import card_of
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Release
+from fcforge.messages import ConfigError, DataError, ExchangeError
 from fcforge.releases import vector
 
 HOSPITALS = sites()[2:]

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
 from fcforge.generators.fcm_vae import FCMVAE
+from fcforge.messages import ConfigError
 from fcforge.types import Component
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from simulated_site import simulate
 
-from fcforge.errors import DataError
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.training import (
@@ -26,6 +25,7 @@ from fcforge.generators.fcm_vae.training import (
     train,
 )
 from fcforge.graphs import edges
+from fcforge.messages import DataError
 from fcforge.randomness import torch_rng
 from fcforge.types import FCBatch
 

@@ -5,7 +5,7 @@ import torch
 from forge_world import SITES, TRAINING, VARIANTS, World, learner, subjects
 
 from fcforge.engine import Job, learn_site, start_lane
-from fcforge.errors import SealedError
+from fcforge.messages import SealedError
 from fcforge.methods.forge import Forge
 from fcforge.methods.shared.synthetic import LEAKED
 from fcforge.replay import hcts

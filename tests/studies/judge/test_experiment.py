@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import ConfigError, DataError
 from fcforge.graphs import from_edges
+from fcforge.messages import ConfigError, DataError
 from fcforge.report.judge import write_judgement
 from fcforge.studies.judge.experiment import judge_config, load_judge, portrait
 from fcforge.studies.judge.summary import collapse_list, read_judgement, summarise

@@ -14,7 +14,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from fcforge.errors import ConfigError, ExchangeError
 from fcforge.exchange import explanation, records, scan_checks, schema
 from fcforge.exchange.chains import chain_audit, chain_description
 from fcforge.exchange.chains.chain_arrays import State, empty_state, read_state
@@ -35,6 +34,7 @@ from fcforge.exchange.private_record import PrivateRecord, Receipt, Threshold
 from fcforge.exchange.records import Step
 from fcforge.exchange.scan_checks import Known, Reference
 from fcforge.exchange.schema import Policy
+from fcforge.messages import ConfigError, ExchangeError
 from fcforge.methods import scorer_of
 from fcforge.methods.base import Learner
 from fcforge.requests import LearnRequest

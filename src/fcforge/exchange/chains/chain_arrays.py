@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fcforge import graphs, randomness
-from fcforge.errors import ExchangeError
 from fcforge.exchange.archive import load_arrays, save_arrays
 from fcforge.exchange.chains.chain_settings import ChainSettings
+from fcforge.messages import ExchangeError
 from fcforge.methods import Lane
 from fcforge.methods.base import Learner
 from fcforge.replay.memory import Declared, alike

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fcforge.errors import DataError, at
 from fcforge.exchange.audit import Attacked, require_given
 from fcforge.exchange.chains.chain_step import people_learned, whole_site
+from fcforge.messages import DataError, at
 from fcforge.privacy import attacks, measures
 from fcforge.randomness import numpy_rng
 from fcforge.sites import Cohort

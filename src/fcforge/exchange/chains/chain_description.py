@@ -9,9 +9,9 @@ from fcforge.exchange.chains.chain_arrays import State
 from fcforge.exchange.chains.chain_step import SMALL_CELL
 from fcforge.exchange.description import Answer, Description, Level, PlainTable
 from fcforge.exchange.records import Audit, SplitCounts, Step
+from fcforge.messages import counted, memory, percent
 from fcforge.methods import METHODS
 from fcforge.studies.audit_result import TIMES, TOLD
-from fcforge.text import counted, memory, percent
 
 if TYPE_CHECKING:
     from fcforge.exchange.chains.chain import Chain

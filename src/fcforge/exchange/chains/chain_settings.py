@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from fcforge.errors import ConfigError, ExchangeError, FCForgeError, look_up
 from fcforge.exchange.schema import canonical
 from fcforge.generators import GENERATORS, make_generator
+from fcforge.messages import ConfigError, ExchangeError, FCForgeError, look_up
 from fcforge.methods import METHODS, build_learner
 from fcforge.methods.base import Learner
 from fcforge.runner.config import Experiment

@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import Field, TypeAdapter
 
-from fcforge.errors import ExchangeError, at
 from fcforge.exchange import keys, schema
 from fcforge.exchange.archive import Contents, save_arrays
 from fcforge.exchange.keeping import rounds
@@ -29,6 +28,7 @@ from fcforge.exchange.private_record import Header, Intent, Journal
 from fcforge.exchange.records import Added, Half, make
 from fcforge.exchange.schema import Closed, Keeper, Sha256, SiteName, owned, site_name
 from fcforge.files import read_plain, write_bytes
+from fcforge.messages import ExchangeError, at
 from fcforge.privacy.noise import discrete_gaussian
 
 if TYPE_CHECKING:

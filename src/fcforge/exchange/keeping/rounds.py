@@ -24,13 +24,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import (
 )
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from fcforge.errors import ConfigError, ExchangeError, at
 from fcforge.exchange import schema
 from fcforge.exchange.keys import Signer, Trust
 from fcforge.exchange.private_record import Receipt, Spent
 from fcforge.exchange.records import GivenShare, Half, Notice, make, read_record
 from fcforge.exchange.schema import Keeper, Policy, site_name
 from fcforge.files import read_plain
+from fcforge.messages import ConfigError, ExchangeError, at
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange

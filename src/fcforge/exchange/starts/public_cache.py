@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fcforge.errors import DataError, look_up
 from fcforge.exchange import exchange, records
 from fcforge.exchange.schema import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.files import whole_file
+from fcforge.messages import DataError, look_up
 from fcforge.sites.abide import DownloadError
 from fcforge.sites.check import without_twins
 from fcforge.sites.folder import load_folder

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.errors import DataError, ExchangeError, at
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.exchange import Exchange
@@ -22,6 +21,7 @@ from fcforge.exchange.scan_checks import (
     unit_rows,
 )
 from fcforge.exchange.schema import Policy
+from fcforge.messages import DataError, ExchangeError, at
 from fcforge.releases import vector
 from fcforge.releases.start import (
     FLAT,

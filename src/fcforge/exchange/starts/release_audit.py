@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from fcforge.errors import DataError
 from fcforge.exchange.audit import Attacked, require_given
 from fcforge.exchange.private_record import people_in
 from fcforge.exchange.records import Release, Spending
 from fcforge.exchange.starts.release_step import own_features
+from fcforge.messages import DataError
 from fcforge.privacy import attacks, noise
 from fcforge.privacy.attacks import KNOWN, SAMPLE
 from fcforge.privacy.measures import MEMBER, OUTSIDER

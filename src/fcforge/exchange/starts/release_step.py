@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, at
 from fcforge.exchange import records, schema
 from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.keeping import rounds
@@ -15,6 +14,7 @@ from fcforge.exchange.private_record import Receipt, Threshold, people_in, same_
 from fcforge.exchange.records import Notice, Release, Spending
 from fcforge.exchange.scan_checks import quality, require_labels
 from fcforge.exchange.schema import site_name
+from fcforge.messages import ConfigError, DataError, at
 from fcforge.privacy.noise import DELTA, EPSILON, discrete_gaussian
 from fcforge.releases import vector
 from fcforge.releases.vector import fit_line

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, ExchangeError, at
 from fcforge.exchange import description
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping import rounds
@@ -23,11 +22,11 @@ from fcforge.exchange.model import Covariates, Model, Scores
 from fcforge.exchange.records import Half, Noisy, Promised, Record, Release, Spending
 from fcforge.exchange.starts import public_start, release_step
 from fcforge.exchange.starts.public_start import PublicStart
+from fcforge.messages import ConfigError, DataError, ExchangeError, at, counted
 from fcforge.releases import vector
 from fcforge.releases.vector import coordinates, from_log_features
 from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
-from fcforge.text import counted
 
 if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked

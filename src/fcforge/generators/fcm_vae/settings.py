@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from fcforge.errors import ConfigError
+from fcforge.messages import ConfigError
 from fcforge.settings import Checked, Count, NotNegative, Positive, ShareBelowOne, Size
 from fcforge.types import TAU
 

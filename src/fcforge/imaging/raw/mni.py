@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fcforge.errors import DataError, optional
 from fcforge.imaging.raw.motion import framewise_displacement
+from fcforge.messages import DataError, optional
 
 SPACE = "MNI152NLin2009aSym"
 TEMPLATE_MM = 2

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fcforge.errors import DataError, at
 from fcforge.files import whole_file, write_text
 from fcforge.imaging import layouts, outputs, people
 from fcforge.imaging.layouts import Source
@@ -25,6 +24,7 @@ from fcforge.imaging.people import Outcome, Progress, Say, no_progress
 from fcforge.imaging.raw import corrections, mni
 from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
+from fcforge.messages import DataError, at
 
 PREFER = "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.errors import ConfigError, check_names
 from fcforge.files import write_text
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_together
 from fcforge.generators.corr_gauss import class_means
 from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
+from fcforge.messages import ConfigError, check_names
 from fcforge.models import MODELS
 from fcforge.runner.config import (
     Seeds,

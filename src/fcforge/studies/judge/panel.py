@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fcforge.errors import DataError
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_cached
+from fcforge.messages import DataError
 from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.studies.judge import measures
 from fcforge.studies.judge.summary import REAL

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from fcforge.errors import DataError
 from fcforge.files import write_bytes
+from fcforge.messages import DataError
 from fcforge.types import Estimate
 
 Records = Sequence[Mapping[str, Any]]  # numbers of a row, site and seed each

@@ -1,14 +1,149 @@
-"""How numbers and foreign text look: one way for pages, terminals, files and errors."""
+"""Words for people: errors that say what happened, where, and what to do; numbers and foreign text.
 
+One way to write them for pages, terminals, files and errors.
+"""
+
+import contextlib
+import difflib
+import importlib
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
+T = TypeVar("T")
+MOST_NAMES = 40  # listed in an error; of subjects there are hundreds
 MINUS = "\N{MINUS SIGN}"
 NONE = "n/a"
 
 
+class FCForgeError(Exception):
+    """Base of every error fcforge raises on purpose.
+
+    Parameters
+    ----------
+    what : str
+        What happened, with the offending value.
+    where : str or Path, optional
+        File, subject, site or setting it happened in.
+    do : str, optional
+        What the user can do about it.
+    """
+
+    def __init__(self, what: str, *, where: str | Path = "", do: str = "") -> None:
+        self.what = what
+        self.where = str(where)
+        self.do = do
+        super().__init__(self.__str__())
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return printable(f"{text} {self.do}" if self.do else text, keep="\n")
+
+
+class DataError(FCForgeError):
+    """A scan, matrix, table or dataset that cannot be used as it is."""
+
+
+class ConfigError(FCForgeError):
+    """A setting with an unknown name, or with a value that it cannot have."""
+
+
+class SealedError(FCForgeError):
+    """Code asked for data it must not see: a past site's subjects or a test split."""
+
+
+class StoreError(FCForgeError):
+    """A run folder that is damaged, foreign or in use."""
+
+
+class ExchangeError(FCForgeError):
+    """A file, record or key of an exchange that is damaged, forged, or may not be used."""
+
+
+@contextlib.contextmanager
+def at(
+    where: object = "", do: str = "", kind: type[FCForgeError] | None = None
+) -> Iterator[None]:
+    """Name a place in every error of the block, and give advice to those that have none.
+
+    With `kind` all of them are of one kind.
+
+    Examples
+    --------
+    >>> with at("a.exchange", do="Ask for it again."):
+    ...     raise ExchangeError("is damaged.")
+    Traceback (most recent call last):
+    fcforge.messages.ExchangeError: a.exchange: is damaged. Ask for it again.
+    """
+    try:
+        yield
+    except FCForgeError as error:
+        places = [place for place in (str(where), error.where) if place]
+        whole = ": ".join(dict.fromkeys(places))
+        raised = kind or type(error)
+        raise raised(error.what, where=whole, do=error.do or do) from error
+
+
+def needs(
+    package: str, extra: str, error: type[FCForgeError] = FCForgeError
+) -> FCForgeError:
+    """Error for a package that not everybody installs; it names the extra that brings it.
+
+    Examples
+    --------
+    >>> print(needs("torch", "train"))
+    this needs the package 'torch'. Install fcforge with its extra: pip install '.[train]' ...
+    """
+    do = f"Install fcforge with its extra: pip install '.[{extra}]' (or 'FILE.whl[{extra}]')."
+    return error(f"this needs the package '{package}'.", do=do)
+
+
+def optional(module: str, extra: str, error: type[FCForgeError] = FCForgeError) -> Any:
+    """A module of a package that not everybody installs; else `needs`."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as missing:
+        raise needs(module.split(".")[0], extra, error) from missing
+
+
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], *, where: str = ""
+) -> ConfigError:
+    """Error for a name that is not in a table: lists the known ones and the nearest.
+
+    Examples
+    --------
+    >>> print(unknown_name("model", "gnc", ["gcn", "gat"]))
+    unknown model 'gnc'. Did you mean 'gcn'? Known: gat, gcn.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"Did you mean '{near[0]}'? " if near else ""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    do = f"{hint}Known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}."
+    return ConfigError(f"unknown {kind} '{name}'.", where=where, do=do)
+
+
+def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") -> T:
+    """Entry of a table, or a `ConfigError` with the nearest name and all known ones."""
+    if name not in table:
+        raise unknown_name(kind, name, table, where=where)
+    return table[name]
+
+
+def check_names(
+    kind: str, names: Iterable[str], known: Collection[str], *, where: str = ""
+) -> None:
+    """Raise `ConfigError` for the first name that is not known."""
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known, where=where)
+
+
+# -- how numbers and foreign text look -------------------------------------------------------------
 def printable(text: str, *, keep: str = "") -> str:
     r"""Text that cannot drive a terminal or hide in a page.
 
