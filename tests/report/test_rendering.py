@@ -17,7 +17,7 @@ from fcforge.report.rendering import (
     share,
     short,
 )
-from fcforge.report.table import Table
+from fcforge.report.terminal import Table
 
 
 def page(*sections: Section, **values) -> str:

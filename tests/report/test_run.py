@@ -12,7 +12,7 @@ from fake_runs import KEEPS, SITES, fake_experiment, fake_learner
 from fcforge.messages import DataError
 from fcforge.report.contents import About, contents
 from fcforge.report.run import page_of, write_report
-from fcforge.report.table import interval_cell
+from fcforge.report.terminal import interval_cell
 from fcforge.types import Leaks
 
 
@@ -157,7 +157,7 @@ def test_no_runs_is_one_clear_error(tmp_path):
 
 
 def test_a_page_needs_no_torch():
-    code = "import sys, fcforge.report.run, fcforge.report.table; print('torch' in sys.modules)"
+    code = "import sys, fcforge.report.run, fcforge.report.terminal; print('torch' in sys.modules)"
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

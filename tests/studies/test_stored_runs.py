@@ -11,7 +11,7 @@ from fcforge.cli import app
 from fcforge.messages import StoreError
 from fcforge.metrics import score_matrix
 from fcforge.report.run import report_folder
-from fcforge.report.table import interval_table
+from fcforge.report.terminal import interval_table
 from fcforge.runner.config import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.studies import stored_runs

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from fcforge import files, requests
-from fcforge.cli.commands import takes
+from fcforge.cli.commands import at_work, progress_on_stderr, say, takes
 from fcforge.messages import ConfigError, counted, listed
-from fcforge.progress import at_work, progress_on_stderr, say
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange

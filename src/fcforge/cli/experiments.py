@@ -16,10 +16,9 @@ import typer
 from typer import Argument, Option
 
 from fcforge.cli import commands as given
-from fcforge.cli.commands import takes
+from fcforge.cli.commands import at_work, progress_on_stderr, say, takes
 from fcforge.files import write_text
 from fcforge.messages import FCForgeError, duration
-from fcforge.progress import at_work, progress_on_stderr, say
 from fcforge.requests import CheckRequest
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ def demo(
 ) -> None:
     """Let simulated hospitals learn in turn, then play a round of two keepers; a minute or two."""
     from fcforge.exchange.demo_round import MERGED, play_round
-    from fcforge.report.exchange_file import write_page
-    from fcforge.report.terminal import round_section, round_text
+    from fcforge.report.exchange_file import round_section, round_text, write_page
 
     with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
         run(config, out=out)
@@ -195,12 +193,13 @@ def _report(folder: Path, page: Path, as_json: bool) -> None:
 
 
 def _print_rows(rows: Sequence[Row], as_json: bool) -> None:
-    from fcforge.report import table
+    from fcforge.report.contents import as_json as rows_json
+    from fcforge.report.contents import print_table
 
     if as_json:
-        print(table.as_json(rows), end="")
+        print(rows_json(rows), end="")
     else:
-        table.print_table(rows)
+        print_table(rows)
 
 
 def catalogue(kind: str) -> dict[str, str]:
@@ -345,7 +344,8 @@ def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
 
 def _show(measured: Callable[[], Sequence[Study]], as_json: bool) -> None:
     """Print the tables of a study."""
-    from fcforge.report.table import interval_table, study_json
+    from fcforge.report.contents import study_json
+    from fcforge.report.terminal import interval_table
 
     with at_work("measuring"):
         tables = measured()

@@ -1,8 +1,7 @@
 """Commands from scans to FC."""
 
-from fcforge.cli.commands import takes
+from fcforge.cli.commands import progress_of, say, takes
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.progress import progress_of, say
 
 
 @takes

@@ -7,7 +7,7 @@ from fcforge.files import write_text
 from fcforge.messages import printable
 from fcforge.privacy.attacks import KNOWN, SAMPLE
 from fcforge.report.rendering import Section
-from fcforge.report.table import Heading, Table, interval_cell
+from fcforge.report.terminal import Heading, Table, interval_cell
 from fcforge.studies.audit_result import Audit, AuditRow
 
 COLUMNS = (

@@ -1,19 +1,27 @@
-"""The numbers behind the page of a run, computed once from its results."""
+"""The numbers of a run: those behind its page, computed once, and its table for every reader."""
 
-from collections.abc import Mapping
+import json
+import math
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fcforge import stats
+from fcforge.messages import counted, duration, memory, no_formula, number, rounded
 from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
 from fcforge.metrics.cells import PRIMARY
 from fcforge.report.run_words import Finding, findings
+from fcforge.report.terminal import PIPE_WIDTH, Cell, Heading, Table, interval_cell
 from fcforge.stats import Comparison, Row
 from fcforge.stats.resampling import N_DRAWS, interval, pair_of
-from fcforge.stats.table import WORDS, Words, is_majority
-from fcforge.types import RunResult, RunResults
+from fcforge.stats.table import WORDS, Column, Words, columns_of, is_majority, records
+from fcforge.types import Estimate, RunResult, RunResults
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Groups = Mapping[str, list[RunResult]]
 
@@ -146,3 +154,134 @@ def _forests(groups: Groups, n_draws: int) -> dict[str, dict[str, Comparison]]:
         corrected = stats.holm(list(compared.values()))
         forests[against] = dict(zip(compared, corrected, strict=True))
     return forests
+
+
+# -- the results of a run: page, terminal and Markdown; numbers as CSV and JSON -------------------
+IN_TERMINAL = ("aaa", "fm", "auroc", "mae")  # as many columns as 80 characters hold
+INTRANSIGENCE = Heading(
+    "INT",
+    "intransigence: accuracy that the cumulative (else joint) learner of the same model has more "
+    "when a site has just been learned",
+    "low is good",
+)
+COSTS = (
+    Heading(
+        "Keeps",
+        "what the method carries from site to site; its memory",
+        "memory",
+        words=True,
+    ),
+    Heading("Time", "training time of one run over all sites; number of runs", "runs"),
+)
+
+
+def results_table(
+    rows: Sequence[Row],
+    levels: Mapping[str, str] | None = None,
+    shown: Collection[str] = (),
+) -> Table:
+    """One row per learner; the best mean of a column is marked.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    levels : mapping of learner to {"serious", "caution"}, optional
+        Learners with a warning; a serious one is never the best.
+    shown : collection of str
+        Keys of the columns; where none is named all that are not extra, and the costs.
+    """
+    columns = []
+    for column in columns_of(rows[0].kind):
+        if column.key in shown or (not shown and column.shown == "yes"):
+            columns.append(column)
+    heads = [Heading(c.title, c.help, f"{c.good} is good") for c in columns]
+    stars = any(math.isfinite(row.intransigence) for row in rows)
+    if not shown:
+        heads += [*[INTRANSIGENCE] * stars, *COSTS]
+    levels = levels or {}
+    sound = [row for row in rows if levels.get(row.learner) != "serious"]
+    best = {c.key: best_of(sound, c) for c in columns}
+    made = []
+    for row in rows:
+        flag = f"flag-{levels[row.learner]}" if row.learner in levels else ""
+        cells = [Cell(row.learner, look=flag)]
+        for key, names in best.items():
+            look = "best" if row.learner in names else ""
+            cells.append(interval_cell(row.estimates[key], look))
+        if not shown:
+            lost = Cell(number(row.intransigence))
+            cells += [*[lost] * stars, *_costs(row)]
+        made.append(cells)
+    quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
+    return Table.of(("Learner", *heads), made, quiet=quiet)
+
+
+def _costs(row: Row) -> tuple[Cell, Cell]:
+    """What a learner keeps, and how long its runs take."""
+    look = f"keeps keeps-{row.keeps.split()[0]}"
+    kept = Cell(row.keeps, (memory(row.memory_bytes),), look)
+    below = [counted(row.n_runs, "run")]
+    if row.n_left_out:
+        below.append(f"{row.n_left_out} diverged")
+    return kept, Cell(duration(row.seconds), tuple(below))
+
+
+def best_of(rows: Sequence[Row], column: Column) -> set[str]:
+    """Learners with the best mean of a column, the majority class aside."""
+    known = {}
+    for row in rows:
+        mean = row.estimates[column.key].value
+        if math.isfinite(mean) and not row.is_majority:
+            known[row.learner] = rounded(mean, 3)
+    best_end = max if column.good == "high" else min
+    top = best_end(known.values(), default=None)
+    return {learner for learner, mean in known.items() if mean == top}
+
+
+def print_table(rows: Sequence[Row], console: "Console | None" = None) -> None:
+    """Print the columns that fit to stdout (or `console`); a file gets long names unbroken."""
+    from rich.console import Console
+
+    out = console or Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    results_table(rows, shown=IN_TERMINAL).print(out)
+    meaning = "mean over orders and seeds, [95 % over subjects and trainings], ± SD over orders"
+    out.print(meaning, style="dim")
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """CSV with a mean, SD, low and high column per number; empty where undefined."""
+    import pandas as pd
+
+    table = pd.DataFrame(_plain(rows), dtype=object)
+    safe = table.map(lambda v: no_formula(v) if isinstance(v, str) else v)
+    return safe.to_csv(index=False, lineterminator="\n")
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """JSON list of records; null where undefined."""
+    return json.dumps(_plain(rows), indent=2, allow_nan=False) + "\n"
+
+
+def _plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    found = []
+    for record in records(rows):
+        found.append({name: plain(value) for name, value in record.items()})
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value every reader of CSV and JSON understands."""
+    if isinstance(value, float):
+        return rounded(value, 6) if math.isfinite(value) else None
+    return value
+
+
+def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict]:
+    """Plain numbers of a study of runs; null where undefined."""
+    found: dict[str, dict] = {}
+    for name, cells in rows.items():
+        found[name] = {}
+        for column, e in cells.items():
+            ends = {"low": plain(e.low), "high": plain(e.high)}
+            found[name][column] = {"mean": plain(e.value), **ends}
+    return found

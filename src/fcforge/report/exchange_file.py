@@ -14,15 +14,17 @@ import numpy as np
 from fcforge.exchange.description import Description
 from fcforge.exchange.explanation import explain_model
 from fcforge.files import write_text
+from fcforge.messages import counted, people
 from fcforge.report import figures
 from fcforge.report.discovery import BROKEN, reason
 from fcforge.report.explaining import uses
 from fcforge.report.rendering import Section, macro, picture, sections_page
-from fcforge.report.terminal import plain_table
+from fcforge.report.terminal import Table, interval_text, plain_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fcforge.exchange.demo_round import Played
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Model
     from fcforge.exchange.records import Worth
@@ -144,3 +146,28 @@ def uses_section(model: Model) -> Section:
         "its weights). It says what this model looks at, not what the illness is."
     )
     return Section(title, uses(found), note)
+
+
+def round_section(played: Played) -> Section:
+    """A round that was played, for somebody who has not heard of one."""
+    hospitals = len(played.exchange.model.sites)
+    rows = [(title, interval_text(found)) for title, found in played.auroc.items()]
+    heads = ("model", f"AUROC of {people(played.tested)} [95 %]")
+    said = (
+        f"{counted(hospitals, 'simulated hospital')} gave what {people(played.people)} "
+        "add up to, and no scan.",
+        "Each split its sum into two encrypted shares, one for either of two keepers. Neither "
+        "keeper can read what it adds; each adds noise.",
+        Table.of(heads, rows),
+        "Simulated people prove nothing about patients; real ones are in "
+        "docs/results/sums.md.",
+    )
+    return Section("What this round gained", said)
+
+
+def round_text(shown: Section) -> str:
+    """The same on a terminal."""
+    parts = [f"\n{shown.title}:"]
+    for part in shown.body:
+        parts.append(f"\n{part.text()}" if isinstance(part, Table) else part)
+    return "\n".join(parts)

@@ -18,7 +18,7 @@ from fcforge.messages import counted, number
 from fcforge.report import figures
 from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
 from fcforge.report.rendering import Section, macro, picture, sections_page
-from fcforge.report.table import Cell, Heading, Table
+from fcforge.report.terminal import Cell, Heading, Table
 
 if TYPE_CHECKING:
     from fcforge.exchange.prediction import Prediction

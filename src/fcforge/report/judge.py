@@ -13,7 +13,7 @@ from fcforge.messages import number
 from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
 from fcforge.report.rendering import Section, macro, picture, sections_page
-from fcforge.report.table import Cell, Table, interval_cell
+from fcforge.report.terminal import Cell, Table, interval_cell
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.summary import Judgement, Portraits, read_judgement
 from fcforge.types import Estimate

@@ -21,7 +21,7 @@ from fcforge.report.figures import short
 from fcforge.report.rendering import render, sections_page
 from fcforge.report.run import page_of, read_folder
 from fcforge.report.run_words import leaks_on
-from fcforge.report.table import interval_text
+from fcforge.report.terminal import interval_text
 from fcforge.studies.audit_result import read_audit
 from fcforge.studies.judge.summary import read_judgement
 

@@ -14,7 +14,7 @@ from fcforge.imaging.extract import SubjectFC
 from fcforge.imaging.people import by_reason, mixed_trs
 from fcforge.report.figures import MUTED, SERIES, canvas, colour_bar, drawn, fc_figure
 from fcforge.report.rendering import Section, sections_page
-from fcforge.report.table import Cell, Table
+from fcforge.report.terminal import Cell, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from fcforge import __version__, messages
 from fcforge.report.figures import SMALL, inline, short
-from fcforge.report.table import Table
+from fcforge.report.terminal import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,13 +17,15 @@ from fcforge.report.contents import (
     About,
     Contents,
     Curve,
+    as_csv,
     contents,
     curves,
     mean_matrix,
+    results_table,
 )
 from fcforge.report.rendering import listed, picture, render
 from fcforge.report.run_words import Finding, headline, leaks_on, methods_paragraphs
-from fcforge.report.table import Table, as_csv, results_table
+from fcforge.report.terminal import Table
 from fcforge.runner.collect import collect_some, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Comparison, Row

@@ -11,7 +11,7 @@ from fcforge.messages import bracket, counted, number
 from fcforge.metrics import finite
 from fcforge.metrics.continual import constant_predictor
 from fcforge.report.rendering import listed
-from fcforge.report.table import interval_text
+from fcforge.report.terminal import interval_text
 from fcforge.runner.own_threshold import OWN
 from fcforge.stats import Comparison, group
 from fcforge.stats.resampling import pair_of
