@@ -39,16 +39,23 @@ for name in cohort.site_names:
         subject_id=mine.subject_id,
     )
 
+(post / "chain.toml").write_text("""
+[dataset]
+name = "simulated"
+[training]
+epochs = 15
+[[learner]]
+method = "forge"
+model = "linear"
+generator = "corr_gauss"
+""")
 letter_a = post / "a.fcx"
 learn_site(
     LearnRequest(
         site=name_a,
         data=post / name_a / "data.npz",
         out=letter_a,
-        method="forge",
-        model="linear",
-        generator="corr_gauss",
-        epochs=15,
+        config=post / "chain.toml",
     )
 )
 print(f"{letter_a.name}: {letter_a.stat().st_size} bytes")

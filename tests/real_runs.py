@@ -93,6 +93,15 @@ def fcforge(*args: object) -> Answer:
     return Answer(code, out.getvalue(), err.getvalue())
 
 
+def chain_config(path: Path, method: str = "analytic", model: str = "linear") -> Path:
+    """A config with one learner and few epochs, which a chain can begin with."""
+    path.write_text(
+        '[dataset]\nname = "simulated"\n[training]\nepochs = 3\n'
+        f'[[learner]]\nmethod = "{method}"\nmodel = "{model}"\n'
+    )
+    return path
+
+
 @cache
 def scratch() -> Path:
     """Folder that lives as long as the test session."""

@@ -79,7 +79,7 @@ def test_command_page_has_every_command(tables):
         assert f"`{name}`" in overview
         for part in getattr(command, "commands", ()):
             assert f"### fcforge {name} {part}\n" in text
-    assert "| `--epochs` |" in text
+    assert "| `--epsilon` |" in text
 
 
 def test_index_reaches_every_page():

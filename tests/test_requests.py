@@ -93,13 +93,6 @@ def test_every_option_says_what_it_is(request_type):
         ), text
 
 
-def test_choices_of_a_first_site():
-    plain = LearnRequest("NYU", Path("a.npz"), Path("a.fcx"))
-    assert plain.chosen == {}
-    some = LearnRequest("NYU", Path("a.npz"), Path("a.fcx"), method="ewc", seed=0)
-    assert some.chosen == {"method": "ewc", "seed": 0}  # 0 is a choice
-
-
 def test_the_help_names_the_budget_of_a_release():
     """The requests stand below the room that knows it."""
     shown = {f.name: str(f.metadata) for f in fields(LearnRequest)}

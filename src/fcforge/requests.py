@@ -154,34 +154,11 @@ class CheckRequest(PeopleRequest, JsonRequest):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class FirstSiteRequest(Request):
-    """What the first hospital of a chain chooses for all."""
-
-    config: Path | None = of_chain(
-        None, "First site of a chain: config (TOML) to take a learner from."
-    )
-    learner: str | None = of_chain(
-        None, "First site of a chain: title of the learner in the config."
-    )
-    method: str | None = of_chain(None, "First site of a chain: method.")
-    model: str | None = of_chain(None, "First site of a chain: model.")
-    generator: str | None = of_chain(None, "First site of a chain: generator.")
-    epochs: Size | None = of_chain(None, "First site of a chain: epochs.")
-    seed: int | None = of_chain(None, "First site of a chain: seed.")
-    calibrate: str | None = of_chain(None, "First site of a chain: inner_val or none.")
-
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """Choices that were made."""
-        return self.given(FirstSiteRequest)
-
-
 @dataclass(frozen=True)
-class LearnRequest(FirstSiteRequest, PeopleRequest, TrustRequest):
+class LearnRequest(PeopleRequest, TrustRequest):
     """One hospital's step: a release around a public start, or the next step of a chain.
 
-    Only the first of a chain chooses method, model and training.
+    Only the first of a chain chooses method, model and training, by a config.
     """
 
     site: str = option(help="Name of the site to learn.")
@@ -189,6 +166,12 @@ class LearnRequest(FirstSiteRequest, PeopleRequest, TrustRequest):
     out: Path = option(help="File to write; NAME.record holds the new records alone.")
     state: Path | None = option(
         None, "Public start, or exchange file of the sites before this one."
+    )
+    config: Path | None = of_chain(
+        None, "First site of a chain: config (TOML) to take a learner from."
+    )
+    learner: str | None = of_chain(
+        None, "First site of a chain: title of the learner in the config."
     )
     epsilon: Epsilon | None = of_start(
         None, "Start: the most that each person may spend (1)."

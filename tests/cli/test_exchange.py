@@ -12,7 +12,7 @@ import pytest
 from fcforge.exchange.exchange import open_exchange
 from fcforge.requests import KINDS, LearnRequest
 from fcforge.sites.simulated import simulate
-from real_runs import Answer, fcforge
+from real_runs import Answer, chain_config, fcforge
 
 R = 10
 COHORT = simulate("easy", n_rois=R, n_sites=5, scale=0.4, seed=3)
@@ -61,7 +61,7 @@ def world(tmp_path_factory) -> Path:
     first, second = SITES[:2]
     step(folder, first, "r1.fcx", "--state", out)
     step(folder, second, "r2.fcx", "--state", folder / "r1.fcx")
-    chosen = ("--method", "analytic")
+    chosen = ("--config", chain_config(folder / "chain.toml"))
     step(folder, first, "c1.fcx", *chosen)
     step(folder, second, "c2.fcx", "--state", folder / "c1.fcx")
     return folder
@@ -227,17 +227,17 @@ def test_withdrawing_needs_the_key_and_is_exact(world, tmp_path):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ((), "the first site needs a method"),
-        (("--method", "analytics"), "Did you mean 'analytic'?"),
-        (("--learner", "x"), "--learner was given without --config"),
-        (("--method", "analytic", "--calibrate", "inner"), "Did you mean 'inner_val'?"),
-        (("--method", "analytic", "--epsilon", "nan"), "epsilon = nan"),
+        ((), "the first site of a chain needs a config"),
+        (("--learner", "x"), "--config"),
+        (("--config", "{}/chain.toml", "--learner", "x"), "unknown learner 'x'"),
+        (("--config", "{}/chain.toml", "--epsilon", "nan"), "epsilon = nan"),
     ],
 )
 def test_a_first_site_that_says_too_little_or_too_much(world, tmp_path, more, says):
     told = words(world, SITES[0], tmp_path / "x.fcx")
     private = ("--register", tmp_path / "x.private")
-    refused(fcforge(*told, *private, *more), says)
+    chosen = [word.format(world) for word in more]
+    refused(fcforge(*told, *private, *chosen), says)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -264,12 +264,6 @@ OPTIONS = {
     "round": "spring",
     "config": "x.toml",
     "learner": "x",
-    "method": "ewc",
-    "model": "linear",
-    "generator": "corr_gauss",
-    "epochs": 2,
-    "seed": 1,
-    "calibrate": "none",
 }
 
 
@@ -290,7 +284,8 @@ def test_an_option_of_the_other_model_is_refused_by_name(world, kind, tmp_path):
 
 def test_an_unsigned_file_is_refused_where_signatures_are_required(world, tmp_path):
     """Both models: the defect of a release that dropped --require-signature."""
-    for more in (("--state", world / "start.fcx"), ("--method", "majority")):
+    config = world / "chain.toml"
+    for more in (("--state", world / "start.fcx"), ("--config", config)):
         site = SITES[0]
         data = world / site / "data.npz"
         told = ("learn", "--site", site, "--data", data, "--out", tmp_path / "x.fcx")
@@ -305,7 +300,7 @@ def test_evaluate_compares_the_classes(world, tmp_path):
     out = tmp_path / "x.fcx"
     data = write(tmp_path / "words.npz", [SITES[0]], ("ASD", "TC"))
     told = ("learn", "--site", SITES[0], "--data", data, "--out", out)
-    good(fcforge(*told, "--method", "majority", "--positive", "ASD"))
+    good(fcforge(*told, "--config", world / "chain.toml", "--positive", "ASD"))
     other = write(tmp_path / "other.npz", [SITES[0]], ("MDD", "NC"))
     refused(fcforge("evaluate", out, other, "--positive", "MDD"), "'ASD'")
     refused(fcforge("evaluate", out, data, "--positive", "TC"), "The other way round")

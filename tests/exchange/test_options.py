@@ -21,11 +21,11 @@ from fcforge.exchange.keys import write_keys
 from fcforge.exchange.site_step import learn_site
 from fcforge.exchange.starts.releases import Releases
 from fcforge.messages import FCForgeError
-from real_runs import fcforge
+from real_runs import chain_config, fcforge
 
 SITE, OTHER = sites()[2:4]
 KINDS = ("start", "chain")
-SMALL = {"method": "analytic"}  # a chain's first step in a moment
+SMALL = {"config": "small.toml"}  # a chain's first step in a moment
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,13 @@ def world(tmp_path_factory):
         write_keys(folder / f"{name}.pem")
     save(start(exact_allowed=True), folder / "empty.fcx")
     (folder / "bad.toml").write_text("[experiment")
+    chain_config(folder / "small.toml")
+    chain_config(folder / "er.toml", "er")
     save(start(exact_allowed=True).joined([]), folder / "seen.fcx")
-    for kind, more in (("start", {"state": folder / "empty.fcx"}), ("chain", SMALL)):
+    for kind, more in (
+        ("start", {"state": folder / "empty.fcx"}),
+        ("chain", {"config": folder / "small.toml"}),
+    ):
         own = {"out": folder / f"{kind}.fcx", "register": folder / f"{kind}.private"}
         learn_site(request(SITE, data=folder / "people.npz", **own, **more))
     return folder
@@ -86,25 +91,13 @@ COMMON = {  # option: value, and with what else
     "again": (True, {"site": SITE, "register": "known.private"}),
     "config": ("bad.toml", {}),
     "learner": ("x", {}),
-    "method": ("ewc", {}),
-    "model": ("linear", {}),
-    "generator": ("corr_gauss", {}),
-    "epochs": (2, {}),
-    "seed": (1, {}),
-    "calibrate": ("none", {}),
-    "allow_real_subjects": (True, {"state": None, "method": "er", "epochs": 1}),
+    "allow_real_subjects": (True, {"state": None, "config": "er.toml"}),
     "yes": (True, {}),  # asked for on the command line, below
 }
 AROUND_START = {
     "accept_labels": {"state": "empty.fcx", "data": "turned.npz", "site": SITE}
 }
 FIRST = {
-    "method": ("er", {"allow_real_subjects": True, "epochs": 1}),
-    "model": ("mlp", {"method": "finetune", "epochs": 1}),
-    "generator": ("nothing", {"method": "forge_ridge"}),
-    "epochs": (2, SMALL),
-    "seed": (1, SMALL),
-    "calibrate": ("none", SMALL),
     "config": ("bad.toml", SMALL),
     "learner": ("x", SMALL),
     "epsilon": (2.0, SMALL),

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -123,9 +124,9 @@ def test_required_signatures_are_required(asked, folder, tmp_path):
     "more",
     [
         {"accept_scans": True},
-        {"method": "ewc"},
+        {"config": Path("x.toml")},
         {"allow_real_subjects": True},
-        {"seed": 1},
+        {"learner": "x"},
     ],
     ids=str,
 )

@@ -12,6 +12,7 @@ from small_chains import SITES, chained, cohort
 from fcforge.exchange.exchange import open_exchange
 from fcforge.report.terminal import described_text
 from fcforge.sites.cohort import upper_from_fc
+from real_runs import chain_config
 
 # Runs one command and writes down every file it opens; opening a forbidden one ends it.
 HOSPITAL = """
@@ -63,7 +64,7 @@ def test_hand_over(tmp_path) -> None:
     post.mkdir()
     save_site(SITES[0], a)
     # hospital A learns; hospital B's folder does not exist yet
-    chosen = ("--method", "analytic", "--epochs", "3")
+    chosen = ("--config", str(chain_config(tmp_path / "chain.toml")))
     told = ("learn", "--site", SITES[0], *DATA, "--out", "a.fcx", *chosen)
     assert SITES[0] in hospital(a, b, *told)
     shutil.copy(a / "a.fcx", post)

@@ -79,31 +79,17 @@ def test_config_gives_the_settings():
         val_fraction=0.1,
     )
     with pytest.raises(ConfigError, match="2 learners"):
-        first_settings(cohort(), experiment, {})
-    named = {"learner": "analytic/linear"}
-    found = first_settings(cohort(), experiment, named)
+        first_settings(cohort(), experiment)
+    with pytest.raises(ConfigError, match="unknown learner"):
+        first_settings(cohort(), experiment, "forge")
+    found = first_settings(cohort(), experiment, "analytic/linear")
     assert found.seed == 7
     assert found.val_fraction == 0.1
     assert found.training == Training(epochs=9, weight_decay=0.5)
     assert found.learner == LINEAR  # its own training is part of the chain's
-    assert (
-        first_settings(cohort(), experiment, named | {"epochs": 2}).training.epochs == 2
-    )
     leaky = replace(experiment, leaks=Leaks(select_on_test=True))
     with pytest.raises(ConfigError, match="leak"):
-        first_settings(cohort(), leaky, named)
-    with pytest.raises(ConfigError, match="--method"):
-        first_settings(cohort(), experiment, {"method": "forge"})
-
-
-def test_names_give_the_settings():
-    found = first_settings(cohort(), None, {"method": "analytic", "seed": 3})
-    assert found.learner == LINEAR
-    assert found.seed == 3
-    with pytest.raises(ConfigError, match="needs a method"):
-        first_settings(cohort(), None, {})
-    with pytest.raises(ConfigError, match="--config"):
-        first_settings(cohort(), None, {"learner": "x"})
+        first_settings(cohort(), leaky, "analytic/linear")
 
 
 def test_what_is_kept_of_real_people():

@@ -49,9 +49,12 @@ ACCEPT_SCANS = "accept_scans"
 
 
 def begin(asked: LearnRequest, people: Cohort, key: Signer) -> Exchange:
-    """An empty chain: the first hospital chooses by a config, or by names."""
-    experiment = config.load_experiment(asked.config) if asked.config else None
-    settings = first_settings(people, experiment, asked.chosen)
+    """An empty chain: the first hospital chooses by a config."""
+    if asked.config is None:
+        do = "Give --config FILE (`fcforge init` writes one), or --state to go on."
+        raise ConfigError("the first site of a chain needs a config.", do=do)
+    experiment = config.load_experiment(asked.config)
+    settings = first_settings(people, experiment, asked.learner)
     words = people.classes
     if people.target == Target():
         words = ("control", "patient")
@@ -246,10 +249,11 @@ class Chain(Model):
 
     def _require_choice(self, asked: LearnRequest) -> None:
         """Raise where a later hospital chooses, or real subjects would leave unasked."""
-        if self.steps and asked.chosen:
-            name = next(iter(asked.chosen)).replace("_", "-")
+        chosen = {"config", "learner"} & asked.given().keys()
+        if self.steps and chosen:
             do = "Only the first site of a chain chooses; later ones follow it."
-            raise ConfigError(f"--{name} was given together with --state.", do=do)
+            what = f"--{min(chosen)} was given together with --state."
+            raise ConfigError(what, do=do)
         if self.settings.copies_real:
             require_allowed(self.settings, asked.allow_real_subjects)
 
@@ -412,7 +416,7 @@ class Chain(Model):
         """None: the hospitals' own people were learned, so that they cannot tell."""
         raise ConfigError(
             "a chain has no threshold of a hospital's own.",
-            do="Calibrate it when it begins: --calibrate.",
+            do="It is calibrated as it learns; only releases have one.",
         )
 
     def familiar(self, people: Cohort) -> tuple[str, ...]:

@@ -177,48 +177,23 @@ def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSetting
 
 
 def first_settings(
-    cohort: Cohort, experiment: Experiment | None, given: Mapping[str, Any]
+    cohort: Cohort, experiment: Experiment, title: str | None = None
 ) -> ChainSettings:
-    """Settings of a new chain, from a config's learner or from names."""
-    learner = _learner_of(experiment, given) if experiment else _named_learner(given)
-    as_run = experiment or Experiment(Component("exchange"), (learner,))
-    if as_run.leaks.active():
+    """Settings of a new chain, from the only learner of a config or the one so called."""
+    names = {spec.title: spec for spec in experiment.learners}
+    if title is None and len(names) > 1:
+        do = f"Choose one with --learner: {', '.join(names)}."
+        raise ConfigError(f"the config has {len(names)} learners.", do=do)
+    learner = look_up("learner", title or next(iter(names)), names)
+    if experiment.leaks.active():
         raise ConfigError("a chain is never made with a leak on.", do="Remove [leaks].")
-    training = replace(as_run.training, **learner.training)
     return settings_for(
         replace(learner, training={}),
         cohort.n_rois,
-        training=replace(training, epochs=given.get("epochs", training.epochs)),
-        protocol=as_run.protocol,
-        test_fraction=as_run.test_fraction,
-        val_fraction=as_run.val_fraction,
+        training=replace(experiment.training, **learner.training),
+        protocol=experiment.protocol,
+        test_fraction=experiment.test_fraction,
+        val_fraction=experiment.val_fraction,
         roi_names=cohort.roi_names,
-        seed=given.get("seed", as_run.seeds[0]),
-        calibrate=given.get("calibrate", ChainSettings.calibrate),
+        seed=experiment.seeds[0],
     )
-
-
-def _learner_of(experiment: Experiment, given: Mapping[str, Any]) -> LearnerSpec:
-    """The only learner of a config or the one so called."""
-    if named := given.keys() & {"method", "model", "generator"}:
-        raise ConfigError(
-            f"--{min(named)} was given together with --config.", do="Use --learner."
-        )
-    names = {spec.title: spec for spec in experiment.learners}
-    if "learner" not in given and len(names) > 1:
-        do = f"Choose one with --learner: {', '.join(names)}."
-        raise ConfigError(f"the config has {len(names)} learners.", do=do)
-    return look_up("learner", given.get("learner", next(iter(names))), names)
-
-
-def _named_learner(given: Mapping[str, Any]) -> LearnerSpec:
-    """A learner of ``--method`` and its like."""
-    if "learner" in given:
-        raise ConfigError("--learner was given without --config.", do="Use --method.")
-    if "method" not in given:
-        do = "Give --method (see `fcforge list methods`) or --config."
-        raise ConfigError("the first site needs a method.", do=do)
-    method = look_up("method", given["method"], METHODS)
-    model = given.get("model") or next(iter(method.models), "gcn")
-    generator = Component(given["generator"]) if "generator" in given else None
-    return LearnerSpec(Component(given["method"]), Component(model), generator)
