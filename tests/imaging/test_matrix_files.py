@@ -23,7 +23,7 @@ from fcforge.imaging.matrix_files import (
 )
 from fcforge.imaging.series import pearson_fc
 from fcforge.messages import ConfigError, DataError, at
-from fcforge.sites.reading import to_fc
+from fcforge.sites.matrices import to_fc
 
 quick = settings(
     max_examples=30,

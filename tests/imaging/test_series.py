@@ -16,7 +16,7 @@ from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.series import match_atlas, parse_columns, pearson_fc, read_series
 from fcforge.messages import DataError
-from fcforge.sites.reading import to_fc
+from fcforge.sites.matrices import to_fc
 
 X = np.random.default_rng(0).normal(size=(12, 4))
 

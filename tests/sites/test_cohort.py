@@ -7,8 +7,8 @@ import pytest
 from small_cohorts import small
 
 from fcforge.messages import ConfigError, DataError
-from fcforge.sites.check import check_cohort
 from fcforge.sites.cohort import Cohort, Fault, fc_from_upper, upper_from_fc
+from fcforge.sites.datasets import check_cohort
 
 
 def test_merge_and_select_sites():

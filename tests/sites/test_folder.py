@@ -1,4 +1,4 @@
-"""A user's own data: .npz, folders, trouble with one subject; B-SNIP's words and sites."""
+"""A user's own files: .npz, folders, trouble with one subject; B-SNIP; new scans."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,8 +12,8 @@ from small_cohorts import tiny, write_folder, write_npz, write_one
 from fcforge.messages import ConfigError, DataError
 from fcforge.sites import Cohort, check_cohort, load_dataset, make_sites, require_valid
 from fcforge.sites.cohort import grouped, upper_from_fc
-from fcforge.sites.diagnoses import CONTROLS, DISORDERS
-from fcforge.sites.folder import load_bsnip, load_folder
+from fcforge.sites.folder import find_scans, load_bsnip, load_folder
+from fcforge.sites.participants import CONTROLS, DISORDERS
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
 
@@ -467,3 +467,120 @@ def test_another_group_of_patients(folder: Path):
     )
     assert len(cohort) == 20
     assert cohort.faults == ()
+
+
+# -- new scans -------------------------------------------------------------------------------------
+ROIS = 6
+
+
+def fc_of_seed(seed: int) -> np.ndarray:
+    return np.corrcoef(np.random.default_rng(seed).standard_normal((ROIS, 40)))
+
+
+def found_in(where, kind="auto"):
+    return {scan.subject: scan for scan in find_scans(where, kind, ROIS)}
+
+
+def write_table(folder, *rows, name="participants.tsv"):
+    (folder / name).write_text("\n".join("\t".join(r) for r in rows) + "\n")
+
+
+def test_a_dataset_gives_ids_covariates_and_roi_names(tmp_path):
+    path = tmp_path / "d.npz"
+    np.savez(
+        path,
+        fc=np.stack([fc_of_seed(0), fc_of_seed(1)]),
+        subject_id=["a", "b"],
+        AGE_AT_SCAN=[10, 12],
+        gender=["M", "f"],
+        func_mean_fd=[0.1, -9999.0],
+        scanner=["x", "y"],
+        roi_names=[f"ROIS{i}" for i in range(ROIS)],
+    )
+    scans = found_in(path)
+    assert dict(scans["a"].covariates) == {"age": 10.0, "sex": 1.0, "mean_fd": 0.1}
+    assert scans["b"].covariates["sex"] == 2.0
+    assert "mean_fd" not in scans["b"].covariates
+    assert scans["a"].roi_names == tuple(f"ROIS{i}" for i in range(ROIS))
+    np.testing.assert_allclose(scans["b"].fc, fc_of_seed(1), atol=1e-6)
+
+
+def test_a_table_beside_the_files_gives_covariates(tmp_path):
+    np.save(tmp_path / "s1.npy", fc_of_seed(0))
+    np.save(tmp_path / "sub-s10_fc.npy", fc_of_seed(1))
+    np.save(tmp_path / "other.npy", fc_of_seed(2))
+    write_table(
+        tmp_path,
+        ("participant_id", "Age", "Gender"),
+        ("sub-s1", "9.5", "female"),
+        ("s10", "n/a", "male"),
+    )
+    scans = found_in(tmp_path)
+    assert dict(scans["s1.npy"].covariates) == {"age": 9.5, "sex": 2.0}
+    assert dict(scans["sub-s10_fc.npy"].covariates) == {"sex": 1.0}
+    assert dict(scans["other.npy"].covariates) == {}
+    assert dict(found_in(tmp_path / "s1.npy")["s1.npy"].covariates) == {
+        "age": 9.5,
+        "sex": 2.0,
+    }
+
+
+def test_names_of_columns_are_kept(tmp_path):
+    head = ",".join(f"ROIS{i}" for i in range(ROIS))
+    np.savetxt(
+        tmp_path / "a.csv", fc_of_seed(0), delimiter=",", header=head, comments=""
+    )
+    assert found_in(tmp_path)["a.csv"].roi_names == tuple(
+        f"ROIS{i}" for i in range(ROIS)
+    )
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        (np.eye(4), "has 4 ROIs, the model 6"),
+        (np.where(np.eye(ROIS) > 0, 1.0, np.nan), "NaN"),
+        (4 * fc_of_seed(0) - 3 * np.eye(ROIS), "beyond 1"),
+        (fc_of_seed(0) + np.diag([0.5] + [0.0] * (ROIS - 1)), "diagonal is not 1"),
+    ],
+)
+def test_what_cannot_be_used_is_named_in_its_place(tmp_path, matrix, words):
+    np.save(tmp_path / "a.npy", fc_of_seed(0))
+    np.save(tmp_path / "b.npy", matrix)
+    scans = found_in(tmp_path)
+    assert scans["a.npy"].fc is not None
+    assert scans["b.npy"].fc is None
+    assert words in scans["b.npy"].problem
+
+
+def test_a_dataset_with_other_counts_is_refused(tmp_path):
+    np.savez(
+        tmp_path / "d.npz",
+        fc=np.stack([fc_of_seed(0), fc_of_seed(1)]),
+        subject_id=["a"],
+    )
+    assert "'subject_id' has shape (1,)" in found_in(tmp_path)["d.npz"].problem
+    with pytest.raises(DataError, match="no such file"):
+        found_in(tmp_path / "nothing.npy")
+
+
+def test_a_dataset_that_would_fill_the_memory_is_named_by_every_reader(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, fc=np.zeros((100, 160, 160)), subject_id=np.arange(100))
+    monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")
+    (scan,) = find_scans(path, "auto", 160)
+    assert scan.fc is None
+    assert "would take 20.5 MB" in scan.problem
+    with pytest.raises(DataError, match="limit is 10 MB"):
+        load_folder(path)
+
+
+def test_people_of_an_npz_are_fc_whatever_was_asked_for(tmp_path):
+    np.savez(tmp_path / "d.npz", fc=np.eye(4)[None].repeat(2, 0))
+    assert [scan.problem for scan in find_scans(tmp_path / "d.npz", "fc", 4)] == [
+        ""
+    ] * 2
+    (scan,) = find_scans(tmp_path / "d.npz", "timeseries", 4)
+    assert "'timeseries' (--kind)" in scan.problem

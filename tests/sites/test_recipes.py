@@ -5,7 +5,7 @@ import pytest
 
 from fcforge.imaging.atlas import aal116
 from fcforge.messages import ConfigError
-from fcforge.sites.check import MIN_PER_CLASS
+from fcforge.sites.datasets import MIN_PER_CLASS
 from fcforge.sites.recipes import (
     PRESETS,
     atlas_of,

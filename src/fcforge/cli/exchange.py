@@ -140,7 +140,7 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
     from fcforge.exchange.private_record import PrivateRecord
     from fcforge.report.terminal import evaluation_text
     from fcforge.sites import load_people
-    from fcforge.sites.check import left_out
+    from fcforge.sites.datasets import left_out
 
     opened = open_exchange(asked.file, Trust.asked(asked))
     private = None

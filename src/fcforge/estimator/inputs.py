@@ -10,9 +10,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from fcforge.messages import DataError, at
-from fcforge.sites.check import TOLERANCE, not_correlations
-from fcforge.sites.reading import Kind, looks_like_fc, refuse_transposed, to_fc
-from fcforge.sites.vectors import ROUNDING, Layout, Order
+from fcforge.requests import Kind
+from fcforge.sites.datasets import TOLERANCE, not_correlations
+from fcforge.sites.matrices import (
+    ROUNDING,
+    Layout,
+    Order,
+    looks_like_fc,
+    refuse_transposed,
+    to_fc,
+)
 
 NOT_FC = (
     "Give Pearson correlations; other measures (Fisher z, covariance, precision, tangent vectors) "

@@ -32,7 +32,7 @@ from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.requests import TrustRequest
 from fcforge.settings import make
 from fcforge.sites.cohort import Cohort, as_text
-from fcforge.sites.vectors import Layout
+from fcforge.sites.matrices import Layout
 from fcforge.types import Component, Conditions, LearnerSpec, Target, Training
 
 if TYPE_CHECKING:

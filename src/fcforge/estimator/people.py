@@ -12,7 +12,7 @@ import numpy as np
 from fcforge.estimator.inputs import InputError
 from fcforge.messages import FCForgeError, two_spellings
 from fcforge.sites.cohort import MIN_ROIS, Cohort, as_text, twins_of
-from fcforge.sites.diagnoses import is_missing, label_of
+from fcforge.sites.participants import is_missing, label_of
 
 NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
 DROP = "The same scan would be learned as two people; drop one."

@@ -21,7 +21,7 @@ from fcforge.estimator.people import columns_of, positive_class, site_names
 from fcforge.messages import check_names
 from fcforge.sites.combat import SiteEffects, by_site
 from fcforge.sites.confounds import Confounds, design, require_covariates
-from fcforge.sites.vectors import Layout
+from fcforge.sites.matrices import Layout
 from fcforge.types import LOG_SCALE, SHRINK
 
 

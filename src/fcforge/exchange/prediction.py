@@ -14,9 +14,9 @@ from fcforge.exchange.private_record import PrivateRecord, Threshold, people_in
 from fcforge.exchange.scan_checks import answers_of, probability, truth_of, wrong_rois
 from fcforge.imaging.atlas import Atlas
 from fcforge.messages import DataError, at, no_formula, printable
-from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
-from fcforge.sites.reading import Kind, Scan, Where, find_scans
+from fcforge.sites.datasets import require_valid
+from fcforge.sites.folder import Kind, Scan, Where, find_scans
 from fcforge.stats.resampling import measure
 from fcforge.types import Estimate, Target
 

@@ -42,8 +42,8 @@ from fcforge.requests import (
 from fcforge.settings import override_only
 from fcforge.sites import dataset_of, load_dataset, load_people
 from fcforge.sites.abide import SITE_IDS
-from fcforge.sites.check import left_out
 from fcforge.sites.cohort import Cohort
+from fcforge.sites.datasets import left_out
 
 
 def start_file(asked: StartRequest) -> Exchange:

@@ -2,8 +2,8 @@
 
 FC is Pearson's correlation, with one convention for ROIs without signal: an ROI that is flat, or
 missing in every volume, has FC 0 with all others, as in the shared ABIDE matrices;
-`fcforge.sites.check` warns of it by subject and ROI. An ROI that is missing in some volumes only is
-damage, and an error.
+`fcforge.sites.datasets` warns of it by subject and ROI. An ROI that is missing in some volumes only
+is damage, and an error.
 """
 
 import re

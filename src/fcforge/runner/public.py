@@ -9,9 +9,9 @@ from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.vector import log_features
 from fcforge.releases.worth import Dealings
 from fcforge.sites import Cohort, load_dataset, require_valid
-from fcforge.sites.check import without_twins
 from fcforge.sites.cohort import twins_of
 from fcforge.sites.confounds import Confounds, fit_on_cohort
+from fcforge.sites.datasets import without_twins
 from fcforge.types import SHRINK, Component, FCBatch, PublicSpec, Target
 
 OTHERS = "others"

@@ -13,7 +13,6 @@ import numpy as np
 
 from fcforge.imaging.parsers import as_number
 from fcforge.messages import ConfigError, DataError, check_names, counted, some
-from fcforge.sites.diagnoses import is_missing
 from fcforge.types import Target
 
 Severity = Literal["error", "warning"]
@@ -220,7 +219,7 @@ def _numbers(name: str, values: np.ndarray, subjects: np.ndarray) -> np.ndarray:
     found = []
     words = []
     for subject, value in zip(subjects.tolist(), values.tolist(), strict=True):
-        number = np.nan if is_missing(str(value)) else as_number(str(value))
+        number = as_number(str(value))
         found.append(number)
         if number is None:
             words.append(f"'{value}' (subject '{subject}')")

@@ -1,27 +1,49 @@
-"""A user's own data: FC or time series in one file for all, or one file per subject.
+"""A user's own files: people to learn from, and new scans to be judged, with or without a table.
 
-B-SNIP, which has no public layout (access is by application), is such a folder.
+FC or time series are in one file for all, or in one per subject. B-SNIP, which has no public layout
+(access is by application), is such a folder. A new scan that cannot be used is named in its place
+and does not stop the others; nobody there needs a diagnosis.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcforge.imaging.matrix_files import SUFFIXES, TEXT, read_npz, read_table
+from fcforge.imaging.matrix_files import (
+    SUFFIXES,
+    TEXT,
+    read_matrix_file,
+    read_npz,
+    read_table,
+    roi_names_in,
+)
 from fcforge.imaging.parsers import as_numbers
+from fcforge.imaging.people import read_people
 from fcforge.messages import ConfigError, DataError, at, counted, some
+from fcforge.requests import Kind
 from fcforge.sites import participants
-from fcforge.sites.cohort import Cohort, Fault, as_text
-from fcforge.sites.diagnoses import CONTROLS, DISORDERS, Groups, Words
-from fcforge.sites.participants import Listed, Participant, Read, Reading
-from fcforge.sites.reading import ARRAYS, Kind, npz_rows, read_fc, scan_files
-from fcforge.sites.vectors import rows_as_fc
+from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
+from fcforge.sites.datasets import not_correlations
+from fcforge.sites.matrices import rows_as_fc, to_fc
+from fcforge.sites.participants import (
+    CONTROLS,
+    DISORDERS,
+    Groups,
+    Listed,
+    Participant,
+    Read,
+    Reading,
+    Words,
+)
 from fcforge.types import Target
 
+ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
+Where = str | Path | Sequence[str | Path]
+Person = Mapping[str, str]
 Named = Mapping[str, str]  # column of a role
 EDGE = re.compile(r".+~.+|edge_?\d+", re.IGNORECASE)  # its column in a table
 
@@ -49,7 +71,7 @@ def load_folder(
     pickled is read.
 
     *One table* (.tsv, .csv): a row per subject with id, site, diagnosis and its edges, in columns
-    ``Hip_L~Hip_R`` or ``edge_1``, ``edge_2``, ... (`fcforge.sites.vectors`).
+    ``Hip_L~Hip_R`` or ``edge_1``, ``edge_2``, ... (`fcforge.sites.matrices`).
 
     *A folder*: ``participants.tsv`` (or .csv) with columns for id, site and diagnosis, and one
     file per subject, anywhere below, whose name starts with the id. Trouble with one subject
@@ -211,7 +233,7 @@ def _table_of_edges(
 
 # -- one file per subject --------------------------------------------------------------------------
 class _Files(NamedTuple):
-    """A folder, and what may be files of subjects below it."""
+    """A folder, and what may be files of subjects in it."""
 
     root: Path
     there: list[Path]
@@ -249,3 +271,206 @@ class _Files(NamedTuple):
             return []
         what = f"{counted(len(others), 'file')} of nobody in {table}: {some(others)}."
         return [Fault("warning", what, "Not loaded; add rows, or take the files away.")]
+
+
+def read_fc(path: Path, kind: Kind = "auto", variable: str | None = None) -> Reading:
+    """FC of the one scan in a file (matrix, time series or row of edges) and its ROI names."""
+    matrix, names = read_matrix_file(path, variable)
+    with at(path):
+        if 1 in matrix.shape and matrix.size > 2 and kind != "timeseries":
+            row = matrix.reshape(1, -1)
+            edges = np.tanh(row) if kind == "fisher_z" else row
+            made, names = rows_as_fc(edges, names)
+            return Reading(made[0], roi_names=names)
+        fc = to_fc(matrix, kind)
+        return Reading(fc, roi_names=names[: len(fc)])
+
+
+# -- new scans -------------------------------------------------------------------------------------
+class Scan(NamedTuple):
+    """One scan.
+
+    Attributes
+    ----------
+    subject : str
+        File name, or the subject's id in a dataset file or in the table of `fcforge fc`.
+    fc : ndarray of shape (R, R), float32, or None
+        None where the scan cannot be used.
+    problem : str
+        Why not.
+    covariates : mapping of name to float
+        Numbers from the dataset file, or from participants.tsv beside the scan.
+    roi_names : tuple of str
+        As the file has them; empty where it has none.
+    site : str
+        As a dataset file has it; empty where it says none.
+    """
+
+    subject: str
+    fc: np.ndarray | None
+    problem: str = ""
+    covariates: Mapping[str, float] = {}
+    roi_names: tuple[str, ...] = ()
+    site: str = ""
+
+
+def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
+    """Every scan of a file, several files or folders (also of a folder that `fcforge fc` wrote).
+
+    Parameters
+    ----------
+    where : path or sequence of paths
+    kind : {"auto", "fc", "timeseries"}
+    n_rois : int
+        That a scan must have.
+    """
+    found = []
+    for name, path, person in _files(where):
+        try:
+            many = _dataset(path, kind)
+            if many is None:
+                fc, _, names = read_fc(path, kind)
+                many = [Scan(name, fc, "", _numbers(person), names)]
+            found += [_checked(scan, n_rois) for scan in many]
+        except DataError as error:
+            found.append(Scan(name, None, error.what))
+    return found
+
+
+def _checked(scan: Scan, n_rois: int) -> Scan:
+    """The scan, or why it cannot be used."""
+    fc = np.asarray(scan.fc, dtype=np.float32)
+    if fc.shape != (n_rois, n_rois):
+        return Scan(scan.subject, None, f"has {fc.shape[0]} ROIs, the model {n_rois}.")
+    for problem, _ in not_correlations(fc):
+        return Scan(scan.subject, None, f"is not a correlation matrix: {problem}")
+    return scan._replace(fc=fc)
+
+
+def _files(where: Where) -> list[tuple[str, Path, Person]]:
+    """Name, path and row of the participants table of every file."""
+    if isinstance(where, (str, Path)):
+        where = [where]
+    paths = [Path(p) for p in where]
+    found: list[tuple[str, Path, Person]] = []
+    for path in paths:
+        if path.is_dir():
+            found += _in_folder(path)
+        elif path.exists():
+            found.append((path.name, path, _row_of(path, _people(path.parent))))
+        else:
+            raise DataError("no such file or folder.", where=path, do="Check the path.")
+    if not found:
+        raise DataError(
+            "holds no scan.", where=paths[0], do=f"Known types: {', '.join(SUFFIXES)}."
+        )
+    return found
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
+    """Scans that the table of a folder lists (as `fcforge fc` writes it), else all below."""
+    people = _people(folder)
+    if any("file" in row for row in people.values()):
+        for who, row in people.items():
+            if row["file"] != "n/a":
+                yield f"sub-{who}", folder / row["file"], row
+        return
+    for path in scan_files(folder):
+        yield path.relative_to(folder).as_posix(), path, _row_of(path, people)
+
+
+def scan_files(folder: Path, pattern: str = "**/*") -> list[Path]:
+    """Files below a folder that may hold FC or a series: not the table of the people."""
+    found = []
+    for path in sorted(folder.glob(pattern)):
+        known = path.suffix.lower() in SUFFIXES and path.is_file()
+        if known and not path.name.startswith("participants"):
+            found.append(path)
+    return found
+
+
+def _people(folder: Path) -> Mapping[str, Person]:
+    table = participants.table_in(folder)
+    return read_people(table).rows if table else {}
+
+
+def _row_of(path: Path, people: Mapping[str, Person]) -> Person:
+    """Row of the one person whose id the file name starts with; empty where there is none."""
+    owners = [who for who in people if participants.owns_file(path.name, who)]
+    return people[max(owners, key=len)] if owners else {}
+
+
+def _numbers(person: Person) -> dict[str, float]:
+    """Columns of a row that are numbers, under their customary names."""
+    found = {}
+    for name, values in participants.as_covariates([person]).items():
+        if values.dtype.kind == "f" and np.isfinite(values[0]):
+            found[name] = float(values[0])
+    return found
+
+
+def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
+    """FC (n, R, R) in an .npz: ``fc``, or its upper triangles ``fc_upper``."""
+    if kind not in ("auto", "fc"):
+        raise DataError(
+            f"holds FC of many people, not '{kind}' (--kind).", do="Leave --kind out."
+        )
+    name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
+    if name not in arrays:
+        has = ", ".join(sorted(arrays)) or "nothing"
+        raise DataError(
+            f"array '{name}' is missing.", do=f"It has: {has}. Call it fc or fc_upper."
+        )
+    values = arrays[name]
+    square = name == "fc_upper" or values.shape[1:2] == values.shape[2:]
+    n_axes = 3 if name == "fc" else 2
+    if values.ndim != n_axes or values.dtype.kind not in "fiu" or not square:
+        raise DataError(
+            f"'{name}' has shape {values.shape} and type {values.dtype}.",
+            do="fc is (subjects, ROIs, ROIs), fc_upper (subjects, edges); both numbers.",
+        )
+    if name == "fc":
+        return values.astype(np.float32)
+    return fc_from_upper(values, dtype=np.float32)
+
+
+def npz_rows(
+    arrays: Mapping[str, np.ndarray], kind: Kind = "auto"
+) -> tuple[list[dict[str, str]], Read]:
+    """People of an .npz as rows of a table, numbered in its column ``file``, and their FC.
+
+    Arrays with one value per subject are the columns.
+    """
+    fc = npz_fc(arrays, kind)
+    for name in ARRAYS:
+        if name in arrays and arrays[name].shape != (len(fc),):
+            raise DataError(
+                f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects.",
+                do="Every array needs one row per subject.",
+            )
+    columns = {k: v for k, v in arrays.items() if v.shape == (len(fc),)}
+    columns["file"] = np.arange(len(fc))
+    rows = []
+    for i in range(len(fc)):
+        rows.append({name: str(values[i]) for name, values in columns.items()})
+    names = roi_names_in(arrays, fc.shape[-1])
+
+    def read(person: Participant) -> Reading:
+        return Reading(fc[int(person.file)], roi_names=names)
+
+    return rows, read
+
+
+def _dataset(path: Path, kind: Kind) -> list[Scan] | None:
+    """Scans of an .npz dataset; None when the file is one scan."""
+    arrays = read_npz(path) if path.suffix.lower() == ".npz" else {}
+    several = "fc" in arrays and arrays["fc"].ndim == 3
+    if not several and "fc_upper" not in arrays:
+        return None
+    rows, read = npz_rows(arrays, kind)
+    scans = []
+    for one in participants.people_of(rows, {}, needed=()).people:
+        fc, _, names = read(one)
+        who = one.subject_id or one.file
+        scans.append(Scan(who, fc, "", _numbers(one.extra), names, one.site))
+    return scans

@@ -1,8 +1,17 @@
-"""Who took part: id, site, diagnosis and further columns, and the cohort of those with a file."""
+"""Who took part: id, site, what the diagnosis means, and the cohort of those with a file.
+
+Two groups are compared, or those that are listed. Words that say by themselves which group they
+mean need nothing; a table with a second disorder, or with other words, names its groups:
+``positive`` and ``negative``, or ``classes`` where they are more than two.
+"""
+
+from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mode
 from typing import Any, NamedTuple
@@ -12,11 +21,45 @@ import numpy as np
 from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import column_of
 from fcforge.imaging.parsers import as_number
-from fcforge.messages import ConfigError, DataError, counted, some, two_spellings, whole
+from fcforge.messages import (
+    DataError,
+    check_names,
+    counted,
+    listed,
+    some,
+    two_spellings,
+    whole,
+)
 from fcforge.sites.cohort import Cohort, Fault, as_text
-from fcforge.sites.diagnoses import Groups, is_missing
 from fcforge.types import Target
 
+Words = str | Sequence[str] | None
+# Words of disorders as tables of ABIDE, ADHD-200, REST-meta-MDD and B-SNIP write them.
+DISORDERS = {
+    "": "1, true, patient, patients, case",
+    "ASD": "asd, autism, autistic, asperger, asperger's, aspergers, pdd-nos",
+    "ADHD": "adhd, adhd-c, adhd-i, adhd-h, adhd-combined, adhd-inattentive, adhd-hyperactive",
+    "MDD": "mdd, depression, major depressive disorder",
+    "SZ": "sz, scz, szp, schizophrenia, schizophrenia proband",
+    "SZA": "sza, sadp, schizoaffective, schizoaffective disorder",
+    "BD": "bd, bp, bpp, bipolar, bipolar disorder, bipolar proband",
+}
+# Words for patients, and the disorder that each names ("" where it names none).
+PATIENTS = {
+    word: disorder for disorder, words in DISORDERS.items() for word in listed(words)
+}
+CONTROLS = listed(
+    "0, false, tc, td, tdc, hc, nc, cn, con, ctrl, control, controls, healthy, healthy control, "
+    "healthy controls, normal control, typically developing"
+)
+# ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
+CONTROLS_OF_COLUMN = {"dx_group": ("2",)}
+MISSING = ("", *listed("., n/a, #n/a, #nv, na, nan, null, -999, -9999, -9999.0"))
+NAME_THEM = (
+    "Name both groups: --positive VALUE --negative VALUE (of a start or a config: "
+    "--set dataset.positive=VALUE and so on); others are left out."
+)
+SEVERAL = 'More than two groups: --set \'dataset.classes=["HC", "SZ", "BP"]\', controls first.'
 # Names of columns by what they hold, as a user calls it.
 ROLES = {
     "id": tables.ID_COLUMNS,
@@ -33,6 +76,140 @@ ALIASES = {
 SEX = {"m": 1.0, "male": 1.0, "f": 2.0, "female": 2.0}  # as ABIDE counts
 
 
+# -- what a diagnosis means ------------------------------------------------------------------------
+def is_missing(value: str) -> bool:
+    """Whether a cell says nothing."""
+    return _plain(value) in MISSING
+
+
+def _plain(word: str) -> str:
+    """A word as it is compared: without case, odd spaces and wide letters."""
+    return unicodedata.normalize("NFKC", word).strip().casefold()
+
+
+def label_of(value: str, column: str = "") -> int:
+    """0 or 1 for a word that says it by itself; an error that lists the known ones for others.
+
+    Examples
+    --------
+    >>> label_of("ASD"), label_of("HC"), label_of("2", column="DX_GROUP")
+    (1, 0, 0)
+    """
+    word = _plain(value)
+    if word in PATIENTS:
+        return 1
+    if word in (*CONTROLS, *CONTROLS_OF_COLUMN.get(column.lower(), ())):
+        return 0
+    patients = ", ".join(listed(words)[0] for words in DISORDERS.values())
+    controls = ", ".join(CONTROLS[:8])
+    known = f"Known for patients: {patients}; for controls: {controls}; and their like."
+    do = f"{known} {NAME_THEM} {SEVERAL}"
+    raise DataError(f"unknown diagnosis '{value.strip()}'.", do=do)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups that are compared.
+
+    Attributes
+    ----------
+    words : tuple of tuple of str
+        Diagnoses of each group in small letters, controls first; none where the words say it.
+    column : str
+        Where the diagnoses stand.
+    """
+
+    words: tuple[tuple[str, ...], ...] = ()
+    column: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        values: Iterable[str],
+        positive: Words = None,
+        negative: Words = None,
+        column: str = "",
+        classes: Sequence[str] = (),
+        partial: bool = False,
+    ) -> Groups:
+        """Groups of a column of diagnoses.
+
+        Parameters
+        ----------
+        values : iterable of str
+        column : str
+        positive, negative, classes, partial
+            As in `load_folder`; several diagnoses of a group are joined by commas, too.
+
+        Raises
+        ------
+        DataError
+            Two disorders and no groups named, a diagnosis in two groups, or groups that are not
+            in the data.
+        """
+        counts = Counter(v.strip() for v in values if not is_missing(v))
+        known = {_plain(value) for value in counts}
+        told = ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
+        words = [_listed(group) for group in classes or (negative, positive)]
+        if classes and (positive or negative or len(classes) < 3 or not all(words)):
+            what = f"classes = {list(classes)} lists three groups or more, and nothing else does."
+            raise DataError(what, do=NAME_THEM)
+        named = [word for group in words for word in set(group)]
+        if not named:
+            _refuse_two_disorders(known, told)
+            return cls(column=column)
+        if not all(words):
+            rest = known - {*named}
+            if len(rest) != 1:
+                what = f"one group is named, and the other could be several: {told}."
+                raise DataError(what, do=NAME_THEM)
+            words[words.index(())] = tuple(rest)
+        for word, times in Counter(named).items():
+            if times > 1:
+                what = f"the diagnosis '{word}' is named in {times} groups."
+                raise DataError(what, do="Name each diagnosis in one group only.")
+        absent = [", ".join(group) for group in words if known.isdisjoint(group)]
+        everything = len(absent) == len(words) and bool(known)
+        if everything or (absent and not partial):
+            lost = "' or '".join(absent if everything else absent[:1])
+            what = f"nobody has the diagnosis '{lost}'; there are: {told}."
+            raise DataError(what, do="Name the diagnoses as the data write them.")
+        return cls(tuple(words), column)
+
+    def label(self, value: str) -> int | None:
+        """0 for a control, 1 for a patient, or the place of its group; None for another.
+
+        Raises
+        ------
+        DataError
+            No diagnosis, or a word that does not say which group it means.
+        """
+        if is_missing(value):
+            do = (
+                "Fill it in, or leave such people out: --drop-unlabelled (of a start or a config: "
+                "--set dataset.drop_unlabelled=true)."
+            )
+            raise DataError("has no diagnosis.", do=do)
+        if not self.words:
+            return label_of(value, self.column)
+        word = _plain(value)
+        found = (place for place, group in enumerate(self.words) if word in group)
+        return next(found, None)
+
+
+def _listed(words: Words) -> tuple[str, ...]:
+    several = listed(words) if isinstance(words, str) else words or ()
+    return tuple(_plain(str(word)) for word in several)
+
+
+def _refuse_two_disorders(known: set[str], told: str) -> None:
+    if len({PATIENTS[word] for word in known if word in PATIENTS}) > 1:
+        what = f"more than two diagnoses: {told}; two groups are compared."
+        do = f"{NAME_THEM} Several diagnoses in one group: joined by commas. {SEVERAL}"
+        raise DataError(what, do=do)
+
+
+# -- people ----------------------------------------------------------------------------------------
 class Participant(NamedTuple):
     """One subject before the FC is read.
 
@@ -90,7 +267,13 @@ def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
     path : Path
         Where all of them are.
     """
-    loaded, unread = _read_all(listed.people, read)
+    loaded: list[Loaded] = []
+    unread: list[Fault] = []
+    for person in listed.people:
+        try:
+            loaded.append((person, read(person)))
+        except DataError as error:
+            unread.append(Fault.of(error, person.subject_id, person.site))
     kept, odd = _same_rois(loaded)
     n = len(kept[0][1].fc) if kept else 0
     fc = np.array([reading.fc for _, reading in kept], dtype=np.float32)
@@ -109,19 +292,6 @@ def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
         faults=(*listed.faults, *unread, *odd),
         target=Target(classes=classes),
     )
-
-
-def _read_all(
-    people: Sequence[Participant], read: Read
-) -> tuple[list[Loaded], list[Fault]]:
-    loaded: list[Loaded] = []
-    faults: list[Fault] = []
-    for person in people:
-        try:
-            loaded.append((person, read(person)))
-        except DataError as error:
-            faults.append(Fault.of(error, person.subject_id, person.site))
-    return loaded, faults
 
 
 def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
@@ -242,12 +412,8 @@ def columns_of(text: str) -> dict[str, str]:
     >>> columns_of("site=scanner_site, label=dx")
     {'site': 'scanner_site', 'label': 'dx'}
     """
-    found = {}
-    for part in text.split(","):
-        if part.strip():
-            role, _, column = part.partition("=")
-            found[role.strip()] = column.strip()
-    return found
+    pairs = [part.partition("=") for part in listed(text)]
+    return {role.strip(): column.strip() for role, _, column in pairs}
 
 
 def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, str]:
@@ -260,20 +426,15 @@ def find_columns(header: Sequence[str], named: Mapping[str, str]) -> dict[str, s
     DataError
         A named column that is not there.
     """
-    for role, column in named.items():
-        if role not in ROLES:
-            raise ConfigError(
-                f"columns: '{role}' is nothing to look for.",
-                do=f"Known: {', '.join(ROLES)}; for example site=scanner_site.",
-            )
-        if not column_of(header, [column.lower()]):
-            there = ", ".join(header[:8])
-            what = f"has no column '{column}' (columns: {there})."
-            raise DataError(what, do=f"Name the one for the {role} as the table does.")
+    check_names("role of a column", named, ROLES)
     found = {}
     for role, usual in ROLES.items():
         asked = [named[role].lower()] if role in named else usual
         found[role] = column_of(header, asked)
+        if role in named and not found[role]:
+            there = ", ".join(header[:8])
+            what = f"has no column '{named[role]}' (columns: {there})."
+            raise DataError(what, do=f"Name the one for the {role} as the table does.")
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.messages import look_up
-from fcforge.sites.check import MIN_PER_CLASS
+from fcforge.sites.datasets import MIN_PER_CLASS
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ import numpy as np
 
 from fcforge.messages import DataError
 from fcforge.randomness import numpy_rng
-from fcforge.sites.check import (
+from fcforge.sites.cohort import Cohort
+from fcforge.sites.datasets import (
     class_counts,
     not_splittable,
     refuse_twins,
     require_valid,
 )
-from fcforge.sites.cohort import Cohort
 from fcforge.types import Conditions, FCBatch, Site, strata
 
 SPLITS = ("train", "val", "test")

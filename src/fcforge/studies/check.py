@@ -9,8 +9,8 @@ from fcforge.messages import ConfigError, DataError, counted
 from fcforge.requests import CheckRequest
 from fcforge.settings import override_only
 from fcforge.sites import Cohort, Fault, check_cohort, dataset_of, load_dataset
-from fcforge.sites.check import class_counts
 from fcforge.sites.cohort import grouped
+from fcforge.sites.datasets import class_counts
 from fcforge.sites.participants import columns_of
 from fcforge.types import Component
 

@@ -234,7 +234,7 @@ def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
 
 @pytest.mark.data
 def test_the_published_people_are_those_of_the_file(shared_data):
-    from fcforge.sites.check import without_twins
+    from fcforge.sites.datasets import without_twins
 
     people = load_folder(shared_data / "abide1_aal116.npz")
     alone, twice = without_twins(people)

@@ -17,7 +17,7 @@ from fcforge.exchange.starts.public_start import make_public
 from fcforge.files import whole_file
 from fcforge.messages import DataError, look_up
 from fcforge.sites.abide import DownloadError
-from fcforge.sites.check import without_twins
+from fcforge.sites.datasets import without_twins
 from fcforge.sites.folder import load_folder
 from fcforge.sites.published import PUBLISHED, rebuild, subjects_sha256
 

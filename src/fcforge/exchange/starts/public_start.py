@@ -36,9 +36,9 @@ from fcforge.releases.start import (
 from fcforge.releases.vector import log_features, targets
 from fcforge.releases.worth import noise_per_person, worth
 from fcforge.settings import make
-from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort, terms
+from fcforge.sites.datasets import require_valid, without_twins
 from fcforge.stats.resampling import measure
 
 MAKER = "public start"

@@ -18,8 +18,8 @@ from fcforge.messages import ConfigError, DataError, at
 from fcforge.privacy.noise import DELTA, EPSILON, discrete_gaussian
 from fcforge.releases import vector
 from fcforge.releases.vector import fit_line
-from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
+from fcforge.sites.datasets import require_valid
 
 if TYPE_CHECKING:
     from fcforge.exchange.private_record import PrivateRecord, Spent

@@ -1,16 +1,102 @@
-"""One subject from a file that holds FC or a time series; new scans, wherever they lie."""
+"""FC from rows of edges, in every order that toolboxes write; from matrices and time series."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.io import savemat
+from small_cohorts import tiny
 
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import pearson_fc
 from fcforge.messages import DataError
+from fcforge.sites import check_cohort
 from fcforge.sites.folder import load_folder
-from fcforge.sites.reading import find_scans, looks_like_fc, looks_transposed, to_fc
+from fcforge.sites.matrices import looks_like_fc, looks_transposed, rows_as_fc, to_fc
+
+R = 12
+NAMES = [f"R{i}" for i in range(R)]
+ORDERS = {
+    "rows": np.triu_indices(R, 1),
+    "columns": np.tril_indices(R, -1),
+    "rows with diagonal": np.triu_indices(R),
+    "columns with diagonal": np.tril_indices(R),
+}
+
+
+def names_of(rows, columns):
+    return [f"{NAMES[i]}~{NAMES[j]}" for i, j in zip(rows, columns, strict=True)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders_are_told_apart_by_their_numbers(order):
+    fc = tiny(R).fc
+    made, names = rows_as_fc(fc[:, *ORDERS[order]])
+    np.testing.assert_array_equal(made, fc)
+    assert names == ()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_names_of_edges_say_which_is_which(order):
+    fc = tiny(R).fc
+    shuffled = np.random.default_rng(0).permutation(len(ORDERS[order][0]))
+    ends = [end[shuffled] for end in ORDERS[order]]
+    made, names = rows_as_fc(fc[:, *ends], names_of(*ends))
+    places = [NAMES.index(name) for name in names]
+    np.testing.assert_array_equal(made, fc[:, places][:, :, places])
+
+
+def test_what_cannot_be_told_is_refused():
+    weak = np.linspace(0, 0.1, 15)[None]  # correlations in either order
+    with pytest.raises(DataError, match="15 edges make correlation matrices in 2 ways"):
+        rows_as_fc(weak)
+    with pytest.raises(DataError, match="in no ways"):
+        rows_as_fc(np.array([[0.9, -0.9, 0.9]]))
+    with pytest.raises(DataError, match="14 edges are not"):
+        rows_as_fc(np.zeros((2, 14)))
+    with pytest.raises(DataError, match=r"up to \|r\| = 10, beyond 1.*fisher_z"):
+        rows_as_fc(100 * weak)
+    for names in (["A~B", "A~C", "A~B"], ["A~B", "A~C", "edge_3"]):
+        with pytest.raises(DataError, match="3 names of edges are not every pair"):
+            rows_as_fc(np.zeros((1, 3)), names)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_table(named, tmp_path):
+    made = tiny(R)
+    ends = ORDERS["columns"]
+    edges = names_of(*ends) if named else [f"edge_{k}" for k in range(len(ends[0]))]
+    lines = [";".join(["id", "site", "dx", "age", *edges])]
+    for i, subject in enumerate(made.subject_id.tolist()):
+        who = [subject, made.site[i], "ASD" if made.y[i] else "HC", "12,5"]
+        cells = [f"{v:.6f}".replace(".", ",") for v in made.fc[i][ends]]
+        lines.append(";".join([*who, *cells]))
+    path = tmp_path / "fc.csv"
+    path.write_text("\n".join(lines))
+    back = load_folder(path)
+    assert check_cohort(back) == []
+    assert bool(back.roi_names) == named
+    places = [NAMES.index(name) for name in back.roi_names or NAMES]
+    np.testing.assert_allclose(back.fc, made.fc[:, places][:, :, places], atol=1e-6)
+    np.testing.assert_array_equal(back.y, made.y)
+    assert set(back.covariates) == {"age"}
+    path.write_text(path.read_text().replace("12,5;0,", "12,5;zero", 1))
+    with pytest.raises(DataError, match=r"line \d+ holds 'zero"):
+        load_folder(path)
+
+
+@pytest.mark.parametrize("kind", ["auto", "fisher_z"])
+def test_one_file_each(kind, tmp_path):
+    made = tiny(R)
+    lines = ["participant_id\tsite\tdiagnosis"]
+    for i, subject in enumerate(made.subject_id.tolist()):
+        edges = made.fc[i][ORDERS["rows"]].astype(float)
+        edges = np.arctanh(edges) if kind == "fisher_z" else edges
+        np.savetxt(tmp_path / f"{subject}.txt", edges if i % 2 else edges[None])
+        lines.append(f"{subject}\t{made.site[i]}\t{made.y[i]}")
+    (tmp_path / "participants.tsv").write_text("\n".join(lines))
+    back = load_folder(tmp_path, kind=kind)
+    np.testing.assert_allclose(back.fc, made.fc, atol=1e-6)
 
 
 def fc_of(n_rois: int = 6, seed: int = 0) -> np.ndarray:
@@ -125,111 +211,3 @@ def test_a_missing_diagonal_alone_does_not_say_which():
     assert to_fc(fc)[0, 1] == pytest.approx(np.tanh(0.5))
     with pytest.raises(DataError, match="6 x 4 is not square"):
         to_fc(np.ones((6, 4)), "fisher_z")
-
-
-R = 6
-
-
-def fc(seed: int) -> np.ndarray:
-    return np.corrcoef(np.random.default_rng(seed).standard_normal((R, 40)))
-
-
-def found(where, kind="auto"):
-    return {scan.subject: scan for scan in find_scans(where, kind, R)}
-
-
-def table(folder, *rows, name="participants.tsv"):
-    (folder / name).write_text("\n".join("\t".join(r) for r in rows) + "\n")
-
-
-def test_a_dataset_gives_ids_covariates_and_roi_names(tmp_path):
-    path = tmp_path / "d.npz"
-    np.savez(
-        path,
-        fc=np.stack([fc(0), fc(1)]),
-        subject_id=["a", "b"],
-        AGE_AT_SCAN=[10, 12],
-        gender=["M", "f"],
-        func_mean_fd=[0.1, -9999.0],
-        scanner=["x", "y"],
-        roi_names=[f"R{i}" for i in range(R)],
-    )
-    scans = found(path)
-    assert dict(scans["a"].covariates) == {"age": 10.0, "sex": 1.0, "mean_fd": 0.1}
-    assert scans["b"].covariates["sex"] == 2.0
-    assert "mean_fd" not in scans["b"].covariates
-    assert scans["a"].roi_names == tuple(f"R{i}" for i in range(R))
-    np.testing.assert_allclose(scans["b"].fc, fc(1), atol=1e-6)
-
-
-def test_a_table_beside_the_files_gives_covariates(tmp_path):
-    np.save(tmp_path / "s1.npy", fc(0))
-    np.save(tmp_path / "sub-s10_fc.npy", fc(1))
-    np.save(tmp_path / "other.npy", fc(2))
-    table(
-        tmp_path,
-        ("participant_id", "Age", "Gender"),
-        ("sub-s1", "9.5", "female"),
-        ("s10", "n/a", "male"),
-    )
-    scans = found(tmp_path)
-    assert dict(scans["s1.npy"].covariates) == {"age": 9.5, "sex": 2.0}
-    assert dict(scans["sub-s10_fc.npy"].covariates) == {"sex": 1.0}
-    assert dict(scans["other.npy"].covariates) == {}
-    assert dict(found(tmp_path / "s1.npy")["s1.npy"].covariates) == {
-        "age": 9.5,
-        "sex": 2.0,
-    }
-
-
-def test_names_of_columns_are_kept(tmp_path):
-    head = ",".join(f"R{i}" for i in range(R))
-    np.savetxt(tmp_path / "a.csv", fc(0), delimiter=",", header=head, comments="")
-    assert found(tmp_path)["a.csv"].roi_names == tuple(f"R{i}" for i in range(R))
-
-
-@pytest.mark.parametrize(
-    ("matrix", "words"),
-    [
-        (np.eye(4), "has 4 ROIs, the model 6"),
-        (np.where(np.eye(R) > 0, 1.0, np.nan), "NaN"),
-        (4 * fc(0) - 3 * np.eye(R), "beyond 1"),
-        (fc(0) + np.diag([0.5] + [0.0] * (R - 1)), "diagonal is not 1"),
-    ],
-)
-def test_what_cannot_be_used_is_named_in_its_place(tmp_path, matrix, words):
-    np.save(tmp_path / "a.npy", fc(0))
-    np.save(tmp_path / "b.npy", matrix)
-    scans = found(tmp_path)
-    assert scans["a.npy"].fc is not None
-    assert scans["b.npy"].fc is None
-    assert words in scans["b.npy"].problem
-
-
-def test_a_dataset_with_other_counts_is_refused(tmp_path):
-    np.savez(tmp_path / "d.npz", fc=np.stack([fc(0), fc(1)]), subject_id=["a"])
-    assert "'subject_id' has shape (1,)" in found(tmp_path)["d.npz"].problem
-    with pytest.raises(DataError, match="no such file"):
-        found(tmp_path / "nothing.npy")
-
-
-def test_a_dataset_that_would_fill_the_memory_is_named_by_every_reader(
-    tmp_path, monkeypatch
-):
-    path = tmp_path / "bomb.npz"
-    np.savez_compressed(path, fc=np.zeros((100, 160, 160)), subject_id=np.arange(100))
-    monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")
-    (scan,) = find_scans(path, "auto", 160)
-    assert scan.fc is None
-    assert "would take 20.5 MB" in scan.problem
-    with pytest.raises(DataError, match="limit is 10 MB"):
-        load_folder(path)
-
-
-def test_people_of_an_npz_are_fc_whatever_was_asked_for(tmp_path):
-    np.savez(tmp_path / "d.npz", fc=np.eye(4)[None].repeat(2, 0))
-    assert [scan.problem for scan in find_scans(tmp_path / "d.npz", "fc", 4)] == [
-        ""
-    ] * 2
-    (scan,) = find_scans(tmp_path / "d.npz", "timeseries", 4)
-    assert "'timeseries' (--kind)" in scan.problem

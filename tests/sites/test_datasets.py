@@ -1,13 +1,16 @@
-"""What is wrong with a dataset is said subject by subject; one scan under two ids is found."""
+"""Datasets by name; what is wrong with one is said subject by subject; one scan under two ids."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_cohorts import small
+from small_cohorts import small, tiny, write_npz
 
 from fcforge.messages import ConfigError, DataError
 from fcforge.sites import (
+    DATASETS,
     Cohort,
     Fault,
     check_cohort,
@@ -16,8 +19,8 @@ from fcforge.sites import (
     require_valid,
     split_site,
 )
-from fcforge.sites.check import without_twins
 from fcforge.sites.cohort import twins_of
+from fcforge.sites.datasets import without_twins
 from fcforge.sites.folder import load_folder
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
@@ -366,3 +369,30 @@ def test_across_by_scan_or_by_id():
 def test_a_constant_scan_is_nobodys_twin():
     flat = np.stack([np.eye(5), np.eye(5)]).astype(np.float32)
     assert twins_of(flat, np.array(["a", "b"])) == []
+
+
+def test_registry():
+    assert {"simulated", "folder"} <= set(DATASETS)
+    made = load_dataset(Component("simulated", {"n_rois": 8, "scale": 0.05}))
+    assert made.n_rois == 8
+    with pytest.raises(
+        ConfigError, match=r"unknown dataset 'simulatd'. Did you mean 'simulated'"
+    ):
+        load_dataset(Component("simulatd"))
+    with pytest.raises(ConfigError, match=r"'n_roi'. Did you mean 'n_rois'"):
+        load_dataset(Component("simulated", {"n_roi": 8}))
+    with pytest.raises(ConfigError, match=r"dataset 'folder' needs 'path'"):
+        load_dataset(Component("folder"))
+
+
+def test_listing_datasets_imports_neither_torch_nor_scipy_nor_pandas(tmp_path):
+    path = write_npz(tmp_path / "d.npz", tiny())
+    code = (
+        "import sys; from fcforge.sites import DATASETS, check_cohort;"
+        f"check_cohort(DATASETS['folder'].loader(path={str(path)!r}));"
+        "print([m for m in ('torch', 'scipy', 'pandas', 'nilearn') if m in sys.modules])"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "[]"
