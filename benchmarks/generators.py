@@ -20,11 +20,11 @@ import torch
 from setting import abide, options, timed
 
 from fcforge.generators import GENERATORS
+from fcforge.generators.base import device_rng, normal, trainable
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.generator import to_coordinates
 from fcforge.generators.fcm_vae.training import negative_elbo
-from fcforge.generators.layers import device_rng, normal, trainable
 from fcforge.randomness import torch_rng
 from fcforge.sites import load_dataset, split_site
 from fcforge.types import FCBatch

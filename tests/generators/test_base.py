@@ -7,7 +7,9 @@ import torch
 from simulated_site import simulate
 
 from fcforge.generators import GENERATORS, make_generator
-from fcforge.generators.base import check_site, check_y, in_shares
+from fcforge.generators import base as layers
+from fcforge.generators.base import device_rng, in_shares
+from fcforge.generators.corr_gauss import EdgeGauss
 from fcforge.graphs import edges, from_edges
 from fcforge.messages import ConfigError, DataError
 from fcforge.randomness import torch_rng
@@ -15,6 +17,7 @@ from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.releases.vector import log_features
 from fcforge.types import Component, FCBatch
 
+PLAIN = EdgeGauss()
 # As small as each can be; quality is tested elsewhere.
 QUICK: dict[str, dict] = {
     "released": {"noise": "seeded"},
@@ -137,36 +140,91 @@ def test_both_classes_are_always_there(share, n, wanted):
 
 def test_counts_are_subjects_per_class() -> None:
     site = simulate(9)
-    assert check_site(site, "x").tolist() == [5, 4]
+    assert PLAIN.check_site(site).tolist() == [5, 4]
     only = FCBatch(site.fc, torch.ones(9, dtype=torch.int64))
-    assert check_site(only, "x").tolist() == [0, 9]
+    assert PLAIN.check_site(only).tolist() == [0, 9]
 
 
 def test_a_site_is_refused_by_what_is_wrong_with_it() -> None:
     site = simulate(9)
-    with pytest.raises(DataError, match="'x': 3 training"):
-        check_site(site.select(slice(0, 3)), "x")
+    with pytest.raises(DataError, match="'edge_gauss': 3 training"):
+        PLAIN.check_site(site.select(slice(0, 3)))
     z = from_edges(torch.atanh(edges(site.fc)) + 1.0)
     with pytest.raises(DataError, match="Give Pearson"):
-        check_site(FCBatch(z, site.y), "x")
+        PLAIN.check_site(FCBatch(z, site.y))
     with pytest.raises(DataError, match=r"1\.1.*\[start\]"):
-        check_site(FCBatch(site.fc * 1.1, site.y), "x")
+        PLAIN.check_site(FCBatch(site.fc * 1.1, site.y))
 
 
 def test_rounding_above_one_is_not_a_mistake() -> None:
     site = simulate(6)
-    assert check_site(FCBatch(site.fc * (1 + 5e-4), site.y), "x").sum() == 6
+    assert PLAIN.check_site(FCBatch(site.fc * (1 + 5e-4), site.y)).sum() == 6
 
 
 @pytest.mark.parametrize("asked", [[2], [0, -1]])
 def test_a_diagnosis_that_does_not_exist_is_refused(asked) -> None:
     """-1 would index the last class: a plausible wrong answer."""
     with pytest.raises(DataError, match=f"diagnosis {asked[-1]}"):
-        check_y(torch.tensor(asked), torch.tensor([3, 3]), "x")
+        PLAIN.check_y(torch.tensor(asked), torch.tensor([3, 3]))
 
 
 def test_a_diagnosis_the_site_did_not_have_is_refused() -> None:
     counts = torch.tensor([3, 0])
-    assert check_y(torch.tensor([0.0, 0.0]), counts, "x").dtype == torch.int64
+    assert PLAIN.check_y(torch.tensor([0.0, 0.0]), counts).dtype == torch.int64
     with pytest.raises(DataError, match="diagnosis 1"):
-        check_y(torch.tensor([0, 1]), counts, "x")
+        PLAIN.check_y(torch.tensor([0, 1]), counts)
+
+
+# -- layers ---------------------------------------------------------------------------------------
+def test_a_linear_layer_is_torchs() -> None:
+    p: layers.Params = {}
+    layers.linear_init(p, "a", 5, 3, torch_rng(0))
+    p["a.bias"] = torch.arange(3.0)
+    module = torch.nn.Linear(5, 3)
+    module.load_state_dict({"weight": p["a.weight"], "bias": p["a.bias"]})
+    x = torch.randn(4, 5, generator=torch_rng(1))
+    torch.testing.assert_close(layers.linear(p, "a", x), module(x))
+    del p["a.bias"]
+    torch.testing.assert_close(layers.linear(p, "a", x), module(x) - torch.arange(3.0))
+
+
+def test_weights_have_the_variance_that_is_said() -> None:
+    p: layers.Params = {}
+    layers.linear_init(p, "a", 100, 400, torch_rng(0), gain=2.0)
+    assert p["a.weight"].var().item() == pytest.approx(4 / 300, rel=0.05)
+    assert p["a.weight"].abs().max() <= 0.2
+    assert (p["a.bias"] == 0).all()
+
+
+def test_layer_norm_is_torchs() -> None:
+    p: layers.Params = {}
+    layers.norm_init(p, "n", 6)
+    p["n.weight"] += torch.arange(6.0)
+    module = torch.nn.LayerNorm(6)
+    module.load_state_dict({"weight": p["n.weight"], "bias": p["n.bias"]})
+    x = torch.randn(4, 6, generator=torch_rng(1))
+    torch.testing.assert_close(layers.norm(p, "n", x), module(x))
+
+
+def test_a_state_keeps_names_apart_by_prefix_and_holds_no_graph() -> None:
+    p = {"w": torch.ones(2, requires_grad=True)}
+    state = layers.frozen(p) | {"other": torch.zeros(1)}
+    assert list(layers.network(state)) == ["w"]
+    assert not state["net.w"].requires_grad
+    state["net.w"] += 1
+    assert p["w"].tolist() == [1.0, 1.0]
+
+
+def test_a_step_goes_down_the_gradient() -> None:
+    p = layers.trainable({"w": torch.tensor([3.0])}, torch.device("cpu"))
+    optimiser = torch.optim.Adam(p.values(), lr=0.5)
+    for _ in range(3):
+        layers.step(optimiser, p["w"].square().sum())
+    assert p["w"].item() == pytest.approx(
+        1.5, abs=0.05
+    )  # Adam's steps have the size of the rate
+
+
+def test_a_generator_on_its_own_device_is_itself() -> None:
+    rng = torch_rng(0)
+    assert device_rng(rng, torch.device("cpu")) is rng

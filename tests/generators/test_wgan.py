@@ -9,7 +9,7 @@ from simulated_site import simulate
 
 from fcforge.generators.brainnetgan import BrainNetGAN
 from fcforge.generators.gr_spd_gan import GRSPDGAN
-from fcforge.generators.wgan import PENALTY, WGAN, _drawn, critic_loss, gradient_penalty
+from fcforge.generators.wgan import PENALTY, WGAN, critic_loss, gradient_penalty
 from fcforge.messages import ConfigError, DataError
 from fcforge.randomness import torch_rng
 from fcforge.types import FCBatch
@@ -86,7 +86,8 @@ def test_draws_pair_subjects_with_their_diagnoses() -> None:
     real = [torch.arange(5.0)[:, None], 10 + torch.arange(7.0)[:, None]]
     y = [torch.arange(5) % 2, 1 - torch.arange(7) % 2]
     rngs = [torch_rng(0), torch_rng(1)]
-    x, label, noise, t = _drawn(real, y, 4, 3, rngs, between=True)
+    gan = Shift(batch_size=4, noise=3)
+    x, label, noise, t = gan.drawn(real, y, rngs, between=True)
     assert x.shape == (2, 4, 1)
     assert noise.shape == (2, 4, 3)
     assert t.shape == (2, 4)
@@ -95,9 +96,17 @@ def test_draws_pair_subjects_with_their_diagnoses() -> None:
     for lane in (0, 1):
         rows = (x[lane, :, 0] - 10 * lane).long()
         assert torch.equal(label[lane], y[lane][rows])
-    alone = _drawn(real[:1], y[:1], 4, 3, [torch_rng(0)], between=True)
+    alone = gan.drawn(real[:1], y[:1], [torch_rng(0)], between=True)
     assert torch.equal(alone[0][0], x[0])
     assert torch.equal(alone[2][0], noise[0])
+
+
+def shifted(p, noise, y):
+    return p["shift"] + 0.02 * noise
+
+
+def slope(p, x, y):
+    return x @ p["w"]
 
 
 @dataclass(frozen=True)
@@ -106,20 +115,13 @@ class Shift(WGAN):
 
     name: ClassVar[str] = "shift"
     betas: ClassVar[tuple[float, float]] = (0.0, 0.9)
+    networks = (shifted, slope)
 
     def see(self, fc):
         return fc[:, 0, 1:2], {}
 
     def start(self, batch, rng):
         return {"shift": torch.tensor([-0.8])}, {"w": torch.tensor([0.1])}
-
-    @staticmethod
-    def make(p, noise, y):
-        return p["shift"] + 0.02 * noise
-
-    @staticmethod
-    def score(p, x, y):
-        return x @ p["w"]
 
     def draw(self, state, y, rng):
         raise AssertionError

@@ -1,21 +1,29 @@
-"""The contract of a generator of FC matrices."""
+"""The contract of a generator of FC matrices, and the layers that networks among them share.
+
+Layers are drawn from an explicit generator of random numbers (torch.nn uses a global one).
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fcforge.generators.layers import N_CLASSES, RNG, moved
 from fcforge.messages import DataError
 from fcforge.settings import Checked
 from fcforge.speed import give_back
 from fcforge.types import FCBatch, Kind
 
-GeneratorState = dict[str, Tensor]
+Params = dict[str, Tensor]
+GeneratorState = Params
+RNG = torch.Generator
 RNGs = Sequence[RNG]
+N_CLASSES = 2
+NETWORK = "net."  # before the names of a network's parameters in a state
+# what a state may say of its training
+DIAGNOSTICS = ("kl", "reconstruction", "label_nll", "active_units", "latent_share")
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Generator(Checked, ABC):
 
     def fit_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
         """One state per site, each as if its site were alone; no site is learnt if one is bad."""
-        counts = [check_site(batch, self.name, self.min_subjects) for batch in batches]
+        counts = [self.check_site(batch) for batch in batches]
         learnt = self.learn_lanes(batches, rngs)
         give_back()
         return [{"counts": n, **state} for n, state in zip(counts, learnt, strict=True)]
@@ -60,9 +68,44 @@ class Generator(Checked, ABC):
         every device makes the same subjects but for rounding.
         """
         state = state if device is None else moved(state, device)
-        y = check_y(y, state["counts"], self.name)
+        y = self.check_y(y, state["counts"])
         with torch.no_grad():
             return FCBatch(self.draw(state, y, rng), y)
+
+    def check_site(self, batch: FCBatch) -> Tensor:
+        """Subjects per class (K,), or a `DataError` that says why it cannot learn.
+
+        A site with one class only is accepted: the generator then makes that class alone and
+        `check_y` refuses the other.
+        """
+        if len(batch) < self.min_subjects:
+            raise DataError(
+                f"{len(batch)} training subjects are too few (at least {self.min_subjects}).",
+                where=self.where(),
+                do="Merge the site with another one or leave it out.",
+            )
+        largest = float(batch.fc.abs().max())
+        if not largest <= 1.0 + 1e-3:  # NaN is not
+            raise DataError(
+                f"FC reaches {largest:.3g}, so it is not a correlation.",
+                where=self.where(),
+                do="Give Pearson correlations, not Fisher z. Confounds fitted on few people leave "
+                "such matrices, too: fit them on public people ([start]), or remove fewer.",
+            )
+        return torch.bincount(batch.y, minlength=N_CLASSES)
+
+    def check_y(self, y: Tensor, counts: Tensor) -> Tensor:
+        """`y` as int64 on the state's device; `DataError` for a class the site did not have."""
+        y = y.to(device=counts.device, dtype=torch.int64)
+        had = counts.nonzero()[:, 0]
+        missing = y[~torch.isin(y, had)].unique().tolist()
+        if missing:
+            raise DataError(
+                f"diagnosis {missing[0]} was asked for but no training subject had it.",
+                where=self.where(),
+                do="Sample only diagnoses that the site had.",
+            )
+        return y
 
     # -- one of these two is for a subclass to write ----------------------------------------------
     def learn_lanes(
@@ -75,7 +118,7 @@ class Generator(Checked, ABC):
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """State of a checked site, less the ``counts`` of its classes."""
-        return self.learn_lanes([batch], [rng])[0]
+        raise NotImplementedError
 
     @classmethod
     def in_lanes(cls) -> bool:
@@ -92,9 +135,9 @@ class Generator(Checked, ABC):
             return several_shares(torch.bincount(y), n)
         return in_shares(float(y.float().mean()), n)
 
-    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
-        """Plain numbers on what was learnt (active units, KL, epochs, seconds, ...)."""
-        return {}
+    def diagnostics(self, state: GeneratorState) -> dict[str, float]:
+        """What the state says of its training, as plain numbers; the last of every curve."""
+        return {k: float(state[k].reshape(-1)[-1]) for k in DIAGNOSTICS if k in state}
 
 
 def in_shares(patients: float, n: int) -> Tensor:
@@ -114,49 +157,86 @@ def several_shares(counts: Tensor, n: int) -> Tensor:
     return y.sort().values
 
 
-def check_site(batch: FCBatch, name: str, min_subjects: int = 4) -> Tensor:
-    """Subjects per class (K,), or a `DataError` that says why generator `name` cannot learn.
-
-    A site with one class only is accepted: the generator then makes that class alone and
-    `check_y` refuses the other.
-    """
-    where = f"generator '{name}'"
-    if len(batch) < min_subjects:
-        raise DataError(
-            f"{len(batch)} training subjects are too few (at least {min_subjects}).",
-            where=where,
-            do="Merge the site with another one or leave it out.",
-        )
-    require_correlations(batch.fc, where)
-    return torch.bincount(batch.y, minlength=N_CLASSES)
-
-
 def classes_of(y: Tensor) -> int:
     """Classes that labels can be of: two, or more where one is beyond them."""
     return max(N_CLASSES, int(y.max()) + 1)
 
 
-def require_correlations(fc: Tensor, where: str) -> None:
-    """Raise `DataError` for FC (n, R, R) with values beyond 1."""
-    largest = float(fc.abs().max())
-    if not largest <= 1.0 + 1e-3:  # NaN is not
-        raise DataError(
-            f"FC reaches {largest:.3g}, so it is not a correlation.",
-            where=where,
-            do="Give Pearson correlations, not Fisher z. Confounds fitted on few people leave such "
-            "matrices, too: fit them on public people ([start]), or remove fewer.",
-        )
+# -- layers ---------------------------------------------------------------------------------------
+def normal(*shape: int, rng: RNG, to: torch.device | None = None) -> Tensor:
+    """Standard normal numbers drawn on the device of `rng`, and moved `to` another where given."""
+    return torch.randn(*shape, generator=rng, device=rng.device).to(to or rng.device)
 
 
-def check_y(y: Tensor, counts: Tensor, name: str) -> Tensor:
-    """`y` as int64 on the state's device; `DataError` for a class the site did not have."""
-    y = y.to(device=counts.device, dtype=torch.int64)
-    had = counts.nonzero()[:, 0]
-    missing = y[~torch.isin(y, had)].unique().tolist()
-    if missing:
-        raise DataError(
-            f"diagnosis {missing[0]} was asked for but no training subject had it.",
-            where=f"generator '{name}'",
-            do="Sample only diagnoses that the site had.",
-        )
-    return y
+def device_rng(rng: RNG, device: torch.device) -> RNG:
+    """Generator on `device` continuing `rng`: `rng` itself on its own device."""
+    if rng.device.type == device.type:
+        return rng
+    seed = int(torch.randint(2**62, (1,), generator=rng))
+    return torch.Generator(device=device).manual_seed(seed)
+
+
+def linear_init(
+    params: Params, name: str, n_in: int, n_out: int, rng: RNG, gain: float = 1.0
+) -> None:
+    """Put ``name.weight`` (n_out, n_in), uniform with variance gain^2 / (3 n_in), and a zero bias.
+
+    Drawn on the CPU so that every device starts from the same numbers.
+    """
+    bound = gain / n_in**0.5
+    params[f"{name}.weight"] = (2 * torch.rand(n_out, n_in, generator=rng) - 1) * bound
+    params[f"{name}.bias"] = torch.zeros(n_out)
+
+
+def linear(params: Params, name: str, x: Tensor) -> Tensor:
+    """Affine map of the last dimension; linear where ``name.bias`` is not there."""
+    return torch.nn.functional.linear(
+        x, params[f"{name}.weight"], params.get(f"{name}.bias")
+    )
+
+
+def norm_init(params: Params, name: str, size: int) -> None:
+    """Put layer-norm gain and bias of ``name``."""
+    params[f"{name}.weight"] = torch.ones(size)
+    params[f"{name}.bias"] = torch.zeros(size)
+
+
+def norm(params: Params, name: str, x: Tensor) -> Tensor:
+    """Layer norm over the last dimension."""
+    weight = params[f"{name}.weight"]
+    return torch.nn.functional.layer_norm(
+        x, weight.shape, weight, params[f"{name}.bias"]
+    )
+
+
+def moved(params: Params, device: torch.device | str) -> Params:
+    """The same numbers on `device`."""
+    return {k: v.to(device) for k, v in params.items()}
+
+
+def trainable(params: Params, device: torch.device) -> Params:
+    """Leaf copies on `device` that require gradients."""
+    return {k: v.to(device).requires_grad_() for k, v in params.items()}
+
+
+def step(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    """One descent step."""
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+
+
+def frozen(params: Params) -> GeneratorState:
+    """Detached copies of a network's parameters, named for a generator state."""
+    return {f"{NETWORK}{k}": v.detach().clone() for k, v in params.items()}
+
+
+def network(state: GeneratorState) -> Params:
+    """The network's parameters in a state."""
+    named = {k: v for k, v in state.items() if k.startswith(NETWORK)}
+    return {k.removeprefix(NETWORK): v for k, v in named.items()}
+
+
+def stacked(params: Sequence[Params]) -> Params:
+    """Parameters of all lanes along a first dimension."""
+    return {k: torch.stack([p[k] for p in params]) for k in params[0]}

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import FCBatch, GeneratorState
-from fcforge.generators.layers import N_CLASSES, RNG, Params, linear, linear_init
+from fcforge.generators.base import (
+    N_CLASSES,
+    RNG,
+    FCBatch,
+    GeneratorState,
+    Params,
+    linear,
+    linear_init,
+)
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.settings import Size
@@ -57,11 +64,9 @@ def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
     return linear(p, "fc2", h)[:, 0]
 
 
-def generate(p: Params, noise: Tensor, y: Tensor, channels: int = 8) -> Tensor:
+def generate(p: Params, noise: Tensor, y: Tensor) -> Tensor:
     """Noise and diagnosis to node features, to edges, through one edge-to-edge layer, tanh."""
-    h = linear(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(
-        -1, (channels, -1)
-    )
+    h = linear(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(-1, (8, -1))
     x = _leaky(h[:, :, :, None] + h[:, :, None, :])
     x = _leaky(cross(p, "e2e", x))
     x = torch.einsum("ncij,c->nij", x, p["mix.weight"][0])
@@ -86,10 +91,8 @@ class BrainNetGAN(WGAN):
 
     name = "brainnetgan"
     betas = (0.0, 0.9)
+    networks = (generate, critic)
     width: Size = 8
-
-    make = staticmethod(generate)
-    score = staticmethod(critic)
 
     def see(self, fc: Tensor) -> tuple[Tensor, Params]:
         """FC as it is."""

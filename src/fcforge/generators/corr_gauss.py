@@ -12,10 +12,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import FCBatch, Generator, GeneratorState, classes_of
+from fcforge.generators.base import (
+    RNG,
+    FCBatch,
+    Generator,
+    GeneratorState,
+    classes_of,
+    normal,
+)
 from fcforge.generators.coordinates import from_off_log, in_parts, shrink_to_identity
-from fcforge.generators.layers import RNG, normal
-from fcforge.graphs import edges, from_edges, log_matrix
+from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
 from fcforge.types import Kind
 
@@ -241,3 +247,60 @@ class CorrGauss(Generator):
         x.mul_(state["scale"]).add_(state["mean"][y])
         means = state["class_fc"] if self.mean_match else None
         return decode(x, y, state["start"], means)
+
+
+# -- references: they only mark the ends of a scale ------------------------------------------------
+@dataclass(frozen=True)
+class Bootstrap(Generator):
+    """Draws training subjects of the asked class with replacement.
+
+    The upper end of every fidelity scale and of every privacy risk: its state *is* the site.
+    """
+
+    name = "bootstrap"
+    learns = ("two classes", "more classes")
+    releases = "real subjects"
+    min_subjects = 1
+
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
+        """Keep the subjects."""
+        return {"fc": batch.fc.clone(), "y": batch.y.clone()}
+
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
+        """A random training subject of each asked class."""
+        index = torch.zeros_like(y)
+        for label in y.unique():
+            pool = (state["y"] == label).nonzero().flatten()
+            asked = y == label
+            n = int(asked.sum())
+            index[asked] = pool[
+                torch.randint(len(pool), (n,), generator=rng).to(y.device)
+            ]
+        return state["fc"][index]
+
+
+@dataclass(frozen=True)
+class EdgeGauss(Generator):
+    """Every Fisher-z edge is normal with its class mean and its pooled variance.
+
+    Edges are independent, so samples are never positive semidefinite and have no network
+    structure beyond the mean: what a metric must be able to tell from real FC.
+    """
+
+    name = "edge_gauss"
+    learns = ("two classes", "more classes")
+
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
+        """Class means and pooled variances."""
+        z = fisher_z(edges(batch.fc))
+        return {
+            "mean": class_means(z, batch.y),
+            "sd": within_class_variance(z, batch.y).sqrt(),
+        }
+
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
+        """Independent draws, back through tanh."""
+        mean = state["mean"][y]
+        return from_edges(
+            torch.tanh(mean + state["sd"] * normal(*mean.shape, rng=rng, to=y.device))
+        )

@@ -11,17 +11,18 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import FCBatch, GeneratorState
-from fcforge.generators.coordinates import just_valid, shrink_to_identity
-from fcforge.generators.layers import (
+from fcforge.generators.base import (
     N_CLASSES,
     RNG,
+    FCBatch,
+    GeneratorState,
     Params,
     linear,
     linear_init,
     norm,
     norm_init,
 )
+from fcforge.generators.coordinates import just_valid, shrink_to_identity
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import log_matrix, symmetric_eigen
 from fcforge.settings import Fraction, NotNegative, Size, at_least
@@ -134,6 +135,7 @@ class GRSPDGAN(WGAN):
 
     name = "gr_spd_gan"
     betas = (0.5, 0.9)
+    networks = (perceptron, critic)
     alpha: Fraction = 0.05
     width: Annotated[int, at_least(4)] = 256
     graph_weight: NotNegative = 0.2
@@ -141,9 +143,6 @@ class GRSPDGAN(WGAN):
     steps: Size = 600
     batch_size: Size = 32
     noise: Size = 128
-
-    make = staticmethod(perceptron)
-    score = staticmethod(critic)
 
     def see(self, fc: Tensor) -> tuple[Tensor, Params]:
         """Standardised tangent vectors."""

@@ -8,18 +8,28 @@ is sampled, not its mean taken; the factor weights and the offset are trained (i
 they are not registered and stay at their start).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcforge.generators import layers as nn
-from fcforge.generators.base import FCBatch, Generator, GeneratorState
+from fcforge.generators.base import (
+    RNG,
+    FCBatch,
+    Generator,
+    GeneratorState,
+    Params,
+    device_rng,
+    frozen,
+    linear,
+    linear_init,
+    network,
+    normal,
+    step,
+    trainable,
+)
 from fcforge.generators.fcm_vae.network import latent_given_y
 from fcforge.generators.fcm_vae.training import kl_per_unit
-from fcforge.generators.layers import RNG, Params
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.settings import Positive, Size
 
@@ -34,16 +44,14 @@ def neighbour_mask(fc: Tensor, k: int) -> Tensor:
 
 def encode(p: Params, x: Tensor) -> tuple[Tensor, Tensor]:
     """ReLU layer, then mean and log variance of q(z | x)."""
-    h = torch.relu(nn.linear(p, "encoder", x))
-    log_var = nn.linear(p, "log_var", h)
-    return nn.linear(p, "mu", h), log_var.clamp(-8.0, 4.0)
+    h = torch.relu(linear(p, "encoder", x))
+    log_var = linear(p, "log_var", h)
+    return linear(p, "mu", h), log_var.clamp(-8.0, 4.0)
 
 
 def log_rate(p: Params, z: Tensor, mask: Tensor) -> Tensor:
     """eta_e = s_e (a_e + sum_r w_r u_ru u_rv) + b_e, u_r = sigmoid((M * W_r) sigmoid(V_r z))."""
-    hidden = torch.sigmoid(nn.linear(p, "geometry", z)).unflatten(
-        -1, (-1, mask.shape[0])
-    )
+    hidden = torch.sigmoid(linear(p, "geometry", z)).unflatten(-1, (-1, mask.shape[0]))
     kernel = p["neighbours"] * mask  # (r, R, R)
     u = torch.sigmoid(
         torch.einsum("nrj,rij->nri", hidden, kernel) + p["neighbours_bias"]
@@ -96,59 +104,51 @@ class ReGATE(Generator):
         with torch.no_grad():
             state["active_units"] = (encode(p, x)[0].var(0) > 0.01).sum()
         # The trait is standardised, so its noise in Bayes' rule is the public code's std(y) = 1.
-        return (
-            state
-            | nn.frozen(p, "net.")
-            | {"net.log_sigma_y": torch.zeros((), device=x.device)}
-        )
+        return state | frozen(p) | {"net.log_sigma_y": torch.zeros((), device=x.device)}
 
     def _train(self, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG) -> Params:
-        p = nn.trainable(self._init(mask.shape[0], rng), x.device)
-        optimiser = nn.adam(p, lr=self.lr)
-        rng = nn.device_rng(rng, x.device)
+        p = trainable(self._init(mask.shape[0], rng), x.device)
+        optimiser = torch.optim.Adam(p.values(), lr=self.lr)
+        rng = device_rng(rng, x.device)
         for _ in range(self.epochs):
             order = torch.randperm(len(x), generator=rng, device=rng.device)
             for index in order.split(self.batch_size):
-                nn.step(optimiser, self._loss(p, x[index], trait[index], mask, rng))
+                step(optimiser, self._loss(p, x[index], trait[index], mask, rng))
         return p
 
     def _init(self, rois: int, rng: RNG) -> Params:
         p: Params = {}
         d_z = self.d_z or rois
         n_edges = rois * (rois - 1) // 2
-        nn.linear_init(p, "encoder", n_edges, self.hidden, rng)
-        nn.linear_init(p, "mu", self.hidden, d_z, rng)
-        nn.linear_init(p, "log_var", self.hidden, d_z, rng)
-        nn.linear_init(p, "geometry", d_z, self.rank * rois, rng)
+        linear_init(p, "encoder", n_edges, self.hidden, rng)
+        linear_init(p, "mu", self.hidden, d_z, rng)
+        linear_init(p, "log_var", self.hidden, d_z, rng)
+        linear_init(p, "geometry", d_z, self.rank * rois, rng)
         p["neighbours"] = torch.randn(self.rank, rois, rois, generator=rng) / rois**0.5
         p["neighbours_bias"] = torch.zeros(self.rank, rois)
         p["factor"] = torch.randn(self.rank, generator=rng)
         p["offset"] = torch.zeros(n_edges)
         p["edge_bias"] = torch.zeros(n_edges)
         p["edge_scale"] = torch.ones(n_edges)
-        nn.linear_init(p, "head", d_z, 1, rng)
+        linear_init(p, "head", d_z, 1, rng)
         return p
 
     def _loss(
         self, p: Params, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG
     ) -> Tensor:
         mu, log_var = encode(p, x)
-        z = mu + (0.5 * log_var).exp() * nn.normal(*mu.shape, rng=rng)
+        z = mu + (0.5 * log_var).exp() * normal(*mu.shape, rng=rng)
         eta = log_rate(p, z, mask).clamp(-10.0, 10.0)
         poisson = (eta.exp() - x * eta).sum()
-        told = nn.linear(p, "head", mu)[:, 0]
+        told = linear(p, "head", mu)[:, 0]
         trait_error = (told - trait).square().sum()
         return self.weight * (poisson + kl_per_unit(mu, log_var).sum()) + trait_error
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Z | y, log-rate, back to correlations; not positive semidefinite by construction."""
-        p = nn.with_prefix(state, "net.")
-        noise = nn.normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)
+        p = network(state)
+        noise = normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)
         trait = (y.to(noise.dtype) - state["y_mean"]) / state["y_sd"]
         eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), state["mask"])
         z = state["unit"] * eta.clamp(-10.0, 10.0) + state["centre"]
         return from_edges(torch.tanh(z))
-
-    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
-        """Active units of the encoder."""
-        return {"active_units": int(state["active_units"])}

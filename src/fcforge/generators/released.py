@@ -18,8 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import FCBatch, Generator, GeneratorState, in_shares
-from fcforge.generators.layers import N_CLASSES, RNG
+from fcforge.generators.base import (
+    N_CLASSES,
+    RNG,
+    FCBatch,
+    Generator,
+    GeneratorState,
+    in_shares,
+)
 from fcforge.messages import ConfigError
 from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.privacy.seeded_noise import Noise, experiment_noise

@@ -13,15 +13,23 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fcforge.generators import layers as nn
-from fcforge.generators.base import FCBatch, Generator, GeneratorState, RNGs
-from fcforge.generators.layers import RNG, Params
+from fcforge.generators.base import (
+    RNG,
+    FCBatch,
+    Generator,
+    GeneratorState,
+    Params,
+    RNGs,
+    frozen,
+    network,
+    normal,
+    stacked,
+    step,
+    trainable,
+)
 from fcforge.settings import Positive, Size
 
 Score = Callable[[Params, Tensor, Tensor], Tensor]
-Drawn = tuple[
-    Tensor, Tensor, Tensor, Tensor
-]  # subjects, diagnoses, noise, place between
 
 PENALTY = 10.0  # weight of the gradient penalty, as Gulrajani et al.
 
@@ -67,6 +75,9 @@ class WGAN(Generator):
     """
 
     betas: ClassVar[tuple[float, float]]
+    # of one lane: noise (n, noise) and diagnoses to subjects in the critic's space; subjects and
+    # diagnoses to the critic's values (n,)
+    networks: ClassVar[tuple[Score, Score]]
     steps: Size = 300
     n_critic: Size = 5
     batch_size: Size = 16
@@ -81,16 +92,6 @@ class WGAN(Generator):
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
         """Fresh generator and critic of one site."""
 
-    @staticmethod
-    @abstractmethod
-    def make(p: Params, noise: Tensor, y: Tensor) -> Tensor:
-        """Noise (n, noise) and diagnoses to subjects in the critic's space, of one lane."""
-
-    @staticmethod
-    @abstractmethod
-    def score(p: Params, x: Tensor, y: Tensor) -> Tensor:
-        """The critic's value of subjects (n,), of one lane."""
-
     def regulariser(self, fake: Tensor, real: Tensor, y: Tensor) -> Tensor | float:
         """Term of the generator's loss per lane; subject i of both has diagnosis i."""
         return 0.0
@@ -102,58 +103,52 @@ class WGAN(Generator):
         seen = [self.see(batch.fc) for batch in batches]
         starts = list(map(self.start, batches, rngs))
         y = [batch.y for batch in batches]
-        size = min(self.batch_size, *map(len, y))
-        real = [x for x, _ in seen]
-        draw = partial(_drawn, real, y, size, self.noise, rngs)
+        draw = partial(self.drawn, [x for x, _ in seen], y, rngs)
         gen, critic = (
-            nn.trainable(nn.stacked(lanes), y[0].device)
+            trainable(stacked(lanes), y[0].device)
             for lanes in zip(*starts, strict=True)
         )
         self._train(gen, critic, draw)
-        lanes = zip(nn.unstacked(gen, len(seen)), seen, strict=True)
-        return [{**nn.frozen(p, "net."), **back} for p, (_, back) in lanes]
+        states = []
+        for lane, (_, back) in enumerate(seen):
+            own = {k: v[lane] for k, v in gen.items()}
+            states.append({**frozen(own), **back})
+        return states
+
+    def drawn(
+        self, real: Sequence[Tensor], y: Sequence[Tensor], rngs: RNGs, between: bool
+    ) -> list[Tensor]:
+        """Subjects, diagnoses, noise and (where asked) the place between them, of every lane."""
+        device = real[0].device
+        size = min(self.batch_size, *map(len, y))
+        lanes = []
+        for subjects, labels, rng in zip(real, y, rngs, strict=True):
+            index = torch.randint(len(labels), (size,), generator=rng).to(device)
+            noise = normal(size, self.noise, rng=rng, to=device)
+            t = torch.rand(size, generator=rng).to(device) if between else noise[:, 0]
+            lanes.append((subjects[index], labels[index], noise, t))
+        return [torch.stack(part) for part in zip(*lanes, strict=True)]
 
     def _train(
-        self, gen: Params, critic: Params, draw: Callable[[bool], Drawn]
+        self, gen: Params, critic: Params, draw: Callable[[bool], list[Tensor]]
     ) -> None:
         """Train stacked networks in place."""
-        make = torch.func.vmap(self.make)
-        score = torch.func.vmap(self.score)
-        gen_opt = nn.adam(gen, lr=self.lr, betas=self.betas)
-        critic_opt = nn.adam(critic, lr=self.lr, betas=self.betas)
+        make, score = map(torch.func.vmap, self.networks)
+        gen_opt = torch.optim.Adam(gen.values(), lr=self.lr, betas=self.betas)
+        critic_opt = torch.optim.Adam(critic.values(), lr=self.lr, betas=self.betas)
         for _ in range(self.steps):
             for _ in range(self.n_critic):
                 x, y, noise, t = draw(True)
                 fake = make(gen, noise, y).detach()
                 loss = critic_loss(score, critic, x, fake, y, t)
-                nn.step(critic_opt, loss.sum())
+                step(critic_opt, loss.sum())
             x, y, noise, _ = draw(False)
             fake = make(gen, noise, y)
             fooled = score(critic, fake, y).mean(-1)
             loss = -fooled + self.regulariser(fake, x, y)
-            nn.step(gen_opt, loss.sum())
+            step(gen_opt, loss.sum())
 
     def generate(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Subjects of a fitted generator in the critic's space."""
-        noise = nn.normal(len(y), self.noise, rng=rng, to=y.device)
-        return self.make(nn.with_prefix(state, "net."), noise, y)
-
-
-def _drawn(
-    real: Sequence[Tensor],
-    y: Sequence[Tensor],
-    size: int,
-    n_noise: int,
-    rngs: RNGs,
-    between: bool,
-) -> Drawn:
-    """Subjects, diagnoses, noise and (where asked) the place between them, of every lane."""
-    device = real[0].device
-    lanes = []
-    for subjects, labels, rng in zip(real, y, rngs, strict=True):
-        index = torch.randint(len(labels), (size,), generator=rng).to(device)
-        noise = nn.normal(size, n_noise, rng=rng, to=device)
-        t = nn.uniform(size, rng=rng).to(device) if between else noise[:, 0]
-        lanes.append((subjects[index], labels[index], noise, t))
-    x, y_, noise, t = (torch.stack(part) for part in zip(*lanes, strict=True))
-    return x, y_, noise, t
+        noise = normal(len(y), self.noise, rng=rng, to=y.device)
+        return self.networks[0](network(state), noise, y)

@@ -2,12 +2,12 @@ import pytest
 import torch
 from simulated_site import simulate
 
+from fcforge.generators.base import network
 from fcforge.generators.coordinates import from_off_log
 from fcforge.generators.corr_gauss import within_class_variance
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.generator import _draw_latent, to_coordinates
-from fcforge.generators.layers import with_prefix
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng
 
@@ -70,7 +70,7 @@ def test_baselines_make_the_models_class_means_exact(fitted) -> None:
     """nu_e(y) = mean of class y - E[omega(z) | y]."""
     site, out = fitted
     gen, state, _ = out["careful"]
-    params = with_prefix(state, "net.")
+    params = network(state)
     target, _ = to_coordinates(site.fc, gen)
     for c in (0, 1):
         y = torch.full((4000,), c)

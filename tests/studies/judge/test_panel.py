@@ -4,8 +4,7 @@ import pytest
 import torch
 from simulated_site import simulate
 
-from fcforge.generators.corr_gauss import CorrGauss
-from fcforge.generators.references import EdgeGauss
+from fcforge.generators.corr_gauss import CorrGauss, EdgeGauss
 from fcforge.messages import DataError
 from fcforge.randomness import torch_rng
 from fcforge.studies.judge.panel import (

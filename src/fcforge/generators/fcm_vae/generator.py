@@ -1,30 +1,32 @@
 """FCM-VAE: the paper's conditional graph VAE, as published and in a form that works."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fcforge.generators import corr_gauss
-from fcforge.generators.base import FCBatch, Generator, GeneratorState, RNGs
+from fcforge.generators.base import (
+    N_CLASSES,
+    RNG,
+    FCBatch,
+    Generator,
+    GeneratorState,
+    Params,
+    RNGs,
+    frozen,
+    moved,
+    network,
+    normal,
+)
 from fcforge.generators.coordinates import in_parts
 from fcforge.generators.corr_gauss import class_means, residual_factors, residual_noise
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.fcm_vae.training import CURVE, train
-from fcforge.generators.layers import (
-    N_CLASSES,
-    RNG,
-    Params,
-    frozen,
-    moved,
-    normal,
-    with_prefix,
-)
+from fcforge.generators.fcm_vae.training import train
 from fcforge.graphs import edges, fisher_z, from_edges, log_matrix, n_rois_of
 from fcforge.speed import give_back, one_thread
 
@@ -81,7 +83,7 @@ class FCMVAE(VAESettings, Generator):
         state = {**frame, **curve, "active_units": (mu.var(0) > 0.01).sum()}
         if not self.careful:
             gate = class_means(site["gate"], batch.y)
-            return {**state, "gate": gate, **frozen(params, "net.")}
+            return {**state, "gate": gate, **frozen(params)}
         state |= _latent_statistics(mu, log_var, batch.y)
         target = site["target"]
         _refit_baseline(params, state, target, batch.y, self, rng)
@@ -91,7 +93,7 @@ class FCMVAE(VAESettings, Generator):
             "residual_factors": factors.half(),  # nearly all of the state
             "residual_diagonal": diagonal,
             "class_fc": corr_gauss.target_means(batch, SHRINK),
-            **frozen(params, "net."),
+            **frozen(params),
         }
 
         def draw(scale: Tensor, y: Tensor) -> Tensor:
@@ -101,7 +103,7 @@ class FCMVAE(VAESettings, Generator):
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Z | y, decode, back to correlations."""
-        params = with_prefix(state, "net.")
+        params = network(state)
         if self.careful:
             x = _interactions(params, _draw_latent(state, y, rng), self)
             factors = state["residual_factors"]
@@ -121,11 +123,6 @@ class FCMVAE(VAESettings, Generator):
         if self.careful:
             return corr_gauss.decode(x, y, state["start"], state["class_fc"])
         return from_edges(torch.tanh(x))
-
-    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
-        """Last losses, active units, share of the variance that z carries."""
-        known = (*CURVE, "active_units", "latent_share")
-        return {k: float(state[k].reshape(-1)[-1]) for k in known if k in state}
 
 
 def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:

@@ -10,9 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fcforge.generators.coordinates import few, in_parts
-from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.layers import (
+from fcforge.generators.base import (
     N_CLASSES,
     RNG,
     Params,
@@ -20,8 +18,9 @@ from fcforge.generators.layers import (
     linear_init,
     norm,
     norm_init,
-    uniform,
 )
+from fcforge.generators.coordinates import few, in_parts
+from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.graphs import (
     adjacency,
     binary,
@@ -200,7 +199,8 @@ def dropout_masks(n: int, rois: int, s: VAESettings, rng: RNG) -> dict[str, Tens
     masks = {}
     for layer in range(s.layers):
         for place, shape in places.items():
-            masks[f"layer{layer}.{place}"] = uniform(*shape, rng=rng) >= s.dropout
+            drawn = torch.rand(shape, generator=rng, device=rng.device)
+            masks[f"layer{layer}.{place}"] = drawn >= s.dropout
     return masks
 
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fcforge.generators.base import RNG, Params, device_rng, normal
 from fcforge.generators.corr_gauss import class_means, within_class_variance
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.layers import RNG, Params, device_rng, normal
 from fcforge.speed import Graphed
 
 CURVE = ("kl", "reconstruction", "label_nll")
