@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fcforge.generators import corr_gauss
+from fcforge.generators.coordinates import from_off_log
 from fcforge.generators.corr_gauss import (
     FEW,
     Bootstrap,
@@ -46,26 +47,23 @@ def test_corr_gauss_is_valid_and_carries_means_variance_and_class(small_site) ->
     assert torch.corrcoef(pair)[0, 1] > 0.9
 
 
-def test_variance_match_moves_the_variance(small_site) -> None:
+def test_the_scale_moves_the_variance_to_the_subjects(small_site) -> None:
     labels = torch.arange(300) % 2
-    ratios = {}
-    for match in (True, False):
-        gen = CorrGauss(variance_match=match, covariance_shrink=0.6)
-        out = gen.sample(gen.fit(small_site, torch_rng(0)), labels, torch_rng(1))
-        v = within_class_variance(edges(out.fc), labels).mean()
-        ratios[match] = float(
-            v / within_class_variance(edges(small_site.fc), small_site.y).mean()
-        )
-    assert abs(ratios[True] - 1) < abs(ratios[False] - 1)
+    gen = CorrGauss()
+    state = gen.fit(small_site, torch_rng(0))
+    real = within_class_variance(edges(small_site.fc), small_site.y).mean()
+    ratios = []
+    for scale in (state["scale"], torch.tensor(1.0)):
+        out = gen.sample({**state, "scale": scale}, labels, torch_rng(1))
+        ratios.append(within_class_variance(edges(out.fc), labels).mean() / real)
+    assert abs(ratios[0] - 1) < abs(ratios[1] - 1)
 
 
 def test_moments_of_the_coordinates_are_those_of_the_subjects(small_site) -> None:
-    """Without matching, samples in off-log coordinates have the fitted mean and covariance."""
-    gen = CorrGauss(variance_match=False, mean_match=False, covariance_shrink=0.0)
-    state = gen.fit(small_site, torch_rng(0))
-    y = torch.arange(20000) % 2
-    noise = residual_noise(state["factors"], state["diagonal"], len(y), torch_rng(1))
+    """The state has their means; noise in off-log coordinates has their covariance."""
+    state = CorrGauss().fit(small_site, torch_rng(0))
     x = log_edges(small_site.fc, 0.02)
+    noise = residual_noise(*residual_factors(x, small_site.y, 0.0), 20000, torch_rng(1))
     for c in (0, 1):
         torch.testing.assert_close(state["mean"][c], x[small_site.y == c].mean(0))
     residual = torch.cat(
@@ -76,26 +74,16 @@ def test_moments_of_the_coordinates_are_those_of_the_subjects(small_site) -> Non
     assert float(error) < 0.08  # sampling error of 20,000 draws is about 0.035
 
 
-def test_rank_and_class_keep_do_what_they_say(small_site) -> None:
-    gen = CorrGauss(rank=3, class_keep=0.0)
-    state = gen.fit(small_site, torch_rng(0))
-    assert state["factors"].shape == (3, 66)
+def test_class_keep_does_what_it_says(small_site) -> None:
+    state = CorrGauss(class_keep=0.0).fit(small_site, torch_rng(0))
+    assert state["factors"].shape == (38, 66)
     torch.testing.assert_close(state["mean"][0], state["mean"][1])
     torch.testing.assert_close(state["class_fc"][0], state["class_fc"][1])
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ({"shrink": 1.0}, "shrink = 1.0 is not a share below 1"),
-        ({"covariance_shrink": 1.5}, "covariance_shrink = 1.5 is out of bounds"),
-        ({"rank": 0}, "rank = 0 is too small"),
-        ({"variance_match": "yes"}, "variance_match = 'yes' is not true or false"),
-    ],
-)
-def test_settings_out_of_range_are_refused(setting, words) -> None:
-    with pytest.raises(ConfigError, match=words):
-        CorrGauss(**setting)
+def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"shrink = 1.0 is not a share below 1"):
+        CorrGauss(shrink=1.0)
 
 
 def data() -> tuple[torch.Tensor, torch.Tensor]:
@@ -128,13 +116,11 @@ def test_factors_give_the_pooled_covariance() -> None:
     )
 
 
-def test_shrinkage_and_rank_keep_every_variance() -> None:
+def test_shrinkage_keeps_every_variance() -> None:
     x, y = data()
-    for shrink, rank in ((0.4, None), (0.1, 3)):
-        factors, diagonal = residual_factors(x, y, shrink, rank)
-        variance = factors.square().sum(0) + diagonal.square()
-        assert torch.allclose(variance, within_class_variance(x, y), rtol=1e-4)
-        assert rank is None or factors.shape[0] == rank
+    factors, diagonal = residual_factors(x, y, 0.4)
+    variance = factors.square().sum(0) + diagonal.square()
+    assert torch.allclose(variance, within_class_variance(x, y), rtol=1e-4)
 
 
 def test_shrinkage_scales_correlations() -> None:
@@ -158,27 +144,22 @@ def test_samples_have_the_moments() -> None:
     assert ratio.max() < 1.15
 
 
-def test_class_means_of_a_small_set_are_moved_to_the_target(small_site) -> None:
-    gen = CorrGauss(mean_match=False)
+def test_class_means_of_a_small_set_are_moved_to_the_target(
+    small_site, monkeypatch
+) -> None:
+    gen = CorrGauss()
     state = gen.fit(small_site, torch_rng(0))
     labels = torch.tensor([0, 1] * 10)
-    errors = {}
-    for match in (False, True):
-        out = CorrGauss(mean_match=match).sample(state, labels, torch_rng(1)).fc
+    errors = []
+    for few in (FEW, 11):
+        monkeypatch.setattr(corr_gauss, "FEW", few)  # 10 of a class are too few then
+        out = gen.sample(state, labels, torch_rng(1)).fc
         gap = [
             (out[labels == c].mean(0) - state["class_fc"][c]).abs().mean()
             for c in (0, 1)
         ]
-        errors[match] = float(sum(gap))
-    assert errors[True] < 0.25 * errors[False]
-
-
-def test_few_subjects_are_left_alone(small_site) -> None:
-    state = CorrGauss().fit(small_site, torch_rng(0))
-    labels = torch.tensor([0, 1, 1])
-    a = CorrGauss(mean_match=True).sample(state, labels, torch_rng(1)).fc
-    b = CorrGauss(mean_match=False).sample(state, labels, torch_rng(1)).fc
-    assert torch.equal(a, b)
+        errors.append(float(sum(gap)))
+    assert errors[0] < 0.25 * errors[1]
 
 
 def test_target_is_the_shrunk_class_mean(small_site) -> None:
@@ -187,10 +168,12 @@ def test_target_is_the_shrunk_class_mean(small_site) -> None:
     assert torch.allclose(means[1], expected, atol=1e-6)
 
 
-def test_decode_without_target_is_the_inverse_map(small_site) -> None:
+def test_few_subjects_are_decoded_by_the_inverse_map(small_site) -> None:
     state = CorrGauss().fit(small_site, torch_rng(0))
-    fc = decode(state["mean"], torch.tensor([0, 1]), state["start"])
+    y = torch.tensor([0, 1])
+    fc = decode(state["mean"], y, state["start"], state["class_fc"])
     assert torch.linalg.eigvalsh(fc).min() > 0
+    torch.testing.assert_close(log_edges(fc, 0.0), state["mean"], atol=1e-2, rtol=0)
 
 
 def test_scale_is_the_ratio_of_standard_deviations(small_site) -> None:
@@ -220,7 +203,7 @@ def test_only_a_class_of_enough_subjects_is_moved(small_site) -> None:
     state = CorrGauss().fit(small_site, torch_rng(0))
     y = torch.tensor([0] * FEW + [1] * (FEW - 1))
     x = state["mean"][y] + 0.1
-    plain = decode(x, y, state["start"])
+    plain, _ = from_off_log(x, start=state["start"], tol=corr_gauss.TOLERANCE)
     moved = decode(x, y, state["start"], state["class_fc"])
     assert torch.allclose(moved[y == 1], plain[y == 1], atol=1e-3)
     gap = (moved[y == 0].mean(0) - state["class_fc"][0]).abs().mean()

@@ -22,7 +22,7 @@ from fcforge.generators.base import (
 )
 from fcforge.generators.coordinates import from_off_log, in_parts, shrink_to_identity
 from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
-from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
+from fcforge.settings import NotNegative, ShareBelowOne
 from fcforge.types import Kind
 
 # Below this many subjects of a class a sample mean says too little to be corrected.
@@ -58,16 +58,16 @@ def class_means(x: Tensor, y: Tensor, keep: float = 1.0) -> Tensor:
 
 
 def residual_factors(
-    x: Tensor, y: Tensor, shrink: float = 0.1, rank: int | None = None
+    x: Tensor, y: Tensor, shrink: float = 0.1
 ) -> tuple[Tensor, Tensor]:
     r"""Pooled within-class covariance as low rank plus diagonal.
 
-    .. math:: \Sigma = (1-\rho) F_k^\top F_k + \mathrm{diag}(d), \qquad
-              d_e = s_e^2 - (1-\rho) (F_k^\top F_k)_{ee}
+    .. math:: \Sigma = (1-\rho) F^\top F + \mathrm{diag}(d), \qquad
+              d_e = s_e^2 - (1-\rho) (F^\top F)_{ee}
 
-    with F_k the first k principal axes of the residuals (all of them when `rank` is None) and
-    s_e^2 the pooled variance of coordinate e: every marginal variance is kept exactly while
-    correlations are shrunk by rho towards independence (Schaefer & Strimmer 2005).
+    with F the principal axes of the residuals and s_e^2 the pooled variance of coordinate e: every
+    marginal variance is kept exactly while correlations are shrunk by rho towards independence
+    (Schaefer & Strimmer 2005).
 
     Parameters
     ----------
@@ -75,12 +75,11 @@ def residual_factors(
     y : Tensor of shape (n,)
     shrink : float
         rho in [0, 1].
-    rank : int, optional
 
     Returns
     -------
     factors : Tensor of shape (k, p)
-        sqrt(1 - rho) F_k.
+        sqrt(1 - rho) F.
     diagonal : Tensor of shape (p,)
         sqrt(d).
     """
@@ -89,8 +88,7 @@ def residual_factors(
     freedom = max(residual.shape[0] - len(groups), 1)
     # Axes from the n x n Gram matrix: p is 6670, n about 100.
     vectors = torch.linalg.eigh((residual @ residual.T).double()).eigenvectors
-    k = min(freedom, rank if rank is not None else freedom)
-    vectors = vectors[:, -k:].flip(-1).to(x.dtype)
+    vectors = vectors[:, -freedom:].flip(-1).to(x.dtype)
     factors = vectors.T @ residual * ((1.0 - shrink) / freedom) ** 0.5
     variance = residual.square().sum(0) / freedom
     return factors, (variance - factors.square().sum(0)).clamp_min(0.0).sqrt()
@@ -119,10 +117,8 @@ def target_means(batch: FCBatch, shrink: float, keep: float = 1.0) -> Tensor:
     return shrink_to_identity(flat.unflatten(1, batch.fc.shape[1:]), shrink)
 
 
-def decode(
-    coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor | None = None
-) -> Tensor:
-    """Off-log coordinates to FC, with class means moved to `means` (K, R, R) where given.
+def decode(coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor) -> Tensor:
+    """Off-log coordinates to FC, with the means of large enough classes moved to `means` (K, R, R).
 
     exp is not linear, and a small set misses its mean by s / sqrt(n): both errors are as large
     as the class difference itself (on ABIDE the difference of 60 + 60 sampled subjects
@@ -134,7 +130,7 @@ def decode(
     large = len(start) > LARGE
     near = NEAR if large else 0.0
     rough = ROUGH if large else 0.0
-    if means is None or not enough:
+    if not enough:
         return from_off_log(coordinates, start=start, tol=TOLERANCE, near=near)[0]
     fc, diagonal = from_off_log(
         coordinates, start=start, tol=TOLERANCE, near=rough, flat=large
@@ -188,22 +184,14 @@ class CorrGauss(Generator):
     shrink : float
         C is replaced by (1 - a) C + a I before the logarithm (rank-deficient scans, flat ROIs).
         Samples carry the same 2 % shrinkage.
-    covariance_shrink : float
-        Correlations between coordinates are shrunk by this share; variances are kept.
-    rank : int or None
-        Keep only so many principal axes of the residuals; the rest becomes independent noise.
-        Fewer axes reveal less of single subjects and make the state smaller.
     class_keep : float
         Factor on the class difference; 1 is maximum likelihood.
-    variance_match : bool
-        Rescale the noise so that the mean within-class variance of the *edges* equals the
-        training subjects' (exp is not linear: without it the ratio is 0.85-0.95 on ABIDE).
-    mean_match : bool
-        Shift every class of a synthetic set (of 8 or more) so that its mean FC is that of the
-        training subjects. Turn off where independent draws are needed.
 
     Notes
     -----
+    The noise is rescaled so that the mean within-class variance of the *edges* equals the training
+    subjects' (exp is not linear: without it the ratio is 0.85-0.95 on ABIDE), and every class of a
+    synthetic set (of 8 or more) is shifted so that its mean FC is that of the training subjects.
     The state holds principal axes of n training subjects in n - 2 dimensions: treat it as
     identifiable data. Release samples, not states.
     """
@@ -211,30 +199,21 @@ class CorrGauss(Generator):
     name = "corr_gauss"
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
     shrink: ShareBelowOne = 0.02
-    covariance_shrink: Share = 0.1
-    rank: Size | None = None
     class_keep: NotNegative = 1.0
-    variance_match: bool = True
-    mean_match: bool = True
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""
         log = partial(log_matrix, shrink=self.shrink)
         log_fc = in_parts(log, batch.fc, batch.n_rois)
         x = edges(log_fc)
-        factors, diagonal = residual_factors(
-            x, batch.y, self.covariance_shrink, self.rank
-        )
+        factors, diagonal = residual_factors(x, batch.y)
         state = {
             "mean": class_means(x, batch.y, self.class_keep),
             "factors": factors.half(),  # nearly all of the state
             "diagonal": diagonal,
             "class_fc": target_means(batch, self.shrink, self.class_keep),
             "start": log_fc.diagonal(dim1=-2, dim2=-1).mean(0),
-            "scale": torch.ones((), device=x.device),
         }
-        if not self.variance_match:
-            return state
 
         def draw(scale: Tensor, y: Tensor) -> Tensor:
             return self.draw({**state, "scale": scale}, y, rng)
@@ -245,8 +224,7 @@ class CorrGauss(Generator):
         """Positive definite matrices with unit diagonal, one per diagnosis."""
         x = residual_noise(state["factors"], state["diagonal"], len(y), rng)
         x.mul_(state["scale"]).add_(state["mean"][y])
-        means = state["class_fc"] if self.mean_match else None
-        return decode(x, y, state["start"], means)
+        return decode(x, y, state["start"], state["class_fc"])
 
 
 # -- references: they only mark the ends of a scale ------------------------------------------------

@@ -24,7 +24,7 @@ scale = 0.4
 [[generator]]
 name = "corr_gauss"
 title = "eight"
-rank = 8
+class_keep = 0.8
 
 [[generator]]
 name = "edge_gauss"
@@ -80,7 +80,7 @@ def test_the_same_call_again_trains_nothing(judged) -> None:
 
 def test_other_data_or_settings_are_judged_anew(config, tmp_path) -> None:
     judge(config, tmp_path / "out", "judge.augment=[]")
-    other = 'generator=[{name="corr_gauss", rank=5}]'
+    other = 'generator=[{name="corr_gauss", shrink=0.05}]'
     for change in ("dataset.seed=5", "judge.multiple=2", other):
         said = judge(config, tmp_path / "out", "judge.augment=[]", change)
         assert not any("already judged" in s for s in said)
@@ -109,7 +109,7 @@ def test_a_folder_without_a_judgement_is_refused(tmp_path) -> None:
         ('judge.classifiers=["gnc"]', "gcn"),
         ("judge.multiple=0", "multiple = 0 is too small"),
         ('generator=[{name="corr_gaus"}]', "corr_gauss"),
-        ('generator=[{name="corr_gauss", rang=3}]', "Did you mean 'rank'"),
+        ('generator=[{name="corr_gauss", shrinc=0.3}]', "Did you mean 'shrink'"),
         (
             'generator=[{name="corr_gauss"}, {name="edge_gauss", title="corr_gauss"}]',
             "two generators are called 'corr_gauss'",

@@ -80,7 +80,7 @@ def test_sites_are_averaged_within_a_seed() -> None:
 
 def test_references_are_always_there_unless_they_are_the_rows() -> None:
     assert list(Panel({}).rows) == [REAL, "bootstrap", "corr_gauss"]
-    own = Component("corr_gauss", {"rank": 3})
+    own = Component("corr_gauss", {"shrink": 0.03})
     rows = Panel({"corr_gauss": own}).rows
     assert list(rows) == [REAL, "bootstrap", "corr_gauss"]
     assert rows["corr_gauss"] == own
