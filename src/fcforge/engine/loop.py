@@ -57,22 +57,17 @@ def start_lane(
 def pretrain(
     model: Model,
     public: PublicView,
-    seeds: Sequence[int],
+    seed: int,
     training: Training,
     device: torch.device | str,
-) -> list[Lane]:
-    """One network per seed trained on the public people as if they were one site.
-
-    By plain fine-tuning; the seeds are lanes of one training.
-    """
-    jobs = []
-    for seed in seeds:
-        site = SiteView("(public)", 0, public.bank, public.rows, public.rows[:0])
-        jobs.append(Job(untrained(model, seed, device), site, seed, ("(public)",)))
-    fixed = replace(
-        training, selection="fixed"
-    )  # nothing is chosen on public people here
-    return learn_site(Learner(Finetune(), model), jobs, public.bank, fixed)
+) -> Lane:
+    """A network trained on the public people as if they were one site, by plain fine-tuning."""
+    site = SiteView("(public)", 0, public.bank, public.rows, public.rows[:0])
+    job = Job(untrained(model, seed, device), site, seed, ("(public)",))
+    # nothing is chosen on public people here
+    fixed = replace(training, selection="fixed")
+    (lane,) = learn_site(Learner(Finetune(), model), [job], public.bank, fixed)
+    return lane
 
 
 def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> Tensor:

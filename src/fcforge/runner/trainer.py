@@ -104,9 +104,11 @@ class Trainer:
         view = self.loader.public_view(spec)
         trained = None
         if view is not None and learner.method.fits:
-            self.pretrain([spec])
-            stored = read_state(self._pretrained_path(spec), self.device)
-            trained = Lane.from_named(stored)
+            path = self._pretrained_path(spec)
+            if not path.exists():
+                given = (learner.model, view, spec.seed, spec.training, self.device)
+                write_state(path, engine.pretrain(*given).named())
+            trained = Lane.from_named(read_state(path, self.device))
         return start_lane(learner, spec.seed, self.device, view, trained)
 
     def _pretrained_path(self, spec: RunSpec) -> Path:
@@ -116,26 +118,6 @@ class Trainer:
         digest = hashlib.sha256(str(decides).encode()).hexdigest()
         name = digest[:24]
         return self.store.generators / f"pretrained-{name}.safetensors"
-
-    def pretrain(self, specs: Sequence[RunSpec]) -> None:
-        """Train the networks that runs begin with on the public people: all seeds as lanes."""
-        alike: dict[str, dict[Path, RunSpec]] = {}
-        for spec in specs:
-            if spec.start is not None and self.learner(spec).method.fits:
-                path = self._pretrained_path(spec)
-                if not path.exists():
-                    shared = replace(spec, order=(), seed=0).key
-                    alike.setdefault(shared, {})[path] = spec
-        for group in alike.values():
-            spec = next(iter(group.values()))
-            view = self.loader.public_view(spec)
-            assert view is not None  # its runs have a start
-            seeds = [own.seed for own in group.values()]
-            model = self.learner(spec).model
-            lanes = engine.pretrain(model, view, seeds, spec.training, self.device)
-            for path, lane in zip(group, lanes, strict=True):
-                network = lane._replace(state={})
-                write_state(path, network.named())
 
     def learner(self, spec: RunSpec) -> Learner:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
@@ -240,7 +222,6 @@ class Trainer:
                 self._run_pipeline(node, pipeline)
             else:
                 ours.append(node)
-        self.pretrain([n.spec for n in ours if n.parent is None])
         waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
         for node in ours:
             if not node.depth:
