@@ -12,7 +12,6 @@ from fcforge.runner.execute import (
     _workers,
     default_jobs,
     fit_ahead,
-    in_lanes,
     pick_device,
     place_to_train,
     wanted_generators,
@@ -40,14 +39,13 @@ def test_generators_are_fitted_ahead_and_found(tmp_path):
     said = []
     work = Work(plan, store, lambda *step: said.append(step))
     with _workers(2) as pool:
-        fit_ahead(work, wanted_generators(work.todo), pool, dataset)
+        fit_ahead(work, pool, dataset)
     assert [step[:2] for step in said] == [(0, plan.trainings)] * 5
     ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
-    assert len(ahead) == 4  # two sites, two seeds
+    assert len(ahead) == 8  # two sites, two seeds: generators, and what was drawn
     run_plan(plan, store.root)
-    assert len(ahead) == 4
-    found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
-    assert found == ahead  # beside them the subjects that were drawn
+    found = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
+    assert found == ahead
 
 
 def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
@@ -58,7 +56,6 @@ def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
     plan = plan_of(spec, replace(spec, seed=1))
     nodes, store = list(plan.nodes.values()), Store(tmp_path)
     wanted = wanted_generators(nodes)
-    assert all(map(in_lanes, wanted))
     assert len(wanted) == 4  # two sites, two seeds
     Trainer(cohort(), store).fit_generators(wanted)
     ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
@@ -68,9 +65,12 @@ def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
     assert found == ahead  # beside them the subjects that were drawn
 
 
-def test_generators_without_lanes_are_left_to_processes():
+def test_generators_without_lanes_are_left_to_whoever_needs_them(tmp_path):
     plan = plan_of(run_spec(learner_spec("forge"), 2))  # corr_gauss
-    assert not any(map(in_lanes, plan.nodes.values()))
+    wanted = wanted_generators(list(plan.nodes.values()))
+    assert wanted
+    Trainer(cohort(), Store(tmp_path)).fit_generators(wanted)
+    assert not Store(tmp_path).generators.exists()
 
 
 def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):

@@ -156,11 +156,10 @@ def train(node: Node, dataset: Component, root: str) -> str:
     return node.key
 
 
-def fit_generator(node: Node, dataset: Component, root: str, draw: bool) -> None:
+def fit_generator(node: Node, dataset: Component, root: str) -> None:
     """Fit the generator of a node's last site into the run folder's cache, and draw from it."""
     with _lock:
-        trainer = _trainer(dataset, root, node.spec.data_sha256)
-        trainer.fit_generator(node.spec, node.spec.order[-1], draw=draw)
+        _trainer(dataset, root, node.spec.data_sha256).fit_generator(node.spec)
 
 
 # -- here --------------------------------------------------------------------------------------
@@ -190,7 +189,7 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
     root = str(work.store.root)
     try:
         if jobs > 1:  # two workers that need a generator at one time would both fit it
-            fit_ahead(work, wanted_generators(work.todo), pool, dataset, draw=True)
+            fit_ahead(work, pool, dataset)
         _train_all(work, jobs, lambda node: pool.submit(train, node, dataset, root))
     except BrokenProcessPool as error:
         what = "a worker process died (killed, or out of memory)."
@@ -204,18 +203,12 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def fit_ahead(
-    work: Work,
-    wanted: Sequence[Node],
-    pool: ProcessPoolExecutor,
-    dataset: Component,
-    draw: bool = False,
-) -> None:
-    """Fit `wanted_generators` in the processes of a pool; with `draw` draw from them, too."""
+def fit_ahead(work: Work, pool: ProcessPoolExecutor, dataset: Component) -> None:
+    """Fit `wanted_generators` in the processes of a pool, and draw from them."""
     root = str(work.store.root)
     ahead = {}
-    for node in wanted:
-        ahead[pool.submit(fit_generator, node, dataset, root, draw)] = node
+    for node in wanted_generators(work.todo):
+        ahead[pool.submit(fit_generator, node, dataset, root)] = node
     for done in as_completed(ahead):
         done.result()
         work.done([], f"generator of {ahead[done].spec.order[-1]}")
@@ -236,19 +229,10 @@ def _train_all(work: Work, jobs: int, submit: Callable[[Node], Future[str]]) -> 
             work.done([node], node.title)
 
 
-def run_lanes(work: Work, trainer: Trainer, dataset: Component, jobs: int = 1) -> None:
-    """Train all missing nodes in this process: learner by learner, depth by depth, many lanes.
-
-    Generators that train in lanes are fitted on the GPU, the others in `jobs` processes; with one
-    job whoever needs a generator fits it.
-    """
-    wanted = wanted_generators(work.todo)
+def run_lanes(work: Work, trainer: Trainer) -> None:
+    """Train all missing nodes in this process: learner by learner, depth by depth, many lanes."""
     if trainer.device.startswith("cuda"):
-        trainer.fit_generators([node for node in wanted if in_lanes(node)])
-        wanted = [node for node in wanted if not in_lanes(node)]
-    if jobs > 1 and len(wanted) > 1:
-        with _workers(min(jobs, len(wanted))) as pool:
-            fit_ahead(work, wanted, pool, dataset)
+        trainer.fit_generators(wanted_generators(work.todo))
     order = lane_order(work.todo, trainer)
     for _, nodes in groupby(sorted(work.todo, key=order), key=order):
         members = list(nodes)
@@ -280,11 +264,3 @@ def wanted_generators(nodes: Sequence[Node]) -> list[Node]:
         if node.depth and node.spec.learner.generator:
             wanted[synthetic_name(node.spec, node.spec.order[-1], 0)] = node
     return list(wanted.values())
-
-
-def in_lanes(node: Node) -> bool:
-    """Whether a node's generator trains side by side with others."""
-    from fcforge.generators import GENERATORS
-
-    generator = node.spec.learner.generator
-    return generator is not None and GENERATORS[generator.name].in_lanes()

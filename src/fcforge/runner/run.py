@@ -140,14 +140,13 @@ def run_experiment(
 ) -> None:
     """Train every node that the store does not hold yet."""
     work = Work(prepared.plan, store, progress)
-    dataset = prepared.experiment.dataset
     if device == "cpu" and group is None:
+        dataset = prepared.experiment.dataset
         return run_local(work, dataset, jobs or default_jobs())
     from fcforge.runner.trainer import Trainer
 
     trainer = Trainer(prepared.cohort, store, device, group or MOST_LANES)
-    ahead = jobs or (default_jobs() - 1 if device != "cpu" else 1)
-    return run_lanes(work, trainer, dataset, ahead)
+    return run_lanes(work, trainer)
 
 
 def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) -> Store:

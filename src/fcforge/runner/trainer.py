@@ -136,19 +136,16 @@ class Trainer:
             self._evaluators[key] = Evaluator(sites, self.learner(spec), self.device)
         return self._evaluators[key]
 
-    def fit_generator(self, spec: RunSpec, site: str, draw: bool = False) -> None:
-        """Fit the generator of (site, seed) into the store's cache, where it is not there yet.
-
-        With `draw` the subjects that the method will ask for are drawn, too.
-        """
-        asked = (self.sites(spec)[site], spec)
-        if draw and (n := self.learner(spec).method.asks_for):
-            self.loader.synthetic(*asked, n)
-        else:
-            self.loader.fit_generator(*asked)
+    def fit_generator(self, spec: RunSpec) -> None:
+        """Draw what a method will ask for of the last site, into the store's cache."""
+        if n := self.learner(spec).method.asks_for:
+            self.loader.synthetic(self.sites(spec)[spec.order[-1]], spec, n)
 
     def fit_generators(self, nodes: Sequence[Node]) -> None:
-        """Fit the generators of the nodes' last sites side by side on this trainer's device."""
+        """Fit the generators of the nodes' last sites on this trainer's device, side by side.
+
+        Those that do not train in lanes are left to whoever needs them.
+        """
         alike: dict[str, tuple[Generator, list[Any]]] = {}
         for node in nodes:
             last = self.sites(node.spec)[node.spec.order[-1]]
@@ -156,7 +153,8 @@ class Trainer:
             kind = repr(node.spec.learner.generator)
             alike.setdefault(kind, (generator, []))[1].append(people)
         for generator, wanted in alike.values():
-            fit_together(generator, wanted, self.store.generators, self.device)
+            if generator.in_lanes():
+                fit_together(generator, wanted, self.store.generators, self.device)
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
