@@ -132,12 +132,11 @@ def stored_lanes(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
             continue
         tensors: dict[str, Any] = store.read_lane(key)
         pools = store.read_meta(key)["pools"]
-        for name in [n for n in tensors if n.endswith("@pool")]:
-            item = tensors.pop(name.replace("@pool", "@item"))
-            tensors[name] = [
-                (pools[p], i) if p >= 0 else None
-                for p, i in zip(tensors[name].tolist(), item.tolist(), strict=True)
-            ]
+        pool, item = tensors.pop("pool").tolist(), tensors.pop("item").tolist()
+        named = [(pools[p], i) for p, i in zip(pool, item, strict=True)]
+        for row in METHODS[node.spec.learner.method.name].row_keys:
+            places = tensors[f"state/{row}"].tolist()
+            tensors[f"state/{row}"] = [named[k] if k >= 0 else None for k in places]
         out[key] = tensors
     return out
 

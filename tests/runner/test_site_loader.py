@@ -1,4 +1,4 @@
-"""The loader: what a method is shown of a site, and rows as addresses or places."""
+"""The loader: what a method is shown of a site, and rows as places."""
 
 from dataclasses import replace
 
@@ -93,32 +93,6 @@ def filled(*names: str) -> SiteLoader:
             PoolName("real", name, 0, "train"), site(order()[0]).train.select(slice(3))
         )
     return loader
-
-
-def test_addresses_do_not_depend_on_what_came_before():
-    """Hand-computed: pools by name, -1 stays an empty slot."""
-    one, two = filled("a", "b"), filled("x", "b", "a")
-    found, pools = one.to_addresses(
-        {"row": torch.tensor([4, -1, 0]), "w": torch.ones(1)}, ["row"]
-    )
-    assert [p.site for p in pools] == ["a", "b"]
-    assert found["row@pool"].tolist() == [1, -1, 0]
-    assert found["row@item"].tolist() == [1, -1, 0]
-    assert set(found) == {"row@pool", "row@item", "w"}
-    elsewhere = two.from_addresses(found, ["row"], pools)
-    assert elsewhere["row"].tolist() == [4, -1, 6]
-    again, same = two.to_addresses(elsewhere, ["row"])
-    assert same == pools
-    assert all(torch.equal(again[k], found[k]) for k in found)
-
-
-def test_two_arrays_of_rows_share_the_list_of_pools():
-    loader = filled("a", "b")
-    state = {"p": torch.tensor([3]), "q": torch.tensor([0, 5])}
-    found, pools = loader.to_addresses(state, ["p", "q"])
-    assert [p.site for p in pools] == ["b", "a", "b"]
-    back = loader.from_addresses(found, ["p", "q"], pools)
-    assert {k: v.tolist() for k, v in back.items()} == {"p": [3], "q": [0, 5]}
 
 
 def test_places_are_among_the_rows_that_are_held():

@@ -1,8 +1,8 @@
 """The one place that shows a site to a method and names the rows it remembers.
 
 A run and a chain of hospitals load sites in the same way, so that both give the same numbers.
-Rows of a bank mean nothing outside their process: a run folder stores them as addresses (pool and
-place in it), a chain as places among the subjects that travel.
+Rows of a bank mean nothing outside their process: a state that leaves it holds places among the
+subjects that it remembers. A chain's file has these subjects, a run folder their addresses.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -170,7 +169,7 @@ class SiteLoader:
 
     def subject_bytes(self, rows: Sequence[Tensor], each: int) -> int:
         """What remembered rows take: so many bytes `each`, or their generator's state if less."""
-        held = _different(rows, self.bank.device)
+        held = _different(rows)
         names, pool, _ = self.bank.address(held)
         total = 0
         counts = pool.bincount(minlength=len(names))
@@ -178,34 +177,6 @@ class SiteLoader:
             taken = int(n) * each
             total += min(taken, self.state_bytes.get(name, taken))
         return total
-
-    # -- rows of a state as addresses, and back ------------------------------------------------
-    def to_addresses(
-        self, state: State, keys: Sequence[str]
-    ) -> tuple[State, list[PoolName]]:
-        """State whose rows are (pool, place in it), and the pools."""
-        found = dict(state)
-        names = list[PoolName]()
-        for key in keys:
-            pools, pool, item = self.bank.address(found.pop(key))
-            # by name: a bank's own order depends on what this process trained before
-            by_name = sorted(pools)
-            number = [len(names) + by_name.index(p) for p in pools]
-            number.append(-1)  # an empty slot
-            found[f"{key}@pool"] = torch.tensor(number, device=pool.device)[pool]
-            found[f"{key}@item"] = item
-            names += by_name
-        return found, names
-
-    def from_addresses(
-        self, state: State, keys: Sequence[str], pools: list[PoolName]
-    ) -> State:
-        """Inverse of `to_addresses`; the pools must be in the bank."""
-        found = dict(state)
-        for key in keys:
-            place = found.pop(f"{key}@pool"), found.pop(f"{key}@item")
-            found[key] = self.bank.locate(pools, *place)
-        return found
 
     # -- rows of a state as places among some subjects, and back -------------------------------
     def to_places(self, state: State, keys: Sequence[str]) -> tuple[State, Tensor]:
@@ -219,15 +190,14 @@ class SiteLoader:
 
     def from_places(self, state: State, keys: Sequence[str], rows: Tensor) -> State:
         """Inverse of `to_places`: `rows` are those of the subjects in this bank."""
-        table = torch.cat([rows, torch.tensor([-1])])  # place -1 stays -1
+        table = torch.cat([rows, rows.new_tensor([-1])])  # place -1 stays -1
         return {**state, **{key: table[state[key]] for key in keys}}
 
 
-def _different(rows: Sequence[Tensor], device: Any = "cpu") -> Tensor:
+def _different(rows: Sequence[Tensor]) -> Tensor:
     """All different rows (n,), empty slots aside."""
-    none = torch.empty(0, dtype=torch.int64, device=device)
     flat = [some.reshape(-1) for some in rows]
-    every = torch.cat([none, *flat])
+    every = torch.cat(flat) if flat else torch.empty(0, dtype=torch.int64)
     return torch.unique(every[every >= 0])
 
 

@@ -27,6 +27,10 @@ from fcforge.sites import Cohort, make_sites
 from fcforge.sites.confounds import fit_on_training
 from fcforge.types import Component, RunSpec, Site
 
+# addresses of the subjects that a state remembers, beside its tensors
+POOL = "pool"
+ITEM = "item"
+
 
 class Trainer:
     """Trains nodes of one dataset and writes them into a store.
@@ -176,14 +180,16 @@ class Trainer:
         if node.parent is None:
             return self.first_lane(node.spec)
         tensors = self.store.read_lane(node.parent)
+        address = tensors.pop(POOL), tensors.pop(ITEM)
         moved = {name: value.to(self.device) for name, value in tensors.items()}
         lane = Lane.from_named(moved)
         meta = self.store.read_meta(node.parent)
         pools = [PoolName(*pool) for pool in meta["pools"]]
         for pool in pools:
             self._ensure_pool(node.spec, pool)
+        rows = self.loader.bank.locate(pools, *address)
         keys = self.learner(node.spec).method.row_keys
-        return lane._replace(state=self.loader.from_addresses(lane.state, keys, pools))
+        return lane._replace(state=self.loader.from_places(lane.state, keys, rows))
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
         if pool in self.loader.bank:
@@ -288,7 +294,8 @@ class Trainer:
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
         """Evaluate a lane on every site and store the node."""
         keys = self.learner(node.spec).method.row_keys
-        state, pools = self.loader.to_addresses(lane.state, keys)
+        state, rows = self.loader.to_places(lane.state, keys)
+        pools, pool, item = self.loader.bank.address(rows)
         facts: dict[str, Any] = {
             "seconds": seconds,
             "memory_bytes": self.memory_bytes(node, lane),
@@ -296,7 +303,7 @@ class Trainer:
         }
         stored = None
         if node.depth and node.continued:
-            stored = lane._replace(state=state).named()
+            stored = {**lane._replace(state=state).named(), POOL: pool, ITEM: item}
         found = self.evaluator(node.spec).scores(lane)
         self._store_node(node, facts, found, stored)
 
