@@ -56,10 +56,8 @@ class Attacked:
 
 
 def attack_rows(found: Audit) -> tuple[AttackRow, ...]:
-    """An audit's rows as they are put on record: the references, and what was really given."""
-    given = found.about.get("released")
-    rows = [r for r in found.rows if r.is_reference or given in (None, r.release)]
-    return tuple(_row(found, row) for row in rows)
+    """An audit's rows as they are put on record."""
+    return tuple(_row(found, row) for row in found.rows)
 
 
 def _row(found: Audit, row: AuditRow) -> AttackRow:

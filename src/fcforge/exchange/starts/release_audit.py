@@ -6,10 +6,9 @@ release (with noise of its own), so that who was in it is known, and every attac
 than the whole site does: what is found here is more than the release itself gives away.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start
-from fcforge.releases.vector import coordinates, targets
 from fcforge.studies.audit import Evidence, stratified, summarise
 from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
 
@@ -38,89 +36,65 @@ MIN_PEOPLE = 32
 UNLIKELY = 1e-9
 
 
-class Contributors(NamedTuple):
-    """What is known of n people: one row of each array per person (float64).
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n, d + 2)
-        What each adds to a release, in units.
-    coordinates : ndarray of shape (n, d + 1)
-    residual : ndarray of shape (n,)
-        Of the public head.
-    y : ndarray of shape (n,)
-    """
-
-    rows: np.ndarray
-    coordinates: np.ndarray
-    residual: np.ndarray
-    y: np.ndarray
-
-    @classmethod
-    def of(cls, start: Start, features: np.ndarray, y: np.ndarray) -> Self:
-        """People with their features (n, p), confounds removed, and diagnoses (n,)."""
-        x = start.standardise(features)
-        return cls(
-            rows=vector.contributions(start, features, y).astype(np.float64),
-            coordinates=coordinates(start, x),
-            residual=targets(y) - start.score(x),
-            y=y,
-        )
-
-    def select(self, mask: np.ndarray) -> Self:
-        """Some of them."""
-        return type(self)(*(array[mask] for array in self))
-
-
-class Trial(NamedTuple):
+class Trial:
     """Releases of random halves of some people, and the attacker's own reference.
 
-    Attributes
+    A quarter of the people is the reference, random halves of the others are released.
+
+    Parameters
     ----------
     start : Start
-    who, reference : Contributors
+    features : ndarray of shape (n, p)
+        Of everybody, confounds removed.
+    y : ndarray of shape (n,)
+    plan : AuditPlan
+
+    Attributes
+    ----------
+    rows, others : ndarray of shape (n, d + 2)
+        What everybody else, and everybody of the reference, adds to a release, in units.
     inside : ndarray of shape (K, n), bool
         Who is in each release.
-    seed : int
     """
 
-    start: Start
-    who: Contributors
-    reference: Contributors
-    inside: np.ndarray
-    seed: int
-
-    @classmethod
-    def of(cls, start: Start, everybody: Contributors, plan: AuditPlan) -> Self:
-        """A quarter of the people is the reference, random halves of the others are released."""
-        if len(everybody.y) < MIN_PEOPLE:
-            what = f"{len(everybody.y)} people are too few to audit a release."
+    def __init__(
+        self, start: Start, features: np.ndarray, y: np.ndarray, plan: AuditPlan
+    ) -> None:
+        if len(y) < MIN_PEOPLE:
+            what = f"{len(y)} people are too few to audit a release."
             do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
             raise DataError(what, do=do)
         rng = numpy_rng(plan.seed, "audit reference")
-        mask = stratified(everybody.y, plan.reference, rng)
-        who = everybody.select(~mask)
-        inside = halves(len(who.y), plan)
-        return cls(start, who, everybody.select(mask), inside, plan.seed)
+        mask = stratified(y, plan.reference, rng)
+        x = start.standardise(features[~mask])
+        rows = vector.contributions(start, features, y).astype(np.float64)
+        self.start = start
+        self.seed = plan.seed
+        self.rows = rows[~mask]
+        self.others = rows[mask]
+        self.y = y[~mask]
+        self.others_y = y[mask]
+        self.coordinates = vector.coordinates(start, x)
+        self.residual = vector.targets(self.y) - start.score(x)
+        self.inside = halves(len(self.y), plan)
 
     def attacked(self, totals: np.ndarray, noise: float = 0.0) -> list[Evidence]:
         """Every attack on every release, of numbers (K, d + 2).
 
         The attacker knows how many people a release has, and so looks at the other numbers alone.
         """
-        who = self.who
         members = self.inside.sum(1)
         sums, rows, ref = attacks.within_span(
-            totals[:, :-1], who.rows[:, :-1], self.reference.rows[:, :-1]
+            totals[:, :-1], self.rows[:, :-1], self.others[:, :-1]
         )
         step = vector.solve(self.start, totals, noise**2)
         given = (sums, members, rows)
         scores = {
             SAMPLE: attacks.sample_known(*given, ref, noise),
             KNOWN: attacks.site_known(*given, noise),
-            "class mean": attacks.sum_shift(*given, who.y, ref, self.reference.y),
+            "class mean": attacks.sum_shift(*given, self.y, ref, self.others_y),
             "loss against public head": attacks.loss_drop(
-                who.residual, who.coordinates, step
+                self.residual, self.coordinates, step
             ),
         }
         each = zip(*scores.values(), strict=True)
@@ -128,21 +102,20 @@ class Trial(NamedTuple):
 
     def references(self) -> dict[str, list[Evidence]]:
         """What an audit is read against: rows one by one, and strangers."""
-        rows = self.who.rows
-        others = self.reference.rows
         copied = []
         for mine in self.inside[:FEW]:
-            near = attacks.distance_ratio(rows, rows[mine], others)
+            near = attacks.distance_ratio(self.rows, self.rows[mine], self.others)
             copied.append(Evidence({"distance ratio": near}))
         rng = numpy_rng(self.seed, "audit strangers")
-        sizes = self.inside.sum(1)
-        drawn = [rng.integers(len(others), size=n) for n in sizes]
-        strangers = np.stack([others[rows].sum(0) for rows in drawn])
-        return {BOOTSTRAP: copied, UNTRAINED: self.attacked(strangers)}
+        strangers = []
+        for size in self.inside.sum(1):
+            drawn = rng.integers(len(self.others), size=size)
+            strangers.append(self.others[drawn].sum(0))
+        return {BOOTSTRAP: copied, UNTRAINED: self.attacked(np.stack(strangers))}
 
     def released(self, epsilon: float | None, delta: float) -> list[Evidence]:
         """Evidence against the halves' releases at a budget."""
-        sums = self.inside.astype(float) @ self.who.rows
+        sums = self.inside.astype(float) @ self.rows
         noise = float(vector.noise_units(epsilon, delta))
         rng = numpy_rng(self.seed, "audit noise", str(epsilon))
         return self.attacked(sums + noise * rng.standard_normal(sums.shape), noise)
@@ -160,71 +133,59 @@ def halves(n: int, plan: AuditPlan) -> np.ndarray:
 
 def audit_people(
     start: Start,
-    everybody: Contributors,
-    epsilons: Sequence[float | None],
+    features: np.ndarray,
+    y: np.ndarray,
+    epsilon: float | None,
     delta: float,
     plan: AuditPlan = PLAN,
 ) -> Audit:
-    """Attack releases of random halves of these people at each epsilon (None: exact).
+    """Attack releases of random halves of these people at an epsilon (None: exact).
 
     Returns
     -------
     Audit
         Rows of the references first: members' contributions one by one ("bootstrap"), a release of
-        strangers ("untrained"); then one release per epsilon.
+        strangers ("untrained"); then those of the release.
     """
-    trial = Trial.of(start, everybody, plan)
-    evidence = trial.references()
-    ceilings = {}
-    for epsilon in epsilons:
-        name = release_name(epsilon)
-        evidence[name] = trial.released(epsilon, delta)
-        ceilings[name] = round(noise.ceiling_of(epsilon, delta), 4)
+    trial = Trial(start, features, y, plan)
+    name = "release without noise"
+    if epsilon is not None:
+        name = f"release at epsilon {epsilon:g}"
+    evidence = trial.references() | {name: trial.released(epsilon, delta)}
     rows = []
-    for name, found in evidence.items():
+    for release, found in evidence.items():
         member = np.where(trial.inside[: len(found)], MEMBER, OUTSIDER)
-        rows += summarise(name, found, member, plan, SHADOWED)
+        rows += summarise(release, found, member, plan, SHADOWED)
     about = {
-        "people": len(trial.who.y),
-        "trained_on": len(trial.who.y) // 2,
-        "reference_people": len(trial.reference.y),
-        "ceilings": ceilings,
+        "people": len(trial.y),
+        "trained_on": len(trial.y) // 2,
+        "reference_people": len(trial.others),
+        "released": name,
+        "epsilon": epsilon,
+        "delta": delta,
+        "ceilings": {name: round(noise.ceiling_of(epsilon, delta), 4)},
         "plan": asdict(plan),
     }
     return Audit(tuple(rows), about)
 
 
-def release_name(epsilon: float | None) -> str:
-    """How a row calls a release at this budget."""
-    if epsilon is None:
-        return "release without noise"
-    return f"release at epsilon {epsilon:g}"
-
-
 def audit_release(model: "Releases", asked: Attacked) -> Audit:
-    """Attack what a site gave last, of which all people are in the data.
+    """Attack what a site gave last.
 
     That they are its people is proved first, by the receipt kept at home and the commitment in
     the record; people, scans or diagnoses that differ are refused by name.
     """
     record, features, y = given_people(model, asked)
     start = model.start.arrays
-    everybody = Contributors.of(start, features, y)
     if isinstance(record, Release):
-        require_numbers(model, record, everybody.rows)
-    epsilon, _ = record.budget
-    budgets = (None,) if epsilon is None else (None, epsilon)
+        require_numbers(model, record, vector.contributions(start, features, y))
     plan = replace(PLAN, seed=asked.plan.seed)
-    delta = record.delta or noise.DELTA
-    found = audit_people(start, everybody, budgets, delta, plan)
+    found = audit_people(start, features, y, *record.budget, plan)
     about = {
         **found.about,
         "what": f"the {record.title}",
         "parents": (record.id,),
         "site": asked.site,
-        "released": release_name(epsilon),
-        "epsilon": epsilon,
-        "delta": record.delta,
     }
     return replace(found, about=about)
 
@@ -257,7 +218,7 @@ def require_numbers(model: "Releases", release: Release, rows: np.ndarray) -> No
     """
     from scipy.stats import chi2  # slow to import
 
-    apart = model.read_numbers(release) - rows.sum(0)
+    apart = model.read_numbers(release) - rows.sum(0, dtype=np.float64)
     variance = float(Fraction(release.variance))
     if variance:
         far = float((apart**2).sum()) / variance
