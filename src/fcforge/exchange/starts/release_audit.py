@@ -193,21 +193,15 @@ def audit_release(model: "Releases", asked: Attacked) -> Audit:
 def given_people(
     model: "Releases", asked: Attacked
 ) -> tuple[Spending, np.ndarray, np.ndarray]:
-    """The last record whose people are all here; they in its order: features (n, p), diagnoses."""
-    given = model.exchange.of(Spending, asked.site)[::-1]
-    require_given(tuple({record.site for record in given}), asked.site)
+    """The site's last record; its people in its order: features (n, p), diagnoses."""
+    given = {record.site: record for record in model.exchange.of(Spending)}
+    require_given(tuple(given), asked.site)
+    record = given[asked.site]
     mine = asked.people.select_sites([asked.site])
-    here = people_in(mine)
-    known = {person.id for person in here}
-    chosen = given[0]  # says who is missing where no record's people are all here
-    for record in given[::-1]:
-        receipt = asked.private.receipt_for(record.commitment, f"the {record.title}")
-        if {person.id for person in receipt.people} <= known:
-            chosen = record
-    receipt = asked.private.receipt_for(chosen.commitment, f"the {chosen.title}")
-    places = receipt.places(here)
+    receipt = asked.private.receipt_for(record.commitment, f"the {record.title}")
+    places = receipt.places(people_in(mine))
     features = own_features(model, mine)
-    return chosen, features[places], mine.y[places]
+    return record, features[places], mine.y[places]
 
 
 def require_numbers(model: "Releases", release: Release, rows: np.ndarray) -> None:
