@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from public_people import people
 
+from fcforge.exchange.starts.public_start import worth_of
 from fcforge.privacy.noise import sigma_for
 from fcforge.releases import vector
 from fcforge.releases import worth as module
@@ -19,8 +20,8 @@ from fcforge.releases.worth import (
     Partition,
     deal,
     noise_per_person,
+    planned_noise,
     planned_settings,
-    worth,
 )
 
 
@@ -121,6 +122,12 @@ def test_ridge_on_everybody_by_scikit(world):
     )
 
 
+def worth(world, people, hospitals):
+    """What sums of a planned consortium would add to the public head."""
+    plans = planned_noise(people, hospitals)
+    return worth_of(Dealings(*world, set(plans.values())), plans)
+
+
 def row_of(found, epsilon):
     """What two keepers would add."""
     return next(r for r in found.rows if (r.epsilon, r.keepers) == (epsilon, True))
@@ -128,7 +135,7 @@ def row_of(found, epsilon):
 
 def test_the_table_of_a_plan(world, monkeypatch):
     monkeypatch.setattr(module, "DEALINGS", 4)
-    found = worth(*world, people=2000, hospitals=20)
+    found = worth(world, people=2000, hospitals=20)
     assert [(r.epsilon, r.keepers) for r in found.rows[:2]] == [
         (None, True),
         (8.0, True),
@@ -138,7 +145,7 @@ def test_the_table_of_a_plan(world, monkeypatch):
     exact = found.rows[0]
     assert exact.gain > 0.5 * found.pooled
     assert 0.5 < found.public < 1.0
-    again = worth(*world, people=2000, hospitals=20)
+    again = worth(world, people=2000, hospitals=20)
     assert again == found
 
 
@@ -151,7 +158,7 @@ def test_other_targets_are_told_the_same_way(classes, monkeypatch):
     else:  # a number is easy
         x = x + 2 * np.random.default_rng(0).normal(size=x.shape)
     world = (x, y, np.array(site))
-    found = worth(*world, people=20_000, hospitals=5)
+    found = worth(world, people=20_000, hospitals=5)
     assert 0.5 < found.public < 0.9
     assert found.pooled > 0.01
     assert row_of(found, 1.0).gain > 0.3 * found.pooled  # so many hardly hear the noise
@@ -159,8 +166,8 @@ def test_other_targets_are_told_the_same_way(classes, monkeypatch):
 
 def test_more_people_bear_more_noise(world, monkeypatch):
     monkeypatch.setattr(module, "DEALINGS", 4)
-    few = worth(*world, people=20, hospitals=20)
-    many = worth(*world, people=20_000, hospitals=20)
+    few = worth(world, people=20, hospitals=20)
+    many = worth(world, people=20_000, hospitals=20)
     assert row_of(many, 1.0).gain > row_of(few, 1.0).gain + 0.01
 
 

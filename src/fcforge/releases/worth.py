@@ -31,7 +31,6 @@ than .002. One error changed a fifth of all cases and lost up to .003.
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -92,6 +91,18 @@ def noise_per_person(
     if epsilon is None:
         return 0.0
     return sigma_for(epsilon, delta) * math.sqrt(doses) / people
+
+
+def planned_noise(
+    people: int, hospitals: int
+) -> dict[tuple[float | None, bool], float]:
+    """Noise per person by epsilon, and whether two keepers add it or every hospital its own."""
+    found = {}
+    for keepers in (True, False):
+        doses = DOSES if keepers else hospitals
+        for epsilon in EPSILONS:
+            found[epsilon, keepers] = noise_per_person(people, epsilon, doses)
+    return found
 
 
 def planned_settings(noise: float, n_features: int = FEATURES) -> StartSettings:
@@ -162,7 +173,7 @@ class Partition:
         draws: int = 4,
         directions: int = 128,
     ) -> None:
-        public, _, test = rows
+        public, learn, test = rows
         self.rows = rows
         self.site = site
         self.site_test = site[test]
@@ -177,6 +188,9 @@ class Partition:
         self.noise = rng.standard_normal((columns, self.p, draws))
         self.noise_half = rng.standard_normal((columns, draws))
         self.noise_count = rng.standard_normal(draws)
+        self.noise_axes = self.axes.T @ self.noise
+        self.noise_test = self.x[test] @ self.noise
+        self.gram = self.x[test] @ self.x[learn].T
 
     def _fit_public(self, own: Array, t: Array, directions: int) -> None:
         """Scores by the public head, what it leaves of the public people, and their axes."""
@@ -187,39 +201,19 @@ class Partition:
         self.z = self.x @ self.axes
 
     @cached_property
-    def gram(self) -> Array:
-        """Inner products (m, n) of the tested with the learning people."""
-        _, learn, test = self.rows
-        return self.x[test] @ self.x[learn].T
-
-    @cached_property
-    def noise_axes(self) -> Array:
-        """Noise (c, K, draws) along the axes."""
-        return self.axes.T @ self.noise
-
-    @cached_property
-    def noise_test(self) -> Array:
-        """Inner products (c, m, draws) of the tested people with the noise."""
-        return self.x[self.rows[2]] @ self.noise
-
-    @cached_property
-    def pairs(self) -> list[tuple[Array, Array]]:
+    def pairs(self) -> list[tuple[Array, ...]]:
         """Places of two tested people of one hospital of whom the first shall be higher.
 
         Of two classes all patients with all controls, of more each class with all others; of a
         number everybody with everybody below.
         """
         y = self.y_test
+        classes = range(self.t.shape[1] == 1, self.t.shape[1] + 1)
+        higher = [(y == k)[:, None] & (y != k) for k in classes]
         if y.dtype.kind == "f":
-            return [self._of_one_hospital(y[:, None] > y)]
-        classes = np.arange(self.t.shape[1] + 1)
-        asked = classes[1:] if len(classes) == 2 else classes
-        return [self._of_one_hospital((y == k)[:, None] & (y != k)) for k in asked]
-
-    def _of_one_hospital(self, wanted: Array) -> tuple[Array, Array]:
+            higher = [y[:, None] > y]
         same_site = self.site_test[:, None] == self.site_test
-        first, second = np.nonzero(wanted & same_site)
-        return first, second
+        return [np.nonzero(each & same_site) for each in higher]
 
     def auroc(self, scores: Array) -> Array:
         """AUROC within hospitals of scores (m, ..., c): share of pairs in the right order.
@@ -325,46 +319,6 @@ class Partition:
 
 
 # -- what sums would add ---------------------------------------------------------------------------
-class Worth(NamedTuple):
-    """What one way of giving would add.
-
-    Attributes
-    ----------
-    epsilon : float or None
-        Of every person; None: exact sums.
-    keepers : bool
-        Noise once by two keepers, or by every hospital itself.
-    gain, error : float
-        AUROC within hospitals (`Partition.auroc`) above the public head, and its standard error
-        over dealings.
-    """
-
-    epsilon: float | None
-    keepers: bool
-    gain: float
-    error: float
-
-
-class WorthTable(NamedTuple):
-    """What is expected of a consortium.
-
-    Attributes
-    ----------
-    public : float
-        AUROC within hospitals of the public head.
-    pooled : float
-        What ridge on everybody's data in one place adds to it.
-    rows : tuple of Worth
-    settings : StartSettings
-        What suits the noise per person that a start is made for.
-    """
-
-    public: float
-    pooled: float
-    rows: tuple[Worth, ...]
-    settings: StartSettings
-
-
 class Dealings:
     """What dealings of the public sites into public people and hospitals tell.
 
@@ -381,7 +335,8 @@ class Dealings:
     Attributes
     ----------
     references : list of (public, pooled)
-        As in `WorthTable`.
+        AUROC within hospitals of the public head, and what ridge on everybody's data in one place
+        adds to it.
     gains : mapping of level to list of ndarray of shape (PULLS,)
         AUROC above the public head, by the pull to it.
     """
@@ -392,11 +347,14 @@ class Dealings:
         self.n_features = features.shape[1]
         self.references: list[tuple[float, float]] = []
         self.gains: dict[float, list[Array]] = {level: [] for level in levels}
+        kinds = 2 if y.dtype.kind == "f" else len(np.unique(y))
         for k in range(DEALINGS if len(np.unique(site)) > 1 else 0):
             rng = numpy_rng(k, "worth of sums")
             rows = deal(site, y, PUBLIC * len(y), rng)
             fewest = min(len(rows[0]), len(rows[1]))
-            if fewest >= MIN_PUBLIC and _all_there(y, rows):
+            if fewest >= MIN_PUBLIC and all(
+                len(np.unique(y[r])) >= kinds for r in rows
+            ):
                 part = Partition(features, y, site, rows, rng)
                 public = float(part.auroc(part.score[rows[2]]))
                 pooled = float(part.auroc(part.ridge())) - public
@@ -419,48 +377,6 @@ class Dealings:
         usual = planned_settings(noise, self.n_features)
         pull, _, _ = self.found(noise)
         return replace(usual, pull=PULLS[pull] * usual.pull)
-
-
-def worth(
-    features: Array,
-    y: Array,
-    site: Array,
-    people: int,
-    hospitals: int,
-    noise: float = 0.0,
-) -> WorthTable:
-    """What sums of a planned consortium would add to the public head.
-
-    Parameters
-    ----------
-    features, y, site : ndarray
-        As of `Dealings`.
-    people, hospitals : int
-        Planned in all.
-    noise : float
-        Per person, that the start is made for.
-    """
-    plans = {}
-    for keepers in (True, False):
-        doses = DOSES if keepers else hospitals
-        for epsilon in EPSILONS:
-            plans[epsilon, keepers] = noise_per_person(people, epsilon, doses)
-    dealt = Dealings(features, y, site, {noise, *plans.values()})
-    settings = dealt.settings(noise)
-    if len(dealt.references) < 2:
-        return WorthTable(0.5, 0.0, (), settings)
-    rows = []
-    for plan, level in plans.items():
-        _, gain, error = dealt.found(level)
-        rows.append(Worth(*plan, round(gain, 4), round(error, 4)))
-    public, pooled = np.mean(dealt.references, axis=0).tolist()
-    return WorthTable(round(public, 3), round(pooled, 4), tuple(rows), settings)
-
-
-def _all_there(y: Array, rows: Rows) -> bool:
-    """Whether all diagnoses (or different numbers) are among all three groups."""
-    kinds = 2 if y.dtype.kind == "f" else len(np.unique(y))
-    return all(len(np.unique(y[part])) >= kinds for part in rows)
 
 
 def _by_pull(part: Partition, level: float) -> Array:

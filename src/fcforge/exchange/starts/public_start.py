@@ -34,7 +34,7 @@ from fcforge.releases.start import (
     set_fields,
 )
 from fcforge.releases.vector import log_features, targets
-from fcforge.releases.worth import noise_per_person, worth
+from fcforge.releases.worth import Dealings, noise_per_person, planned_noise
 from fcforge.settings import make
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort, terms
@@ -239,19 +239,35 @@ def _made(
     confounds, features = _without_confounds(cohort, remove, shrink)
     doses = vector.DOSES if policy.keepers else plan.hospitals
     noise = noise_per_person(plan.people, plan.epsilon, doses)
-    sites = (features, cohort.y, cohort.site)
-    told = worth(*sites, plan.people, plan.hospitals, noise)
-    settings = make(StartSettings, {**asdict(told.settings), **asked}, "start")
+    plans = planned_noise(plan.people, plan.hospitals)
+    dealt = Dealings(features, cohort.y, cohort.site, {noise, *plans.values()})
+    suited = asdict(dealt.settings(noise))
+    settings = make(StartSettings, {**suited, **asked}, "start")
     start = make_start(features, cohort.y, settings, cohort.target.columns)
-    rows = tuple(records.WorthRow(**row._asdict()) for row in told.rows)
-    gains = records.Worth(public=told.public, pooled=told.pooled, rows=rows)
     said = {
         "settings": asdict(settings),
         "limits": _limits(start, features, cohort),
         "expected": _expected(features, cohort, settings),
-        "worth": gains if rows else None,
+        "worth": worth_of(dealt, plans),
     }
     return said, _stored(start, confounds, features[np.argsort(cohort.subject_id)])
+
+
+def worth_of(
+    dealt: Dealings, plans: Mapping[tuple[float | None, bool], float]
+) -> records.Worth | None:
+    """What sums would add by `planned_noise`; None where the public people are too few to tell."""
+    if len(dealt.references) < 2:
+        return None
+    rows = []
+    for (epsilon, keepers), level in plans.items():
+        _, gain, error = dealt.found(level)
+        told = {"gain": round(gain, 4), "error": round(error, 4)}
+        rows.append(records.WorthRow(epsilon=epsilon, keepers=keepers, **told))
+    public, pooled = np.mean(dealt.references, axis=0).tolist()
+    return records.Worth(
+        public=round(public, 3), pooled=round(pooled, 4), rows=tuple(rows)
+    )
 
 
 def _without_confounds(
