@@ -119,7 +119,7 @@ def test_a_half_of_other_words_is_refused(world, tmp_path, arrays, monkeypatch):
     one, _ = halves(world, tmp_path, "spring")
     found = union_of([world / "start.exchange", one], Trust()).model
     (half,) = found.exchange.of(Half)
-    assert found.read_numbers(half, "uint64").shape == (found.size,)
+    assert found.read_numbers(half).shape == (found.size,)
     kinds = {"as many": "<i8", "right": "<u8"}
     forged = {
         name: np.zeros(found.size, kinds[array]) if isinstance(array, str) else array
@@ -127,7 +127,7 @@ def test_a_half_of_other_words_is_refused(world, tmp_path, arrays, monkeypatch):
     }
     monkeypatch.setattr(type(found.exchange), "arrays", lambda self, record: forged)
     with pytest.raises(ExchangeError, match="half 1 of 'Ministry'"):
-        _ = found.read_numbers(half, "uint64")
+        _ = found.read_numbers(half)
     vars(found).pop("rounds", None)
     with pytest.raises(ExchangeError, match="half 1 of 'Ministry'"):
         _ = found.rounds

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,11 +78,6 @@ class PublicStart:
     confounds: Confounds | None
     people: np.ndarray
 
-    @property
-    def n_edges(self) -> int:
-        """Edges among the features; the diagonal follows them."""
-        return self.record.n_rois * (self.record.n_rois - 1) // 2
-
     def public_among(self, ids: Sequence[str], features: np.ndarray) -> list[str]:
         """Those of some people who are among the public ones, by id or by scan."""
         known = {*self.record.ids, *self.record.left_out}
@@ -138,13 +133,15 @@ class PublicStart:
 
         The diagonal stands apart: with it, a scan whose ROIs all do the same would look familiar.
         """
-        edges = features[:, : self.n_edges]
-        return likeness(edges, self.arrays.mean[: self.n_edges])
+        return likeness(self.edges(features), self.edges(self.arrays.mean))
 
     def side(self, features: np.ndarray) -> np.ndarray:
         """Beyond 1 where left and right are swapped, (n,)."""
-        mean = self.arrays.mean[: self.n_edges]
-        return side_distance(mean, features[:, : self.n_edges])
+        return side_distance(self.edges(self.arrays.mean), self.edges(features))
+
+    def edges(self, features: np.ndarray) -> np.ndarray:
+        """Those of features (..., p); the diagonal follows them."""
+        return features[..., : -self.record.n_rois]
 
     def require_alike(self, features: np.ndarray) -> None:
         """Raise `DataError` for a site unlike the public ones: shuffled ROIs, another atlas."""
@@ -316,8 +313,8 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
 
 def _limits(start: Start, features: np.ndarray, cohort: Cohort) -> StartLimits:
     """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
-    edges = features[:, : len(start.mean) - cohort.n_rois]
-    alike = likeness(edges, start.mean[: edges.shape[1]]).min()
+    edges = features[:, : -cohort.n_rois]
+    alike = likeness(edges, start.mean[: -cohort.n_rois]).min()
     apart = []
     for name in cohort.site_names if len(cohort.site_names) > 1 else ():
         here = cohort.site == name
@@ -431,14 +428,20 @@ def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> No
     """Exactly the arrays of a start, each of its type and shape."""
     p = record.n_rois * (record.n_rois + 1) // 2
     k = [0, *stored.get("axes", np.zeros(0)).shape][-1]
-    wanted: dict[str, tuple[int, ...]] = {
-        field.name: () for field in fields(Start) if field.name not in SET
-    }
-    wanted |= dict.fromkeys(("mean", "scale", "weight"), (p,))
     columns = record.policy.target.columns
-    if columns > 1:
-        wanted |= {"weight": (p, columns), "bias": (columns,)}
-    wanted |= {"axes": (p, k), "variance": (k + 1,), PEOPLE: (record.people, k)}
+    many = (columns,) if columns > 1 else ()
+    wanted: dict[str, tuple[int, ...]] = {
+        "mean": (p,),
+        "scale": (p,),
+        "weight": (p, *many),
+        "bias": many,
+        "axes": (p, k),
+        "variance": (k + 1,),
+        "size": (),
+        "clip": (),
+        "temperature": (),
+        PEOPLE: (record.people, k),
+    }
     if record.removes:
         removed = sum(len(terms(name, np.zeros(1))) for name in record.removes)
         wanted |= {CENTRE: (removed,), COEFFICIENTS: (removed, p)}

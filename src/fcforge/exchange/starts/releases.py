@@ -5,7 +5,7 @@ whole numbers are exact, and any order of hospitals and any tree of merges ends 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +19,11 @@ from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import NUMBERS
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Model, Scores
-from fcforge.exchange.records import Half, Noisy, Promised, Record, Release, Spending
+from fcforge.exchange.records import Half, Noisy, Promised, Release, Spending
 from fcforge.exchange.starts import public_start, release_step
 from fcforge.exchange.starts.public_start import PublicStart
 from fcforge.messages import ConfigError, DataError, ExchangeError, at, counted
 from fcforge.releases import vector
-from fcforge.releases.vector import coordinates, from_log_features
 from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
 
@@ -118,7 +117,7 @@ class Releases(Model):
             variance = Fraction(release.variance)
             found.append(Given(release.site, (release.site,), numbers, variance))
         for closed in [one for one in self.rounds if one.closed]:
-            words = [self.exchange.arrays(half)[NUMBERS] for half in closed.halves]
+            words = [self.read_numbers(half) for half in closed.halves]
             numbers = rounds.signed_numbers(rounds.added(words))
             variance = sum((Fraction(h.variance) for h in closed.halves), Fraction())
             name = f"round {closed.name}"
@@ -127,11 +126,8 @@ class Releases(Model):
 
     @cached_property
     def rounds(self) -> tuple[rounds.Round, ...]:
-        """Rounds that at least one keeper has published, their halves checked."""
-        found = rounds.rounds_of(self.exchange)
-        for half in self.exchange.of(Half):
-            self.read_numbers(half, "uint64")
-        return found
+        """Rounds that at least one keeper has published."""
+        return rounds.rounds_of(self.exchange)
 
     @property
     def size(self) -> int:
@@ -152,8 +148,9 @@ class Releases(Model):
                 total += (one.halves[0].times - 1) * budget
         return float(total[0]), float(total[1])
 
-    def read_numbers(self, record: Noisy, kind: str = "int64") -> np.ndarray:
+    def read_numbers(self, record: Noisy) -> np.ndarray:
         """The numbers (m,) of a release, or the words of a half; `ExchangeError` for others."""
+        kind = "uint64" if isinstance(record, Half) else "int64"
         arrays = self.exchange.arrays(record)
         shapes = {name: (a.shape, str(a.dtype)) for name, a in arrays.items()}
         if shapes != {NUMBERS: ((self.size,), kind)}:
@@ -183,7 +180,7 @@ class Releases(Model):
         """Log odds (n,) of features (n, p), each without `own` (n, m) of the numbers given."""
         arrays = self.start.arrays
         z = arrays.standardise(x)
-        moved = (coordinates(arrays, z) * self.beta(own=own)).sum(1)
+        moved = (vector.coordinates(arrays, z) * self.beta(own=own)).sum(1)
         return (arrays.score(z) + moved) / self.temperature
 
     @cached_property
@@ -209,15 +206,13 @@ class Releases(Model):
     def check(self) -> None:
         """Start, budgets, noise and counts are what they claim to be."""
         _ = self.start
-        checks: dict[type[Record], Callable[[Any], None]] = {
-            Promised: self.check_budget,
-            Noisy: self.check_noise,
-            Spending: self.check_spent,
-        }
-        for kind, check in checks.items():
-            for record in self.exchange.of(kind):
-                with at(f"the {record.title}", kind=ExchangeError):
-                    check(record)
+        for record in self.exchange.of(Promised):
+            with at(f"the {record.title}", kind=ExchangeError):
+                self.check_budget(record)
+                if isinstance(record, Noisy):
+                    self.check_noise(record)
+                if isinstance(record, Spending):
+                    self.check_spent(record)
         for given in self.given:
             with at(f"what '{given.name}' gave"):
                 self.check_possible(given)
@@ -231,7 +226,8 @@ class Releases(Model):
         vector.noise_units(epsilon, delta)  # raises where there can be no such noise
 
     def check_noise(self, record: Noisy) -> None:
-        """Raise `ExchangeError` unless noise, grid and budget fit each other."""
+        """Raise `ExchangeError` unless numbers, noise, grid and budget fit each other."""
+        self.read_numbers(record)
         wanted = vector.noise_units(*record.budget)
         stated = math.sqrt(Fraction(record.variance))
         if record.grid != self.grid or abs(stated - wanted) > 1:
@@ -312,37 +308,34 @@ class Releases(Model):
         It abstains from a scan that is unlike the public people's, and from one that lacks a
         covariate which the start removes: a guess there would look like an answer.
         """
-        n = len(fc)
-        why = self.start.wrong_covariates(covariates, n)
-        here = np.array([not reason for reason in why], dtype=bool)
-        columns = (self.target.outputs,) if self.start.arrays.columns > 1 else ()
-        odds = np.full((n, *columns), np.nan)
-        strange = np.full(n, np.nan)
-        if here.any():
-            known = {name: values[here] for name, values in covariates.items()}
-            x = self.start.features(fc[here], known)
-            apart = self.start.strangeness(x)
-            every = np.stack([*apart.values()])
-            strange[here] = every.max(0)
-            odds[here] = self.odds(x)
-            for i, which in zip(np.flatnonzero(here), every.argmax(0), strict=True):
-                if strange[i] > 1:
-                    why[i] = [*apart][which]
-                    odds[i] = np.nan
+        why = self.start.wrong_covariates(covariates, len(fc))
+        unknown = np.full(len(fc), np.nan)
+        known = {name: covariates.get(name, unknown) for name in self.needs}
+        x = self.start.features(fc, known)
+        odds = self.odds(x)
+        apart = self.start.strangeness(x)
+        every = np.stack([*apart.values()])
+        strange = every.max(0)
+        for i, which in enumerate(every.argmax(0)):
+            if why[i]:
+                strange[i] = np.nan
+            elif strange[i] > 1:
+                why[i] = [*apart][which]
+            if why[i]:
+                odds[i] = np.nan
         return Scores(odds, strange, tuple(why))
 
     def baselines(self) -> Mapping[str, "Releases"]:
         """The public head, beside which what hospitals gave must show its worth."""
         if not self.given:
             return {}
-        root = self.exchange.root
-        arrays = {root.payload: self.exchange.payloads[root.payload]}
-        return {"public head alone": Releases(Exchange(root, (), arrays))}
+        alone = Exchange(self.exchange.root, (), self.exchange.payloads)
+        return {"public head alone": Releases(alone)}
 
     def reference(self) -> tuple[np.ndarray, str]:
         """The scan (R, R) that others are explained against, and who it is."""
         arrays = self.start.arrays
-        mean = from_log_features(arrays.mean[None], arrays.shrink)[0]
+        mean = vector.from_log_features(arrays.mean[None], arrays.shrink)[0]
         return mean, "the mean of the public people"
 
     def influence(self) -> dict[str, float]:
@@ -367,17 +360,17 @@ class Releases(Model):
         to :math:`\sqrt{d V}`. ABIDE's sites reach n / 10 to n / 5 of what n may give; who lies
         about people to turn the head reaches for all of it.
         """
-        return sorted({given.name for given in self.given if self._of_one_mind(given)})
-
-    def _of_one_mind(self, given: Given) -> bool:
-        columns = self.start.arrays.columns
-        by_column = given.numbers[:-1].reshape(columns, -1)  # without people
-        moved = by_column[:, :-1].astype(np.float64).ravel()  # and intercepts
-        n = max(self.head_count(given)[0], 1.0)
-        noise = math.sqrt(len(moved) * given.variance)
-        noise *= 1 + 5 / math.sqrt(len(moved))
-        chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
-        return bool(np.linalg.norm(moved) > noise + chance)
+        found = set()
+        for given in self.given:
+            by_column = given.numbers[:-1].reshape(self.start.arrays.columns, -1)
+            moved = by_column[:, :-1].astype(np.float64).ravel()  # without intercepts
+            n = max(self.head_count(given)[0], 1.0)
+            noise = math.sqrt(len(moved) * given.variance)
+            noise *= 1 + 5 / math.sqrt(len(moved))
+            chance = vector.UNIT * (n / 4 + 2 * math.sqrt(n))
+            if np.linalg.norm(moved) > noise + chance:
+                found.add(given.name)
+        return sorted(found)
 
     def attribution(self, covariates: Covariates) -> "Explainable":
         """The head on the matrix logarithm, and what removing the covariates adds."""
