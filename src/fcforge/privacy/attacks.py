@@ -5,12 +5,14 @@ attacker's own reference Ref (r, p), people of the same population who were cert
 on. A higher score means "was trained on".
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy import ndarray as Array
 
 TINY = 1e-12
+Alike = Callable[[Array, Array], Array]
 SAMPLE = "likelihood ratio, reference sample"
 KNOWN = "likelihood ratio, site known"
 
@@ -73,12 +75,10 @@ def kde_log_density(x: Array, points: Array) -> Array:
 def principal_scores(fit: Array, k: int, *others: Array) -> list[Array]:
     """Scores of `others` on the first k principal axes of `fit` (m, p), m small and p large."""
     centre = fit.mean(0)
-    values, vectors = np.linalg.eigh((fit - centre) @ (fit - centre).T)
-    rank = int((values > 1e-9 * values[-1]).sum())
+    _, sizes, axes = np.linalg.svd(fit - centre, full_matrices=False)
+    rank = int((sizes**2 > 1e-9 * sizes[0] ** 2).sum())
     k = max(1, min(k, rank))
-    lengths = np.sqrt(values[-k:])[:, None]
-    axes = vectors[:, -k:].T @ (fit - centre) / lengths
-    return [(x - centre) @ axes.T for x in others]
+    return [(x - centre) @ axes[:k].T for x in others]
 
 
 def domias(x: Array, records: Array, reference: Array, components: int = 30) -> Array:
@@ -136,26 +136,21 @@ def other_scan(half: Array, records: Array, reference: Array) -> Array:
     return known - correlations(half - mean, reference - mean).max(1)
 
 
-def linked_by_distance(x: Array, records: Array) -> Array:
-    """Whether the record nearest to x_i has x_i as its own nearest person; (n,) of 0 and 1.
+def linked(known: Array, x: Array, records: Array, alike: Alike) -> Array:
+    """Whether what is known of person i leads through the best record to x_i; (n,) of 0 and 1.
 
-    This is what a link needs: the record at hand points at one person, and at the right one.
+    This is what a link needs: the record at hand points at one person, and at the right one. Known
+    is the scan trained on, or another of the same person: with `correlations`, identification by
+    argmax over edges (Finn et al., Nat. Neurosci. 2015).
     """
-    nearest = distances(x, records).argmin(1)
-    back = distances(records[nearest], x).argmin(1)
+    best = alike(known, records).argmax(1)
+    back = alike(records[best], x).argmax(1)
     return (back == np.arange(len(x))).astype(float)
 
 
-def linked_by_scan(half: Array, x: Array, records: Array, reference: Array) -> Array:
-    """Whether the other scan of person i leads through the best record to x_i; (n,) of 0 and 1.
-
-    Identification by argmax correlation over edges (Finn et al., Nat. Neurosci. 2015), the
-    attacker's scan and the scan trained on being different ones of the same person.
-    """
-    mean = reference.mean(0)
-    nearest = correlations(half - mean, records - mean).argmax(1)
-    back = correlations(records[nearest] - mean, x - mean).argmax(1)
-    return (back == np.arange(len(x))).astype(float)
+def nearness(a: Array, b: Array) -> Array:
+    """Distances (n, m) between the rows of a and b, the nearest the largest."""
+    return -distances(a, b)
 
 
 def leverage(rows: Array, moments: Array, ridge: float = 1e-8) -> Array:
@@ -280,10 +275,8 @@ def sample_known(
 
     n = float(members.mean())
     spread = n * (1 + n / len(reference)) * ledoit_wolf(reference)[0]
-    mean = reference.mean(0)
-    return likelihood_ratio(
-        totals - np.outer(members, mean), rows - mean, spread, noise
-    )
+    given = (totals, members, rows)
+    return likelihood_ratio(*given, reference.mean(0), spread, noise)
 
 
 def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Array:
@@ -294,23 +287,22 @@ def site_known(totals: Array, members: Array, rows: Array, noise: float) -> Arra
     """
     n = float(members.mean())
     spread = n * (1 - n / len(rows)) * np.cov(rows.T)
-    mean = rows.mean(0)
-    return likelihood_ratio(
-        totals - np.outer(members, mean), rows - mean, spread, noise
-    )
+    return likelihood_ratio(totals, members, rows, rows.mean(0), spread, noise)
 
 
-def likelihood_ratio(sums: Array, rows: Array, spread: Array, noise: float) -> Array:
+def likelihood_ratio(
+    totals: Array, members: Array, rows: Array, mean: Array, spread: Array, noise: float
+) -> Array:
     r"""Log likelihood ratio of "v is in the sum" against "somebody else is", sums being Gaussian.
 
-    .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - E T) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
+    .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - n \mu) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
 
     Parameters
     ----------
-    sums : ndarray of shape (K, d)
-        T - E T.
-    rows : ndarray of shape (n, d)
-        v - mu.
+    totals, members, rows : ndarray
+        T, n and v.
+    mean : ndarray of shape (d,)
+        mu.
     spread : ndarray of shape (d, d)
         V without the noise.
     noise : float
@@ -319,8 +311,9 @@ def likelihood_ratio(sums: Array, rows: Array, spread: Array, noise: float) -> A
     d = len(spread)
     covariance = spread + noise**2 * np.eye(d)
     ridge = 1e-9 * max(float(np.trace(covariance)) / d, TINY)
-    solved = np.linalg.solve(covariance + ridge * np.eye(d), rows.T)
-    return sums @ solved - 0.5 * (rows.T * solved).sum(0)
+    own = (rows - mean).T
+    solved = np.linalg.solve(covariance + ridge * np.eye(d), own)
+    return (totals - np.outer(members, mean)) @ solved - 0.5 * (own * solved).sum(0)
 
 
 def sum_shift(

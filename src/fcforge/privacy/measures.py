@@ -4,6 +4,7 @@ Scores of several worlds (retrainings on other subjects) are held as arrays of s
 row per world, one column per subject; `member` says who was trained on in that world.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ MEMBER = 1
 OUTSIDER = 0
 UNUSED = -1
 LEVEL = 0.95
+Draws = tuple[Array, Array]
 
 
 def auc(
@@ -64,9 +66,7 @@ def tpr_at_fpr(
     return float(p[inside > threshold].sum() / p.sum())
 
 
-def _weights(
-    rng: Generator, n_draws: int, worlds: int, subjects: int
-) -> tuple[Array, Array]:
+def _weights(rng: Generator, n_draws: int, worlds: int, subjects: int) -> Draws:
     """Bayesian-bootstrap weights of subjects (n_draws, n), the same in all worlds, and of worlds.
 
     One world weighs one: then subjects alone are drawn.
@@ -81,15 +81,21 @@ def _weights(
 def _interval(value: float, draws: Array) -> Estimate:
     ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     low, high = np.quantile(draws, ends)
-    low = min(low, value)
-    high = max(high, value)
-    return Estimate(value, float(low), float(high))
+    return Estimate(value, float(min(low, value)), float(max(high, value)))
 
 
-def _share_interval(value: float, draws: Array, n: int) -> Estimate:
-    """Interval of a share; none or all of n people still leaves room (Clopper & Pearson)."""
-    found = _interval(value, draws)
-    margin = 1 - ((1 - LEVEL) / 2) ** (1 / max(n, 1))
+def _share(rate: Callable[[Array], float], inside: Array, draws: Draws) -> Estimate:
+    """A share by weights (K, n) of who is inside (K, n), and its interval.
+
+    None or all of n people still leaves room (Clopper & Pearson).
+    """
+    value = rate(np.ones(inside.shape))
+    drawn = []
+    for by_subject, by_world in zip(*draws, strict=True):
+        drawn.append(rate(np.outer(by_world, by_subject)))
+    found = _interval(value, np.array(drawn))
+    members = max(int(inside.any(0).sum()), 1)
+    margin = 1 - ((1 - LEVEL) / 2) ** (1 / members)
     low = min(found.low, 1 - margin) if value == 1 else found.low
     high = max(found.high, margin) if value == 0 else found.high
     return Estimate(value, low, high)
@@ -107,14 +113,9 @@ def mean_auc(scores: Array, member: Array, by_subject: Array, by_world: Array) -
 
 
 def membership(
-    scores: Array,
-    member: Array,
-    rng: Generator,
-    *,
-    fpr: float = 0.01,
-    n_draws: int = 200,
+    scores: Array, member: Array, rng: Generator, *, n_draws: int = 200
 ) -> tuple[Estimate, Estimate]:
-    """AUC (mean over worlds) and TPR at `fpr` (worlds pooled) of an attack.
+    """AUC (mean over worlds) and TPR at 1 % FPR (worlds pooled) of an attack.
 
     Parameters
     ----------
@@ -128,23 +129,17 @@ def membership(
     -------
     auc, tpr : Estimate
     """
-    worlds, n = scores.shape
     inside = member == MEMBER
     outside = member == OUTSIDER
 
-    def tpr(by_subject: Array, by_world: Array) -> float:
-        w = by_world[:, None] * by_subject
-        return tpr_at_fpr(scores[inside], scores[outside], w[inside], w[outside], fpr)
+    def tpr(w: Array) -> float:
+        return tpr_at_fpr(scores[inside], scores[outside], w[inside], w[outside])
 
+    worlds, n = scores.shape
     draws = _weights(rng, n_draws, worlds, n)
-    subjects_alike = np.ones(n)
-    worlds_alike = np.ones(worlds)
-    plain = mean_auc(scores, member, subjects_alike[None], worlds_alike[None])
+    plain = mean_auc(scores, member, np.ones((1, n)), np.ones((1, worlds)))
     area = _interval(float(plain[0]), mean_auc(scores, member, *draws))
-    rates = [tpr(*pair) for pair in zip(*draws, strict=True)]
-    members = int(inside.any(0).sum())
-    rate = tpr(subjects_alike, worlds_alike)
-    return area, _share_interval(rate, np.array(rates), members)
+    return area, _share(tpr, inside, draws)
 
 
 def identification(
@@ -156,9 +151,4 @@ def identification(
     def rate(w: Array) -> float:
         return float(np.average(hits[inside], weights=w[inside]))
 
-    draws = _weights(rng, n_draws, *hits.shape)
-    values = []
-    for by_subject, by_world in zip(*draws, strict=True):
-        values.append(rate(np.outer(by_world, by_subject)))
-    members = int(inside.any(0).sum())
-    return _share_interval(rate(np.ones(hits.shape)), np.array(values), members)
+    return _share(rate, inside, _weights(rng, n_draws, *hits.shape))

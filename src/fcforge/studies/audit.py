@@ -109,10 +109,12 @@ def attack_records(who: People, released: FCBatch) -> Evidence:
         "DOMIAS": attacks.domias(who.x, s, who.ref_x),
         "class mean": attacks.mean_shift(who.x, who.y, s, s_y, who.ref_x, who.ref_y),
     }
-    hits = {"distance ratio": attacks.linked_by_distance(who.x, s)}
+    hits = {"distance ratio": attacks.linked(who.x, who.x, s, attacks.nearness)}
     if who.half is not None:
         scores["fingerprint"] = attacks.other_scan(who.half, s, who.ref_x)
-        hits["fingerprint"] = attacks.linked_by_scan(who.half, who.x, s, who.ref_x)
+        mean = who.ref_x.mean(0)
+        known = (who.half - mean, who.x - mean, s - mean)
+        hits["fingerprint"] = attacks.linked(*known, attacks.correlations)
     return Evidence(scores, hits)
 
 
