@@ -17,7 +17,6 @@ from fcforge.exchange.scan_checks import (
     require_labels,
     same_scans,
     side_distance,
-    side_fit,
     sketches_of,
     strangeness,
     wrong_rois,
@@ -54,7 +53,6 @@ def test_pairs_are_told_from_the_mean(places):
 def test_without_pairs_nothing_is_said():
     mean = np.random.default_rng(0).standard_normal(R * (R - 1) // 2)
     assert partners(mean) is None
-    assert side_fit(mean, mean[None]) is None
     assert side_distance(mean, mean[None]).tolist() == [0.0]
     assert partners(np.ones(45)) is None  # ten ROIs
 
@@ -68,10 +66,10 @@ def test_asymmetry_by_hand():
 def test_the_sign_turns_with_the_hemispheres():
     fc = brains(ALTERNATING, 2 * N, 1)
     mean = upper_from_fc(fc[:N]).mean(0)
-    right = side_fit(mean, upper_from_fc(fc[N:]))
-    wrong = side_fit(mean, upper_from_fc(swapped(fc[N:])))
-    assert right.min() > 0.2
-    np.testing.assert_allclose(wrong, -right, atol=1e-5)
+    right = side_distance(mean, upper_from_fc(fc[N:]))
+    wrong = side_distance(mean, upper_from_fc(swapped(fc[N:])))
+    assert right.max() < (1 - 0.2) / 1.1  # of asymmetries that correlate 0.2
+    np.testing.assert_allclose(wrong + right, 2 / 1.1, atol=1e-5)
 
 
 def test_a_swapped_scan_is_strange_at_the_site_it_resembles_most():

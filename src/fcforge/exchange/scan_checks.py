@@ -119,15 +119,6 @@ def quality(score: Array, y: Array, target: Target = TWO_CLASSES) -> dict[str, f
     return found
 
 
-class Pair(NamedTuple):
-    """Two groups that scores shall tell apart: what they are called, and what each scores."""
-
-    low: str
-    high: str
-    below: Array
-    above: Array
-
-
 def require_labels(
     score: Array, y: Array, accept: bool, target: Target = TWO_CLASSES
 ) -> bool:
@@ -145,9 +136,14 @@ def require_labels(
     accept : bool
     target : Target
     """
-    pairs = [p for p in _pairs(score, y, target) if len(p.below) and len(p.above)]
+    groups = y if target.classes else (y > np.median(y)).astype(int)
+    names = target.classes or (f"lower {target.name}", f"higher {target.name}")
+    pairs = list(combinations(np.unique(groups), 2))
     turned = False
-    for low, high, below, above in pairs:
+    for low, high in pairs:
+        odds = score[:, high] - score[:, low] if score.ndim == 2 else score
+        above = odds[groups == high]
+        below = odds[groups == low]
         wins, p = lower_tail(above, below)
         if p >= TURNED / len(pairs):
             continue
@@ -155,27 +151,13 @@ def require_labels(
         if not accept:
             auroc = wins / (len(above) * len(below))
             raise DataError(
-                f"the model that came in tells this site's {high} from {low} the wrong way round "
-                f"(AUROC {auroc:.2f} of {len(y)} people; chance gives so little with p = {p:.2g}).",
+                f"the model that came in tells this site's '{names[high]}' from '{names[low]}' the "
+                f"wrong way round (AUROC {auroc:.2f} of {len(y)} people; chance gives so little "
+                f"with p = {p:.2g}).",
                 do="Check which diagnosis means patient in the data (--positive), or the order of "
                 "the classes, or the sign of the number; if it is right, add --accept-labels.",
             )
     return turned
-
-
-def _pairs(score: Array, y: Array, target: Target) -> list[Pair]:
-    if target.kind == "number":
-        upper = y > np.median(y)
-        low = "other people"
-        return [Pair(low, f"higher {target.name}", score[~upper], score[upper])]
-    if target.kind == "two classes":
-        return [Pair("controls", "patients", score[y == 0], score[y == 1])]
-    found = []
-    named = [f"'{name}'" for name in target.classes]
-    for one, other in combinations(range(len(named)), 2):
-        odds = score[:, other] - score[:, one]
-        found.append(Pair(named[one], named[other], odds[y == one], odds[y == other]))
-    return found
 
 
 def lower_tail(patients: Array, controls: Array) -> tuple[float, float]:
@@ -381,27 +363,20 @@ def asymmetry(upper: Array, places: Array) -> Array:
     return upper - upper[:, swapped]
 
 
-def side_fit(mean: Array, upper: Array) -> Array | None:
-    """Correlation (n,) of each scan's asymmetry with that of a mean; None where it has no pairs.
+def side_distance(mean: Array, upper: Array) -> Array:
+    """(n,): 0 where a scan's asymmetry is that of the mean, beyond 1 where it is swapped.
 
     Parameters
     ----------
     mean : ndarray of shape (E,)
-        Edges of people whose ROIs are in the right order.
+        Edges of people whose ROIs are in the right order; 0 is all that is said without pairs.
     upper : ndarray of shape (n, E)
         Edges of scans, or of a site's mean scan.
     """
     places = partners(mean)
     if places is None:
-        return None
-    return _cosine(asymmetry(upper, places), asymmetry(mean[None], places)[0])
-
-
-def side_distance(mean: Array, upper: Array) -> Array:
-    """(n,): 0 where a scan's asymmetry is that of the mean, beyond 1 where it is swapped."""
-    fit = side_fit(mean, upper)
-    if fit is None:
         return np.zeros(len(upper))
+    fit = _cosine(asymmetry(upper, places), asymmetry(mean[None], places)[0])
     return (1 - fit) / (1 - SWAPPED)
 
 
