@@ -13,7 +13,7 @@ import typer
 
 from fcforge import files, requests
 from fcforge.cli.commands import at_work, progress_on_stderr, say, takes
-from fcforge.messages import ConfigError, counted, listed
+from fcforge.messages import ConfigError, at, counted, listed
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
@@ -216,7 +216,8 @@ def _explain(
 @takes
 def inspect(asked: requests.InspectRequest) -> None:
     """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
-    from fcforge.exchange.exchange import read_parcel
+    from fcforge.exchange import archive
+    from fcforge.exchange.exchange import require_trusted
     from fcforge.exchange.keeping.rounds import is_share, read_share
     from fcforge.exchange.keys import Trust
     from fcforge.report.terminal import as_json, records_text
@@ -226,11 +227,12 @@ def inspect(asked: requests.InspectRequest) -> None:
     if is_share(asked.file):
         single = [read_share(asked.file, known).notice]
     else:
-        single = read_parcel(asked.file, known).records
+        single = archive.read(asked.file).records
         if any(record.is_root for record in single):
             _inspect_exchange(asked, known)
             return
-        known.require_signed(single)
+        with at(asked.file):
+            require_trusted(single, known)
     text = records_text(single)
     if asked.html is not None:
         what = "only a whole exchange has a page; this is a share, or single records."

@@ -5,7 +5,7 @@ is a record that takes others away. Whatever does not fit is refused by name, an
 used.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -90,10 +90,6 @@ class Exchange:
         """Keys that each author has signed with, first to last; ("",) where it signs nothing."""
         return key_lines(self.everything)
 
-    def next_number(self, kind: type[Record], site: str) -> int:
-        """Number of the next record of this kind that an author makes."""
-        return 1 + max((r.number for r in self.of(kind, site)), default=0)
-
     def joined(
         self, records: Iterable[Record], payloads: Mapping[str, bytes] | None = None
     ) -> Self:
@@ -110,7 +106,8 @@ class Exchange:
             every[record.id] = record
         every.pop(self.root.id, None)
         key_lines([self.root, *every.values()])  # of what is withdrawn, too
-        kept = in_order(without_taken(every))
+        gone = taken_back(every.values())
+        kept = in_order(record for record in every.values() if record.id not in gone)
         arrays = {**self.payloads, **(payloads or {})}
         travel = _carried((self.root, *kept))
         carried = {name: data for name, data in arrays.items() if name in travel}
@@ -138,9 +135,9 @@ class Exchange:
         takes = [
             Taken(kind=r.kind, number=r.number, commitment=r.committed) for r in mine
         ]
-        lost = _taken(self.records, {(site, t.kind, t.commitment) for t in takes})
-        gone = tuple(sorted(lost))
-        return self.recorded(Withdrawal, site, key, takes=tuple(takes), gone=gone)
+        gone = taken_back(self.records, [(site, one) for one in takes])
+        lost = tuple(sorted(gone))
+        return self.recorded(Withdrawal, site, key, takes=tuple(takes), gone=lost)
 
     def rotated(self, site: str, old: Signer, new: PrivateKey) -> Self:
         """The exchange with a rotation on record: from now on `new` signs for `site`."""
@@ -166,8 +163,8 @@ class Exchange:
     ) -> Self:
         """The exchange with one more record by somebody who is in it; `parents`: the root."""
         self.require_author(site, key, kind.__name__.lower())
-        number = self.next_number(kind, site)
-        record = make(kind, site, number, parents or (self.root.id,), key, **said)
+        last = max((r.number for r in self.of(kind, site)), default=0)
+        record = make(kind, site, last + 1, parents or (self.root.id,), key, **said)
         return self.joined([record])
 
     def require_author(self, site: str, key: Signer, what: str) -> None:
@@ -185,16 +182,11 @@ class Exchange:
 
         Else nobody could tell it from one whose signature was taken off.
         """
-        keys = [record.key for record in self.records]
-        if not signs and any(keys):
+        if any(bool(record.key) != signs for record in self.records):
+            said = "not signed" if signs else "signed"
             raise ExchangeError(
-                "the records before yours are signed.",
-                do="Sign yours, too: --sign KEY (`fcforge keys new KEY` makes one).",
-            )
-        if signs and not all(keys):
-            raise ExchangeError(
-                "the records before yours are not signed.",
-                do="Leave out --sign, or begin anew with signatures.",
+                f"the records before yours are {said}, and yours must be as they are.",
+                do="Leave out --sign KEY, or add it (`fcforge keys new KEY` makes one).",
             )
 
     def check(self) -> None:
@@ -207,31 +199,29 @@ class Exchange:
             raise ExchangeError(f"the arrays {min(odd)[:12]} are missing or too many.")
         _ = self.model
 
-    def require_trusted(self, trust: Trust) -> None:
-        """Raise `ExchangeError` for a record that is not signed as it must be."""
-        for record in self.everything:
-            trust.require(record, self.key_lines[record.site])
-        trust.require_signed(self.everything)
-
 
 # -- rules of a set of records, whatever they make: the model has rules of its own ---------------
-def without_taken(every: Mapping[str, Record]) -> list[Record]:
-    """Records but those that their own authors took back, and what builds on those."""
-    named = set[tuple[str, str, int | str]]()
-    for record in every.values():
-        for one in record.taken:
-            named.add((record.site, one.kind, one.number))
-            named.add((record.site, one.kind, one.commitment))
-    gone = _taken(every.values(), named)
-    return [record for record in every.values() if record.id not in gone]
-
-
-def _taken(
-    records: Iterable[Record], named: Set[tuple[str, str, int | str]]
+def taken_back(
+    records: Iterable[Record], also: Iterable[tuple[str, Taken]] = ()
 ) -> set[str]:
-    """Ids of the records of these authors, kinds and numbers (or commitments), and what follows."""
+    """Ids of the records that their own authors took back, and of what builds on those.
+
+    Parameters
+    ----------
+    records : iterable of Record
+    also : iterable of (author, Taken)
+        What is being taken back, beside what the withdrawals among the records name.
+    """
+    ordered = in_order(records)
+    takes = list(also)
+    for record in ordered:
+        if isinstance(record, Withdrawal):
+            takes += [(record.site, one) for one in record.takes]
+    named = set[tuple[str, str, int | str]]()
+    for site, one in takes:
+        named |= {(site, one.kind, one.number), (site, one.kind, one.commitment)}
     gone = set[str]()
-    for record in in_order(records):
+    for record in ordered:
         by_number = (record.site, record.kind, record.number)
         by_content = (record.site, record.kind, record.committed)
         follows = not gone.isdisjoint(record.builds_on)
@@ -242,15 +232,10 @@ def _taken(
 
 def _carried(records: Sequence[Record]) -> set[str]:
     """Arrays that travel: those of all records but the ones whose arrays were handed on."""
-    handed = {
-        (parent, record.kind) for record in records for parent in record.builds_on
-    }
-    return {
-        record.payload
-        for record in records
-        if record.payload
-        and not (record.passes_on and (record.id, record.kind) in handed)
-    }
+    passing = [record for record in records if record.passes_on]
+    handed = {parent for record in passing for parent in record.parents}
+    gone = {record.payload for record in passing if record.id in handed}
+    return {record.payload for record in records} - gone - {""}
 
 
 def _check_parents(records: Sequence[Record]) -> None:
@@ -274,25 +259,18 @@ def _check_parents(records: Sequence[Record]) -> None:
 
 def _check_once(records: Sequence[Record]) -> None:
     """No number, no commitment and no arrays are there twice."""
-    titles = set[str]()
-    seen: dict[tuple[str, str], str] = {}
+    seen: dict[tuple[str, str], Record] = {}
     for record in records:
-        title = record.title
-        with at(title):
-            if title in titles:
+        own = {"number": record.title, "people and salt": record.committed}
+        for what, mark in {**own, "numbers": record.payload}.items():
+            first = seen.setdefault((what, mark or record.id), record)
+            if first is not record:
                 raise ExchangeError(
-                    "there are two different ones with this number.",
-                    do="One of them is not the hospital's; ask it.",
+                    f"has the same {what} as the {first.title}: one is a copy, or not of its "
+                    "author.",
+                    where=record.title,
+                    do="Ask both hospitals; nothing was changed.",
                 )
-            titles.add(title)
-            own = {"people and salt": record.committed, "numbers": record.payload}
-            for what, digest in own.items():
-                first = seen.setdefault((what, digest or record.id), title)
-                if first != title:
-                    raise ExchangeError(
-                        f"has the same {what} as the {first}: one is a copy.",
-                        do="Ask both hospitals; nothing was changed.",
-                    )
 
 
 def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
@@ -337,22 +315,20 @@ def _check_vouched(records: Sequence[Record]) -> None:
             )
 
 
+def require_trusted(records: Sequence[Record], trust: Trust) -> None:
+    """Raise `ExchangeError` for a record that is not signed as it must be."""
+    lines = key_lines(records)
+    for record in records:
+        trust.require(record, lines[record.site])
+    trust.require_signed(records)
+
+
 # -- files -----------------------------------------------------------------------------------------
-def read_parcel(path: str | Path, trust: Trust = Trust()) -> Contents:  # noqa: B008
-    """Records of a file by themselves, with or without a root."""
-    found = archive.read(path)
-    with at(path):
-        lines = key_lines(found.records)
-        for record in found.records:
-            trust.require(record, lines[record.site])
-    return found
-
-
 def open_exchange(path: str | Path, trust: Trust = Trust()) -> Exchange:  # noqa: B008
     """The exchange in a file, after every check of `verify` has passed."""
     with at(path, do=archive.ASK_AGAIN):
         found = opened(archive.read(path))
-        found.require_trusted(trust)
+        require_trusted(found.everything, trust)
     return found
 
 
@@ -370,8 +346,8 @@ def opened(contents: Contents) -> Exchange:
 
 def union_of(paths: Sequence[str | Path], trust: Trust) -> Exchange:
     """The union of files, in any order; at least one must hold the root."""
-    found = _assembled([read_parcel(path, trust) for path in paths])
-    found.require_trusted(trust)
+    found = _assembled([archive.read(path) for path in paths])
+    require_trusted(found.everything, trust)
     return found
 
 

@@ -112,11 +112,6 @@ class Record(Closed):
         """Its commitment to people; empty where it has none."""
         return getattr(self, "commitment", "")
 
-    @property
-    def taken(self) -> "tuple[Taken, ...]":
-        """What it takes back."""
-        return ()
-
     def signed(self, key: keys.Signer) -> Self:
         """The record with the author's signature, or as it is without a key."""
         if key is None:
@@ -170,8 +165,7 @@ def make(
     **content
         The fields of its kind, and `payload`.
     """
-    said = {
-        "kind": kind.model_fields["kind"].default,
+    said: dict[str, Any] = {
         "site": site,
         "number": number,
         "parents": tuple(parents),
@@ -181,7 +175,7 @@ def make(
     try:
         return kind(**said, **content).signed(key).checked()
     except ValidationError as error:
-        what = f"a {said['kind']} of '{site}' {schema.said(error)}."
+        what = f"a {kind.__name__.lower()} of '{site}' {schema.said(error)}."
         raise ExchangeError(what) from error
 
 
@@ -562,11 +556,6 @@ class Withdrawal(Record):
     kind: Literal["withdrawal"] = "withdrawal"
     takes: Annotated[tuple[Taken, ...], Field(min_length=1, max_length=1_000)]
     gone: Annotated[tuple[Sha256, ...], Field(max_length=2_000)]
-
-    @property
-    def taken(self) -> tuple[Taken, ...]:
-        """What it takes back."""
-        return self.takes
 
 
 class Rotation(Record):

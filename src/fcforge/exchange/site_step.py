@@ -289,6 +289,6 @@ def keep_files(asked: KeepRequest) -> Kept:
     noise = Noise(noise_units(epsilon, delta), model.grid, model.size)
     with RoundList.open(asked.rounds or f"{asked.key}.rounds") as listed:
         kept = keep(opened, shares, key, noise, listed, again=asked.again)
-        kept.exchange.require_trusted(trust)
+        exchange.require_trusted(kept.exchange.everything, trust)
         listed.publish(kept.line, {asked.out: archive.pack(kept.contents)})
     return kept

@@ -1,17 +1,19 @@
 """`fcforge verify`: what was checked in a file, and whether all is here that somebody has seen."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fcforge.exchange import archive
-from fcforge.exchange.exchange import Exchange, key_lines, opened, without_taken
+from fcforge.exchange.exchange import Exchange, key_lines, opened, taken_back
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.private_record import PrivateRecord
-from fcforge.exchange.records import Record, Withdrawal
+from fcforge.exchange.records import Withdrawal
 from fcforge.files import read_plain
 from fcforge.messages import ExchangeError, at
 
+EXPECTED = "expected records"
 ZIP = b"PK"  # how an exchange file begins, and a private record does not
 
 
@@ -38,65 +40,56 @@ def verify(
     """
     try:
         contents = archive.read(path)
-        signers = _signers(contents.records, trust)
+        lines = key_lines(contents.records)
         whole = any(record.is_root for record in contents.records)
         found = opened(contents) if whole else None
     except ExchangeError as error:
         where = error.where.removeprefix(str(path)).removeprefix(": ")
         return [Check("file", False, f"{where}: {error.what}" if where else error.what)]
-    said = f"{len(contents.records)} records, unchanged"
-    checks = [Check("file", True, said), *signers]
+    checks = [Check("file", True, f"{len(contents.records)} records, unchanged")]
+    for record in contents.records:
+        with _failing(checks, record.title):
+            trust.require(record, lines[record.site])
+            said = f"signed by key {trust.keyring.said(record.key)}"
+            bare = "not signed: anybody can have made it"
+            checks.append(Check(record.title, True, said if record.key else bare))
+    with _failing(checks, "signatures"):
+        trust.require_signed(contents.records)
     if found is None:
         said = "single records without a root: merge them with the exchange's file"
-        checks.append(Check("parcel", True, said))
-        if expect is not None:
-            said = "not looked for in single records: give the file that they are merged into"
-            checks.append(Check("expected records", False, said))
+        checks.append(Check("parcel", expect is None, said))
         return checks
     checks.append(Check("model", True, found.model.summary()))
     if expect is not None:
-        checks.append(_expected(found, expect))
+        with _failing(checks, EXPECTED):
+            checks.append(Check(EXPECTED, True, _expected(found, expect)))
     return checks
 
 
-def _signers(records: Sequence[Record], trust: Trust) -> list[Check]:
-    """Who signed each record, and whether all are signed that must be."""
-    lines = key_lines(records)
-    checks = []
-    for record in records:
-        said = f"signed by key {trust.keyring.said(record.key)}"
-        if not record.key:
-            said = "not signed: anybody can have made it"
-        try:
-            trust.require(record, lines[record.site])
-            checks.append(Check(record.title, True, said))
-        except ExchangeError as error:
-            checks.append(Check(record.title, False, error.what))
+@contextmanager
+def _failing(checks: list[Check], name: str) -> Iterator[None]:
+    """A failed check in place of an error of the block, unless that is about another file."""
     try:
-        trust.require_signed(records)
+        yield
     except ExchangeError as error:
-        checks.append(Check("signatures", False, error.what))
-    return checks
-
-
-def _expected(found: Exchange, expect: str | Path) -> Check:
-    """Whether every record that was seen is here, or was withdrawn by who gave it."""
-    here = {record.id for record in found.everything}
-    try:
-        seen, excused = _seen(expect, found)
-    except ExchangeError as error:
-        if error.where:  # the file that was named, not what is in it
+        if error.where:
             raise
-        return Check("expected records", False, error.what)
+        checks.append(Check(name, False, error.what))
+
+
+def _expected(found: Exchange, expect: str | Path) -> str:
+    """That every record that was seen is here, or was withdrawn by who gave it."""
+    here = {record.id for record in found.everything}
+    seen, excused = _seen(expect, found)
     lost = [title for one, title in seen.items() if one not in here | excused]
     if lost:
-        said = f"{len(lost)} that you have seen are missing: {', '.join(lost[:5])}"
-        return Check("expected records", False, said)
+        some = ", ".join(lost[:5])
+        raise ExchangeError(f"{len(lost)} that you have seen are missing: {some}")
     said = f"all {len(seen)} are here or withdrawn"
     if not here >= seen.keys():
         by = ", ".join(sorted({w.site for w in found.of(Withdrawal)}))
         said += f" ({len(seen.keys() - here)}, by {by}: ask whether they did)"
-    return Check("expected records", True, said)
+    return said
 
 
 def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
@@ -114,9 +107,8 @@ def _seen(path: str | Path, found: Exchange) -> tuple[dict[str, str], set[str]]:
         seen = {record.id: record for record in earlier}
         every = seen | {one.id: one for one in withdrawals}
         key_lines([*seen.values(), *found.everything])
-        stand = {record.id for record in without_taken(every)}
         titles = {one: record.title for one, record in seen.items()}
-        return titles, every.keys() - stand
+        return titles, taken_back(every.values())
     known = {(record.site, record.committed) for record in found.records}
     for withdrawal in withdrawals:
         known |= {(withdrawal.site, one.commitment) for one in withdrawal.takes}
