@@ -1,7 +1,6 @@
 """A request becomes a command: arguments, options, bounds and exit code. Progress is shown."""
 
 import re
-import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +10,7 @@ from typer.testing import CliRunner
 
 from fcforge.cli import app
 from fcforge.cli import commands as shared
-from fcforge.cli.commands import at_work, progress_of, progress_on_stderr, takes
+from fcforge.cli.commands import progress_of, progress_on_stderr, takes
 from fcforge.messages import ConfigError
 from fcforge.requests import Request, option
 from fcforge.settings import Size
@@ -99,35 +98,16 @@ def test_lines_say_how_far_it_is(capsys, monkeypatch):
     assert lines == ["training: 3/5", "training: 5/5 ewc A>B"]
 
 
-def test_work_is_shown_once_it_takes_long(capsys, monkeypatch):
-    with at_work("attacking"):
-        pass
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(shared, "PATIENCE", 0.0)
-    with at_work("attacking"):
-        time.sleep(0.05)
-    assert capsys.readouterr().err == "attacking ...\n"
-
-
 def test_items_are_counted(capsys):
     assert [*progress_of("ab", 2)] == ["a", "b"]
     assert "subjects: 2/2" in capsys.readouterr().err
 
 
-def test_what_goes_wrong_at_work_is_not_hidden(capsys):
-    with pytest.raises(ValueError, match="odd"), at_work("attacking"):
-        raise ValueError("odd")
-
-
-def test_a_terminal_gets_a_bar_and_stdout_its_results(monkeypatch, capsys):
+def test_a_terminal_gets_a_line_that_is_no_markup(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(shared, "PATIENCE", 0.0)
-    with at_work("attacking"):
-        time.sleep(0.05)
-        print("result")
     with progress_on_stderr("training") as report:
-        report(1, 2, "A")
-    assert capsys.readouterr().out == "result\n"
+        report(1, 2, "[red]A")
+    assert "training: 1/2 [red]A" in capsys.readouterr().err
 
 
 # -- the real commands -------------------------------------------------------------------------

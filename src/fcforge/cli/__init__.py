@@ -1,6 +1,6 @@
 """The command line: reads arguments, calls the library, prints. It holds no logic.
 
-Results go to stdout, messages and progress bars to stderr. Everything heavy is imported inside
+Results go to stdout, messages and progress to stderr. Everything heavy is imported inside
 the commands, so that ``fcforge --help`` answers at once.
 """
 

@@ -1,15 +1,14 @@
 """The command line itself: its entry point, and what several commands share.
 
 Commands with many options are made from requests; other options are described here, each once.
-Messages and progress go to stderr: on a terminal a bar is drawn; elsewhere (a log file, a notebook,
-a cluster) plain lines are written.
+Messages and progress go to stderr: one line that changes on a terminal, plain lines elsewhere (logs,
+notebooks, clusters).
 """
 
 import functools
 import inspect
 import math
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,12 +23,11 @@ from fcforge.messages import FCForgeError, needs, printable
 from fcforge.requests import JSON
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.status import Status
 
 Report = Callable[[int, int, str], None]
 T = TypeVar("T")
 EVERY = 10.0  # seconds between lines
-PATIENCE = 2.0  # seconds that something may take in silence
 
 app = typer.Typer(
     name="fcforge",
@@ -72,7 +70,14 @@ def main(argv: list[str] | None = None) -> Any:
 # -- what is said while something works -----------------------------------------------------------
 def say(text: str = "", style: str = "") -> None:
     """Print a message to stderr."""
-    typer.secho(printable(text, keep="\n"), err=True, fg=style or None)
+    typer.secho(printable(text, keep="\n"), sys.stderr, fg=style or None)
+
+
+def at_work(what: str) -> "Status":
+    """Shows on a terminal that something is at work, while it is entered."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(what)
 
 
 @contextmanager
@@ -81,59 +86,26 @@ def progress_on_stderr(what: str) -> Iterator[Report]:
 
     No time left is told: pieces of work differ in length, so that any guess would swing.
     """
-    if not sys.stderr.isatty():
-        yield _lines(what)
-        return
-    counts = "{task.completed:.0f}/{task.total:.0f}"
-    bar = _drawn("{task.description}", counts, "[dim]{task.fields[last]}")
-    task = bar.add_task(what, total=None, last="")
+    from rich.text import Text
+
+    shown = at_work(what)
+    told = -math.inf
 
     def report(done: int, total: int, last: str) -> None:
-        bar.update(task, completed=done, total=total, last=last)
-        bar.start()  # at the first report: before it somebody may have to be asked
+        nonlocal told
+        line = f"{what}: {done}/{total} {last}".rstrip()
+        now = time.monotonic()
+        if sys.stderr.isatty():
+            shown.update(Text(printable(line)))
+            shown.start()  # at the first report: before it somebody may have to be asked
+        elif done == total or now - told >= EVERY:
+            told = now
+            say(line)
 
     try:
         yield report
     finally:
-        bar.stop()
-
-
-def _lines(what: str) -> Report:
-    """Progress as plain lines, at most one every few seconds."""
-    shown = -math.inf
-
-    def report(done: int, total: int, last: str) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if done == total or now - shown >= EVERY:
-            shown = now
-            say(f"{what}: {done}/{total} {last}".rstrip())
-
-    return report
-
-
-@contextmanager
-def at_work(what: str) -> Iterator[None]:
-    """Show that something is at work once it has taken two seconds."""
-    ended = threading.Event()
-
-    def watch() -> None:
-        if ended.wait(PATIENCE):
-            return
-        if not sys.stderr.isatty():
-            say(f"{what} ...")
-            return
-        with _drawn("{task.description}") as bar:
-            bar.add_task(what, total=None)
-            ended.wait()
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+        shown.stop()
 
 
 def progress_of(items: Iterable[T], total: int) -> Iterator[T]:
@@ -142,23 +114,6 @@ def progress_of(items: Iterable[T], total: int) -> Iterator[T]:
         for done, item in enumerate(items, start=1):
             yield item
             report(done, total, "")
-
-
-def _drawn(first: str, *more: str) -> "Progress":
-    """A bar with these texts beside it, not started; what is printed to stdout stays there."""
-    from rich import progress as rich
-    from rich.console import Console
-
-    columns = [
-        rich.TextColumn(first),
-        rich.BarColumn(),
-        rich.TimeElapsedColumn(),
-        *map(rich.TextColumn, more),
-    ]
-    console = Console(stderr=True)
-    return rich.Progress(
-        *columns, console=console, transient=True, redirect_stdout=False
-    )
 
 
 # -- options ---------------------------------------------------------------------------------------
