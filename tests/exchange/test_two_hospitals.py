@@ -66,7 +66,7 @@ def test_hand_over(tmp_path) -> None:
     # hospital A learns; hospital B's folder does not exist yet
     chosen = ("--config", str(chain_config(tmp_path / "chain.toml")))
     told = ("learn", "--site", SITES[0], *DATA, "--out", "a.fcx", *chosen)
-    assert SITES[0] in hospital(a, b, *told)
+    hospital(a, b, *told)
     shutil.copy(a / "a.fcx", post)
     # A's data are gone from this machine before B starts: B has the one file
     shutil.rmtree(a)

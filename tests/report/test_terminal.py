@@ -20,7 +20,6 @@ from fcforge.report.terminal import (
     Heading,
     Table,
     as_json,
-    brief_text,
     check_lines,
     continued_text,
     cost_text,
@@ -205,15 +204,6 @@ def test_words(described):
     assert "Audits:" in lines
     bare = replace(described, tables=(replace(described.tables[2], rows=()),))
     assert "attacked: nothing" not in described_text(bare)
-
-
-def test_in_short(described):
-    lines = brief_text(described).splitlines()
-    assert len(lines) == 2 + len(described.answers)
-    table = described.tables[0]
-    more = brief_text(described, [table.title]).splitlines()
-    assert more[: len(lines)] == lines
-    assert more[len(lines) + 1] == f"{table.title}:"
 
 
 def test_no_name_adds_a_line_or_an_escape(described):

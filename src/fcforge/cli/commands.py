@@ -1,8 +1,7 @@
 """The command line itself: its entry point, and what several commands share.
 
 Commands with many options are made from requests; other options are described here, each once.
-Messages and progress go to stderr: one line that changes on a terminal, plain lines elsewhere (logs,
-notebooks, clusters).
+Messages and progress go to stderr: one line that changes on a terminal, plain lines in logs.
 """
 
 import functools

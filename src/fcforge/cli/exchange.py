@@ -23,44 +23,25 @@ if TYPE_CHECKING:
     from fcforge.exchange.records import Record
 
 
-def _wrote(
-    out: Path | None, found: Exchange, what: str = "", tables: Sequence[str] = ()
-) -> None:
-    """Say that a file was written, and print in short what the exchange holds now."""
-    from fcforge.report.terminal import brief_text
-
-    say(f"wrote {out}{what}")
-    print(brief_text(found.model.describe(), tables))
-
-
 @takes
 def start(asked: requests.StartRequest) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
-    from fcforge.exchange.description import WORTH
     from fcforge.exchange.site_step import start_file
+    from fcforge.exchange.starts.public_cache import public_start
+    from fcforge.report.terminal import described_text
 
-    if asked.given().keys() == {"public"}:
-        _published_start(asked.public)
-        return
     with at_work("making the start"):
+        if asked.given().keys() == {"public"}:
+            place = public_start(asked.public, say)
+            say(f"wrote {place}; in Python: ForgeClassifier(start='{asked.public}').")
+            return
         made = start_file(asked)
-    what = "; give this file to every hospital. `fcforge inspect` shows all of it."
-    _wrote(asked.out, made, what, [WORTH])
+    say(f"wrote {asked.out}; give this file to every hospital.")
+    print(described_text(made.model.describe()))
     planned = made.root.plan.epsilon
     if warning := made.root.hopeless(planned, bool(asked.keeper)):
         way = "exact sums" if planned is None else f"epsilon {planned:g}"
-        say(f"WARNING: this start plans {way}; {warning}.", style="yellow")
-
-
-def _published_start(name: str) -> None:
-    """Make a start as published, once, and say where it is."""
-    from fcforge.exchange.exchange import open_exchange
-    from fcforge.exchange.starts.public_cache import public_start
-
-    with at_work("fetching public people and making the start"):
-        place = public_start(name, say)
-        found = open_exchange(place)
-    _wrote(place, found, f"; in Python: ForgeClassifier(start='{name}').")
+        _warn(f"WARNING: this start plans {way}; {warning}.")
 
 
 @takes
@@ -79,11 +60,7 @@ def learn(request: requests.LearnRequest) -> None:
         done = learn_site(request, agree=agree, warn=_warn, tell=tell, tick=tick)
     for keeper in done.files:
         say(f"wrote {share_place(request.out, keeper)}: send it to {keeper} alone.")
-    what = f", which may leave; {private_place(request)} must not."
-    if done.files:  # the model is what it was until the keepers publish
-        say(f"wrote {request.out}{what}")
-    else:
-        _wrote(request.out, done.exchange, what)
+    say(f"wrote {request.out}, which may leave; {private_place(request)} must not.")
 
 
 def _warn(text: str) -> None:
@@ -109,7 +86,8 @@ def merge(asked: requests.MergeRequest) -> None:
     """Join the records of several files with one root; the order does not matter."""
     from fcforge.exchange.site_step import merge_files
 
-    _wrote(asked.out, merge_files(asked))
+    merge_files(asked)
+    say(f"wrote {asked.out}; `fcforge inspect` shows what it holds.")
 
 
 @takes
@@ -117,8 +95,8 @@ def withdraw(asked: requests.WithdrawRequest) -> None:
     """Take a site's releases back: the model becomes what it would be without them."""
     from fcforge.exchange.site_step import withdraw_file
 
-    what = "; the withdrawal holds wherever it is merged."
-    _wrote(asked.out, withdraw_file(asked, warn=_warn), what)
+    withdraw_file(asked, warn=_warn)
+    say(f"wrote {asked.out}; the withdrawal holds wherever it is merged.")
 
 
 @takes

@@ -36,7 +36,6 @@ WORKS = "Does it work on real people?"
 ATTACKED = "Can an attacker tell who took part?"
 COMMONEST = "always naming the commonest class"
 CERTAIN = 1.96  # standard deviations of a 95 % interval
-WORTH = "What sums would add"  # title of a table
 WAYS = ("epsilon", "two keepers", "noise by each hospital", "attacks right at most")
 # What gains are measured by, of each kind of target.
 ORDERED = {
@@ -371,7 +370,7 @@ def _worth(model: "Releases") -> list[PlainTable]:
         "public people and hospitals, with the plan's noise (± standard error). Everybody's "
         f"data in one place would add {found.pooled:+.3f}."
     )
-    return [PlainTable(WORTH, WAYS, tuple(rows), note)]
+    return [PlainTable("What sums would add", WAYS, tuple(rows), note)]
 
 
 def cost_of_release(model: "Releases", record: Record) -> str:

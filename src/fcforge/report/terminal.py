@@ -357,7 +357,8 @@ def evaluation_text(found: Evaluation) -> str:
 def described_text(found: Description) -> str:
     """What `fcforge inspect` prints."""
     lines = [
-        *_first_lines(found),
+        f"Exchange {found.id[:16]}: {found.kind}",
+        f"  hospitals: {', '.join(found.sites) or 'none in the model'}",
         f"  model: {found.model}",
         *(f"  {name}: {value}" for name, value in found.facts.items()),
         "",
@@ -367,36 +368,9 @@ def described_text(found: Description) -> str:
         lines += [answer.question, *(f"  {text}" for text in said), ""]
     for table in found.tables:
         if table.rows:
-            lines += [*_table_lines(table), ""]
+            shown = plain_table(table).text().splitlines()
+            lines += [f"{table.title}:", *shown, table.note, ""]
     return joined(lines).rstrip()
-
-
-def brief_text(found: Description, tables: Sequence[str] = ()) -> str:
-    """What a command prints of a file that it has just written: an answer a line.
-
-    Parameters
-    ----------
-    found : Description
-    tables : sequence of str
-        Titles of tables to show in full.
-    """
-    lines = [
-        *_first_lines(found),
-        *(f"  {answer.question} {answer.say}" for answer in found.answers),
-    ]
-    for table in found.tables:
-        if table.title in tables:
-            lines += ["", *_table_lines(table)]
-    return joined(lines)
-
-
-def _first_lines(found: Description) -> tuple[str, str]:
-    hospitals = ", ".join(found.sites) or "none in the model"
-    return f"Exchange {found.id[:16]}: {found.kind}", f"  hospitals: {hospitals}"
-
-
-def _table_lines(table: PlainTable) -> list[str]:
-    return [f"{table.title}:", *plain_table(table).text().splitlines(), table.note]
 
 
 def records_text(records: Sequence[Record]) -> str:
