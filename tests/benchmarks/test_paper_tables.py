@@ -123,7 +123,7 @@ def test_rows_that_only_the_leaks_have_are_found_under_their_other_title(found):
 def test_leaks_are_compared_with_the_same_learner_without(found):
     line = cells(beside("leaks_529", found), "ER")
     with_leaks, without = (
-        float(aaa(found[k].groups["ER"])) for k in ("leaks_529", "main_529_before")
+        float(aaa(found[k].groups["ER"])) for k in ("leaks_529", "main_529")
     )
     assert float(line[7].split()[0]) == pytest.approx(with_leaks - without, abs=0.0011)
     assert line[8]  # Holm's p
