@@ -50,17 +50,15 @@ def test_derpp_draws_twice_and_independently():
     assert not torch.equal(slots[:32], slots[32:])
 
 
-@pytest.mark.parametrize("forward", ["joint", "separate"])
-def test_derpp_without_logits_by_hand(forward):
-    settings = {"alpha": 0.0, "beta": 0.6, "replay": 3, "forward": forward}
+def test_derpp_without_logits_by_hand():
+    settings = {"alpha": 0.0, "beta": 0.6, "replay": 3}
     got, batch, replay, z = loss_of("derpp", settings)
     now, then = F.cross_entropy(z["now"], batch.y), F.cross_entropy(z["then"], replay.y)
     assert got == pytest.approx(float(now + 0.6 * then), rel=1e-6)
 
 
-@pytest.mark.parametrize("forward", ["joint", "separate"])
-def test_er_loss_by_hand(forward):
-    got, batch, replay, z = loss_of("er", {"strength": 0.5, "forward": forward})
+def test_er_loss_by_hand():
+    got, batch, replay, z = loss_of("er", {"strength": 0.5})
     now, then = F.cross_entropy(z["now"], batch.y), F.cross_entropy(z["then"], replay.y)
     assert got == pytest.approx(float(now + 0.5 * then) / 1.5, rel=1e-6)
 

@@ -8,7 +8,7 @@ from small_world import World, order
 def test_joint_and_separate_differ_only_through_batch_norm():
     for model, same in (("gcn", False), ("mlp", True)):
         lanes = [
-            World.of("er", {"forward": f}, model, {"dropout": 0.0})
+            World.of("forge", {"forward": f}, model, {"dropout": 0.0})
             .teach(order()[:2])
             .lane
             for f in ("joint", "separate")

@@ -98,15 +98,8 @@ class Rehearsal(Method):
 
 @dataclass(frozen=True)
 class TwoBatches(Rehearsal, ABC):
-    """Rehearsal whose loss is made of the current and a remembered batch (ER, DER).
+    """Rehearsal whose loss is made of the current and a remembered batch (ER, DER)."""
 
-    Parameters
-    ----------
-    forward : {"joint", "separate"}
-        Whether batch norm sees current and remembered subjects together.
-    """
-
-    forward: ReplayForward = "joint"
     learns = EVERY
     terms: ClassVar[str]  # fields that weigh what is replayed
 
@@ -126,7 +119,7 @@ class TwoBatches(Rehearsal, ABC):
         replay = batch.replay
         if replay is None:
             return super().loss(model, params, lane, batch, key)
-        now, then = both_batches(model, params, lane, batch, key, self.forward)
+        now, then = both_batches(model, params, lane, batch, key)
         loss = self.combine(misfit(now.logits, batch.y), then.logits, replay)
         return loss, then.stats
 
@@ -137,7 +130,7 @@ def both_batches(
     lane: Lane,
     batch: Batch,
     key: Tensor,
-    how: ReplayForward,
+    how: ReplayForward = "joint",
 ) -> tuple[Output, Output]:
     """Outputs of the current and the remembered subjects of a batch in training mode.
 
