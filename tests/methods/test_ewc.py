@@ -48,10 +48,9 @@ def test_exact_fisher_is_the_sum_over_labels_on_a_graph_network():
 
 def test_ewc_penalty_and_its_gradient_by_hand():
     method = make_method(Component("ewc", {"strength": 4.0}))
-    state = add_anchor(
-        {}, {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 0.5])}
-    )
-    lane = Lane({"w": torch.tensor([2.0, 0.0])}, {}, state)
+    lane = Lane({"w": torch.tensor([1.0, 2.0])}, {}, {})
+    lane = add_anchor(lane, {"w": torch.tensor([3.0, 0.5])})
+    lane = lane._replace(params={"w": torch.tensor([2.0, 0.0])})
     # of (lambda / 2) sum F d^2 the gradient is lambda F d = (12, -4)
     grads = method.after_grad({"w": torch.tensor([0.25, 0.25])}, lane)
     assert grads["w"].tolist() == [12.25, -3.75]

@@ -86,16 +86,12 @@ def require_kind(
         )
 
 
-def _exact(value: Tensor) -> Tensor:
-    return value.cpu().double() if value.is_floating_point() else value.cpu()
-
-
 def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
     """Log odds of a lane in float64 on the CPU, to be explained; of a number the number."""
-    parts = []
-    for part in lane:
-        parts.append({name: _exact(value) for name, value in part.items()})
-    exact = Lane(*parts)
+    tensors = {name: value.cpu() for name, value in lane.named().items()}
+    for name, value in tensors.items():
+        tensors[name] = value.double() if value.is_floating_point() else value
+    exact = Lane.from_named(tensors)
 
     def score(fc: Tensor) -> Tensor:
         u = learner.method.logits(learner.model, exact, learner.model.prepare(fc))

@@ -9,6 +9,7 @@ site the weights are those of one ridge regression on all sites together, whatev
 subject is kept, but second moments of few subjects say a lot about them: see the privacy audit.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -83,24 +84,22 @@ class Analytic(Method):
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Statistics of the public people, each worth `public_weight` of a site's own."""
-        worth = torch.full_like(public.y, self.public_weight, dtype=torch.float64)
-        return self._add(model, lane, public.inputs(model), public.y, worth)
+        return self._add(model, lane, public, worth=self.public_weight)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Add the site's statistics and solve again, where anybody asks for the solution."""
-        return self._add(model, lane, site.inputs(model), site.y, solved=site.wanted)
+        return self._add(model, lane, site, solved=site.wanted)
 
     def _add(
         self,
         model: Model,
         lane: Lane,
-        inputs: Inputs,
-        y: Tensor,
-        worth: Tensor | None = None,
+        people: PublicView | SiteView,
+        worth: float = 1.0,
         solved: bool = True,
     ) -> Lane:
-        rows = self.statistics_rows(model, inputs, y).to(lane.state["root"])
-        rows = rows if worth is None else rows * worth.to(rows).sqrt()[:, None]
+        rows = self.statistics_rows(model, people.inputs(model), people.y)
+        rows = rows.to(lane.state["root"]).mul_(math.sqrt(worth))
         root = ridge.add_to_root(lane.state["root"], rows)
         if not solved:
             return lane._replace(state={"root": root})

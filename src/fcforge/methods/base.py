@@ -43,6 +43,15 @@ class Lane(NamedTuple):
     stats: Params
     state: State
 
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return next(iter(self.params.values())).device
+
+    def holding(self, more: State) -> "Lane":
+        """Lane whose state has these parts, too."""
+        return self._replace(state={**self.state, **more})
+
     def named(self) -> dict[str, Tensor]:
         """All tensors as ``params/...``, ``stats/...`` and ``state/...``: how lanes are stored."""
         parts = self._asdict().items()

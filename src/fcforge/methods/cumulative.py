@@ -38,8 +38,7 @@ class Cumulative(Method):
     def start(self, model: Model, lane: Lane) -> Lane:
         """Remember the untrained network, to start from it again at every site."""
         state = {f"fresh.{k}": v for k, v in {**lane.params, **lane.stats}.items()}
-        device = next(iter(lane.params.values())).device
-        state[ROWS] = torch.empty(0, dtype=torch.int64, device=device)
+        state[ROWS] = torch.empty(0, dtype=torch.int64, device=lane.device)
         return lane._replace(state=state)
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
@@ -60,7 +59,7 @@ class Cumulative(Method):
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Keep the site's subjects."""
-        return lane._replace(state={**lane.state, ROWS: self.rows(lane, site)})
+        return lane.holding({ROWS: self.rows(lane, site)})
 
 
 @dataclass(frozen=True)

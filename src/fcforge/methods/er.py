@@ -64,13 +64,9 @@ class DER(TwoBatches):
     source = "Buzzega et al. 2020 (NeurIPS); Mammoth der"
     terms = "alpha"
 
-    def replayed(self, z: Tensor, replay: Replay) -> Tensor:
-        """What the remembered subjects add to the loss; z (b, 2) are their logits now."""
-        return self.alpha * (z - replay.logits).square().mean()
-
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
         """Cross-entropy on current subjects, distillation on remembered ones."""
-        return current + self.replayed(z, replay)
+        return current + self.alpha * (z - replay.logits).square().mean()
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ class DERPP(DER):
         weight = torch.full(slots.shape, 1.0 / slots.shape[0], device=slots.device)
         return slots, weight
 
-    def replayed(self, z: Tensor, replay: Replay) -> Tensor:
+    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
         """Labels on the first draw, logits on the second."""
         n = self.replay
         terms = []
@@ -108,4 +104,4 @@ class DERPP(DER):
         if self.alpha > 0:
             distance = (z[-n:] - replay.logits[-n:]).square().mean()
             terms.append(self.alpha * distance)
-        return torch.stack(terms).sum()
+        return current + torch.stack(terms).sum()

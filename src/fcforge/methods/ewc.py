@@ -68,7 +68,7 @@ class EWC(penalty.Anchored):
         """Add the site's Fisher information and anchor."""
         new = exact_fisher(model, lane, site.inputs(model))
         if not self.online:
-            return lane._replace(state=penalty.add_anchor(lane.state, lane.params, new))
+            return penalty.add_anchor(lane, new)
         old = penalty.part(lane.state, "importance")
         total = {k: self.gamma * old[k] + v if old else v for k, v in new.items()}
-        return lane._replace(state=penalty.move_anchor(lane.state, lane.params, total))
+        return penalty.move_anchor(lane, total)

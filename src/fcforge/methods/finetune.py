@@ -43,15 +43,12 @@ class Majority(Method):
 
     def start(self, model: Model, lane: Lane) -> Lane:
         """Nobody seen yet."""
-        device = next(iter(lane.params.values())).device
-        return lane._replace(
-            state={"count": torch.zeros(model.n_outputs, device=device)}
-        )
+        return lane.holding({"count": torch.zeros(model.n_outputs, device=lane.device)})
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Count the members of each class."""
         seen = torch.bincount(site.y, minlength=model.n_outputs).to(lane.state["count"])
-        return lane._replace(state={"count": lane.state["count"] + seen})
+        return lane.holding({"count": lane.state["count"] + seen})
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
         """log(count + 1/2), the same for everybody."""

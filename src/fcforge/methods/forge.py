@@ -114,8 +114,7 @@ class Forge(SyntheticMemory):
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Drop what is there while a site is learned: own weights and the teacher."""
-        state = without(lane.state, "weights", *TEACHER)
-        return super().end_site(model, lane._replace(state=state), site)
+        return super().end_site(model, without(lane, "weights", *TEACHER), site)
 
     def updates_at(self, epoch: int, epochs: int) -> bool:
         """Choose anew every `refresh` epochs, first before the first step at a site."""

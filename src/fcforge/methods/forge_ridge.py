@@ -129,9 +129,8 @@ class ForgeRidge(SyntheticMemory):
         mass = torch.ones_like(t[:, 0])
         dual = dual_ridge(x @ x.T, t, mass, self.penalty * x.shape[1])
         head = torch.cat([x.T @ dual.coefficient, dual.bias[None]])
-        state = {**lane.state, "public.head": head}
         params = linear_head(head[:-1], head[-1], model.n_outputs)
-        return lane._replace(params=params, state=state)
+        return lane._replace(params=params).holding({"public.head": head})
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Solve the objective, then store the site's synthetic subjects."""

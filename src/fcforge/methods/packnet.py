@@ -71,10 +71,9 @@ class PackNet(Method):
             for k, p in lane.params.items()
             if p.dim() >= 2
         }
-        none = next(iter(owner.values())).new_zeros(0, dtype=torch.int64)
-        return lane._replace(
-            state={"sites": none, "pruned": none.new_zeros(()), **named("owner", owner)}
-        )
+        none = torch.zeros(0, dtype=torch.int64, device=lane.device)
+        begun = {"sites": none, "pruned": none.new_zeros(())}
+        return lane.holding(begun | named("owner", owner))
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """Owners of the weights, and a place for every site."""
@@ -96,7 +95,7 @@ class PackNet(Method):
             "sites": F.pad(lane.state["sites"], (0, 1)),
             "pruned": torch.zeros_like(lane.state["pruned"]),
         }
-        return lane._replace(state=lane.state | begun)
+        return lane.holding(begun)
 
     def updates_at(self, epoch: int, epochs: int) -> bool:
         """Prune once, before the epochs that re-train."""
@@ -111,18 +110,15 @@ class PackNet(Method):
         t = lane.state["sites"].shape[0]
         params = dict(lane.params)
         owner = part(lane.state, "owner")
-        share = torch.full_like(lane.state["pruned"], 1.0, dtype=torch.float64)
-        share = share * (self.prune_first if t == 1 else self.prune_later)
+        pruned = self.prune_first if t == 1 else self.prune_later
+        share = torch.full_like(lane.state["pruned"], pruned, dtype=torch.float64)
         for k, own in owner.items():
             free = own == 0
             cut = smallest(params[k], free, share)
             params[k] = torch.where(cut, 0.0, params[k])
             owner[k] = torch.where(free & ~cut, t, own).to(own.dtype)
-        pruned = torch.ones_like(lane.state["pruned"])
-        return lane._replace(
-            params=params,
-            state={**lane.state, **named("owner", owner), "pruned": pruned},
-        )
+        done = {"pruned": torch.ones_like(lane.state["pruned"])}
+        return lane._replace(params=params).holding(done | named("owner", owner))
 
     def _trained(self, lane: Lane) -> Params:
         """Which parameters may move now: bool masks (scalars for biases and norms)."""

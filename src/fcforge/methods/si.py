@@ -43,7 +43,7 @@ class SI(penalty.Anchored):
         """Path integral at zero."""
         zero = {k: torch.zeros_like(p) for k, p in lane.params.items()}
         begun = penalty.named("origin", lane.params) | penalty.named("path", zero)
-        return lane._replace(state={**lane.state, **begun})
+        return lane.holding(begun)
 
     @property
     def pull(self) -> float:
@@ -57,7 +57,7 @@ class SI(penalty.Anchored):
             k: torch.addcmul(path[k], g, lane.params[k] - before[k], value=-1.0)
             for k, g in grads.items()
         }
-        return lane._replace(state={**lane.state, **penalty.named("path", moved)})
+        return lane.holding(penalty.named("path", moved))
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Omega from the path integral; the anchor moves to this network."""
@@ -68,5 +68,5 @@ class SI(penalty.Anchored):
             way = (p - origin[k]).square() + self.damping
             gained = path[k].clamp_min(0.0) / way
             omega[k] = omega[k] + gained if k in omega else gained
-        state = penalty.without(lane.state, "path", "origin")
-        return lane._replace(state=penalty.move_anchor(state, lane.params, omega))
+        left = penalty.without(lane, "path", "origin")
+        return penalty.move_anchor(left, omega)

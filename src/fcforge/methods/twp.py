@@ -111,6 +111,4 @@ class TWP(penalty.Anchored):
             lane.params[FIRST], graphs.node_features(site.fc), near
         )
         importance[FIRST] = importance[FIRST] + self.topology_strength * topology
-        return lane._replace(
-            state=penalty.add_anchor(lane.state, lane.params, importance)
-        )
+        return penalty.add_anchor(lane, importance)

@@ -4,7 +4,7 @@ import torch
 from tiny_models import logistic
 
 from fcforge.methods import Lane
-from fcforge.methods.shared.penalty import add_anchor, add_pull, loss_gradients
+from fcforge.methods.shared.penalty import Anchored, add_anchor, loss_gradients
 from fcforge.randomness import torch_rng
 
 
@@ -26,9 +26,9 @@ def test_merged_anchors_equal_one_quadratic_per_site():
     anchors = [draw() for _ in range(4)]
     importances = [draw() for _ in range(4)]
     importances[0]["w"][2] = importances[1]["w"][2] = 0.0
-    state: dict = {}
+    lane = Lane({}, {}, {})
     for anchor, importance in zip(anchors, importances, strict=True):
-        state = add_anchor(state, anchor, importance)
+        lane = add_anchor(lane._replace(params=anchor), importance)
     theta = draw()
 
     def separate(theta):
@@ -37,6 +37,5 @@ def test_merged_anchors_equal_one_quadratic_per_site():
 
     by_hand = torch.func.grad(separate)(theta)["w"]
     zero = {"w": torch.zeros(7, dtype=torch.float64)}
-    torch.testing.assert_close(
-        add_pull(zero, Lane(theta, {}, state), 1.0)["w"], by_hand
-    )
+    pulled = Anchored().after_grad(zero, lane._replace(params=theta))
+    torch.testing.assert_close(pulled["w"], by_hand)

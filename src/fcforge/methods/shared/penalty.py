@@ -34,8 +34,21 @@ class Anchored(Method):
         return 1.0
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
-        """Add the gradient of the penalty."""
-        return add_pull(grads, lane, self.pull)
+        r"""Add the gradient :math:`2 s I_j (\theta_j - a_j)` of the penalty, s being `pull`.
+
+        Written out instead of differentiated: cheaper, in full precision, and `after_step` still
+        gets the gradient of the cross-entropy alone (which SI needs). Nothing is added before the
+        first site has ended.
+        """
+        importance = part(lane.state, "importance")
+        anchor = part(lane.state, "anchor")
+        if not importance:
+            return grads
+        twice = 2.0 * self.pull
+        return {
+            k: torch.addcmul(g, importance[k], lane.params[k] - anchor[k], value=twice)
+            for k, g in grads.items()
+        }
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """Importance and anchor of every parameter."""
@@ -54,50 +67,31 @@ def named(name: str, values: Params) -> State:
     return {f"{name}/{k}": v for k, v in values.items()}
 
 
-def without(state: State, *names: str) -> State:
-    """State without some of its parts."""
-    return {k: v for k, v in state.items() if k.split("/", 1)[0] not in names}
+def without(lane: Lane, *names: str) -> Lane:
+    """Lane whose state lacks some of its parts."""
+    left = {k: v for k, v in lane.state.items() if k.split("/", 1)[0] not in names}
+    return lane._replace(state=left)
 
 
-def add_pull(grads: Params, lane: Lane, strength: float) -> Params:
-    r"""Add the gradient :math:`2 s I_j (\theta_j - a_j)` of the penalty, s being its strength.
-
-    Written out instead of differentiated: cheaper, in full precision, and `after_step` still
-    gets the gradient of the cross-entropy alone (which SI needs). Nothing is added before the
-    first site has ended.
-    """
-    importance = part(lane.state, "importance")
-    anchor = part(lane.state, "anchor")
-    if not importance:
-        return grads
-    return {
-        k: torch.addcmul(
-            g, importance[k], lane.params[k] - anchor[k], value=2.0 * strength
-        )
-        for k, g in grads.items()
-    }
-
-
-def add_anchor(state: State, params: Params, importance: Params) -> State:
+def add_anchor(lane: Lane, importance: Params) -> Lane:
     """Pull of the past sites plus ``sum_j importance_j (theta_j - params_j)^2``."""
-    old = part(state, "importance")
-    anchor = part(state, "anchor")
+    old = part(lane.state, "importance")
+    anchor = part(lane.state, "anchor")
     if not old:
-        return move_anchor(state, params, importance)
+        return move_anchor(lane, importance)
     total = {k: old[k] + v for k, v in importance.items()}
     # a parameter nobody needed yet follows the network
     merged = {}
     for k, t in total.items():
         share = torch.where(t > 0, importance[k] / t, 1.0)
-        merged[k] = torch.lerp(anchor[k], params[k], share)
+        merged[k] = torch.lerp(anchor[k], lane.params[k], share)
+    return lane.holding(named("importance", total) | named("anchor", merged))
 
-    return {**state, **named("importance", total), **named("anchor", merged)}
 
-
-def move_anchor(state: State, params: Params, importance: Params) -> State:
-    """Pull with `importance` to `params` alone (online EWC, SI)."""
-    anchor = {k: p.clone() for k, p in params.items()}
-    return {**state, **named("importance", importance), **named("anchor", anchor)}
+def move_anchor(lane: Lane, importance: Params) -> Lane:
+    """Pull with `importance` to this network alone (online EWC, SI)."""
+    anchor = {k: p.clone() for k, p in lane.params.items()}
+    return lane.holding(named("importance", importance) | named("anchor", anchor))
 
 
 def margin_gradients(
@@ -163,15 +157,13 @@ class Taught(Method):
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Drop the teacher: only the latest network is kept, and that is the lane's own."""
-        ended = super().end_site(model, lane, site)
-        return ended._replace(state=without(ended.state, *TEACHER))
+        return without(super().end_site(model, lane, site), *TEACHER)
 
 
 def with_teacher(lane: Lane) -> Lane:
     """Lane that holds its present network as the teacher."""
     params, stats = TEACHER
-    frozen = named(params, lane.params) | named(stats, lane.stats)
-    return lane._replace(state={**lane.state, **frozen})
+    return lane.holding(named(params, lane.params) | named(stats, lane.stats))
 
 
 def teacher(lane: Lane) -> tuple[Params, Params] | None:

@@ -63,14 +63,9 @@ class Rehearsal(Method):
 
     def start(self, model: Model, lane: Lane) -> Lane:
         """Empty memory."""
-        device = next(iter(lane.params.values())).device
-        state = lane.state | memory.empty_memory(
-            self.memory, 0, device, model.n_outputs
-        )
-        state["memory.priority"] = torch.zeros(
-            self.memory, dtype=torch.float64, device=device
-        )
-        return lane._replace(state=state)
+        priority = torch.zeros(self.memory, dtype=torch.float64, device=lane.device)
+        state = memory.empty_memory(self.memory, 0, lane.device, model.n_outputs)
+        return lane.holding({**state, "memory.priority": priority})
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """The memory."""

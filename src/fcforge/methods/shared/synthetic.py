@@ -105,15 +105,14 @@ class SyntheticMemory(Method):
 
     def start(self, model: Model, lane: Lane) -> Lane:
         """Empty memory, no arm."""
-        device = next(iter(lane.params.values())).device
+        device = lane.device
         none = torch.empty(0, dtype=torch.int64, device=device)
-        outputs = model.n_outputs
-        state = empty_memory(0, model.readout, device, outputs)
+        state = empty_memory(0, model.readout, device, model.n_outputs)
         state |= {"dev.row": none, "dev.y": none}
         state |= self._active(Choice(none, none, none.float()))
         if self.sampling == "hcts":
             state |= self.hcts.start(device)
-        return lane._replace(state=state)
+        return lane.holding(state)
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """Candidates and held-out subjects of every site, the choice among them, the arms."""
@@ -134,7 +133,7 @@ class SyntheticMemory(Method):
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Where readouts never change, what they say of past sites is computed once."""
-        return lane._replace(state=lane.state | self._spread(model, lane, site))
+        return lane.holding(self._spread(model, lane, site))
 
     def _spread(self, model: Model, lane: Lane, site: SiteView) -> State:
         """The `selection.spread` of all sites; shared by all lanes, dropped when a site ends."""
@@ -175,7 +174,7 @@ class SyntheticMemory(Method):
             key = torch.randint(
                 2**31 - 1, (), generator=site.rng, dtype=torch.int32
             ).to(device)
-            known = lane._replace(state=lane.state | self._spread(model, lane, site))
+            known = lane.holding(self._spread(model, lane, site))
             with torch.no_grad():
                 chosen = self.choose(seen_by(model, lane, inputs), known, key).state
             lane = lane._replace(state={k: chosen[k] for k in lane.state})
@@ -265,7 +264,7 @@ class SyntheticMemory(Method):
             choice = even_choice(
                 uniform(key, (n_sites, self.candidates)), self.memory, self.hcts
             )
-            return lane._replace(state={**state, **self._active(choice)})
+            return lane.holding(self._active(choice))
         known = [state[key] for key in SPREAD if key in state]
         look = selection.look_at(
             forward,
@@ -276,7 +275,7 @@ class SyntheticMemory(Method):
             known,
         )
         state, choice = self.hcts.refresh(state, look, key, self.memory)
-        return lane._replace(state={**state, **self._active(choice)})
+        return lane.holding(state | self._active(choice))
 
     def _active(self, choice: Choice) -> State:
         state = {"replay.active": choice.active, "replay.quota": choice.quota}
