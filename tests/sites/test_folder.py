@@ -495,13 +495,13 @@ def test_a_dataset_gives_ids_covariates_and_roi_names(tmp_path):
         gender=["M", "f"],
         func_mean_fd=[0.1, -9999.0],
         scanner=["x", "y"],
-        roi_names=[f"ROIS{i}" for i in range(ROIS)],
+        roi_names=[f"R{i}" for i in range(ROIS)],
     )
     scans = found_in(path)
     assert dict(scans["a"].covariates) == {"age": 10.0, "sex": 1.0, "mean_fd": 0.1}
     assert scans["b"].covariates["sex"] == 2.0
     assert "mean_fd" not in scans["b"].covariates
-    assert scans["a"].roi_names == tuple(f"ROIS{i}" for i in range(ROIS))
+    assert scans["a"].roi_names == tuple(f"R{i}" for i in range(ROIS))
     np.testing.assert_allclose(scans["b"].fc, fc_of_seed(1), atol=1e-6)
 
 
@@ -526,12 +526,12 @@ def test_a_table_beside_the_files_gives_covariates(tmp_path):
 
 
 def test_names_of_columns_are_kept(tmp_path):
-    head = ",".join(f"ROIS{i}" for i in range(ROIS))
+    head = ",".join(f"R{i}" for i in range(ROIS))
     np.savetxt(
         tmp_path / "a.csv", fc_of_seed(0), delimiter=",", header=head, comments=""
     )
     assert found_in(tmp_path)["a.csv"].roi_names == tuple(
-        f"ROIS{i}" for i in range(ROIS)
+        f"R{i}" for i in range(ROIS)
     )
 
 

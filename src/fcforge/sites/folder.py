@@ -44,6 +44,7 @@ from fcforge.types import Target
 ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
 Where = str | Path | Sequence[str | Path]
 Person = Mapping[str, str]
+Rows = list[dict[str, str]]
 Named = Mapping[str, str]  # column of a role
 EDGE = re.compile(r".+~.+|edge_?\d+", re.IGNORECASE)  # its column in a table
 
@@ -205,17 +206,20 @@ def _open(
             faults=[*listed.faults, *files.of_nobody(listed, table.name)]
         ), lambda person: read_fc(files.of(person), kind, variable)
     if path.suffix.lower() in TEXT:
-        return _table_of_edges(read_table(path), named, kind)
-    if path.suffix.lower() != ".npz":
+        rows, fc, names = _edge_rows(read_table(path), kind)
+    elif path.suffix.lower() == ".npz":
+        rows, fc, names = _npz_rows(read_npz(path), kind)
+    else:
         do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
         raise DataError("is no .npz, and has no participants.tsv in it.", do=do)
-    rows, read = npz_rows(read_npz(path), kind)
-    return participants.people_of(rows, named), read
+    numbered = [{**row, "file": str(k)} for k, row in enumerate(rows)]
+    return participants.people_of(numbered, named), lambda person: Reading(
+        fc[int(person.file)], roi_names=names
+    )
 
 
-def _table_of_edges(
-    rows: list[dict[str, str]], named: Named, kind: Kind
-) -> tuple[Listed, Read]:
+def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...]]:
+    """Rows of a table without their edges, FC of these, and the names of ROIs."""
     names = [name for name in rows[0] if EDGE.fullmatch(name)]
     if not names:
         do = "Name edges by two ROIs (Hip_L~Hip_R) or number them (edge_1, edge_2, ..)."
@@ -223,12 +227,7 @@ def _table_of_edges(
     cells = [[row.pop(name) for name in names] for row in rows]
     edges = as_numbers(cells, range(2, len(rows) + 2))  # as a spreadsheet counts
     fc, rois = rows_as_fc(np.tanh(edges) if kind == "fisher_z" else edges, names)
-    numbered = [{**row, "file": str(k)} for k, row in enumerate(rows)]
-
-    def read(person: Participant) -> Reading:
-        return Reading(fc[int(person.file)], roi_names=rois)
-
-    return participants.people_of(numbered, named), read
+    return rows, fc, rois
 
 
 # -- one file per subject --------------------------------------------------------------------------
@@ -324,16 +323,17 @@ def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
     n_rois : int
         That a scan must have.
     """
+    paths = [where] if isinstance(where, (str, Path)) else where
     found = []
-    for name, path, person in _files(where):
+    for name, path, known in (one for place in paths for one in _files(Path(place))):
         try:
-            many = _dataset(path, kind)
-            if many is None:
-                fc, _, names = read_fc(path, kind)
-                many = [Scan(name, fc, "", _numbers(person), names)]
-            found += [_checked(scan, n_rois) for scan in many]
+            scans = _scans(name, path, known, kind)
+            found += [_checked(scan, n_rois) for scan in scans]
         except DataError as error:
             found.append(Scan(name, None, error.what))
+    if not found:
+        do = f"Known types: {', '.join(SUFFIXES)}."
+        raise DataError("holds no scan.", where=paths[0], do=do)
     return found
 
 
@@ -347,36 +347,25 @@ def _checked(scan: Scan, n_rois: int) -> Scan:
     return scan._replace(fc=fc)
 
 
-def _files(where: Where) -> list[tuple[str, Path, Person]]:
-    """Name, path and row of the participants table of every file."""
-    if isinstance(where, (str, Path)):
-        where = [where]
-    paths = [Path(p) for p in where]
-    found: list[tuple[str, Path, Person]] = []
-    for path in paths:
-        if path.is_dir():
-            found += _in_folder(path)
-        elif path.exists():
-            found.append((path.name, path, _row_of(path, _people(path.parent))))
-        else:
-            raise DataError("no such file or folder.", where=path, do="Check the path.")
-    if not found:
-        raise DataError(
-            "holds no scan.", where=paths[0], do=f"Known types: {', '.join(SUFFIXES)}."
-        )
-    return found
+def _files(path: Path) -> Iterator[tuple[str, Path, Person]]:
+    """Name and path of every scan, and what a table of people beside it says of whose it is.
 
-
-def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
-    """Scans that the table of a folder lists (as `fcforge fc` writes it), else all below."""
-    people = _people(folder)
-    if any("file" in row for row in people.values()):
+    In a folder whose table names files (as `fcforge fc` writes it), those alone.
+    """
+    if not path.exists():
+        raise DataError("no such file or folder.", where=path, do="Check the path.")
+    folder = path if path.is_dir() else path.parent
+    table = participants.table_in(folder)
+    people = read_people(table).rows if table else {}
+    if path.is_dir() and any("file" in row for row in people.values()):
         for who, row in people.items():
             if row["file"] != "n/a":
                 yield f"sub-{who}", folder / row["file"], row
         return
-    for path in scan_files(folder):
-        yield path.relative_to(folder).as_posix(), path, _row_of(path, people)
+    for file in scan_files(folder) if path.is_dir() else [path]:
+        owners = [who for who in people if participants.owns_file(file.name, who)]
+        own = max(owners, key=len, default="")
+        yield file.relative_to(folder).as_posix(), file, people.get(own, {})
 
 
 def scan_files(folder: Path, pattern: str = "**/*") -> list[Path]:
@@ -387,17 +376,6 @@ def scan_files(folder: Path, pattern: str = "**/*") -> list[Path]:
         if known and not path.name.startswith("participants"):
             found.append(path)
     return found
-
-
-def _people(folder: Path) -> Mapping[str, Person]:
-    table = participants.table_in(folder)
-    return read_people(table).rows if table else {}
-
-
-def _row_of(path: Path, people: Mapping[str, Person]) -> Person:
-    """Row of the one person whose id the file name starts with; empty where there is none."""
-    owners = [who for who in people if participants.owns_file(path.name, who)]
-    return people[max(owners, key=len)] if owners else {}
 
 
 def _numbers(person: Person) -> dict[str, float]:
@@ -434,10 +412,10 @@ def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
     return fc_from_upper(values, dtype=np.float32)
 
 
-def npz_rows(
-    arrays: Mapping[str, np.ndarray], kind: Kind = "auto"
-) -> tuple[list[dict[str, str]], Read]:
-    """People of an .npz as rows of a table, numbered in its column ``file``, and their FC.
+def _npz_rows(
+    arrays: Mapping[str, np.ndarray], kind: Kind
+) -> tuple[Rows, np.ndarray, tuple[str, ...]]:
+    """People of an .npz as rows of a table, their FC, and the names of ROIs.
 
     Arrays with one value per subject are the columns.
     """
@@ -448,29 +426,21 @@ def npz_rows(
                 f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects.",
                 do="Every array needs one row per subject.",
             )
-    columns = {k: v for k, v in arrays.items() if v.shape == (len(fc),)}
-    columns["file"] = np.arange(len(fc))
-    rows = []
-    for i in range(len(fc)):
-        rows.append({name: str(values[i]) for name, values in columns.items()})
-    names = roi_names_in(arrays, fc.shape[-1])
-
-    def read(person: Participant) -> Reading:
-        return Reading(fc[int(person.file)], roi_names=names)
-
-    return rows, read
+    columns = {k: as_text(v) for k, v in arrays.items() if v.shape == (len(fc),)}
+    rows = [{k: str(v[i]) for k, v in columns.items()} for i in range(len(fc))]
+    return rows, fc, roi_names_in(arrays, fc.shape[-1])
 
 
-def _dataset(path: Path, kind: Kind) -> list[Scan] | None:
-    """Scans of an .npz dataset; None when the file is one scan."""
+def _scans(name: str, path: Path, known: Person, kind: Kind) -> list[Scan]:
+    """The one scan of a file, or those of an .npz of many people."""
     arrays = read_npz(path) if path.suffix.lower() == ".npz" else {}
-    several = "fc" in arrays and arrays["fc"].ndim == 3
-    if not several and "fc_upper" not in arrays:
-        return None
-    rows, read = npz_rows(arrays, kind)
+    if "fc_upper" not in arrays and np.ndim(arrays.get("fc", 0)) != 3:
+        fc, _, names = read_fc(path, kind)
+        return [Scan(name, fc, "", _numbers(known), names)]
+    rows, fc, names = _npz_rows(arrays, kind)
+    people = participants.people_of(rows, {}, needed=()).people
     scans = []
-    for one in participants.people_of(rows, {}, needed=()).people:
-        fc, _, names = read(one)
-        who = one.subject_id or one.file
-        scans.append(Scan(who, fc, "", _numbers(one.extra), names, one.site))
+    for k, one in enumerate(people):
+        who = one.subject_id or str(k)
+        scans.append(Scan(who, fc[k], "", _numbers(one.extra), names, one.site))
     return scans
