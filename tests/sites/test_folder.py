@@ -530,9 +530,7 @@ def test_names_of_columns_are_kept(tmp_path):
     np.savetxt(
         tmp_path / "a.csv", fc_of_seed(0), delimiter=",", header=head, comments=""
     )
-    assert found_in(tmp_path)["a.csv"].roi_names == tuple(
-        f"R{i}" for i in range(ROIS)
-    )
+    assert found_in(tmp_path)["a.csv"].roi_names == tuple(f"R{i}" for i in range(ROIS))
 
 
 @pytest.mark.parametrize(

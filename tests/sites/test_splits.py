@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fcforge.messages import DataError
 from fcforge.sites import Cohort, make_sites, split_site
 from fcforge.sites.splits import split_counts
+from fcforge.types import Conditions
 
 
 def cohort_of(sizes: dict[str, tuple[int, int]], n_rois: int = 4) -> Cohort:
@@ -31,6 +32,10 @@ def cohort_of(sizes: dict[str, tuple[int, int]], n_rois: int = 4) -> Cohort:
         subject_id=np.array([f"p{i:03d}" for i in range(n)]),
         covariates={"age": np.arange(n, dtype=float)},
     )
+
+
+def asked(test: float, val: float) -> Conditions:
+    return Conditions(test_fraction=test, val_fraction=val)
 
 
 SIZES = {"A": (11, 9), "B": (20, 10), "C": (5, 8)}
@@ -91,7 +96,9 @@ def test_row_and_site_order_do_not_matter(seed, order):
     seed=st.integers(0, 100),
 )
 def test_splits_are_disjoint(controls, patients, test, val, seed):
-    site = split_site(cohort_of({"A": (controls, patients)}), "A", seed, test, val)
+    site = split_site(
+        cohort_of({"A": (controls, patients)}), "A", seed, asked(test, val)
+    )
     ids = [set(site.subject_ids[s]) for s in ("train", "val", "test")]
     assert sum(map(len, ids)) == len(set.union(*ids)) == controls + patients
     for cls, n in ((0, controls), (1, patients)):
@@ -143,10 +150,10 @@ def test_make_sites_keeps_the_order_and_checks():
         make_sites(cohort, 0)
 
 
-@pytest.mark.parametrize(("test", "val"), [(1.0, 0.2), (0.3, 1.0), (1.5, 0.0)])
+@pytest.mark.parametrize(("test", "val"), [(0.97, 0.2), (0.3, 0.98), (0.99, 0.0)])
 def test_fractions_that_leave_nobody_to_learn(test, val):
     with pytest.raises(DataError, match="site 'A': is too small to split"):
-        split_site(cohort_of(SIZES), "A", 0, test, val)
+        split_site(cohort_of(SIZES), "A", 0, asked(test, val))
 
 
 def test_duplicate_ids_and_odd_labels_are_refused():
@@ -163,7 +170,10 @@ def test_duplicate_ids_and_odd_labels_are_refused():
 def test_folds_test_everybody_once():
     cohort = cohort_of(SIZES)
     for repeat in (0, 1):
-        sites = [split_site(cohort, "A", 3 * repeat + k, folds=3) for k in range(3)]
+        sites = [
+            split_site(cohort, "A", 3 * repeat + k, Conditions(folds=3))
+            for k in range(3)
+        ]
         tested = [i for s in sites for i in s.subject_ids["test"]]
         everybody = cohort.subject_id[cohort.site == "A"].tolist()
         assert sorted(tested) == sorted(everybody)
@@ -172,13 +182,13 @@ def test_folds_test_everybody_once():
         for s in sites:
             parts = [set(s.subject_ids[p]) for p in ("train", "val", "test")]
             assert len(set.union(*parts)) == sum(map(len, parts)) == len(everybody)
-    again = split_site(cohort, "A", 3, folds=3)
+    again = split_site(cohort, "A", 3, Conditions(folds=3))
     assert again.subject_ids["test"] == sites[0].subject_ids["test"]
     assert set(again.subject_ids["test"]) != set(
-        split_site(cohort, "A", 0, folds=3).subject_ids["test"]
+        split_site(cohort, "A", 0, Conditions(folds=3)).subject_ids["test"]
     )
 
 
 def test_more_folds_than_a_class_has_are_refused():
     with pytest.raises(DataError, match=r"too small to split \(5 of a class\)"):
-        split_site(cohort_of(SIZES), "C", 0, folds=6)
+        split_site(cohort_of(SIZES), "C", 0, Conditions(folds=6))

@@ -17,7 +17,7 @@ from fcforge.requests import KeepRequest, LearnRequest, MergeRequest, StartReque
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.simulated import simulate
 from fcforge.sites.splits import split_cohort
-from fcforge.types import Estimate
+from fcforge.types import Conditions, Estimate
 
 HOSPITALS = 6
 PUBLIC_SITES = 4
@@ -53,7 +53,8 @@ def play_round(place: Path, n_rois: int = 40) -> Played:
     names = everybody.site_names[:HOSPITALS]
     others = everybody.select_sites(everybody.site_names[HOSPITALS:])
     public = others.select(np.arange(0, len(others), 2))  # few: much is left to learn
-    parts = [split_cohort(everybody, name, 0, val_fraction=0) for name in names]
+    asked = Conditions(val_fraction=0)
+    parts = [split_cohort(everybody, name, 0, asked) for name in names]
     learning = _those(everybody, [part["train"] for part in parts])
     tested = _those(everybody, [part["test"] for part in parts])
     with whole_folder(place) as folder:

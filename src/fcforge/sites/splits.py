@@ -43,29 +43,27 @@ def stratified_folds(y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndar
 
 
 def split_rows(
-    label: np.ndarray,
-    rng: np.random.Generator,
-    test_fraction: float,
-    val_fraction: float,
-    fold: tuple[int, int] | None = None,
+    label: np.ndarray, rng: np.random.Generator, asked: Conditions, seed: int
 ) -> dict[str, np.ndarray]:
     """Rows of each split, stratified by `label`: sorted integers, disjoint, complete.
 
-    With `fold` = (i, k) the test part is every k-th row of each class in random order, from the
-    i-th on: the k folds test everybody once.
+    With k folds the test part is every k-th row of each class in random order, from the
+    (`seed` % k)-th on: k seeds test everybody once.
     """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in SPLITS}
+    k = asked.folds
     for cls in np.unique(label):
         rows = rng.permutation(np.flatnonzero(label == cls))
         n_test = 0
-        if fold:
-            number, k = fold
+        if k:
             # the classes' longer folds are not the same ones
-            first = (number + cls * (k // 2)) % k
+            first = (seed + cls * (k // 2)) % k
             tested = np.arange(len(rows)) % k == first
             rows = np.concatenate([rows[~tested], rows[tested]])
             n_test = int(tested.sum())
-        counts = split_counts(len(rows), test_fraction, val_fraction, n_test)
+        counts = split_counts(
+            len(rows), asked.test_fraction, asked.val_fraction, n_test
+        )
         cut = np.split(rows, np.cumsum(counts)[:-1])
         for name, part in zip(SPLITS, cut, strict=True):
             parts[name].append(part)
@@ -73,12 +71,7 @@ def split_rows(
 
 
 def split_cohort(
-    cohort: Cohort,
-    site_name: str,
-    seed: int,
-    test_fraction: float = Conditions.test_fraction,
-    val_fraction: float = Conditions.val_fraction,
-    folds: int = 0,
+    cohort: Cohort, site_name: str, seed: int, asked: Conditions | None = None
 ) -> dict[str, Cohort]:
     """Cut one site into train, validation and test; needs no torch.
 
@@ -90,29 +83,22 @@ def split_cohort(
     cohort : Cohort
     site_name : str
     seed : int
-    test_fraction : float
-        Share of each class that is tested (the paper's 7:3 gives 0.3).
-    val_fraction : float
-        Share of the training part of each class that is set aside for validation.
-    folds : int
-        k > 0 tests fold ``seed % k`` of the ``seed // k``-th k-fold split instead.
+    asked : Conditions, optional
+        Its `test_fraction` of each class is tested (the paper's 7:3 gives 0.3), or one of its
+        `folds`; its `val_fraction` of the others is set aside for validation.
 
     Returns
     -------
     dict of split name to Cohort
     """
-    test_fraction = 1 / folds if folds else test_fraction
+    asked = asked or Conditions()
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
-    _require_splittable(members, site_name, test_fraction, val_fraction, folds)
-    if folds:
-        repeat, number = divmod(seed, folds)
-        rng = numpy_rng(repeat, "folds", "split", site_name)
-        fold = (number, folds)
-    else:
-        rng = numpy_rng(seed, "split", site_name)
-        fold = None
-    rows = split_rows(strata(members.y), rng, test_fraction, val_fraction, fold)
+    _require_splittable(members, site_name, asked)
+    rng = numpy_rng(seed, "split", site_name)
+    if asked.folds:
+        rng = numpy_rng(seed // asked.folds, "folds", "split", site_name)
+    rows = split_rows(strata(members.y), rng, asked, seed)
     parts = {name: members.select(index) for name, index in rows.items()}
     refuse_twins(cohort, [ids_of(parts)])
     return parts
@@ -124,15 +110,10 @@ def ids_of(parts: Mapping[str, Cohort]) -> dict[str, tuple[str, ...]]:
 
 
 def split_site(
-    cohort: Cohort,
-    site_name: str,
-    seed: int,
-    test_fraction: float = Conditions.test_fraction,
-    val_fraction: float = Conditions.val_fraction,
-    folds: int = 0,
+    cohort: Cohort, site_name: str, seed: int, asked: Conditions | None = None
 ) -> Site:
     """One site as a learner takes it: the parts of `split_cohort` as batches of tensors."""
-    parts = split_cohort(cohort, site_name, seed, test_fraction, val_fraction, folds)
+    parts = split_cohort(cohort, site_name, seed, asked)
     batches = {k: FCBatch.from_numpy(part.fc, part.y) for k, part in parts.items()}
     more = {name: dict(part.covariates) for name, part in parts.items()}
     return Site(site_name, **batches, subject_ids=ids_of(parts), covariates=more)
@@ -141,25 +122,19 @@ def split_site(
 def make_sites(
     cohort: Cohort, seed: int, asked: Conditions | None = None
 ) -> dict[str, Site]:
-    """Sites of a cohort, split, after `require_valid` has found nothing wrong with them.
-
-    An experiment or a run says by its fractions and folds how; without one by the usual ones.
-    """
+    """Sites of a cohort, split, after `require_valid` has found nothing wrong with them."""
     require_valid(cohort)
-    asked = asked or Conditions()
-    how = (asked.test_fraction, asked.val_fraction, asked.folds)
-    sites = {name: split_site(cohort, name, seed, *how) for name in cohort.site_names}
+    sites = {name: split_site(cohort, name, seed, asked) for name in cohort.site_names}
     refuse_twins(cohort, [site.subject_ids for site in sites.values()])
     return sites
 
 
-def _require_splittable(
-    members: Cohort, site: str, test_fraction: float, val_fraction: float, folds: int
-) -> None:
+def _require_splittable(members: Cohort, site: str, asked: Conditions) -> None:
     counts = class_counts(members.y, members.target)
-    train = min(split_counts(n, test_fraction, val_fraction)[0] for n in counts)
+    tested = 1 / asked.folds if asked.folds else asked.test_fraction
+    train = min(split_counts(n, tested, asked.val_fraction)[0] for n in counts)
     what = not_splittable(members.y, members.target)
-    if train < 1 or min(counts) < folds:
+    if train < 1 or min(counts) < asked.folds:
         what = what or f"is too small to split ({min(counts)} of a class)."
     if what:
         do = "Run `fcforge check`; train on more of them, or ask for fewer folds."

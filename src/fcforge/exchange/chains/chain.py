@@ -41,7 +41,7 @@ from fcforge.requests import LearnRequest
 from fcforge.runner import config
 from fcforge.sites import Cohort, split_site
 from fcforge.speed import one_thread
-from fcforge.types import Site, Target
+from fcforge.types import Conditions, Site, Target
 
 REAL_FLAG = "allow_real_subjects"
 ACCEPT_LABELS = "accept_labels"
@@ -260,8 +260,10 @@ class Chain(Model):
     def split(self, people: Cohort, site: str) -> Site:
         """A hospital's people as its step trains and tests on them."""
         own = self.settings
-        fractions = (own.test_fraction, own.val_fraction)
-        return split_site(people, site, own.seed, *fractions)
+        asked = Conditions(
+            test_fraction=own.test_fraction, val_fraction=own.val_fraction
+        )
+        return split_site(people, site, own.seed, asked)
 
     def _found(
         self, site: Site, accept: Sequence[str]
