@@ -24,8 +24,7 @@ from setting import FILES, machine, options, save, tested_people
 
 from fcforge.estimator import ForgeClassifier, edge_stability
 from fcforge.graphs import centre_edges
-from fcforge.sites.recipes import atlas_of, recipe_of
-from fcforge.sites.simulated import World, simulate
+from fcforge.sites.simulated import World, atlas_of, recipe_of, simulate
 
 GCV = {"method_params": {"penalty": "gcv"}}
 MODELS: dict[str, dict[str, Any]] = {

@@ -8,8 +8,7 @@ from small_exchange import people, sites, start
 from fcforge.estimator import ForgeClassifier, InputError, edge_stability
 from fcforge.imaging.atlas import Atlas
 from fcforge.messages import DataError
-from fcforge.sites.recipes import atlas_of, recipe_of
-from fcforge.sites.simulated import World, simulate
+from fcforge.sites.simulated import World, atlas_of, recipe_of, simulate
 
 R = 24
 PLAIN = {"model_params": {"features": "centred"}, "method_params": {"penalty": "gcv"}}

@@ -13,8 +13,7 @@ from fcforge.report.explaining import (
     explanation_page,
     write_explanation,
 )
-from fcforge.sites.recipes import made_up_atlas
-from fcforge.sites.simulated import simulate
+from fcforge.sites.simulated import made_up_atlas, simulate
 
 R = 12
 NAME = "<b>sub</b>"
