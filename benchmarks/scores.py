@@ -2,7 +2,7 @@ r"""Scores that travel: all that a table needs of a run folder, in one small fil
 
 ``results/NAME.npz`` holds what every learner said of every test subject after every stage. A
 subject is its place in the sorted list of the data file's ids (`places`), whose SHA-256 is in
-``fcforge.sites.published``; no id and no FC is in it. That hides nobody of a public list, and does
+``fcforge.sites.abide``; no id and no FC is in it. That hides nobody of a public list, and does
 not pretend to: do not publish such a file of people who are to stay unknown. A score is one byte
 that keeps the order, the ties and the side of 0.5, so that accuracy, balanced accuracy and AUROC
 are exact, and the probability to about 0.01 on average (in cells of an overconfident network far

@@ -80,7 +80,7 @@ def data(
     out: Annotated[Path, Argument(help="File to write (.npz).")],
 ) -> None:
     """Rebuild a data file of the published tables from public series; needs a network."""
-    from fcforge.sites.published import PUBLISHED, rebuild
+    from fcforge.sites.abide import PUBLISHED, rebuild
 
     with at_work("fetching and correlating"):
         different = rebuild(name, out)

@@ -4,25 +4,31 @@ That fetcher gives the 1,035 subjects that the phenotypic file names a file of, 
 by all raters. Of the other 77 rows (FILE_ID ``no_filename``) the PCP's bucket has DPARSF series of
 67 under the usual names; with them there are the paper's 529 people of four sites. So series are
 fetched here, by name, into the folders where nilearn looks for them.
+
+The data files that the published tables are made from are rebuilt from them (`rebuild`). Nothing of
+the data is shipped: FC is made here, and the list of subjects is compared with the published one.
 """
 
+import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from fcforge.files import write_bytes
+import numpy as np
+
+from fcforge.files import whole_file, write_bytes
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_table
 from fcforge.imaging.people import Row
 from fcforge.imaging.series import pearson_fc, read_series
-from fcforge.messages import DataError, check_names, listed
-from fcforge.sites.cohort import Cohort, Fault
+from fcforge.messages import DataError, check_names, counted, listed, look_up, some
+from fcforge.sites.cohort import Cohort, Fault, upper_from_fc
 from fcforge.sites.participants import Listed, Participant, Reading, assemble
 
 # as the phenotypic file has them: three sites are in two parts
@@ -235,3 +241,127 @@ class _Files:
             data = _download(f"{BUCKET}/Outputs/{name}")
             if data is not None:
                 write_bytes(self.root / self.kind / self.name(series), data)
+
+
+# -- published files -------------------------------------------------------------------------------
+FOUR = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")
+# arrays of a published file: what they hold, in how many bits
+STORED = {
+    "subject_id": ("subject_id", "i4"),
+    "n_timepoints": ("n_volumes", "i2"),
+    "n_flat_roi": ("n_flat", "i2"),
+    "age": ("age", "f4"),
+    "sex": ("sex", "i1"),
+    "mean_fd": ("mean_fd", "f4"),
+}
+DPARSF = {"pipeline": "dparsf", "global_signal": True, "quality": "every"}
+
+
+class Published(NamedTuple):
+    """A published data file.
+
+    Attributes
+    ----------
+    about : str
+    people : int
+    subjects_sha256 : str
+        Of the subjects' ids (`subjects_sha256`).
+    settings : mapping
+        Of `load_abide`.
+    """
+
+    about: str
+    people: int
+    subjects_sha256: str
+    settings: Mapping[str, Any]
+
+
+_CHECKED = "0d7c5fb405b0396801f05064b9f7a189a389e09afee33f20608a4db163bde395"
+PUBLISHED = {
+    "abide-871": Published(
+        "ABIDE I, C-PAC, no global signal regression, passed by all raters",
+        871,
+        _CHECKED,
+        {"sites": "all"},
+    ),
+    "abide-871-cc200": Published(
+        "abide-871 with the ROIs of CC200",
+        871,
+        _CHECKED,
+        {"sites": "all", "derivative": "rois_cc200"},
+    ),
+    "abide-529": Published(
+        "the paper's four sites, DPARSF, global signal regressed, no quality control",
+        529,
+        "3ab28cab3bc77435cd3caeeb7d43e2ac4a13a3c6e41c8c63fb6fa6a247eb477d",
+        {"sites": FOUR, **DPARSF},
+    ),
+    "abide-1098": Published(
+        "all of ABIDE I as in abide-529",
+        1098,
+        "ab838b2769e83d4ee7ef8dbee3ae337da6c7e24508bf5d75758bef3240af05a3",
+        {"sites": "all", **DPARSF},
+    ),
+}
+
+
+def subjects_sha256(subject_ids: Iterable[str]) -> str:
+    """SHA-256 of the ids, sorted, one per line."""
+    return hashlib.sha256("\n".join(sorted(subject_ids)).encode()).hexdigest()
+
+
+def rebuild(
+    name: str, out: Path, cache: Path | None = None, **options: Any
+) -> list[str]:
+    """Make one of the `PUBLISHED` files.
+
+    Parameters
+    ----------
+    name : str
+    out : Path
+        The .npz to write.
+    cache : Path, optional
+        Folder of series, by default nilearn's; what is there is not fetched again.
+    **options
+        Further settings of `load_abide`.
+
+    Returns
+    -------
+    list of str
+        What differs from the published list of subjects; empty where nothing does.
+    """
+    from nilearn.datasets import get_data_dirs
+
+    published = look_up("published file", name, PUBLISHED)
+    cache = cache or Path(get_data_dirs()[0])
+    settings = {"download": True, "merge": False, **published.settings, **options}
+    cohort = load_abide(cache, **settings)
+    if not len(cohort):
+        reasons = some([str(fault) for fault in cohort.faults], 1)
+        raise DataError(f"nobody could be fetched: {reasons}", where=cache)
+    save(cohort, out)
+    if subjects_sha256(cohort.subject_id.tolist()) == published.subjects_sha256:
+        return []
+    told = [f"{len(cohort)} subjects, {published.people} in the published file"]
+    lost = [fault.subject for fault in cohort.faults if fault.subject]
+    if lost:
+        told.append(f"{counted(len(lost), 'subject')} without series: {some(lost)}")
+    return told
+
+
+def save(cohort: Cohort, out: Path) -> None:
+    """Write a cohort as the published files are: upper triangles in 16 bits."""
+    flat = (np.abs(cohort.fc).sum(axis=2) == 1).sum(axis=1)
+    columns = {**cohort.covariates, "subject_id": cohort.subject_id, "n_flat": flat}
+    arrays: dict[str, Any] = {
+        "fc_upper": upper_from_fc(cohort.fc).astype(np.float16),
+        "label": cohort.y.astype(np.int8),
+        "site": cohort.site,
+        "roi_names": np.array(cohort.roi_names, dtype=str),
+    }
+    for name, (column, kind) in STORED.items():
+        arrays[name] = columns[column].astype(kind)
+    if cohort.roi_names == aal116().roi_names:
+        arrays["roi_ids"] = np.array(aal116().codes, dtype=np.int32)
+    with whole_file(out) as part, part.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)

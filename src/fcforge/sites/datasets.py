@@ -7,7 +7,6 @@ this folder and add a line to `_ROWS`; its keyword arguments become the settings
 
 import functools
 import importlib
-import inspect
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from fcforge.messages import (
 )
 from fcforge.settings import checked
 from fcforge.sites.cohort import Cohort, Fault, Severity, grouped
-from fcforge.sites.participants import NAME_THEM, columns_of
+from fcforge.sites.participants import NAME_THEM
 from fcforge.types import Component, Target
 
 MIN_PER_SITE = 8  # below these a site cannot be split in three
@@ -48,7 +47,17 @@ class Dataset(NamedTuple):
     def loader(self) -> Callable[..., Cohort]:
         """The loading function, with the settings that every dataset has."""
         module = importlib.import_module(f"fcforge.sites.{self.module}")
-        return _with_common(getattr(module, f"load_{self.name}"))
+        load = getattr(module, f"load_{self.name}")
+        own = load.__annotations__
+
+        @functools.wraps(load)
+        def loader(**params: Any) -> Cohort:
+            cohort = load(**{k: v for k, v in params.items() if k in own})
+            also = {k: v for k, v in params.items() if k in _COMMON}
+            return _common(cohort, **also)
+
+        loader.__annotations__ = {**own, **_COMMON}
+        return loader
 
 
 def _common(
@@ -85,21 +94,8 @@ def _common(
     return replace(cohort, allow_duplicates=True) if allow_duplicates else cohort
 
 
-def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
-    common = {k: v for k, v in _common.__annotations__.items() if k in _COMMON}
-
-    @functools.wraps(load)
-    def loader(*args: Any, **params: Any) -> Cohort:
-        also = {name: params.pop(name) for name in _COMMON if name in params}
-        if "target" in load.__annotations__:
-            params["target"] = also.get("target", "diagnosis")
-        return _common(load(*args, **params), **also)
-
-    loader.__annotations__ = {**load.__annotations__, **common}
-    return loader
-
-
-_COMMON = tuple(inspect.signature(_common).parameters)[1:]
+_NOT_SET = ("cohort", "return")
+_COMMON = {k: v for k, v in _common.__annotations__.items() if k not in _NOT_SET}
 _ROWS = (
     (
         "simulated",
@@ -135,11 +131,8 @@ def load_dataset(component: Component) -> Cohort:
     dataset = look_up("dataset", component.name, DATASETS)
     where = f"dataset '{component.name}'"
     params = checked(dataset.loader, component.params, where)
-    for key, parameter in inspect.signature(dataset.loader).parameters.items():
-        if parameter.default is inspect.Parameter.empty and key not in component.params:
-            raise ConfigError(
-                f"{where} needs '{key}'.", do=f"Add `{key} = ...` to [dataset]."
-            )
+    if "path" in dataset.loader.__annotations__ and "path" not in params:
+        raise ConfigError(f"{where} needs 'path'.", do="Add `path = ...` to [dataset].")
     return dataset.loader(**params)
 
 
@@ -160,7 +153,7 @@ def dataset_of(
 
 
 def load_people(
-    data: str | os.PathLike[str], sites: Sequence[str], columns: str = "", **how: Any
+    data: str | os.PathLike[str], sites: Sequence[str], **how: Any
 ) -> Cohort:
     """People of the named sites, checked as for training; without names all, unchecked.
 
@@ -168,12 +161,10 @@ def load_people(
     ----------
     data : path
     sites : sequence of str
-    columns : str
-        ``site=scanner_site,label=dx``.
     **how
         Further settings of the dataset ``folder``; what is None is left out.
     """
-    asked = {**how, "columns": columns_of(columns), "sites": list(sites)}
+    asked = {**how, "sites": list(sites)}
     params = {name: value for name, value in asked.items() if value}
     cohort = load_dataset(Component("folder", {"path": str(data), **params}))
     if sites:

@@ -38,6 +38,7 @@ from fcforge.sites.participants import (
     Read,
     Reading,
     Words,
+    columns_of,
 )
 from fcforge.types import Target
 
@@ -59,7 +60,7 @@ def load_folder(
     covariates: str | Path | None = None,
     positive: Words = None,
     negative: Words = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | str = "",
     drop_unlabelled: bool = False,
     classes: tuple[str, ...] = (),
     target: str = "diagnosis",
@@ -100,9 +101,9 @@ def load_folder(
         The patients' and the controls' diagnoses as the data write them, e.g. ``"ASD"``; with
         one of them, the only other diagnosis is the other group. Needed where they are neither 0
         and 1 nor words that say it, or where there are more than two. Others are left out.
-    columns : mapping of role to column, optional
-        Columns (arrays) without a usual name, e.g. ``{"site": "scanner_site", "label": "dx"}``;
-        roles are id, site, label and file.
+    columns : mapping of role to column, or str
+        Columns (arrays) without a usual name, e.g. ``{"site": "scanner_site", "label": "dx"}`` or
+        ``"site=scanner_site,label=dx"``; roles are id, site, label and file.
     drop_unlabelled : bool
         Leave people without a diagnosis out instead of refusing them.
     classes : tuple of str
@@ -119,7 +120,8 @@ def load_folder(
     """
     path = Path(path).expanduser()
     with at(participants.table_in(path) or path):
-        listed, read = _open(path, columns or {}, pattern, kind, variable)
+        named = columns_of(columns) if isinstance(columns, str) else columns
+        listed, read = _open(path, named, pattern, kind, variable)
         if target == "diagnosis":
             column = listed.label_column
             if listed.people and not column:

@@ -11,7 +11,6 @@ from fcforge.settings import override_only
 from fcforge.sites import Cohort, Fault, check_cohort, dataset_of, load_dataset
 from fcforge.sites.cohort import grouped
 from fcforge.sites.datasets import class_counts
-from fcforge.sites.participants import columns_of
 from fcforge.types import Component
 
 
@@ -93,8 +92,6 @@ def _folder(asked: CheckRequest) -> Component:
     """The data as dataset ``folder``, read as the options and ``--set dataset.*`` say."""
     given = override_only({"dataset": {}}, asked.overrides)
     said = {**asked.loading, "path": str(asked.target)}
-    if asked.columns:
-        said["columns"] = columns_of(asked.columns)
     return dataset_of("folder", said, given["dataset"])
 
 

@@ -13,9 +13,9 @@ from fcforge.exchange.exchange import open_exchange, save
 from fcforge.exchange.starts import public_cache
 from fcforge.exchange.starts.public_cache import STARTS, Source, public_start
 from fcforge.messages import ConfigError, DataError
-from fcforge.sites import abide, published
+from fcforge.sites import abide
+from fcforge.sites.abide import subjects_sha256
 from fcforge.sites.folder import load_folder
-from fcforge.sites.published import subjects_sha256
 from real_runs import fcforge
 
 N = 40
@@ -63,8 +63,8 @@ def bucket(tmp_path, monkeypatch):
     monkeypatch.setenv("NILEARN_DATA", str(tmp_path / "nilearn"))
     ids = subjects_sha256(map(str, range(50001, 50001 + N)))
     for name in ("abide-871", "abide-871-cc200"):
-        changed = published.PUBLISHED[name]._replace(people=N, subjects_sha256=ids)
-        monkeypatch.setitem(published.PUBLISHED, name, changed)
+        changed = abide.PUBLISHED[name]._replace(people=N, subjects_sha256=ids)
+        monkeypatch.setitem(abide.PUBLISHED, name, changed)
     monkeypatch.setitem(STARTS, "abide-aal", Source("abide-871"))
     return fetched
 
@@ -145,8 +145,8 @@ def test_without_a_published_hash_the_ids_are_compared_and_it_is_told(
         with pytest.raises(DataError, match="not those of 'abide-cc200'"):
             use("abide-cc200")
     ids = subjects_sha256([*mine.root.ids, *mine.root.left_out])
-    same = published.PUBLISHED["abide-871-cc200"]._replace(subjects_sha256=ids)
-    monkeypatch.setitem(published.PUBLISHED, "abide-871-cc200", same)
+    same = abide.PUBLISHED["abide-871-cc200"]._replace(subjects_sha256=ids)
+    monkeypatch.setitem(abide.PUBLISHED, "abide-871-cc200", same)
     told = []
     public_start("abide-cc200", told.append)
     assert "no SHA-256" in told[0]

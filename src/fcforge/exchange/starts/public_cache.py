@@ -16,10 +16,9 @@ from fcforge.exchange.schema import Policy
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.files import whole_file
 from fcforge.messages import DataError, look_up
-from fcforge.sites.abide import DownloadError
+from fcforge.sites.abide import PUBLISHED, DownloadError, rebuild, subjects_sha256
 from fcforge.sites.datasets import without_twins
 from fcforge.sites.folder import load_folder
-from fcforge.sites.published import PUBLISHED, rebuild, subjects_sha256
 
 
 class Source(NamedTuple):
