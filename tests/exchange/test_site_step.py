@@ -195,7 +195,7 @@ def test_other_diagnoses_and_rois_are_refused(asked, folder, tmp_path):
         )
     names = np.array(people().roi_names[::-1])
     np.savez(tmp_path / "turned.npz", label=mine.y, roi_names=names, **about)
-    with pytest.raises(ExchangeError, match="ROI 1 is 'ROI 9'"):
+    with pytest.raises(DataError, match="ROI 1 is 'ROI 9'"):
         learn_site(asked(data=tmp_path / "turned.npz"))
 
 

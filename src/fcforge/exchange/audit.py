@@ -16,9 +16,10 @@ from typing import Any
 from fcforge.exchange import archive, exchange, records
 from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keys import Signer, Trust, read_signer
-from fcforge.exchange.private_record import PrivateRecord, default_place
+from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import AttackRow
 from fcforge.exchange.schema import site_name
+from fcforge.exchange.site_step import people_for, private_place
 from fcforge.messages import ConfigError, DataError
 from fcforge.requests import AuditRequest
 from fcforge.sites import Cohort, load_people
@@ -113,36 +114,28 @@ def audit_as_asked(
 
 
 def _audit_file(request: AuditRequest, path: Path) -> Audit:
-    trust = Trust.asked(request)
-    opened = exchange.open_exchange(path, trust)
+    opened = exchange.open_exchange(path, Trust.asked(request))
     request.require_for(opened.root.kind)
     site = site_name(request.site[0])
     key = read_signer(request.sign)
     if request.record is not None:  # before minutes of attacks
         opened.require_author(site, key, "audit")
-    loading = request.loading | opened.root.policy.loading
-    people = load_people(request.data, [site], **loading)
-    opened.root.policy.require_target(people.target)
-    found = opened.model.attack(_attacked(request, site, people))
+    others = None
+    if request.reference is not None:
+        loading = request.loading | {"leave_out": []}
+        others = load_people(request.reference, (), **loading)
+    asked = Attacked(
+        site=site,
+        people=people_for(opened, request, site),
+        private=PrivateRecord.read(private_place(request)),
+        plan=AuditPlan(seed=request.seed),
+        reference=others,
+    )
+    found = opened.model.attack(asked)
     if request.record is not None:
         made = on_record(opened, found, site, key)
         exchange.save(made, request.record, made.of(records.Audit, site)[-1:])
     return found
-
-
-def _attacked(request: AuditRequest, site: str, people: Cohort) -> Attacked:
-    others = None
-    if request.reference is not None:
-        others = load_people(
-            request.reference, (), **request.loading | {"leave_out": []}
-        )
-    return Attacked(
-        site=site,
-        people=people,
-        private=PrivateRecord.read(request.register or default_place(request.data)),
-        plan=AuditPlan(seed=request.seed),
-        reference=others,
-    )
 
 
 def _check(request: AuditRequest) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -27,8 +27,12 @@ from fcforge.exchange.records import (
     agreement,
     make,
 )
+from fcforge.exchange.scan_checks import wrong_rois
 from fcforge.exchange.schema import require_distinct
-from fcforge.messages import ExchangeError, at
+from fcforge.messages import DataError, ExchangeError, at
+
+if TYPE_CHECKING:
+    from fcforge.sites.cohort import Cohort
 
 # the model of each kind of root; a chain needs torch
 MODELS = {
@@ -176,6 +180,14 @@ class Exchange:
                 f"what site '{site}' gave is {needed}; its {what} must be, too.",
                 do="Name that private key with --sign." if own else "Leave --sign out.",
             )
+
+    def require_fit(self, people: "Cohort") -> None:
+        """Raise `DataError` for other ROIs, or for people of whom something else is known."""
+        with at("the data"):
+            if wrong := wrong_rois(people.roi_names, self.model.roi_names):
+                do = "All hospitals use one atlas with its ROIs in one order."
+                raise DataError(wrong, do=do)
+            self.root.policy.require_target(people.target)
 
     def require_same_signing(self, signs: bool) -> None:
         """Raise unless a new record is signed where the earlier ones are, and only there.

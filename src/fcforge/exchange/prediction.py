@@ -13,7 +13,7 @@ from fcforge.exchange.explanation import Explanation, explain_model
 from fcforge.exchange.private_record import PrivateRecord, Threshold, people_in
 from fcforge.exchange.scan_checks import answers_of, probability, truth_of, wrong_rois
 from fcforge.imaging.atlas import Atlas
-from fcforge.messages import DataError, at, no_formula, printable
+from fcforge.messages import DataError, no_formula, printable
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.datasets import require_valid
 from fcforge.sites.folder import Kind, Scan, Where, find_scans
@@ -259,10 +259,7 @@ def evaluate(
     model = exchange.model
     every = cohort.target.kind != "more classes"  # else a hospital may lack one
     require_valid(cohort, n_rois=model.n_rois, to_split=every)
-    with at("the data"):
-        if wrong := wrong_rois(cohort.roi_names, model.roi_names):
-            raise DataError(wrong, do="Give people of the same atlas.")
-        exchange.root.policy.require_target(cohort.target)
+    exchange.require_fit(cohort)
     rows = {"exchange": model.score(cohort.fc, cohort.covariates).odds}
     for title, other in model.baselines().items():
         rows[title] = other.score(cohort.fc, cohort.covariates).odds

@@ -22,15 +22,14 @@ from fcforge.exchange.keeping.rounds import read_share, rounds_of
 from fcforge.exchange.keys import Signer, Trust, read_private, read_signer
 from fcforge.exchange.model import Learned, Tick
 from fcforge.exchange.private_record import PrivateRecord, Threshold, default_place
-from fcforge.exchange.scan_checks import wrong_rois
 from fcforge.exchange.schema import Policy, site_name
 from fcforge.exchange.starts.public_cache import public_people
 from fcforge.exchange.starts.public_start import make_public
-from fcforge.exchange.starts.releases import Releases
-from fcforge.messages import ConfigError, ExchangeError, at, check_names, listed
+from fcforge.messages import ConfigError, check_names, listed
 from fcforge.privacy.noise import DELTA, EPSILON, check_budget
 from fcforge.releases.vector import noise_units
 from fcforge.requests import (
+    AuditRequest,
     KeepRequest,
     LearnRequest,
     MergeRequest,
@@ -172,16 +171,14 @@ def _handed(
             trust.keyring.require_valid(keeper.key, what, keeper.name)
     # a first hospital, which is handed nothing, begins a chain
     request.require_for(before.root.kind if before else "chain")
-    agreed = before.root.policy.loading if before else {}
-    people = load_people(request.data, [request.site], **request.loading | agreed)
     if before is None:
         from fcforge.exchange.chains.chain import begin  # needs torch
 
-        before = begin(request, people, key)
-    else:
-        agree(before)
-    _require_fit(before, people)
+        people = load_people(request.data, [request.site], **request.loading)
+        return begin(request, people, key), people
     before.require_same_signing(key is not None)
+    people = people_for(before, request, request.site)
+    agree(before)
     return before, people
 
 
@@ -196,7 +193,7 @@ def _leaving(request: LearnRequest, done: Learned) -> dict[Path, bytes]:
     return files
 
 
-def private_place(request: LearnRequest) -> Path:
+def private_place(request: LearnRequest | AuditRequest) -> Path:
     """Where the private record of a hospital lies: beside its data, or where it says."""
     return request.register or default_place(request.data)
 
@@ -207,13 +204,14 @@ def share_place(out: Path, keeper: str) -> Path:
     return out.with_name(f"{out.stem}.{name}.share")
 
 
-def _require_fit(found: Exchange, people: Cohort) -> None:
-    """Raise for other ROIs or other diagnoses than the exchange has."""
-    with at(f"site '{people.site_names[0]}'"):
-        if wrong := wrong_rois(people.roi_names, found.model.roi_names):
-            do = "All hospitals use one atlas with its ROIs in one order."
-            raise ExchangeError(wrong, do=do)
-        found.root.policy.require_target(people.target)
+def people_for(
+    found: Exchange, asked: LearnRequest | ThresholdRequest | AuditRequest, site: str
+) -> Cohort:
+    """The people of a site, who fit an exchange."""
+    loading = asked.loading | found.root.policy.loading
+    people = load_people(asked.data, [site], **loading)
+    found.require_fit(people)
+    return people
 
 
 def withdraw_file(
@@ -223,7 +221,6 @@ def withdraw_file(
 
     `warn` is told of rounds that go with it, and of whose numbers are lost by that.
     """
-    archive.require_place(asked.out)
     name = site_name(asked.site)
     opened = exchange.open_exchange(asked.state, Trust.asked(asked))
     found = opened.withdrawn(name, read_signer(asked.sign))
@@ -241,7 +238,6 @@ def withdraw_file(
 
 def rotate_file(asked: RotateRequest) -> records.Rotation:
     """Write an exchange, or the rotation alone, in which a new key signs for a site."""
-    archive.require_place(asked.out)
     name = site_name(asked.site)
     opened = exchange.open_exchange(asked.state, Trust.asked(asked))
     rotated = opened.rotated(name, read_private(asked.old), read_private(asked.new))
@@ -252,7 +248,6 @@ def rotate_file(asked: RotateRequest) -> records.Rotation:
 
 def merge_files(asked: MergeRequest) -> Exchange:
     """Write the union of files: whole exchanges and single records, in any order."""
-    archive.require_place(asked.out)
     found = exchange.union_of(asked.files, Trust.asked(asked))
     exchange.save(found, asked.out)
     return found
@@ -263,9 +258,7 @@ def refit_threshold(request: ThresholdRequest) -> Threshold:
     trust = Trust.asked(request)
     found = exchange.open_exchange(request.file, trust)
     name = site_name(request.site)
-    loading = request.loading | found.root.policy.loading
-    people = load_people(request.data, [name], **loading)
-    _require_fit(found, people)
+    people = people_for(found, request, name)
     PrivateRecord.read(request.register)  # a new one would know nobody
     with PrivateRecord.open(request.register) as private:
         threshold = found.model.own_threshold(people, name, private)
@@ -282,7 +275,7 @@ def keep_files(asked: KeepRequest) -> Kept:
     opened = exchange.open_exchange(asked.state, trust)
     own_card(opened, key)  # a chain has no keepers
     shares = [read_share(path, trust) for path in asked.shares]
-    model = Releases(opened)
+    model: Any = opened.model
     epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
     if epsilon is not None:
         opened.root.policy.require_budget(epsilon, delta)
