@@ -59,11 +59,7 @@ def read_private(path: str | Path, passphrase: str = "") -> Ed25519PrivateKey:
 
     def load(data: bytes) -> Any:
         encrypted = b"ENCRYPTED" in data.split(b"\n", 1)[0]
-        if encrypted and secret is None:
-            do = f"Set ${PASSPHRASE} for this command."
-            raise ExchangeError("the key has a passphrase.", do=do)
-        password = secret if encrypted else None
-        return serialization.load_pem_private_key(data, password=password)
+        return serialization.load_pem_private_key(data, secret if encrypted else None)
 
     return _loaded(path, load, Ed25519PrivateKey)
 
@@ -85,7 +81,10 @@ def read_public(path: str | Path) -> str:
 def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: type[Any]) -> Any:
     """What `load` makes of a PEM file; `ExchangeError` unless it is a key of this kind."""
     what = "private" if kind is Ed25519PrivateKey else "public"
-    with at(path, do=f"`fcforge keys new FILE` makes a {what} key."):
+    do = (
+        f"`fcforge keys new FILE` makes a {what} key; ${PASSPHRASE} opens a locked one."
+    )
+    with at(path, do=do):
         try:
             key = load(read_plain(path, MAX_PEM, ExchangeError))
         except (ValueError, TypeError) as error:

@@ -368,11 +368,14 @@ class Receipt(Closed):
         differ: dict[str, list[str]] = {}
         for person, k in zip(self.people, found, strict=True):
             if k < 0:
-                differ.setdefault("are not in the data", []).append(person.id)
+                what = "are not in the data"
             elif people[k].scan != person.scan:
-                differ.setdefault("have another scan", []).append(person.id)
+                what = "have another scan"
             elif people[k].diagnosis != person.diagnosis:
-                differ.setdefault("have another diagnosis", []).append(person.id)
+                what = "have another diagnosis"
+            else:
+                continue
+            differ.setdefault(what, []).append(person.id)
         said = [f"{len(who)} {what} (first: {who[0]})" for what, who in differ.items()]
         if said:
             raise DataError(
@@ -523,7 +526,6 @@ class PrivateRecord(Journal):
             if epsilon is None:
                 return Spent()
             epsilons, deltas = zip(Spent(), *before, strict=True)
-            _require_end(epsilons)
             total = Spent(epsilon + max(epsilons), delta + max(deltas))
             policy.require_budget(*total)
         return total
@@ -538,16 +540,6 @@ class PrivateRecord(Journal):
             "it learned.",
             where=self.path,
             do="Name the private record that `fcforge learn` wrote to: --register FILE.",
-        )
-
-
-def _require_end(spent: Sequence[float]) -> None:
-    """Raise `ConfigError` for people who were given without noise."""
-    if exact := spent.count(inf):
-        raise ConfigError(
-            f"{exact} of these people were given without noise: no noise now can promise them "
-            "anything.",
-            do="Give the others, or use --mechanism none.",
         )
 
 

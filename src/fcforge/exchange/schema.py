@@ -510,7 +510,8 @@ class Policy(Closed):
             raise ConfigError(
                 f"epsilon {epsilon:g} and delta {delta:g} are not within the policy's "
                 f"{self.max_epsilon:g} and {self.max_delta:g} per person.",
-                do="Choose less; what a person spends adds up over releases.",
+                do="Choose less; what a person spends adds up over releases, and whoever was given "
+                "without noise has spent all there is.",
             )
 
     def keeper(self, name: str) -> Keeper:
