@@ -132,7 +132,8 @@ def test_a_budget_of_which_nothing_is_expected_is_told_by_its_numbers():
         records.WorthRow(epsilon=epsilon, keepers=True, gain=gain, error=0.005)
         for epsilon, gain in gains.items()
     ]
-    found = records.Worth(public=0.7, pooled=0.06, rows=tuple(rows))
+    worth = records.Worth(public=0.7, pooled=0.06, rows=tuple(rows))
+    found = record(records.Start, worth=worth)
     for epsilon in (1.0, 0.5):
         assert "(gain +0.004 ± 0.005)" in found.hopeless(epsilon, keepers=True)
     for epsilon in (2.0, 4.0, 8.0, None):  # the next row that is not below has worth

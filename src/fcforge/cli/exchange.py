@@ -18,7 +18,6 @@ from fcforge.messages import ConfigError, at, counted, listed
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.keys import Trust
-    from fcforge.exchange.model import Learned
     from fcforge.exchange.prediction import Prediction
     from fcforge.exchange.records import Record
 
@@ -53,11 +52,9 @@ def learn(request: requests.LearnRequest) -> None:
     def agree(before: Exchange) -> None:
         _agree(continued_text(before, request), request.yes)
 
-    def tell(done: Learned) -> None:
-        say(learned_text(done))
-
     with progress_on_stderr("learning") as tick:
-        done = learn_site(request, agree=agree, warn=_warn, tell=tell, tick=tick)
+        done = learn_site(request, agree=agree, warn=_warn, tick=tick)
+    say(learned_text(done))
     for keeper in done.files:
         say(f"wrote {share_place(request.out, keeper)}: send it to {keeper} alone.")
     say(f"wrote {request.out}, which may leave; {private_place(request)} must not.")

@@ -145,11 +145,6 @@ class Exchange:
 
     def rotated(self, site: str, old: Signer, new: PrivateKey) -> Self:
         """The exchange with a rotation on record: from now on `new` signs for `site`."""
-        if site not in self.key_lines:
-            known = ", ".join(sorted(self.key_lines))
-            raise ExchangeError(
-                f"there is nothing of '{site}' here.", do=f"Authors here: {known}."
-            )
         public = public_hex(old)
         mine = [r.id for r in self.everything if (r.site, r.key) == (site, public)]
         vouches = tuple(sorted(mine))
@@ -173,6 +168,9 @@ class Exchange:
 
     def require_author(self, site: str, key: Signer, what: str) -> None:
         """Raise `ExchangeError` unless this is the key that the site signs with now."""
+        if site not in self.key_lines:
+            what = f"there is nothing of '{site}' here."
+            raise ExchangeError(what, do=f"Authors here: {', '.join(self.key_lines)}.")
         own = self.key_lines[site][-1]
         if own != public_hex(key):
             needed = f"signed by key {own[:16]}" if own else "not signed"

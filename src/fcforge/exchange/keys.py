@@ -109,12 +109,8 @@ def write_keys(path: str | Path, passphrase: str = "") -> str:
         locked = serialization.BestAvailableEncryption(passphrase.encode())
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked)
     form = serialization.PublicFormat.SubjectPublicKeyInfo
-    try:
-        write_bytes(path, private, private=True)
-        write_bytes(f"{path}.pub", key.public_key().public_bytes(pem, form))
-    except OSError as error:
-        what = f"cannot be written ({error.strerror})."
-        raise ExchangeError(what, where=path) from error
+    write_bytes(path, private, private=True)
+    write_bytes(f"{path}.pub", key.public_key().public_bytes(pem, form))
     return public_hex(key)
 
 

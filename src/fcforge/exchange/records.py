@@ -245,20 +245,6 @@ class Worth(Closed):
     pooled: Number
     rows: Annotated[tuple[WorthRow, ...], Field(max_length=40)]
 
-    def hopeless(self, epsilon: float | None, keepers: bool) -> str:
-        """What to say where nothing is expected of a budget; empty where something is.
-
-        The row of the next epsilon that is not below decides: less noise would not help, either.
-        """
-        for row in sorted(self.rows, key=lambda row: row.epsilon or inf):
-            enough = row.epsilon is None or (epsilon or inf) <= row.epsilon
-            if row.keepers == keepers and enough:
-                if row.gain > row.error:
-                    return ""
-                told = f"gain {row.gain:+.3f} ± {row.error:.3f}"
-                return f"nothing beyond chance is expected of that ({told})"
-        return ""
-
 
 class Start(Record):
     """A public start: who the public people are, what is expected of a scan, and the policy.
@@ -309,8 +295,20 @@ class Start(Record):
     policy: Policy
 
     def hopeless(self, epsilon: float | None, keepers: bool) -> str:
-        """As of `Worth`; empty where nothing is known."""
-        return self.worth.hopeless(epsilon, keepers) if self.worth else ""
+        """What to say where nothing is expected of a budget; empty where something may be.
+
+        The row of the next epsilon that is not below decides: less noise would not help, either.
+        """
+        near = [
+            row
+            for row in (self.worth.rows if self.worth else ())
+            if row.keepers == keepers and (row.epsilon or inf) >= (epsilon or inf)
+        ]
+        next_row = min(near, key=lambda row: row.epsilon or inf, default=None)
+        if next_row is None or next_row.gain > next_row.error:
+            return ""
+        told = f"gain {next_row.gain:+.3f} ± {next_row.error:.3f}"
+        return f"nothing beyond chance is expected of that ({told})"
 
 
 class Chain(Record):

@@ -116,7 +116,6 @@ def learn_site(
     *,
     agree: Callable[[Exchange], Any] = lambda found: None,
     warn: Callable[[str], Any] = lambda text: None,
-    tell: Callable[[Learned], Any] = lambda done: None,
     tick: Tick = lambda done, total, what: None,
 ) -> Learned:
     """Learn one site, in either model, and write what leaves; what stays is on the disk before it.
@@ -128,8 +127,6 @@ def learn_site(
         Called with what is about to be continued; raises where it must not be.
     warn : callable
         Called with what is told of people who are left out.
-    tell : callable
-        Called with what was found and is about to be written.
     tick : callable
         Called as the site is learned.
     """
@@ -146,7 +143,6 @@ def learn_site(
         warn(text)
     with PrivateRecord.open(private_place(request)) as private:
         done = before.model.learn(people, private, request, key, tick)
-        tell(done)
         private.publish(done.receipt, _leaving(request, done))
         if done.threshold is not None:
             private.append(done.threshold)
