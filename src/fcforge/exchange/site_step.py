@@ -1,7 +1,7 @@
 """What commands do with files: a start, one hospital's step in either model, its threshold."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,6 @@ from fcforge.requests import (
 )
 from fcforge.settings import override_only
 from fcforge.sites import dataset_of, load_dataset, load_people
-from fcforge.sites.abide import SITE_IDS
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.datasets import left_out
 
@@ -61,7 +60,7 @@ def start_file(asked: StartRequest) -> Exchange:
     allowed = {"exact_allowed": True} if asked.exact else {}
     said = {"start": {}, "policy": allowed, "dataset": {}}
     given = override_only(said, asked.overrides)
-    policy = _policy(asked, given["policy"])
+    policy = Policy.of(given["policy"], [read_card(path) for path in asked.keeper])
     cohort = _public_people(asked, given["dataset"])
     key = read_signer(asked.sign)
     made = make_public(cohort, listed(asked.remove), given["start"], policy, key, plan)
@@ -80,14 +79,6 @@ def planned_epsilon(asked: StartRequest) -> float | None:
     return None
 
 
-def _policy(asked: StartRequest, settings: Mapping[str, Any]) -> Policy:
-    policy = Policy.of(settings, [read_card(path) for path in asked.keeper])
-    if asked.exact and not policy.exact_allowed:
-        what = "--exact plans exact sums, which policy.exact_allowed=false refuses."
-        raise ConfigError(what, do="Leave one of them out.")
-    return policy
-
-
 def _public_people(asked: StartRequest, settings: dict[str, Any]) -> Cohort:
     """People of the sites that are public, from a data set or as published."""
     sites = listed(asked.sites)
@@ -96,14 +87,7 @@ def _public_people(asked: StartRequest, settings: dict[str, Any]) -> Cohort:
     if asked.public:
         if data is not None:
             raise ConfigError("--public has no --data.", do="Leave one of them out.")
-        for where, names in (("--sites", sites), ("--without", without)):
-            check_names("site", names, SITE_IDS, where=where)  # before any is fetched
         data = public_people(asked.public)
-    if not sites and asked.dataset != "folder":
-        what = (
-            f"dataset '{asked.dataset}' needs --sites: which of its sites are public?"
-        )
-        raise ConfigError(what, do="Name them, separated by commas.")
     said = {"path": "" if data is None else str(data), "sites": sites}
     known = {name: value for name, value in said.items() if value}
     found = load_dataset(dataset_of(asked.dataset, known, settings))
