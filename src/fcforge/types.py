@@ -205,6 +205,10 @@ class FCBatch:
         """Batch of the subjects at `index` (integer tensor, slice or boolean mask)."""
         return FCBatch(self.fc[index], self.y[index])
 
+    def to(self, device: Any) -> FCBatch:
+        """The subjects on a device."""
+        return FCBatch(self.fc.to(device), self.y.to(device))
+
 
 @dataclass(frozen=True)
 class Site:

@@ -101,9 +101,7 @@ def fit_together(
     paths = list(missing)
     for group in (paths[i : i + LANES] for i in range(0, len(paths), LANES)):
         found = [missing[path] for path in group]
-        batches = [
-            FCBatch(batch.fc.to(device), batch.y.to(device)) for batch, _ in found
-        ]
+        batches = [batch.to(device) for batch, _ in found]
         rngs = [torch.Generator().manual_seed(seed) for _, seed in found]
         for path, state in zip(group, generator.fit_lanes(batches, rngs), strict=True):
             write_state(path, state)

@@ -161,11 +161,11 @@ def synthetic(
 ) -> FCBatch:
     """Fit a generator on `train` and draw one subject per diagnosis; back on the CPU."""
     generator = make_generator(component)
-    there = FCBatch(train.fc.to(device), train.y.to(device))
-    state = generator.fit(there, torch_rng(seed, "audit fit", component.name, *names))
+    state = generator.fit(
+        train.to(device), torch_rng(seed, "audit fit", component.name, *names)
+    )
     rng = torch_rng(seed, "audit draw", component.name, *names)
-    made = generator.sample(state, y.to(device), rng)
-    return FCBatch(made.fc.cpu(), made.y.cpu())
+    return generator.sample(state, y.to(device), rng).to("cpu")
 
 
 def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> People:

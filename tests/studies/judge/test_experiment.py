@@ -5,7 +5,7 @@ import torch
 from fcforge.graphs import from_edges
 from fcforge.messages import ConfigError, DataError
 from fcforge.report.judge import write_judgement
-from fcforge.studies.judge.experiment import judge_config, load_judge, portrait
+from fcforge.studies.judge.experiment import judge_config, portrait
 from fcforge.studies.judge.summary import collapse_list, read_judgement, summarise
 from fcforge.types import FCBatch
 
@@ -119,9 +119,10 @@ def test_a_folder_without_a_judgement_is_refused(tmp_path) -> None:
         ('dataset.name="simulatd"', "simulated"),
     ],
 )
-def test_mistakes_name_the_nearest(config, change, words) -> None:
+def test_mistakes_name_the_nearest(config, tmp_path, change, words) -> None:
     with pytest.raises(ConfigError, match=words):
-        load_judge(config, [change])
+        judge(config, tmp_path / "out", change)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_site_that_is_not_there_is_refused_before_training(config, tmp_path) -> None:

@@ -1,51 +1,30 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from simulated_site import simulate
 
 from fcforge.generators.corr_gauss import CorrGauss, EdgeGauss
+from fcforge.graphs import edges, fisher_z
 from fcforge.messages import DataError
 from fcforge.randomness import torch_rng
+from fcforge.studies.judge.measures import ridge_scores
 from fcforge.studies.judge.panel import (
+    RIDGE_PER_SUBJECT,
     JudgedSet,
     Panel,
+    Task,
+    _train_together,
+    classify,
     collapse_warnings,
     judge,
     judge_fidelity,
-    judge_site,
+    linear_scores,
+    network_scores,
 )
-from fcforge.studies.judge.summary import REAL, interval, possible, summarise
-from fcforge.studies.judge.utility import Task, classify
-from fcforge.types import Component, Estimate, FCBatch, Site, Training
-
-
-def site(seed: int) -> Site:
-    parts = [simulate(n, seed=10 * seed + i) for i, n in enumerate((24, 8, 16))]
-    return Site("A", *parts, subject_ids={})
-
-
-def test_records_of_a_site_and_their_table(tmp_path) -> None:
-    panel = Panel(
-        {"edges": Component("edge_gauss")},
-        classifiers=("linear",),
-        augment=("linear",),
-        multiple=2,
-    )
-    said: list[str] = []
-    sites = {0: site(0), 1: site(1)}
-    records = judge_site(panel, sites, folder=tmp_path, say=said.append)
-    assert [(r["seed"], r["row"]) for r in records] == [
-        (s, r) for s in (0, 1) for r in (REAL, "bootstrap", "corr_gauss", "edges")
-    ]
-    assert len(list(tmp_path.iterdir())) == 6
-    assert said
-    table = summarise(records)
-    assert table["corr_gauss"]["psd_share"].value == 1.0
-    assert table["real"]["edge_mean_r"].value == pytest.approx(1.0)
-    # Adding nothing is what the real row does.
-    first = records[0]["numbers"]
-    assert first["aug_linear_acc"] == first["tstr_linear_acc"]
+from fcforge.studies.judge.summary import interval, possible, summarise
+from fcforge.types import Component, Estimate, FCBatch, Training
 
 
 def test_interval_by_hand() -> None:
@@ -78,18 +57,9 @@ def test_sites_are_averaged_within_a_seed() -> None:
     assert summarise(records)["x"]["m"].value == 3.0
 
 
-def test_references_are_always_there_unless_they_are_the_rows() -> None:
-    assert list(Panel({}).rows) == [REAL, "bootstrap", "corr_gauss"]
-    own = Component("corr_gauss", {"shrink": 0.03})
-    rows = Panel({"corr_gauss": own}).rows
-    assert list(rows) == [REAL, "bootstrap", "corr_gauss"]
-    assert rows["corr_gauss"] == own
-    assert rows[REAL] is None
-
-
 def test_augmentation_adds_as_many_synthetic_subjects() -> None:
     train, fake = simulate(10), simulate(25, seed=3)
-    assert len(JudgedSet(train, train, fake, 0, {}, is_real=True).augmented) == 10
+    assert len(JudgedSet(train, train, train, 0, {}).augmented) == 10
     both = JudgedSet(train, train, fake, 0, {}).augmented
     assert len(both) == 20
     assert (both.fc[10:] == fake.fc[:10]).all()
@@ -102,8 +72,12 @@ def sampled(generator, train: FCBatch, times: int = 4) -> FCBatch:
 
 def test_a_good_and_a_bad_generator_are_told_apart(real) -> None:
     train, test = real
-    good = judge(train, test, sampled(CorrGauss(), train), panel=Panel({}, ("linear",)))
-    bad = judge(train, test, sampled(EdgeGauss(), train), panel=Panel({}, ("linear",)))
+    good = judge(
+        train, test, sampled(CorrGauss(), train), panel=Panel(classifiers=("linear",))
+    )
+    bad = judge(
+        train, test, sampled(EdgeGauss(), train), panel=Panel(classifiers=("linear",))
+    )
     assert good["psd_share"] == 1.0
     assert bad["psd_share"] < 0.5
     assert good["c2st_auc"] < bad["c2st_auc"]
@@ -116,19 +90,22 @@ def test_collapse_is_said(real) -> None:
     means = torch.stack([train.fc[train.y == c].mean(0) for c in (0, 1)])
     copies = FCBatch(means[train.y] + 0.01 * (train.fc - train.fc.mean(0)), train.y)
     out = judge(
-        train, test, copies, panel=Panel({}, ()), diagnostics={"active_units": 0}
+        train,
+        test,
+        copies,
+        panel=Panel(classifiers=()),
+        diagnostics={"active_units": 0},
     )
     assert [w.split()[0] for w in out["warnings"]] == ["no", "within-class"]
 
 
-def test_augmentation_uses_real_and_as_many_synthetic(real) -> None:
+def test_augmentation_by_the_real_subjects_themselves_adds_nobody(real) -> None:
     train, test = real
-    out = judge(train, test, train, panel=Panel({}, (), ("linear",)))
-    # Real subjects twice are the real subjects to a ridge with a penalty per subject.
+    out = judge(train, test, train, panel=Panel(classifiers=(), augment=("linear",)))
     (alone,) = classify([Task(train, test, 0)], "linear", Training())
-    assert out["aug_linear_acc"] == pytest.approx(alone["acc"], abs=0.06)
-    names = {f"aug_linear_{m}" for m in ("acc", "pre", "rec", "f1", "auc")}
-    assert names <= out.keys()
+    assert alone == {
+        m: out[f"aug_linear_{m}"] for m in ("acc", "pre", "rec", "f1", "auc")
+    }
 
 
 def test_unusable_sets_are_refused(real) -> None:
@@ -139,15 +116,6 @@ def test_unusable_sets_are_refused(real) -> None:
     broken[0, 0, 1] = float("nan")
     with pytest.raises(DataError, match="NaN"):
         judge(train, test, FCBatch(broken, train.y))
-
-
-def test_other_rois_are_refused(real) -> None:
-    train, test = real
-    small = FCBatch(train.fc[:, :8, :8], train.y)
-    with pytest.raises(DataError, match="synthetic FC has 8 ROIs, not 12"):
-        judge(train, test, small, panel=Panel({}, ()))
-    with pytest.raises(DataError, match="held-out FC has 8 ROIs"):
-        judge(train, FCBatch(test.fc[:, :8, :8], test.y), train, panel=Panel({}, ()))
 
 
 def test_fidelity_is_repeatable_and_follows_its_seed(real) -> None:
@@ -178,3 +146,67 @@ def test_collapse_has_two_signs(ratio, units, n) -> None:
     assert (
         collapse_warnings({"variance_ratio": 0.5}, {}) == []
     )  # a Gaussian has no units
+
+
+# -- what synthetic subjects are worth to a classifier
+def test_networks_learn_and_equal_seeds_agree(real) -> None:
+    train, test = real
+    task = Task(train, test, 0)
+    a, b = network_scores([task, task], Component("gcn"), Training(epochs=1))
+    assert (a == b).all()
+    (numbers,) = classify([task], "mlp", Training(epochs=10, lr=1e-3))
+    assert numbers["auc"] > 0.6
+
+
+def test_side_by_side_equals_alone(real) -> None:
+    train, test = real
+    tasks = [Task(train, test, 0), Task(FCBatch(train.fc, 1 - train.y), test, 1)]
+    training = Training(epochs=2)
+    together = _train_together(tasks, Component("mlp"), training, "cpu")
+    alone = network_scores(tasks, Component("mlp"), training)
+    assert abs(alone[0] - alone[1]).max() > 1e-3
+    for a, b in zip(together, alone, strict=True):
+        assert abs(a - b).max() < 1e-4
+
+
+def test_linear_scores_are_ridge_on_fisher_z(real) -> None:
+    train, test = real
+    expected = ridge_scores(
+        fisher_z(edges(train.fc)), train.y, fisher_z(edges(test.fc)), RIDGE_PER_SUBJECT
+    )
+    found = linear_scores(Task(train, test, 0))
+    np.testing.assert_allclose(found, (0.5 * (expected + 1)).numpy(), rtol=1e-5)
+    (numbers,) = classify([Task(train, test, 0)], "linear", Training())
+    assert numbers["auc"] > 0.7
+
+
+def test_tasks_of_other_sizes_keep_their_places(real) -> None:
+    train, test = real
+    few = train.select(slice(0, 30))
+    tasks = [Task(train, test, 0), Task(few, test, 0), Task(train, test, 1)]
+    together = network_scores(tasks, Component("mlp"), Training(epochs=1))
+    for task, scores in zip(tasks, together, strict=True):
+        (alone,) = network_scores([task], Component("mlp"), Training(epochs=1))
+        assert (alone == scores).all()
+
+
+def test_swapped_diagnoses_turn_a_classifier_round(real) -> None:
+    train, test = real
+    tasks = [Task(train, test, 0), Task(FCBatch(train.fc, 1 - train.y), test, 0)]
+    right, wrong = classify(tasks, "linear", Training())
+    assert right["auc"] + wrong["auc"] == pytest.approx(1.0, abs=0.02)
+    assert classify([], "gcn", Training()) == []  # nothing to classify
+
+
+def test_a_network_never_sees_the_test_subjects(real) -> None:
+    train, test = real
+    (one,) = classify([Task(train, test, 0)], "mlp", Training(epochs=2))
+    other = FCBatch.concat([test.select(slice(0, 20)), train.select(slice(0, 20))])
+    (two,) = network_scores(
+        [Task(train, other, 0)], Component("mlp"), Training(epochs=2)
+    )
+    (three,) = network_scores(
+        [Task(train, test, 0)], Component("mlp"), Training(epochs=2)
+    )
+    np.testing.assert_allclose(two[:20], three[:20], atol=1e-6)
+    assert 0.0 <= one["acc"] <= 1.0

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,24 +11,21 @@ import numpy as np
 
 from fcforge.files import write_text
 from fcforge.generators import make_generator
-from fcforge.generators.cache import fit_together
+from fcforge.generators.cache import fit_cached, fit_together
 from fcforge.generators.corr_gauss import class_means
 from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
 from fcforge.messages import ConfigError, check_names
 from fcforge.models import MODELS
-from fcforge.runner.config import (
-    Seeds,
-    read_component,
-    require_different,
-    resolve_dataset,
-)
+from fcforge.randomness import torch_rng
+from fcforge.runner.config import read_component, require_different, resolve_dataset
 from fcforge.runner.config_files import read_config
-from fcforge.settings import Checked, Size, make
+from fcforge.settings import Checked, make
 from fcforge.sites import Cohort, load_dataset, require_valid, split_site
 from fcforge.studies.judge.measures import spectrum
-from fcforge.studies.judge.panel import Panel, judge_site, synthesise, to_device
+from fcforge.studies.judge.panel import JudgedSet, Panel, judge_all
 from fcforge.studies.judge.summary import (
+    REAL,
     RECORDS,
     Portraits,
     collapse_list,
@@ -37,18 +34,12 @@ from fcforge.studies.judge.summary import (
 from fcforge.types import Component, FCBatch, Training
 
 Say = Callable[[str], Any]
-
-
-@dataclass(frozen=True)
-class JudgeTable(Checked):
-    """``[judge]``: all sites where none is named."""
-
-    title: str = "Generators judged"
-    seeds: Seeds = (0,)
-    sites: tuple[str, ...] = ()
-    classifiers: tuple[str, ...] = Panel.classifiers
-    augment: tuple[str, ...] = ()
-    multiple: Size = Panel.multiple
+# rows of every table: the real subjects themselves, copies of them, a plain Gaussian
+REFERENCES: Mapping[str, Component | None] = {
+    REAL: None,
+    "bootstrap": Component("bootstrap"),
+    "corr_gauss": Component("corr_gauss"),
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ class JudgeConfig(Checked):
 
     dataset: Mapping[str, Any] = field(default_factory=dict)
     generator: tuple[Mapping[str, Any], ...] = ()
-    judge: JudgeTable = JudgeTable()
+    judge: Panel = field(default_factory=Panel)
     training: Training = field(default_factory=Training)
 
 
@@ -75,25 +66,6 @@ def portrait(batch: FCBatch) -> tuple[np.ndarray, ...]:
         typical.append(batch.fc[nearest])
     shown = (*typical, e.mean(0), spectrum(batch.fc).float())
     return tuple(x.detach().cpu().numpy() for x in shown)
-
-
-def load_judge(
-    path: str | Path, overrides: Sequence[str] = ()
-) -> tuple[Panel, Component, JudgeTable]:
-    """Generators, dataset and ``[judge]`` of a config; mistakes name the nearest known thing."""
-    tables: JudgeConfig = make(JudgeConfig, read_config(path, overrides), str(path))
-    if not tables.generator:
-        raise ConfigError("[[generator]] is missing.", where=path)
-    asked = tables.judge
-    check_names("model", [*asked.classifiers, *asked.augment], MODELS)
-    panel = Panel(
-        _rows(tables.generator, str(path)),
-        classifiers=asked.classifiers,
-        augment=asked.augment,
-        multiple=asked.multiple,
-        training=tables.training,
-    )
-    return panel, resolve_dataset(tables.dataset, Path(path)), asked
 
 
 def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Component]:
@@ -129,11 +101,16 @@ def judge_config(
     say : callable
         Told what is going on.
     """
-    panel, dataset, asked = load_judge(path, overrides)
-    cohort = load_dataset(dataset)
-    names = asked.sites or cohort.site_names
+    asked: JudgeConfig = make(JudgeConfig, read_config(path, overrides), str(path))
+    if not asked.generator:
+        raise ConfigError("[[generator]] is missing.", where=path)
+    check_names("model", [*asked.judge.classifiers, *asked.judge.augment], MODELS)
+    rows = {**REFERENCES, **_rows(asked.generator, str(path))}
+    cohort = load_dataset(resolve_dataset(asked.dataset, Path(path)))
+    names = asked.judge.sites or cohort.site_names
     require_valid(cohort.select_sites(names))
-    judge_run = JudgeRun(panel, asked, cohort, names, out, device, say)
+    panel = replace(asked.judge, sites=tuple(names))
+    judge_run = JudgeRun(rows, panel, asked.training, cohort, out, device, say)
     records = judge_run.records()
     write_portraits(out, judge_run.portraits())
     return collapse_list(records)
@@ -141,12 +118,12 @@ def judge_config(
 
 @dataclass(frozen=True)
 class JudgeRun:
-    """Generators, what is asked, people and the sites asked for, and where to work."""
+    """Generators by row, how they are judged, people, and where to work."""
 
+    rows: Mapping[str, Component | None]
     panel: Panel
-    asked: JudgeTable
+    training: Training
     cohort: Cohort
-    names: Sequence[str]
     out: Path
     device: str
     say: Say
@@ -159,33 +136,64 @@ class JudgeRun:
     def records(self) -> list[dict[str, Any]]:
         """Records of all sites; those that are in the folder already are not made again."""
         # All that records depend on, but the sites: another stamp, and they are made anew.
-        stamp = json.dumps(
-            [asdict(self.panel), self.asked.seeds, self.cohort.content_sha256()],
-            sort_keys=True,
-        )
+        how = replace(self.panel, title="", sites=())
+        people = self.cohort.content_sha256()
+        stamp = json.dumps([self.rows, how, self.training, people], default=asdict)
         path = self.out / RECORDS
         stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         done = stored["sites"] if stored.get("stamp") == stamp else {}
-        if self.device != "cpu" and any(name not in done for name in self.names):
+        if self.device != "cpu" and any(name not in done for name in self.panel.sites):
             self.fit_together()
-        for name in self.names:
+        for name in self.panel.sites:
             if name in done:
                 self.say(f"{name}: already judged")
             else:
-                sites = {k: split_site(self.cohort, name, k) for k in self.asked.seeds}
-                where = self.device, self.generators
-                done[name] = judge_site(self.panel, sites, *where, self.say)
-            kept = {"stamp": stamp, "title": self.asked.title, "sites": done}
+                done[name] = self.judged(name)
+            kept = {"stamp": stamp, "title": self.panel.title, "sites": done}
             write_text(path, json.dumps(kept))
         return [record for site in done.values() for record in site]
+
+    def judged(self, name: str) -> list[dict[str, Any]]:
+        """Records of all rows and seeds of one site."""
+        records: list[dict[str, Any]] = []
+        sets = []
+        for seed in self.panel.seeds:
+            train, test = self.split(name, seed)
+            for row, component in self.rows.items():
+                fake, said = self.made(component, train, name, seed)
+                sets.append(JudgedSet(train, test, fake, seed, said))
+                place = {"site": name, "seed": seed, "row": row}
+                records.append({**place, "diagnostics": dict(said)})
+                self.say(f"{name} seed {seed} {row}: made")
+        found = judge_all(sets, self.panel, self.training, self.device)
+        for record, numbers in zip(records, found, strict=True):
+            record["numbers"] = numbers
+        return records
+
+    def split(self, name: str, seed: int) -> tuple[FCBatch, FCBatch]:
+        """A site's subjects that generators learn from, and those held out."""
+        site = split_site(self.cohort, name, seed)
+        train = site.learning(with_val=True)
+        return train.to(self.device), site.test.to(self.device)
+
+    def made(
+        self, component: Component | None, train: FCBatch, name: str, seed: int
+    ) -> tuple[FCBatch, Mapping[str, Any]]:
+        """Synthetic subjects and the generator's diagnostics; without one those it would learn."""
+        if component is None:
+            return train, {}
+        generator = make_generator(component)
+        state = fit_cached(generator, train, (seed, name), self.generators)
+        rng = torch_rng(seed, "judge", name, component.name)
+        y = train.y.repeat(self.panel.multiple)
+        return generator.sample(state, y, rng), generator.diagnostics(state)
 
     def fit_together(self) -> None:
         """Fit every generator on all sites and seeds side by side, where a GPU can do so."""
         asked = []
-        for name, seed in product(self.names, self.asked.seeds):
-            site = split_site(self.cohort, name, seed)
-            asked.append((site.learning(with_val=True), (seed, name)))
-        for row, component in self.panel.rows.items():
+        for name, seed in product(self.panel.sites, self.panel.seeds):
+            asked.append((self.split(name, seed)[0], (seed, name)))
+        for row, component in self.rows.items():
             if component is not None:
                 where = self.generators, self.device
                 n = fit_together(make_generator(component), asked, *where)
@@ -193,19 +201,14 @@ class JudgeRun:
 
     def portraits(self) -> Portraits:
         """What the figures show of the first site and seed, the real subjects first."""
-        name = self.names[0]
-        seed = self.asked.seeds[0]
-        site = split_site(self.cohort, name, seed)
-        train = to_device(site.learning(with_val=True), self.device)
-        made = {}
-        for row, component in self.panel.rows.items():
-            shown = train
-            if component is not None:
-                asked = (component, train, name, seed, self.panel.multiple)
-                shown, _ = synthesise(*asked, self.generators)
-            made[row] = portrait(shown)
+        name = self.panel.sites[0]
+        seed = self.panel.seeds[0]
+        train, _ = self.split(name, seed)
+        made = []
+        for component in self.rows.values():
+            made.append(portrait(self.made(component, train, name, seed)[0]))
         atlas = atlas_of_names(self.cohort.roi_names)
         systems = np.array(atlas.systems if atlas else (), dtype=np.str_)
-        columns = list(map(np.stack, zip(*made.values(), strict=True)))
+        columns = map(np.stack, zip(*made, strict=True))
         where = np.array(f"Site {name}, seed {seed}.")
-        return Portraits._make([np.array(list(made)), *columns, systems, where])
+        return Portraits._make([np.array(list(self.rows)), *columns, systems, where])

@@ -1,72 +1,68 @@
-"""Generators judged: one synthetic set (`judge`), or all rows and seeds of a site."""
+"""Generators judged: one synthetic set (`judge`), or many at once (`judge_all`).
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+What synthetic subjects are worth to a classifier is found by training on them, or beside real ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from fcforge.generators import make_generator
-from fcforge.generators.cache import fit_cached
+from fcforge.engine import Job, learn_site, start_lane
+from fcforge.generators.cache import LANES
+from fcforge.graphs import edges, fisher_z
 from fcforge.messages import DataError
-from fcforge.randomness import numpy_rng, torch_rng
+from fcforge.methods import Learner
+from fcforge.methods.base import answer
+from fcforge.methods.finetune import Finetune
+from fcforge.metrics import cell_values
+from fcforge.models import MODELS
+from fcforge.randomness import numpy_rng
+from fcforge.runner.config import Seeds
+from fcforge.runner.site_loader import SiteLoader
+from fcforge.settings import Checked, Size, build
 from fcforge.studies.judge import measures
-from fcforge.studies.judge.summary import REAL
-from fcforge.studies.judge.utility import Task, classify
-from fcforge.types import Component, FCBatch, Site, Training
+from fcforge.types import Component, FCBatch, Training
 
-REFERENCES = {
-    "bootstrap": Component("bootstrap"),
-    "corr_gauss": Component("corr_gauss"),
-}
 COLLAPSED_VARIANCE = 0.2
+# 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.
+RIDGE_PER_SUBJECT = 80.0
+METRICS = {
+    "acc": "accuracy",
+    "pre": "precision",
+    "rec": "sensitivity",
+    "f1": "f1",
+    "auc": "auroc",
+}
 
 
 @dataclass(frozen=True)
-class Panel:
-    """What is judged, and how.
+class Panel(Checked):
+    """``[judge]``: how generators are judged.
 
     Attributes
     ----------
-    generators : mapping of row name to Component
-        The real/real, bootstrap and corr_gauss rows are always added.
+    title : str
+    seeds : tuple of int
+    sites : tuple of str
+        All where none is named.
     classifiers : tuple of str
         For train-on-synthetic-test-on-real.
     augment : tuple of str
         For 1:1 augmentation.
     multiple : int
         Synthetic subjects per training subject (diagnoses as in the training part).
-    training : Training
-        Of the network classifiers.
     """
 
-    generators: Mapping[str, Component]
+    title: str = "Generators judged"
+    seeds: Seeds = (0,)
+    sites: tuple[str, ...] = ()
     classifiers: tuple[str, ...] = ("linear", "gcn")
     augment: tuple[str, ...] = ()
-    multiple: int = 4
-    training: Training = field(default_factory=Training)
-
-    @property
-    def rows(self) -> dict[str, Component | None]:
-        """Row names and generators; None is the real/real row."""
-        return {REAL: None, **REFERENCES, **self.generators}
-
-
-def synthesise(
-    component: Component,
-    train: FCBatch,
-    site: str,
-    seed: int,
-    multiple: int,
-    folder: Path | None,
-) -> tuple[FCBatch, Mapping[str, Any]]:
-    """Synthetic subjects, `multiple` per training subject, and the generator's diagnostics."""
-    generator = make_generator(component)
-    state = fit_cached(generator, train, (seed, site), folder)
-    rng = torch_rng(seed, "judge", site, component.name)
-    made = generator.sample(state, train.y.repeat(multiple), rng)
-    return made, generator.diagnostics(state)
+    multiple: Size = 4
 
 
 class JudgedSet(NamedTuple):
@@ -80,19 +76,21 @@ class JudgedSet(NamedTuple):
     synthetic: FCBatch
     seed: int
     diagnostics: Mapping[str, Any]
-    is_real: bool = False
 
     @property
     def augmented(self) -> FCBatch:
         """Real subjects plus as many synthetic ones."""
-        if self.is_real:
-            return FCBatch.concat([self.train])
+        if self.synthetic is self.train:
+            return self.train
         as_many = slice(0, len(self.train))
         return FCBatch.concat([self.train, self.synthetic.select(as_many)])
 
 
 def judge_all(
-    sets: Sequence[JudgedSet], panel: Panel, device: torch.device | str = "cpu"
+    sets: Sequence[JudgedSet],
+    panel: Panel,
+    training: Training,
+    device: torch.device | str = "cpu",
 ) -> list[dict[str, Any]]:
     """Numbers of every set; classifiers of equal size are trained side by side on a GPU."""
     out: list[dict[str, Any]] = []
@@ -104,55 +102,10 @@ def judge_all(
     asked = [("tstr", model, alone) for model in panel.classifiers]
     asked += [("aug", model, beside) for model in panel.augment]
     for prefix, model, tasks in asked:
-        found = classify(tasks, model, panel.training, device)
+        found = classify(tasks, model, training, device)
         for record, numbers in zip(out, found, strict=True):
             record.update({f"{prefix}_{model}_{k}": v for k, v in numbers.items()})
     return out
-
-
-def judge_site(
-    panel: Panel,
-    sites: Mapping[int, Site],
-    device: torch.device | str = "cpu",
-    folder: Path | None = None,
-    say: Callable[[str], None] = lambda text: None,
-) -> list[dict[str, Any]]:
-    """Records of all rows and seeds of one site.
-
-    Parameters
-    ----------
-    panel : Panel
-    sites : mapping of seed to Site
-        The same site, split by each seed.
-    device : torch.device or str
-    folder : Path, optional
-        Of fitted generators.
-    say : callable
-        Told what is going on.
-    """
-    records: list[dict[str, Any]] = []
-    sets = []
-    for seed, site in sites.items():
-        train = to_device(site.learning(with_val=True), device)
-        test = to_device(site.test, device)
-        for row, component in panel.rows.items():
-            fake = train
-            said: Mapping[str, Any] = {}
-            if component:
-                asked = (component, train, site.name, seed, panel.multiple)
-                fake, said = synthesise(*asked, folder)
-            sets.append(JudgedSet(train, test, fake, seed, said, row == REAL))
-            place = {"site": site.name, "seed": seed, "row": row}
-            records.append({**place, "diagnostics": dict(said)})
-            say(f"{site.name} seed {seed} {row}: made")
-    for record, numbers in zip(records, judge_all(sets, panel, device), strict=True):
-        record["numbers"] = numbers
-    return records
-
-
-def to_device(batch: FCBatch, device: torch.device | str) -> FCBatch:
-    """The subjects on a device."""
-    return FCBatch(batch.fc.to(device), batch.y.to(device))
 
 
 def judge(
@@ -160,6 +113,7 @@ def judge(
     real_test: FCBatch,
     synthetic: FCBatch,
     panel: Panel | None = None,
+    training: Training | None = None,
     *,
     seed: int = 0,
     diagnostics: Mapping[str, Any] | None = None,
@@ -175,7 +129,9 @@ def judge(
     synthetic : FCBatch
         Judge ``real_train`` itself for the real/real reference.
     panel : Panel, optional
-        Its classifiers, augmentation and training are used; its generators are not.
+        Its classifiers and augmentation are used.
+    training : Training, optional
+        Of the network classifiers.
     seed : int
         Of subsampling and of classifiers.
     diagnostics : mapping, optional
@@ -188,7 +144,7 @@ def judge(
         ``warnings``, in what way it collapsed, if it did.
     """
     one = JudgedSet(real_train, real_test, synthetic, seed, diagnostics or {})
-    return judge_all([one], panel or Panel({}))[0]
+    return judge_all([one], panel or Panel(), training or Training())[0]
 
 
 def judge_fidelity(
@@ -244,5 +200,87 @@ def _check(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> None:
             )
         if not bool(torch.isfinite(batch.fc).all()):
             raise DataError(f"{name} FC holds NaN or infinity.", where="judge")
-        if batch.n_rois != train.n_rois:
-            raise DataError(f"{name} FC has {batch.n_rois} ROIs, not {train.n_rois}.")
+
+
+# -- what synthetic subjects are worth to a classifier -------------------------------------------
+@dataclass(frozen=True)
+class Task:
+    """Train a classifier on `train`, score `test`; equal `seed` means an equal start."""
+
+    train: FCBatch
+    test: FCBatch
+    seed: int
+
+
+def linear_scores(task: Task) -> np.ndarray:
+    """P(patient) by ridge regression on standardised Fisher-z edges (score + 1) / 2."""
+    x = fisher_z(edges(task.train.fc))
+    query = fisher_z(edges(task.test.fc))
+    score = measures.ridge_scores(x, task.train.y, query, RIDGE_PER_SUBJECT)
+    return (0.5 * (score + 1.0)).cpu().numpy()
+
+
+def network_scores(
+    tasks: Sequence[Task],
+    model: Component,
+    training: Training,
+    device: torch.device | str = "cpu",
+) -> list[np.ndarray]:
+    """P(patient) of every task's test subjects after training `model` on its training set.
+
+    On a GPU tasks of equal size train side by side as lanes; on a CPU one after another.
+    """
+    groups: dict[int, list[int]] = defaultdict(list)
+    for i, task in enumerate(tasks):
+        groups[len(task.train)].append(i)
+    size = LANES if torch.device(device).type == "cuda" else 1
+    out: dict[int, np.ndarray] = {}
+    for members in groups.values():
+        for start in range(0, len(members), size):
+            chunk = members[start : start + size]
+            scores = _train_together([tasks[i] for i in chunk], model, training, device)
+            out.update(zip(chunk, scores, strict=True))
+    return [out[i] for i in range(len(tasks))]
+
+
+def _train_together(
+    tasks: Sequence[Task],
+    model: Component,
+    training: Training,
+    device: torch.device | str,
+) -> list[np.ndarray]:
+    n_rois = tasks[0].train.n_rois
+    learner = Learner(Finetune(), build("model", model, MODELS, n_rois=n_rois))
+    loader = SiteLoader(str(device))
+    jobs = []
+    for i, task in enumerate(tasks):
+        view = loader.show(f"judge {i}", task.train, task.seed)
+        lane = start_lane(learner, task.seed, device)
+        jobs.append(Job(lane, view, task.seed, ("judge",)))
+    done = learn_site(learner, jobs, loader.bank, training)
+    scores = []
+    for lane, task in zip(done, tasks, strict=True):
+        with torch.no_grad():
+            inputs = learner.model.prepare(task.test.fc.to(device))
+            logits = learner.method.logits(learner.model, lane, inputs)
+        scores.append(answer(logits).float().cpu().numpy())
+    return scores
+
+
+def classify(
+    tasks: Sequence[Task],
+    classifier: str,
+    training: Training,
+    device: torch.device | str = "cpu",
+) -> list[dict[str, float]]:
+    """ACC, PRE, REC, F1, AUC of every task; ``linear`` is ridge in closed form, others networks."""
+    if classifier == "linear":
+        scores = [linear_scores(t) for t in tasks]
+    else:
+        scores = network_scores(tasks, Component(classifier), training, device)
+    found = []
+    for score, task in zip(scores, tasks, strict=True):
+        y = task.test.y.cpu().numpy()
+        numbers = {k: cell_values(score, y, name) for k, name in METRICS.items()}
+        found.append({k: float(value) for k, value in numbers.items()})
+    return found
