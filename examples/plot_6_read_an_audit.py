@@ -18,17 +18,10 @@ from fcforge.report.audits import sentences
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit import audit_generators
 from fcforge.studies.audit_result import AuditPlan
-from fcforge.types import Component, FCBatch
 
 cohort = simulate("realistic", n_rois=16, n_sites=1, scale=0.6)
-people = FCBatch.from_numpy(cohort.fc, cohort.y)
-generators = {
-    "corr_gauss": Component("corr_gauss"),
-    "edge_gauss": Component("edge_gauss"),
-}
-audit = audit_generators(
-    generators, people, plan=AuditPlan(worlds=3, multiple=2, n_draws=50)
-)
+plan = AuditPlan(worlds=3, multiple=2, n_draws=50)
+audit = audit_generators(cohort, ["corr_gauss", "edge_gauss"], plan)
 
 # %%
 # The numbers

@@ -341,7 +341,7 @@ def no_attack(monkeypatch):
     def of_generators(people, generators, plan, **more):
         return f"{plan} {more}"
 
-    monkeypatch.setattr(audit, "audit_site", of_generators)
+    monkeypatch.setattr(audit, "audit_generators", of_generators)
 
 
 @pytest.mark.parametrize("name", AUDIT)

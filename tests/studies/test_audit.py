@@ -11,43 +11,48 @@ import torch
 from fcforge.graphs import edges
 from fcforge.messages import ConfigError, DataError
 from fcforge.report import audits as words
-from fcforge.sites import load_people
+from fcforge.sites import Cohort, load_people
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit import (
     audit_generators,
-    audit_site,
+    in_halves,
     pseudo_members,
-    read_halves,
     split_people,
     stratified,
     world_members,
 )
 from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow, read_audit
-from fcforge.types import Component, Estimate, FCBatch
+from fcforge.types import Estimate, FCBatch
 from real_runs import fcforge
 
 PLAN = AuditPlan(worlds=5, multiple=3, n_draws=40)
 
 
 @pytest.fixture(scope="module")
-def site() -> FCBatch:
+def people() -> Cohort:
     cohort = simulate(n_rois=14, n_sites=1, scale=1.0, seed=5)
-    return FCBatch.from_numpy(cohort.fc[:120], cohort.y[:120])
+    return cohort.select(np.arange(len(cohort)) < 120)
 
 
 @pytest.fixture(scope="module")
-def audit(site) -> Audit:
-    rows = {"copy": Component("bootstrap"), "edge_gauss": Component("edge_gauss")}
-    return audit_generators(rows, site, other=site.fc, plan=PLAN)
+def site(people) -> FCBatch:
+    return FCBatch.from_numpy(people.fc, people.y)
+
+
+@pytest.fixture(scope="module")
+def audit(people, tmp_path_factory) -> Audit:
+    path = tmp_path_factory.mktemp("same") / "halves.npz"
+    rows = flat(people.fc)
+    write_halves(path, people.subject_id, rows, rows)
+    return audit_generators(people, ["edge_gauss"], PLAN, halves=path)
 
 
 def test_copy_leaks_everything_and_untrained_nothing(audit) -> None:
-    for release in ("bootstrap", "copy"):
-        assert audit.row(release, "distance ratio").auc.value > 0.95
-        assert audit.row(release, "distance ratio").tpr.value > 0.9
-        assert audit.row(release, "distance ratio").identified.value > 0.9
-        assert audit.row(release, "shadow models").auc.value > 0.95
-        assert audit.row(release, "fingerprint").auc.value > 0.95
+    assert audit.row("bootstrap", "distance ratio").auc.value > 0.95
+    assert audit.row("bootstrap", "distance ratio").tpr.value > 0.9
+    assert audit.row("bootstrap", "distance ratio").identified.value > 0.9
+    assert audit.row("bootstrap", "shadow models").auc.value > 0.95
+    assert audit.row("bootstrap", "fingerprint").auc.value > 0.95
     for row in audit.rows:
         if row.release == "untrained":
             assert abs(row.auc.value - 0.5) < 0.12, row
@@ -80,8 +85,8 @@ def test_stratified_keeps_classes() -> None:
     assert (mask[:40].sum(), mask[40:].sum()) == (20, 10)
 
 
-def test_audit_repeats_and_survives_json(site, audit) -> None:
-    again = audit_generators({"edge_gauss": Component("edge_gauss")}, site, plan=PLAN)
+def test_audit_repeats_and_survives_json(people, audit) -> None:
+    again = audit_generators(people, ["edge_gauss"], PLAN)
     a, b = (x.row("edge_gauss", "DOMIAS") for x in (audit, again))
     assert a == b
     back = Audit.from_json(json.loads(json.dumps(audit.to_json())))
@@ -105,9 +110,9 @@ def test_report_section_escapes(audit) -> None:
     assert page.count('<th scope="row">') == len(audit.rows)
 
 
-def test_too_few_people_is_one_clear_error(site) -> None:
+def test_too_few_people_is_one_clear_error(people) -> None:
     with pytest.raises(DataError, match="too few to audit"):
-        audit_generators({}, site.select(slice(0, 10)), plan=PLAN)
+        audit_generators(people.select(np.arange(len(people)) < 10), [], PLAN)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +168,7 @@ def test_command_audits_a_generator(files, tmp_path) -> None:
     assert fingerprint[0]["identified"][0] > 0.8
 
 
-def test_command_says_what_is_missing(files, tmp_path) -> None:
+def test_command_says_what_is_missing(cohort, files, tmp_path) -> None:
     data, _ = files
     asked = ("audit", "--data", data, "--site", "A")
     assert "say what to audit" in fcforge(*asked).err
@@ -174,12 +179,12 @@ def test_command_says_what_is_missing(files, tmp_path) -> None:
         "Did you mean 'corr_gauss'" in fcforge(*asked, "--generator", "corr_gaus").err
     )
     with pytest.raises(DataError, match="no fc_first, fc_second"):
-        read_halves(data)
+        read(cohort, data)
     cut = tmp_path / "cut.npz"
     for share in (0.3, 0.9):
         cut.write_bytes(data.read_bytes()[: int(share * data.stat().st_size)])
         with pytest.raises(DataError, match=r"cut.npz: cannot be read"):
-            read_halves(cut)
+            read(cohort, cut)
     with pytest.raises(DataError, match="is not an audit"):
         read_audit(data)
 
@@ -210,13 +215,8 @@ def test_cli_lists_audit() -> None:
 @pytest.mark.data
 def test_real_abide_references(shared_data) -> None:
     """Bootstrap leaks, untrained does not, on the real NYU subjects (the cheap untrained row)."""
-    from fcforge.graphs import from_edges
-
-    with np.load(shared_data / "abide1_aal116.npz") as arrays:
-        nyu = arrays["site"] == "NYU"
-        fc = from_edges(torch.from_numpy(arrays["fc_upper"][nyu].astype(np.float32)))
-        y = torch.from_numpy(arrays["label"][nyu].astype(np.int64))
-    found = audit_generators({}, FCBatch(fc, y), plan=AuditPlan(worlds=4, n_draws=20))
+    nyu = load_people(shared_data / "abide1_aal116.npz", ["NYU"])
+    found = audit_generators(nyu, [], AuditPlan(worlds=4, n_draws=20))
     assert found.row("bootstrap", "distance ratio").auc.value >= 0.95
     assert abs(found.row("untrained", "distance ratio").auc.value - 0.5) < 0.1
 
@@ -254,25 +254,29 @@ def flat(fc: np.ndarray) -> np.ndarray:
     return edges(torch.from_numpy(fc)).numpy()
 
 
+def read(cohort, path):
+    return in_halves(cohort, torch.from_numpy(cohort.y), path)
+
+
 def test_halves_are_read_by_subject(cohort, tmp_path) -> None:
-    ids = cohort.subject_id[:4].tolist()
-    rows = flat(cohort.fc[:4])
-    found = read_halves(write_halves(tmp_path / "h.npz", ids, rows, 0.5 * rows))
-    first, second = ({i: both[k] for i, both in found.items()} for k in (0, 1))
-    assert list(first) == ids
-    torch.testing.assert_close(first[ids[2]], torch.from_numpy(cohort.fc[2]).float())
+    ids = cohort.subject_id[3::-1]  # in another order than the people
+    rows = flat(cohort.fc[:4])[::-1]
+    path = write_halves(tmp_path / "h.npz", ids, rows, 0.5 * rows)
+    second, first = read(cohort, path)
+    assert second.y.tolist() == cohort.y[:4].tolist()
+    torch.testing.assert_close(first, torch.from_numpy(cohort.fc[:4]).float())
     torch.testing.assert_close(
-        edges(second[ids[2]]), torch.from_numpy(0.5 * rows[2]).float()
+        edges(second.fc), torch.from_numpy(0.5 * flat(cohort.fc[:4])).float()
     )
 
 
-def test_halves_of_another_shape_are_refused(tmp_path) -> None:
+def test_halves_of_another_shape_are_refused(cohort, tmp_path) -> None:
     np.savez(tmp_path / "a.npz", subject_id=np.array(["x"]), fc_first=np.zeros((1, 3)))
     with pytest.raises(DataError, match="no fc_second"):
-        read_halves(tmp_path / "a.npz")
+        read(cohort, tmp_path / "a.npz")
     path = write_halves(tmp_path / "b.npz", ["x"], np.zeros((2, 3)), np.zeros((2, 3)))
     with pytest.raises(DataError, match="One row"):
-        read_halves(path)
+        read(cohort, path)
 
 
 def test_only_subjects_with_both_halves_are_audited(cohort, tmp_path) -> None:
@@ -280,7 +284,7 @@ def test_only_subjects_with_both_halves_are_audited(cohort, tmp_path) -> None:
     ids, rows = cohort.subject_id[:n].tolist(), flat(cohort.fc[:n])
     path = write_halves(tmp_path / "h.npz", ids, rows, rows)
     plan = AuditPlan(worlds=1, multiple=6, n_draws=5)
-    audit = audit_site(cohort, ["edge_gauss"], plan, halves=path)
+    audit = audit_generators(cohort, ["edge_gauss"], plan, halves=path)
     assert audit.about["people"] + audit.about["reference_people"] == n
     assert audit.about["halves"] is True
     assert audit.about["site"] == cohort.site_names[0]
@@ -288,7 +292,7 @@ def test_only_subjects_with_both_halves_are_audited(cohort, tmp_path) -> None:
     assert audit.row("bootstrap", "fingerprint").auc.value > 0.9
     stranger = write_halves(tmp_path / "s.npz", ["nobody"], rows[:1], rows[:1])
     with pytest.raises(DataError, match="none of the site"):
-        audit_site(cohort, ["edge_gauss"], plan, halves=stranger)
+        audit_generators(cohort, ["edge_gauss"], plan, halves=stranger)
 
 
 def test_sites_are_picked_and_checked(cohort, tmp_path) -> None:

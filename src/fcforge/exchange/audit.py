@@ -23,7 +23,7 @@ from fcforge.exchange.site_step import people_for, private_place
 from fcforge.messages import ConfigError, DataError
 from fcforge.requests import AuditRequest
 from fcforge.sites import Cohort, load_people
-from fcforge.studies.audit import audit_site
+from fcforge.studies.audit import audit_generators
 from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
 
 # what an audit of the other thing does not honour
@@ -103,7 +103,7 @@ def audit_as_asked(
     if request.state is not None:
         return _audit_file(request, request.state)
     mine = load_people(request.data, request.site, **request.loading)
-    return audit_site(
+    return audit_generators(
         mine,
         request.generator,
         AuditPlan(seed=request.seed),

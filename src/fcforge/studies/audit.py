@@ -6,7 +6,7 @@ models. A further part of the site (the attacker's reference) is in no world.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from fcforge.privacy.measures import (
 from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.sites import Cohort
 from fcforge.studies.audit_result import (
+    BOOTSTRAP,
     REFERENCES,
     UNTRAINED,
     Audit,
@@ -213,25 +214,25 @@ def _attacked(
 
 
 def audit_generators(
-    generators: Mapping[str, Component],
-    batch: FCBatch,
+    cohort: Cohort,
+    generators: Sequence[str],
+    plan: AuditPlan,
     *,
-    other: torch.Tensor | None = None,
-    plan: AuditPlan | None = None,
+    halves: str | Path | None = None,
     device: str = "cpu",
     say: Say = lambda text: None,
 ) -> Audit:
-    """Attack generators fitted on one site's subjects.
+    """Attack generators fitted on all subjects of a cohort as one site.
 
     Parameters
     ----------
-    generators : mapping of row name to Component
-    batch : FCBatch
-        The site's subjects; each world trains on half of those that are not the reference.
-    other : Tensor of shape (n, R, R), optional
-        Another scan of the same people, held by the fingerprinting attacker. It must share no
-        time point with `batch`: fit on one half of the run, attack with the other.
+    cohort : Cohort
+        Each world trains on half of those who are not the reference.
+    generators : sequence of str
     plan : AuditPlan
+    halves : path, optional
+        Both halves of each run (`in_halves`): generators are fitted on the second, and the
+        fingerprinting attacker holds the first.
     device : str
         Where generators are fitted; attacks run on the CPU.
     say : callable
@@ -243,26 +244,35 @@ def audit_generators(
         "untrained", corr_gauss of the reference people, never saw anybody who is audited
         (leaks nothing).
     """
-    plan = plan or AuditPlan()
+    asked = {BOOTSTRAP: Component(BOOTSTRAP), UNTRAINED: Component("corr_gauss")}
+    asked |= {name: Component(name) for name in generators}
+    for component in asked.values():
+        make_generator(component)  # a wrong name shows before minutes of attacks
+    batch = FCBatch.from_numpy(cohort.fc, cohort.y)
+    other = None
+    if halves is not None:
+        batch, other = in_halves(cohort, batch.y, halves)
     who = split_people(batch, other, plan)
     member = world_members(who.y, plan)
-    asked = {
-        "bootstrap": Component("bootstrap"),
-        UNTRAINED: Component("corr_gauss"),
-        **{name: c for name, c in generators.items() if name not in REFERENCES},
-    }
     rows = []
     for name, component in asked.items():
         rows += _attacked(name, component, who, member, plan, device)
         say(f"{name}: {plan.worlds} trainings attacked")
-    about = about_people(who, member, plan) | {"what": "generators"}
-    about["generators"] = {name: asdict(c) for name, c in asked.items()}
+    sites = " + ".join(cohort.site_names)
+    about = {
+        **about_people(who, member, plan),
+        "what": f"generators at {sites}",
+        "generators": {name: asdict(c) for name, c in asked.items()},
+        "site": sites,
+        "halves": halves is not None,
+    }
     return Audit(tuple(rows), about)
 
 
-# -- what it reads: halves of runs, generators by name, a site -------------------------------------
-def read_halves(path: str | Path) -> dict[str, torch.Tensor]:
-    """FC (2, R, R) of the first and the second half of each run, by subject id.
+def in_halves(
+    cohort: Cohort, y: torch.Tensor, path: str | Path
+) -> tuple[FCBatch, torch.Tensor]:
+    """The second halves of those subjects' runs that a file has, and the first (n, R, R).
 
     The file is an .npz with ``subject_id`` (n,) and ``fc_first``, ``fc_second`` (n, E), upper
     triangles row by row; nothing in it is unpickled.
@@ -278,53 +288,11 @@ def read_halves(path: str | Path) -> dict[str, torch.Tensor]:
         what = f"has shapes {ids.shape}, {first.shape}, {second.shape}."
         do = "One row of edges per subject in both halves."
         raise DataError(what, where=path, do=do)
-    both = np.stack([first, second], axis=1).astype(np.float32)
-    fc = from_edges(torch.from_numpy(both))
-    return dict(zip(map(str, ids.tolist()), fc, strict=True))
-
-
-def audit_site(
-    cohort: Cohort,
-    generators: Sequence[str],
-    plan: AuditPlan,
-    *,
-    halves: str | Path | None = None,
-    device: str = "cpu",
-    say: Say = lambda text: None,
-) -> Audit:
-    """Audit generators on all subjects of a cohort as one site.
-
-    With `halves` the generators are fitted on the second half of each run, and the fingerprinting
-    attacker holds the first.
-    """
-    batch = FCBatch.from_numpy(cohort.fc, cohort.y)
-    other = None
-    if halves is not None:
-        batch, other = _in_halves(cohort, batch.y, halves)
-    rows = {name: Component(name) for name in generators}
-    for component in rows.values():
-        make_generator(component)  # a wrong name shows before minutes of attacks
-    audit = audit_generators(
-        rows, batch, other=other, plan=plan, device=device, say=say
-    )
-    sites = " + ".join(cohort.site_names)
-    about = {
-        "what": f"generators at {sites}",
-        "site": sites,
-        "halves": halves is not None,
-    }
-    return replace(audit, about={**audit.about, **about})
-
-
-def _in_halves(
-    cohort: Cohort, y: torch.Tensor, halves: str | Path
-) -> tuple[FCBatch, torch.Tensor]:
-    """The second halves of those subjects' runs that a file has, and the first (n, R, R)."""
-    known = read_halves(halves)
-    ids = cohort.subject_id.tolist()
-    keep = torch.tensor([s in known for s in ids])
+    place = {str(subject): k for k, subject in enumerate(ids.tolist())}
+    keep = np.array([subject in place for subject in cohort.subject_id])
     if not keep.any():
-        raise DataError("has none of the site's subjects.", where=halves)
-    halves_of_each = [known[subject] for subject in ids if subject in known]
-    first, second = torch.stack(halves_of_each, dim=1)
-    return FCBatch(second, y[keep]), first
+        raise DataError("has none of the site's subjects.", where=path)
+    rows = [place[subject] for subject in cohort.subject_id[keep]]
+    both = np.stack([first[rows], second[rows]]).astype(np.float32)
+    before, after = from_edges(torch.from_numpy(both))
+    return FCBatch(after, y[torch.from_numpy(keep)]), before
