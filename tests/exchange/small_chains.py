@@ -3,9 +3,8 @@
 from functools import cache
 
 from fcforge.exchange.chains.chain import empty_chain
-from fcforge.exchange.chains.chain_arrays import State, empty_state
 from fcforge.exchange.chains.chain_settings import ChainSettings, settings_for
-from fcforge.exchange.chains.chain_step import SiteStep
+from fcforge.exchange.chains.chain_step import SiteStep, State, empty_state
 from fcforge.exchange.exchange import Exchange
 from fcforge.methods import METHODS
 from fcforge.sites import Cohort, split_site

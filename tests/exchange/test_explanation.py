@@ -7,8 +7,8 @@ import torch
 
 from fcforge import graphs
 from fcforge.exchange.chains.chain import Chain, empty_chain
-from fcforge.exchange.chains.chain_arrays import State, Subjects
 from fcforge.exchange.chains.chain_settings import settings_for
+from fcforge.exchange.chains.chain_step import State, Subjects
 from fcforge.exchange.explanation import (
     Deletion,
     LogHead,

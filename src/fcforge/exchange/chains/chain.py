@@ -16,13 +16,15 @@ import torch
 
 from fcforge.exchange import explanation, records, scan_checks, schema
 from fcforge.exchange.chains import chain_audit, chain_description
-from fcforge.exchange.chains.chain_arrays import State, empty_state, read_state
 from fcforge.exchange.chains.chain_settings import ChainSettings, first_settings
 from fcforge.exchange.chains.chain_step import (
     FEWEST,
     SiteStep,
+    State,
     Tick,
+    empty_state,
     people_learned,
+    read_state,
     scores_of,
     whole_site,
 )

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fcforge.exchange import description
-from fcforge.exchange.chains.chain_arrays import State
-from fcforge.exchange.chains.chain_step import SMALL_CELL
+from fcforge.exchange.chains.chain_step import SMALL_CELL, State
 from fcforge.exchange.description import Answer, Description, Level, PlainTable
 from fcforge.exchange.records import Audit, SplitCounts, Step
 from fcforge.messages import counted, memory, percent
