@@ -22,7 +22,7 @@ from fcforge.exchange.starts.public_start import make_public
 from fcforge.messages import ConfigError, ExchangeError
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, LearnerSpec, Target, Training
+from fcforge.types import TWO_CLASSES, Component, LearnerSpec, Target, Training
 
 
 def split(subjects):
@@ -73,7 +73,7 @@ def test_bitwise_the_chain_of_the_command_line():
         learner, 10, training=Training(epochs=2), held_out=0, calibrate="none"
     )
     site = split_site(cohort, name, 0)
-    chain, _ = empty_chain(settings, ("0", "1"), name).model.after(site)
+    chain, _ = empty_chain(settings, TWO_CLASSES, name).model.after(site)
     part = site.learning(with_val=True)
     model = ForgeClassifier("finetune", "gcn", epochs=2, model_params={"hidden": 16})
     model.partial_fit(part.fc.numpy(), part.y.numpy(), site=name)

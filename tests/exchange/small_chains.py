@@ -9,7 +9,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.methods import METHODS
 from fcforge.sites import Cohort, split_site
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.types import Component, LearnerSpec, Target, Training
 
 N_ROIS = 10
 SITES = ("Sim-NYU", "Sim-UCLA", "Sim-UM")
@@ -59,7 +59,9 @@ def joined(exchange: Exchange, site: str, key=None, data: Cohort | None = None):
 
 def chained(method: str, sites: tuple[str, ...] = SITES[:1], **rest) -> list[Exchange]:
     """One exchange per site, each made from the last one's records and arrays."""
-    made = [empty_chain(settings(method, **rest), ("TC", "ASD"), sites[0])]
+    made = [
+        empty_chain(settings(method, **rest), Target(classes=("TC", "ASD")), sites[0])
+    ]
     for site in sites:
         made.append(joined(made[-1], site)[0])
     return made[1:]

@@ -23,7 +23,7 @@ from fcforge.messages import DataError
 from fcforge.methods import Lane
 from fcforge.models.attribution import Scorer
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, FCBatch, LearnerSpec
+from fcforge.types import Component, FCBatch, LearnerSpec, Target
 
 R = 4
 ATLAS = Atlas(
@@ -47,7 +47,7 @@ def chain(n: int = 3) -> Chain:
     nobody = Subjects.none(R)
     held_out = Subjects.of(FCBatch(fc, none), none)
     learner = LearnerSpec(Component("finetune"), Component("linear"))
-    begun = empty_chain(settings_for(learner, R), ("TC", "ASD"), "A")
+    begun = empty_chain(settings_for(learner, R), Target(classes=("TC", "ASD")), "A")
     return Chain(begun, State(lane, nobody, held_out if n else nobody))
 
 

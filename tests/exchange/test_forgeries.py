@@ -17,6 +17,7 @@ from fcforge.exchange.keeping.keepers import Noise, RoundList, card_of, keep
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.messages import ExchangeError
 from fcforge.releases.vector import noise_units
+from fcforge.types import TWO_CLASSES
 
 KEEPERS = ("Ministry", "University")
 TRIED = 300  # of each kind, spread over all of them
@@ -49,7 +50,7 @@ def released():
 
 def chained():
     """Two steps of a chain, signed."""
-    found = empty_chain(settings("analytic"), (0, 1), SITES[0], key_of(SITES[0]))
+    found = empty_chain(settings("analytic"), TWO_CLASSES, SITES[0], key_of(SITES[0]))
     for site in SITES[:2]:
         found = one_more(found, site, key_of(site))[0]
     return found, SITES[1]

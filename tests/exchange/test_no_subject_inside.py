@@ -13,7 +13,7 @@ from fcforge.exchange.exchange import Exchange, packed
 from fcforge.methods import METHODS
 from fcforge.sites import split_site
 from fcforge.sites.cohort import upper_from_fc
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.types import Component, LearnerSpec, Target, Training
 
 N_EDGES = N_ROIS * (N_ROIS - 1) // 2
 
@@ -87,7 +87,7 @@ def learned(method: str, n_sites: int) -> Exchange:
     settings = settings_for(
         hardest(method), N_ROIS, training=Training(epochs=2), held_out=12
     )
-    exchange = empty_chain(settings, ("TC", "ASD"), SITES[0])
+    exchange = empty_chain(settings, Target(classes=("TC", "ASD")), SITES[0])
     for site in SITES[:n_sites]:
         exchange, _ = joined(exchange, site)
     return exchange

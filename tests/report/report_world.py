@@ -22,7 +22,7 @@ from fcforge.sites import Cohort, split_site
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditRow
 from fcforge.studies.judge.summary import Portraits, write_portraits
-from fcforge.types import Component, Estimate, LearnerSpec, Training
+from fcforge.types import Component, Estimate, LearnerSpec, Target, Training
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 ANALYTIC = LearnerSpec(Component("analytic"), Component("linear"))
@@ -79,7 +79,7 @@ def chains() -> list[Exchange]:
         held_out=8,
         roi_names=people.roi_names,
     )
-    made = [empty_chain(settings, ("TC", "ASD"), people.site_names[0])]
+    made = [empty_chain(settings, Target(classes=("TC", "ASD")), people.site_names[0])]
     for site in people.site_names:
         own = split_site(people, site, settings.seed)
         made.append(made[-1].model.after(own)[0].on_record(None))

@@ -241,9 +241,8 @@ class Learns(Fitted, ABC):
                 raise ConfigError(f"{what}; the target is {target.kind}.", do=do)
         settings = self._chain(subjects.n_rois)
         settings.build(target)  # by name where the target cannot be learned
-        number = None if target.classes else target
         first = subjects.site_names[0]
-        return empty_chain(settings, target.classes, first, number=number).model
+        return empty_chain(settings, target, first).model
 
     @property
     def _from_start(self) -> bool:

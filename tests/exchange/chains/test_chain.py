@@ -19,7 +19,7 @@ from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, LearnerSpec, RunSpec, Training
+from fcforge.types import Component, LearnerSpec, RunSpec, Target, Training
 
 
 def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
@@ -120,7 +120,7 @@ def test_what_a_step_says_is_measured_on_the_run_s_network(tmp_path):
 
 
 def test_steps_learned_in_memory_are_those_that_travel_one_by_one():
-    start = empty_chain(settings("forge"), ("TC", "ASD"), SITES[0])
+    start = empty_chain(settings("forge"), Target(classes=("TC", "ASD")), SITES[0])
     chain = Chain(start)
     for name in SITES[:2]:
         chain, _ = chain.after(split_site(cohort(), name, 0))
@@ -164,13 +164,15 @@ def test_joint_cannot_be_handed_over():
         settings("majority"),
         learner=LearnerSpec(Component("joint"), Component("linear")),
     )
-    chain = empty_chain(joint, ("TC", "ASD"), SITES[0]).model
+    chain = empty_chain(joint, Target(classes=("TC", "ASD")), SITES[0]).model
     with pytest.raises(ExchangeError, match="all sites at once"):
         chain.require_next(SITES[0], N_ROIS)
 
 
 def test_real_subjects_need_the_flag_of_every_hospital():
-    chain = empty_chain(settings("cumulative"), ("TC", "ASD"), SITES[0]).model
+    chain = empty_chain(
+        settings("cumulative"), Target(classes=("TC", "ASD")), SITES[0]
+    ).model
     after, _ = chain.after(split_site(cohort(), SITES[0], 0))
     with pytest.raises(ExchangeError, match="real subjects"):
         after.on_record()
@@ -289,7 +291,7 @@ def test_diagnoses_that_are_turned_round_are_refused_unless_accepted():
     data = simulate("easy", n_rois=20, n_sites=2, scale=1.0, seed=1)
     one, two = data.site_names
     own = replace(settings("analytic", held_out=0), n_rois=20)
-    first = empty_chain(own, ("TC", "ASD"), one)
+    first = empty_chain(own, Target(classes=("TC", "ASD")), one)
     chain = joined(first, one, data=data)[0].model
     turned = replace(data, y=1 - data.y)
     with pytest.raises(DataError, match="--accept-labels"):

@@ -18,7 +18,7 @@ from fcforge.messages import DataError
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditPlan
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.types import Component, LearnerSpec, Target, Training
 
 R = 20
 SITE = "Sim-NYU"
@@ -39,7 +39,7 @@ def learned(method: str) -> tuple[Chain, PrivateRecord]:
         calibrate="none",
         held_out_generator=Component("edge_gauss"),
     )
-    exchange = empty_chain(settings, ("TC", "ASD"), SITE)
+    exchange = empty_chain(settings, Target(classes=("TC", "ASD")), SITE)
     made, receipt = joined(exchange, SITE, data=cohort())
     return made.model, PrivateRecord(Path("nowhere"), [receipt])
 
@@ -112,7 +112,9 @@ def test_where_everybody_was_learned_others_are_compared():
     )
     site = whole_site(mine, settings)
     assert len(site.val)  # learned, too, where nothing is chosen on it
-    chain, receipt = empty_chain(settings, ("TC", "ASD"), SITE).model.after(site)
+    chain, receipt = empty_chain(
+        settings, Target(classes=("TC", "ASD")), SITE
+    ).model.after(site)
     private = PrivateRecord(Path("nowhere"), [receipt])
     given = asked("analytic", private=private)
     with pytest.raises(DataError, match="--reference"):

@@ -7,7 +7,7 @@ import report_world
 from small_chains import SITES, chained
 
 from fcforge.exchange.audit import on_record
-from fcforge.exchange.chains.chain_description import own_test, people, wilson, works
+from fcforge.exchange.chains.chain_description import own_test, people, works
 from fcforge.exchange.records import SplitCounts, StepCounts
 
 
@@ -40,14 +40,6 @@ def test_small_counts_have_no_interval(chain):
     assert people(SplitCounts(controls=30, patients=None)) == (
         "fewer than 10 patients, 30 controls"
     )
-
-
-def test_wilson_is_scipys():
-    from scipy.stats import binomtest
-
-    for k, n in ((0, 12), (5, 12), (12, 12), (370, 590)):
-        exact = binomtest(k, n).proportion_ci(method="wilson")
-        assert wilson(k / n, n) == pytest.approx((exact.low, exact.high), abs=1e-6)
 
 
 def test_accuracy_is_good_when_its_interval_is_above_the_commonest_class(chain):

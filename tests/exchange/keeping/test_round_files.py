@@ -23,6 +23,7 @@ from fcforge.exchange.verification import verify
 from fcforge.messages import ConfigError, ExchangeError
 from fcforge.releases.vector import contributions
 from fcforge.requests import KeepRequest
+from fcforge.types import Target
 
 KEEPERS = ("Ministry", "University")
 SITES = small.sites()[2:5]
@@ -148,7 +149,7 @@ def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monke
 
 
 def test_a_chain_has_no_keepers(world, tmp_path):
-    chain = empty_chain(settings("finetune"), ("TC", "ASD"), "NYU")
+    chain = empty_chain(settings("finetune"), Target(classes=("TC", "ASD")), "NYU")
     save(chain, tmp_path / "chain.fcx")
     request = replace(
         asked(world, [], "Ministry", tmp_path / "h.record"),

@@ -7,6 +7,7 @@ order and seed, bit by bit.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from itertools import count
 from typing import Any, Self
@@ -57,33 +58,26 @@ def begin(asked: LearnRequest, people: Cohort, key: Signer) -> Exchange:
         raise ConfigError("the first site of a chain needs a config.", do=do)
     experiment = config.load_experiment(asked.config)
     settings = first_settings(people, experiment, asked.learner)
-    words = people.classes
-    if people.target == Target():
-        words = ("control", "patient")
-    return empty_chain(settings, words, asked.site, key)
+    target = people.target
+    if target == Target():
+        target = Target(classes=("control", "patient"))
+    return empty_chain(settings, target, asked.site, key)
 
 
 def empty_chain(
-    settings: ChainSettings,
-    words: Sequence[Any],
-    site: str,
-    key: Signer = None,
-    number: Target | None = None,
+    settings: ChainSettings, target: Target, site: str, key: Signer = None
 ) -> Exchange:
     """An exchange with the root of a chain and nothing else.
 
     Parameters
     ----------
     settings : ChainSettings
-    words : sequence
-        What controls, patients and further groups are called.
+    target : Target
+        What is learned of a person.
     site : str
         The first hospital, which chose.
     key : private key, optional
-    number : Target, optional
-        What is learned where it is no diagnosis.
     """
-    target = number or Target(classes=tuple(map(str, words)))
     # nothing that a chain hands on has noise
     policy = Policy(exact_allowed=True).about(target)
     told = settings.to_json()
@@ -165,8 +159,8 @@ class Chain(Model):
         if not last.payload:
             raise ExchangeError(f"the {last.title} has lost its arrays.")
         data = self.exchange.payloads[last.payload]
-        known = (self.settings, len(self.steps), last.title, self.target)
-        return read_state(data, *known)
+        known = (len(self.steps), last.title, self.target)
+        return read_state(data, self.settings, *known)
 
     @cached_property
     def temperature(self) -> float:
@@ -436,7 +430,17 @@ class Chain(Model):
 
     def parameters(self) -> Mapping[str, Any]:
         """How a `ForgeClassifier` is called that goes on from it."""
-        return self.settings.parameters()
+        own = self.settings
+        training = asdict(own.training)
+        names = ("epochs", "batch_size", "lr")
+        found: dict[str, Any] = {name: training.pop(name) for name in names}
+        for name in ("method", "model", "generator"):
+            part = getattr(own.learner, name)
+            found[name] = part.name if part else None
+            found[f"{name}_params"] = dict(part.params) if part else None
+        for name in ("seed", "held_out", "calibrate", "val_fraction"):
+            found[name] = getattr(own, name)
+        return {**found, "training": training}
 
     def promise(self, asked: LearnRequest) -> str:
         """What each person of a site would spend, in words."""

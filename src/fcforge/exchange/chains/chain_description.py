@@ -1,8 +1,9 @@
 """What a chain says of itself, every figure counted from the file."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from scipy.stats import binomtest
 
 from fcforge.exchange import description
 from fcforge.exchange.chains.chain_step import SMALL_CELL, State
@@ -136,25 +137,10 @@ def own_test(step: Step) -> tuple[str, bool]:
     if counts.controls is None or counts.patients is None:
         return f"{percent(share)} (rounded, few in a class)", False
     n = counts.controls + counts.patients
-    low, high = wilson(share, n)
+    low, high = binomtest(round(share * n), n).proportion_ci(method="wilson")
     majority = max(counts.controls, counts.patients) / n
     words = f"{percent(share)} [{percent(low)}, {percent(high)}] of {n}"
     return f"{words}; {description.COMMONEST} gets {percent(majority)}", low > majority
-
-
-def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """95 % interval of a share of n people (Wilson 1927).
-
-    Examples
-    --------
-    >>> [round(x, 3) for x in wilson(0.5, 10)]
-    [0.237, 0.763]
-    """
-    spread = z * z / n
-    middle = (share + spread / 2) / (1 + spread)
-    variance = share * (1 - share) / n + spread / (4 * n)
-    half = z / (1 + spread) * math.sqrt(variance)
-    return middle - half, middle + half
 
 
 # -- tables ----------------------------------------------------------------------------------------

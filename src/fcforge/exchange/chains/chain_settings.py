@@ -94,30 +94,11 @@ class ChainSettings(Checked):
         return METHODS[self.learner.method.name].keeps
 
     @property
-    def generators(self) -> list[Component]:
-        """Those that see the subjects of a site."""
-        own = self.learner.generator
-        return [self.held_out_generator, *([own] if own else [])]
-
-    @property
     def copies_real(self) -> bool:
         """Whether the method keeps real subjects, or a generator copies them."""
-        made_by = [GENERATORS[g.name].releases for g in self.generators]
+        named = [self.held_out_generator, self.learner.generator]
+        made_by = [GENERATORS[part.name].releases for part in named if part]
         return "real subjects" in (self.keeps, *made_by)
-
-    def parameters(self) -> dict[str, Any]:
-        """These settings as parameters of `fcforge.estimator.ForgeClassifier`."""
-        training = asdict(self.training)
-        found: dict[str, Any] = {
-            name: training.pop(name) for name in ("epochs", "batch_size", "lr")
-        }
-        for name in ("method", "model", "generator"):
-            part = getattr(self.learner, name)
-            found[name] = part.name if part else None
-            found[f"{name}_params"] = dict(part.params) if part else None
-        for name in ("seed", "held_out", "calibrate", "val_fraction"):
-            found[name] = getattr(self, name)
-        return {**found, "training": training}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -129,29 +110,20 @@ class ChainSettings(Checked):
                 _require_small(value, name)
         try:
             settings = cls(**checked(cls, data, cls.where()))
-            settings.check()
-        except ExchangeError:
-            raise
+            make_generator(settings.held_out_generator)
+            settings.build()
         except (FCForgeError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise ExchangeError(
                 f"the chain's settings cannot be read ({error})."
             ) from error
         if canonical(settings.to_json()) != canonical(data):
             raise ExchangeError("the chain's settings are not as fcforge writes them.")
-        return settings
-
-    def check(self) -> None:
-        """Raise `ExchangeError` on values that no hospital can have meant."""
-        named = len(self.roi_names)
-        if named not in (0, self.n_rois):
-            raise ExchangeError(f"it names {named} ROIs, but has {self.n_rois}.")
-        method = self.learner.method.name
-        if method not in METHODS:
-            raise ExchangeError(f"this fcforge knows no method '{method}'.")
-        if self.learner.training:
+        named = len(settings.roi_names)
+        if named not in (0, settings.n_rois):
+            raise ExchangeError(f"it names {named} ROIs, but has {settings.n_rois}.")
+        if settings.learner.training:
             raise ExchangeError("its learner has training settings of its own.")
-        make_generator(self.held_out_generator)
-        self.build()
+        return settings
 
 
 def _require_small(value: Any, where: str) -> None:
