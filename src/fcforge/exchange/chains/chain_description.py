@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from scipy.stats import binomtest
 
 from fcforge.exchange import description
-from fcforge.exchange.chains.chain_step import SMALL_CELL, State
+from fcforge.exchange.chains.chain_step import SMALL_CELL
 from fcforge.exchange.description import Answer, Description, Level, PlainTable
 from fcforge.exchange.records import Audit, SplitCounts, Step
 from fcforge.messages import counted, memory, percent
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SEALED = "WARNING: sealed with --allow-real-subjects: this file is patient data."
 NOT_PRIVATE = "No raw scan is stored. That is not the same as private: see the audit."
 GIVEN_AWAY = "Exact statistics give away who was added to them: treat as patient data."
-MOST_ARRAYS = 4  # that are named one by one
 # Second moments without noise: leverage finds every member (docs/privacy.md).
 EXACT = ("analytic",)
 KEPT = {
@@ -77,8 +76,10 @@ def travels(chain: "Chain") -> Answer:
     state = chain.state
     n_params = sum(p.numel() for p in state.lane.params.values())
     held_out = counted(len(state.held_out), "synthetic held-out subject")
+    arrays = state.lane.state.values()
+    size = memory(sum(value.nbytes for value in arrays))
     more = [
-        f"{n_params} network parameters; method state: {_state_words(state)}.",
+        f"{n_params} network parameters; method state: {counted(len(arrays), 'array')}, {size}.",
         f"{counted(len(state.remembered), 'remembered subject')}.",
         f"{held_out}, never trained on.",
     ]
@@ -93,19 +94,6 @@ def travels(chain: "Chain") -> Answer:
         more.append(GIVEN_AWAY)
     say = f"The network {KEPT[settings.keeps]}."
     return Answer(description.TRAVELS, level, say, tuple(more))
-
-
-def _state_words(state: State) -> str:
-    """The state's arrays, largest first."""
-    by_size = sorted(state.lane.state.items(), key=lambda item: -item[1].nbytes)
-    words = []
-    for name, value in by_size[:MOST_ARRAYS]:
-        shape = "x".join(map(str, value.shape)) or "1"
-        words.append(f"{name} {shape}, {memory(value.nbytes)}")
-    if rest := by_size[MOST_ARRAYS:]:
-        size = memory(sum(value.nbytes for _, value in rest))
-        words.append(f"{len(rest)} more arrays, {size}")
-    return "; ".join(words) or "none"
 
 
 # -- how good it is --------------------------------------------------------------------------------
