@@ -1,6 +1,8 @@
 """The two imaging commands, called as the command line calls them."""
 
 from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
 from typing import Any
 
 from fcforge.imaging.app import fc_folder
@@ -12,22 +14,25 @@ from fcforge.report import quality
 
 def fc_command(*, say: Callable[[str], None], **options: Any) -> int:
     """`fcforge fc` with these options; its exit code."""
-    return _code(
-        lambda: fc_folder(FCRequest(**options), say=say, pages=quality).code, say
-    )
+    return _code(lambda: fc_folder(FCRequest(**options), quality).code, say)
 
 
 def preprocess_command(*, say: Callable[[str], None], **options: Any) -> int:
     """`fcforge preprocess` with these options; its exit code."""
-    request = PreprocessRequest
-    return _code(
-        lambda: preprocess_folder(request(**options), say=say, pages=quality).code, say
-    )
+    request = PreprocessRequest(**options)
+    return _code(lambda: preprocess_folder(request, quality).code, say)
 
 
 def _code(work: Callable[[], int], say: Callable[[str], None]) -> int:
+    """What `work` returns; each line that it says to stderr goes to `say`."""
+    written = StringIO()
     try:
-        return work()
+        with redirect_stderr(written):
+            return work()
     except FCForgeError as error:
-        say(f"error: {error}")
+        written.write(f"error: {error}")
         return 2
+    finally:
+        for line in written.getvalue().splitlines():
+            if not line.startswith("subjects: "):  # progress
+                say(line)

@@ -1,5 +1,7 @@
 """Which files are taken, and the true reason when none is."""
 
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -26,8 +28,10 @@ def touch(root: Path, *names: str) -> Path:
 
 
 def find(root: Path, **options) -> tuple[list[Source], list[str]]:
-    said: list[str] = []
-    return find_sources(FCRequest(root, root / "out", **options), said.append), said
+    written = StringIO()
+    with redirect_stderr(written):
+        found = find_sources(FCRequest(root, root / "out", **options))
+    return found, written.getvalue().splitlines()
 
 
 def test_rest_is_taken_among_several_tasks(tmp_path):

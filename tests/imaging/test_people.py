@@ -12,7 +12,6 @@ from fcforge.imaging.people import (
     ParticipantTable,
     find_people,
     mixed_trs,
-    no_progress,
     participant_table,
     read_people,
     read_table,
@@ -177,7 +176,7 @@ def test_one_failure_does_not_stop_the_others():
             raise ValueError("odd\n  numbers")
         return subject == "a"
 
-    found = walk(["a", "b", "c", "d"], make, no_progress)
+    found = walk(["a", "b", "c", "d"], make)
     assert (found.made, found.kept) == (("a",), ("d",))
     assert found.failed == (
         ("sub-b", "b.nii: no scan of it. Look."),
@@ -190,7 +189,7 @@ def test_a_bug_is_not_a_failed_subject():
         raise AttributeError("ours")
 
     with pytest.raises(AttributeError):
-        walk(["a"], make, no_progress)
+        walk(["a"], make)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +202,10 @@ def test_a_bug_is_not_a_failed_subject():
         (Outcome((), (), (("b", "why"),)), 2),
     ],
 )
-def test_exit_codes(outcome, code):
+def test_exit_codes(outcome, code, capsys):
     assert outcome.code == code
-    lines: list[str] = []
-    outcome.tell(lines.append, Path("out"), "have FC")
+    outcome.tell(Path("out"), "have FC")
+    lines = capsys.readouterr().err.splitlines()
     done = len(outcome.made) + len(outcome.kept)
     assert lines[-1].startswith(
         f"{done} of {done + len(outcome.failed)} subjects have FC in out"

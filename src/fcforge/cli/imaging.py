@@ -10,7 +10,7 @@ def fc(request: FCRequest) -> int:
     from fcforge.imaging.app import fc_folder
     from fcforge.report import quality
 
-    return fc_folder(request, say=say, progress=progress_of, pages=quality).code
+    return fc_folder(request, quality).code
 
 
 @takes
@@ -19,8 +19,7 @@ def preprocess(request: PreprocessRequest) -> int:
     from fcforge.imaging.raw.pipeline import preprocess_folder
     from fcforge.report import quality
 
-    made = preprocess_folder(request, say=say, progress=progress_of, pages=quality)
-    return made.code
+    return preprocess_folder(request, quality).code
 
 
 COMMANDS = (fc, preprocess)

@@ -22,31 +22,22 @@ from fcforge.imaging.atlas import (
 from fcforge.imaging.extract import subject_fc
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.people import Outcome, ParticipantTable, Progress, Say, no_progress
+from fcforge.imaging.people import Outcome, ParticipantTable
 from fcforge.messages import DataError, counted, some
+from fcforge.progress import say
 
 WORDS: dict[str, str] = tomllib.loads(
     files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8")
 )
 
 
-def fc_folder(
-    request: FCRequest,
-    *,
-    say: Say,
-    progress: Progress = no_progress,
-    pages: ModuleType | None = None,
-) -> Outcome:
+def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
     """FC of every subject below ``request.source`` into ``request.out``, in BIDS names.
 
     Parameters
     ----------
     request : FCRequest
-    say : callable
-        Gets one line of text at a time.
-    progress : callable
-        ``progress(items, total)`` yields the items while it draws.
-    pages : module, optional
+    pages : module
         `fcforge.report.quality`, which draws the pages that ``request.report`` asks for.
 
     Raises
@@ -56,25 +47,25 @@ def fc_folder(
     """
     _ = request.denoising  # an unknown method is refused before a folder is searched
     outputs.refuse_foreign(request.out, request.source)
-    sources = layouts.find_sources(request, say)
+    sources = layouts.find_sources(request)
     found = {
         subject: list(own) for subject, own in groupby(sources, key=lambda s: s.subject)
     }
-    table = _people_of(request, found, say)
+    table = _people_of(request, found)
     subjects = people.wanted(request.participant_label, table.rows, found)
     _refuse_one_name(subjects)
     atlas = _resolve_atlas(request, sources)
     name = "fcforge functional connectivity"
     outputs.write_description(request.out, request.source, name)
-    maker = _Maker(request, atlas, found, say, pages if request.report else None)
-    outcome = people.walk(subjects, maker.make, progress)
+    maker = _Maker(request, atlas, found, pages)
+    outcome = people.walk(subjects, maker.make)
     maker.finish(table, outcome, subjects)
-    outcome.tell(say, request.out, "have FC")
+    outcome.tell(request.out, "have FC")
     return outcome
 
 
 def _people_of(
-    request: FCRequest, found: Mapping[str, list[Source]], say: Say
+    request: FCRequest, found: Mapping[str, list[Source]]
 ) -> ParticipantTable:
     """The table of participants under the ids of the files, and what does not fit."""
     table = people.find_people(request.source, request.participants)
@@ -104,8 +95,7 @@ class _Maker:
     request: FCRequest
     atlas: Atlas
     sources: Mapping[str, list[Source]]
-    say: Say
-    pages: ModuleType | None
+    pages: ModuleType
     remarks: list[tuple[str, str]] = field(default_factory=list)
 
     def path(self, subject: str) -> Path:
@@ -123,7 +113,7 @@ class _Maker:
         _one_scan_per_run(own, self.request.session)
         result = subject_fc(own, self.atlas, self.request)
         self.remarks.extend((f"sub-{subject}", odd) for odd in result.warnings)
-        if self.pages:
+        if self.request.report:
             page = self.pages.subject_page(result, self.atlas)
             write_text(
                 self.request.out / f"sub-{outputs.bids_label(subject)}.html", page
@@ -137,7 +127,7 @@ class _Maker:
     ) -> None:
         """participants.tsv, the list of failures and the group page, from what is on disk."""
         for line in people.by_reason(self.remarks):
-            self.say(line)
+            say(line)
         out = self.request.out
         failed = outputs.write_failed(out, outcome.failed, asked)
         bad = {who for who, _ in failed}
@@ -146,11 +136,11 @@ class _Maker:
         if len(rows):
             outputs.write_table(out / "participants.tsv", rows)
         for line in people.mixed_trs(rows):
-            self.say(line)
+            say(line)
         methods = self._methods(len(rows), len(failed))
         write_text(out / "methods.md", f"# Methods\n\n{methods}\n")
-        self.say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
-        if self.pages:
+        say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
+        if self.request.report:
             write_text(out / "group.html", self.pages.group_page(rows, failed, methods))
 
     def _methods(self, made: int, failed: int) -> str:

@@ -16,6 +16,7 @@ from fcforge.files import read_plain
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
 from fcforge.messages import DataError, printable, some
+from fcforge.progress import say
 
 # Those that tell scans apart, in the order of BIDS.
 ENTITIES = (
@@ -297,9 +298,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
 }
 
 
-def find_sources(
-    request: FCRequest, say: Callable[[str], None] = lambda _: None
-) -> list[Source]:
+def find_sources(request: FCRequest) -> list[Source]:
     """All wanted runs below ``request.source``, sorted by subject, session and run.
 
     Raises
@@ -321,7 +320,7 @@ def find_sources(
     wanted = [source for source in found if request.takes(source)]
     if not wanted:
         raise _nothing_found(request, found)
-    wanted = _one_task(wanted, request, say)
+    wanted = _one_task(wanted, request)
 
     def place(source: Source) -> tuple[str, ...]:
         return (*source.said("sub", "ses", "run"), source.path.name)
@@ -371,9 +370,7 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
             yield Source(path, files.kind, layout, named, *done)
 
 
-def _one_task(
-    found: list[Source], request: FCRequest, say: Callable[[str], None]
-) -> list[Source]:
+def _one_task(found: list[Source], request: FCRequest) -> list[Source]:
     """Scans of the resting state, unless a task was asked for or there is one task only."""
     tasks = sorted({task for source in found for task in source.said("task")})
     if request.task or len(tasks) == 1:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from fcforge.imaging.layouts import read_json, sidecar_of
 from fcforge.imaging.matrix_files import column_of, read_table
 from fcforge.messages import DataError, FCForgeError, at, some, whole
+from fcforge.progress import progress_of, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +31,6 @@ FROM_SIDECAR = {
     "n_empty_rois": "EmptyROIs",
     "min_coverage": "MinCoverage",
 }
-Say = Callable[[str], None]
-Progress = Callable[[Iterable[Any], int], Iterable[Any]]
 # What numpy, scipy, nilearn and the disk may throw at one subject's odd data: that subject fails
 # with the type named, the others go on. Anything else is a bug of ours and stops the program.
 SURPRISES = (
@@ -167,7 +166,7 @@ class Outcome(NamedTuple):
         """Exit code: 0 all subjects done, 1 some failed, 2 all of them failed."""
         return 0 if not self.failed else 1 if self.made or self.kept else 2
 
-    def tell(self, say: Say, out: Path, what: str) -> None:
+    def tell(self, out: Path, what: str) -> None:
         """Say who failed and why, and how many are done."""
         for line in by_reason(self.failed):
             say(f"failed: {line}")
@@ -191,19 +190,12 @@ def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{some(subjects)}: {why}" for why, subjects in who.items()]
 
 
-def no_progress(items: Iterable[Any], total: int) -> Iterable[Any]:
-    """Draw nothing."""
-    return items
-
-
-def walk(
-    subjects: Sequence[str], make: Callable[[str], bool], progress: Progress
-) -> Outcome:
+def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
     """Call ``make(subject)`` for each; it returns False for one that was made before."""
     made = list[str]()
     kept = list[str]()
     failed = list[tuple[str, str]]()
-    for subject in progress(subjects, len(subjects)):
+    for subject in progress_of(subjects, len(subjects)):
         try:
             (made if make(subject) else kept).append(subject)
         except (FCForgeError, *SURPRISES) as error:

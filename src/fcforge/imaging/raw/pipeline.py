@@ -20,11 +20,12 @@ from fcforge.files import whole_file, write_text
 from fcforge.imaging import layouts, outputs, people
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import PreprocessRequest as Request
-from fcforge.imaging.people import Outcome, Progress, Say, no_progress
+from fcforge.imaging.people import Outcome
 from fcforge.imaging.raw import corrections, mni
 from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
 from fcforge.messages import DataError, at
+from fcforge.progress import say
 
 PREFER = "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
 
@@ -54,13 +55,7 @@ class RawRun:
     reverse: Path | None = None
 
 
-def preprocess_folder(
-    request: Request,
-    *,
-    say: Say,
-    progress: Progress = no_progress,
-    pages: ModuleType | None = None,
-) -> Outcome:
+def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
     """Every raw run below ``request.source`` to MNI space, with confounds for ``fcforge fc``.
 
     Parameters are those of `fcforge.imaging.app.fc_folder`.
@@ -82,18 +77,16 @@ def preprocess_folder(
         own = [run for run in runs if run.source.subject == subject]
         if not own:
             raise DataError("is listed, but there is no scan of it.")
-        made = [_preprocess(run, request, pages, say) for run in own]
+        made = [_preprocess(run, request, pages) for run in own]
         return any(made)
 
-    outcome = people.walk(subjects, make, progress)
+    outcome = people.walk(subjects, make)
     outputs.write_failed(out, outcome.failed, subjects)
-    outcome.tell(say, out, "are preprocessed")
+    outcome.tell(out, "are preprocessed")
     return outcome
 
 
-def _preprocess(
-    run: RawRun, request: Request, pages: ModuleType | None, say: Say
-) -> bool:
+def _preprocess(run: RawRun, request: Request, pages: ModuleType) -> bool:
     """All steps for one run, unless they were done before; writes its files and page.
 
     Raises
@@ -121,7 +114,7 @@ def _preprocess(
     plan = corrections.plan_route(request.route)
     with tempfile.TemporaryDirectory() as work:
         way = _Way(run, request, plan, Path(work), data, scan.affine, tr)
-        way.go(key, pages if request.report else None, say)
+        way.go(key, pages)
     return True
 
 
@@ -228,7 +221,7 @@ class _Way:
             out[..., t] = resample(self.data[..., t], self.affine, moved, grid)
         return out
 
-    def go(self, key: str, pages: ModuleType | None, say: Say) -> None:
+    def go(self, key: str, pages: ModuleType) -> None:
         """All steps, then the files and the page; the sidecar marks the run as done."""
         steps = [self.slice_timing, self.realign, self.distortion]
         for step in steps if self.plan["motion"] == "mcflirt" else reversed(steps):
@@ -242,7 +235,7 @@ class _Way:
         name = outputs.base_name(self.run.source)
         if "slice_timing" not in self.done:
             say(f"{name}: no SliceTiming in its sidecar, slice timing skipped")
-        if pages:
+        if self.request.report:
             _, affine = mni.mni_grid(self.request.resolution)
             page = pages.preprocess_page(name, fd, scan.mean(axis=-1), affine, done)
             write_text(self.request.out / f"{name}.html", page)
