@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from fcforge.imaging.outputs import write_failed
@@ -11,7 +10,6 @@ from fcforge.imaging.people import (
     Outcome,
     ParticipantTable,
     find_people,
-    mixed_trs,
     participant_table,
     read_people,
     read_table,
@@ -155,16 +153,6 @@ def test_failures_of_earlier_runs_stay_until_asked_again(tmp_path):
     assert (tmp_path / "logs" / "failed.tsv").read_text().splitlines()[1:] == [
         "sub-1\told",
         "sub-3\tnew",
-    ]
-
-
-def test_mixed_trs():
-    rows = pd.DataFrame(
-        [("A", "ASD", "2"), ("A", "TC", "3"), ("B", "1", "2")],
-        columns=["site", "diagnosis", "tr"],
-    )
-    assert mixed_trs(rows) == [
-        "site A mixes TRs (2, 3 s): its subjects were not scanned alike."
     ]
 
 

@@ -87,7 +87,6 @@ def test_group_page_lists_subjects_and_failures(rows):
     page = require_sound(html, tuple(f"{who}.html" for who in rows["participant_id"]))
     assert "10 of 11 subjects have FC" in page.text
     assert "sub-99: no scan" in page.text
-    assert "mixes TRs" in page.text
     assert page.row("sub-03")[3] == "n/a"
     assert "sub.tsv" not in page.text
     assert {"href": "sub-03.html"} in page.of("a")

@@ -135,8 +135,6 @@ class _Maker:
         rows = people.participant_table(out, files, table)
         if len(rows):
             outputs.write_table(out / "participants.tsv", rows)
-        for line in people.mixed_trs(rows):
-            say(line)
         methods = self._methods(len(rows), len(failed))
         write_text(out / "methods.md", f"# Methods\n\n{methods}\n")
         say(f"a methods paragraph for your paper is in {out / 'methods.md'}")

@@ -249,16 +249,3 @@ def _said(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return "n/a" if value is None else str(value)
-
-
-def mixed_trs(people: "pd.DataFrame") -> list[str]:
-    """A line for every site whose subjects were scanned with different TRs."""
-    lines = []
-    for site, own in people.groupby("site") if len(people) else ():
-        trs = ", ".join(sorted(set(own["tr"])))
-        if ", " in trs:
-            told = (
-                f"site {site} mixes TRs ({trs} s): its subjects were not scanned alike."
-            )
-            lines.append(told)
-    return lines

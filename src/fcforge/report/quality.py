@@ -11,7 +11,7 @@ import pandas as pd
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
-from fcforge.imaging.people import by_reason, mixed_trs
+from fcforge.imaging.people import by_reason
 from fcforge.report.figures import MUTED, SERIES, canvas, colour_bar, drawn, fc_figure
 from fcforge.report.rendering import Section, sections_page
 from fcforge.report.terminal import Cell, Table
@@ -118,7 +118,6 @@ def group_page(
         note = "Mean FC is that of ROIs with signal."
         sections.append(Section("Subjects", _subjects(people), note))
     warnings = [("serious", text) for text in by_reason(failed)]
-    warnings += [("caution", text) for text in mixed_trs(people)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
     sections.append(Section("Methods", (methods,), note))
     title = f"{len(people)} of {len(people) + len(failed)} subjects have FC"
