@@ -8,11 +8,11 @@ import pytest
 from fcforge.imaging.outputs import write_failed
 from fcforge.imaging.people import (
     Outcome,
-    ParticipantTable,
-    find_people,
+    find_table,
     participant_table,
     read_people,
     read_table,
+    under_ids_of,
     walk,
     wanted,
 )
@@ -34,35 +34,26 @@ def test_delimiters_comments_and_blank_lines(mark, tmp_path):
 
 def test_quoted_cells_keep_their_commas(tmp_path):
     people = read_people(table(tmp_path / "p.csv", "id,site", '1,"Hospital, North"'))
-    assert people.rows["1"]["site"] == "Hospital, North"
+    assert people["1"]["site"] == "Hospital, North"
 
 
 def test_a_table_of_an_older_spreadsheet(tmp_path):
     path = tmp_path / "participants.csv"
     path.write_bytes("id;site;age\n1;Köln;12,5\n".encode("latin-1"))
-    assert read_people(path).rows == {"1": {"id": "1", "site": "Köln", "age": "12,5"}}
+    assert read_people(path) == {"1": {"id": "1", "site": "Köln", "age": "12,5"}}
 
 
 def test_ids_of_the_files_are_found_without_leading_zeros():
     rows = {"50952": {"site": "NYU"}, "7": {"site": "UM"}}
-    table = ParticipantTable(rows).under_ids_of(["0050952", "07", "007"])
-    assert set(table.rows) == {"0050952", "7"}  # 7 could be either
+    rows = under_ids_of(["0050952", "07", "007"], rows)
+    assert set(rows) == {"0050952", "7"}  # 7 could be either
 
 
 def test_ids_lose_sub_and_keep_zeros(tmp_path):
     people = read_people(
         table(tmp_path / "p.tsv", "Participant_ID\tCentre\tDX", "sub-007\tA\tASD")
     )
-    assert list(people.rows) == ["007"]
-    assert (people.site, people.diagnosis) == ("Centre", "DX")
-    assert people.of("007") == {"site": "A", "diagnosis": "ASD"}
-    assert people.of("008") == {"site": "n/a", "diagnosis": "n/a"}
-
-
-def test_dx_group_keeps_its_name_and_other_columns_stay(tmp_path):
-    rows = ["SUB_ID,SITE_ID,DX_GROUP,Age,file", "1,A,2,,x.npy"]
-    people = read_people(table(tmp_path / "p.csv", *rows))
-    assert people.of("1") == {"site": "A", "dx_group": "2", "age": "n/a"}
+    assert people == {"007": {"Participant_ID": "sub-007", "Centre": "A", "DX": "ASD"}}
 
 
 @pytest.mark.parametrize(
@@ -80,19 +71,16 @@ def test_tables_that_cannot_be_used(rows, match, tmp_path):
         read_people(table(tmp_path / "p.tsv", *rows))
 
 
-def test_found_beside_or_above_and_named_ones_first(tmp_path):
+def test_found_beside_or_above(tmp_path):
     root = tmp_path / "study" / "derivatives" / "fmriprep"
     root.mkdir(parents=True)
-    assert find_people(root) == ParticipantTable({})
+    assert find_table(root) is None
     above = table(tmp_path / "study" / "participants.tsv", "id\tsite", "1\tA")
-    assert find_people(root).path == above.resolve()
+    assert find_table(root) == above.resolve()
     beside = table(root / "participants.csv", "id,site", "2,B")
-    assert list(find_people(root).rows) == ["2"]
-    assert find_people(root).path == beside
-    given = table(tmp_path / "mine.csv", "id,site", "3,C")
-    assert list(find_people(root, given).rows) == ["3"]
+    assert find_table(root) == beside
     with pytest.raises(DataError, match=r"nobody.tsv: no such file"):
-        find_people(root, tmp_path / "nobody.tsv")
+        read_people(tmp_path / "nobody.tsv")
 
 
 SIDE = {
@@ -114,34 +102,32 @@ def fc_file(out: Path, subject: str, **change) -> Path:
 
 
 def test_rows_join_the_users_columns_and_the_sidecars(tmp_path):
-    people = ParticipantTable(
-        {
-            "1": {
-                "id": "1",
-                "where": "A",
-                "dx": "ASD",
-                "mean_fd": "9",
-                "min_coverage": "0.8",
-            }
-        },
-        site="where",
-        diagnosis="dx",
-    )
+    people = {
+        "1": {
+            "id": "1",
+            "SITE_ID": "A",
+            "DX_GROUP": "2",
+            "mean_fd": "9",
+            "min_coverage": "0.8",
+            "file": "x.npy",
+        }
+    }
     unfinished = tmp_path / "sub-3" / "func" / "sub-3_relmat.tsv"
     files = {"1": fc_file(tmp_path, "1"), "2": fc_file(tmp_path, "2"), "3": unfinished}
     found = participant_table(tmp_path, files, people)
     one, two = found.to_dict("records")
-    assert (one["participant_id"], one["original_id"], one["site"]) == (
+    assert (one["participant_id"], one["original_id"], one["site_id"]) == (
         "sub-1",
         "1",
         "A",
     )
+    assert one["dx_group"] == "2"  # 2 means control under that name alone
     assert one["mean_fd"] == "0.1235"  # measured here: not the user's
     assert one["min_coverage"] == "0.8"  # unknown here: the user's
-    assert (one["dof"], one["n_empty_rois"], one["tr"]) == ("n/a", "1", "2")
+    assert (one["n_empty_rois"], one["tr"]) == ("1", "2")
     assert one["file"] == "sub-1/func/sub-1_relmat.tsv"
     assert list(one) == list(two)
-    assert two["site"] == "n/a"
+    assert two["site_id"] == "n/a"
 
 
 def test_failures_of_earlier_runs_stay_until_asked_again(tmp_path):

@@ -1,6 +1,6 @@
 """Commands from scans to FC."""
 
-from fcforge.cli.commands import progress_of, say, takes
+from fcforge.cli.commands import takes
 from fcforge.imaging.options import FCRequest, PreprocessRequest
 
 

@@ -22,7 +22,7 @@ from fcforge.imaging.atlas import (
 from fcforge.imaging.extract import subject_fc
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.people import Outcome, ParticipantTable
+from fcforge.imaging.people import Outcome, People
 from fcforge.messages import DataError, counted, some
 from fcforge.progress import say
 
@@ -51,34 +51,29 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
     found = {
         subject: list(own) for subject, own in groupby(sources, key=lambda s: s.subject)
     }
-    table = _people_of(request, found)
-    subjects = people.wanted(request.participant_label, table.rows, found)
+    rows = _people_of(request, found)
+    subjects = people.wanted(request.participant_label, rows, found)
     _refuse_one_name(subjects)
     atlas = _resolve_atlas(request, sources)
     name = "fcforge functional connectivity"
     outputs.write_description(request.out, request.source, name)
     maker = _Maker(request, atlas, found, pages)
     outcome = people.walk(subjects, maker.make)
-    maker.finish(table, outcome, subjects)
+    maker.finish(rows, outcome, subjects)
     outcome.tell(request.out, "have FC")
     return outcome
 
 
-def _people_of(
-    request: FCRequest, found: Mapping[str, list[Source]]
-) -> ParticipantTable:
+def _people_of(request: FCRequest, found: Mapping[str, list[Source]]) -> People:
     """The table of participants under the ids of the files, and what does not fit."""
-    table = people.find_people(request.source, request.participants)
-    path = table.path
+    path = request.participants or people.find_table(request.source)
     if path is None:
-        say(
-            "no participants.tsv found: site and diagnosis are n/a; pass --participants FILE"
-        )
-        return table
-    table = table.under_ids_of(found)
-    without = sorted(found.keys() - table.rows.keys())
-    if table.rows and len(without) == len(found):
-        seen = f"it has '{min(table.rows)}', the files '{min(found)}'"
+        say("no participants.tsv found: nobody has a site; pass --participants FILE")
+        return {}
+    rows = people.under_ids_of(found, people.read_people(path))
+    without = sorted(found.keys() - rows.keys())
+    if len(without) == len(found):
+        seen = f"it has '{min(rows)}', the files '{min(found)}'"
         raise DataError(
             f"lists none of the {len(found)} subjects found ({seen}).",
             where=path,
@@ -87,7 +82,7 @@ def _people_of(
     if without:
         who = counted(len(without), "subject")
         say(f"{who} without a row in {path.name}: {some(without)}")
-    return table
+    return rows
 
 
 @dataclass(frozen=True)
@@ -122,9 +117,7 @@ class _Maker:
         outputs.write_subject(self.request.out, result, self.atlas, key)
         return True
 
-    def finish(
-        self, table: ParticipantTable, outcome: Outcome, asked: Sequence[str]
-    ) -> None:
+    def finish(self, known: People, outcome: Outcome, asked: Sequence[str]) -> None:
         """participants.tsv, the list of failures and the group page, from what is on disk."""
         for line in people.by_reason(self.remarks):
             say(line)
@@ -132,7 +125,7 @@ class _Maker:
         failed = outputs.write_failed(out, outcome.failed, asked)
         bad = {who for who, _ in failed}
         files = {s: self.path(s) for s in sorted(self.sources) if f"sub-{s}" not in bad}
-        rows = people.participant_table(out, files, table)
+        rows = people.participant_table(out, files, known)
         if len(rows):
             outputs.write_table(out / "participants.tsv", rows)
         methods = self._methods(len(rows), len(failed))

@@ -6,7 +6,7 @@ line; the others finish; the caller learns how many failed.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fcforge.imaging.layouts import read_json, sidecar_of
 from fcforge.imaging.matrix_files import column_of, read_table
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
-SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")
-DIAGNOSIS_COLUMNS = ("diagnosis", "dx", "dx_group", "group", "label", "y")
 Row = Mapping[str, Any]
-NAMES = ("participants.tsv", "participants.csv", "phenotypes.csv")
+People = Mapping[str, Row]  # by subject, without ``sub-``
 # Columns of participants.tsv that sidecars of FC files say.
 FROM_SIDECAR = {
     "mean_fd": "MeanFD",
@@ -43,78 +41,22 @@ SURPRISES = (
 )
 
 
-class ParticipantTable(NamedTuple):
-    """The table, keyed by subject id without ``sub-``.
-
-    Attributes
-    ----------
-    rows : mapping of subject to mapping of column to text
-    site, diagnosis : str
-        Names of those columns, "" where the table has none.
-    path : Path or None
-    """
-
-    rows: Mapping[str, Mapping[str, str]]
-    site: str = ""
-    diagnosis: str = ""
-    path: Path | None = None
-
-    def of(self, subject: str) -> dict[str, str]:
-        """Row of a subject for participants.tsv: site, diagnosis and all other columns.
-
-        The diagnosis column keeps the name ``dx_group``, since 2 means control under that name
-        alone.
-        """
-        name = "dx_group" if self.diagnosis.lower() == "dx_group" else "diagnosis"
-        roles = {self.site: "site", self.diagnosis: name}
-        out = {"site": "n/a", name: "n/a"}
-        for column, cell in self.rows.get(subject, {}).items():
-            if column.lower() not in {*ID_COLUMNS, "file"}:
-                out[roles.get(column, column.lower())] = cell
-        return out
-
-    def under_ids_of(self, subjects: Iterable[str]) -> Self:
-        """The same rows under the ids that the files have: 50952 is sub-0050952."""
-        own = same_ids(self.rows, subjects)
-        rows = {own.get(who, who): row for who, row in self.rows.items()}
-        return self._replace(rows=rows)
+def table_in(*folders: Path) -> Path | None:
+    """participants.tsv or .csv of the first folder that has one."""
+    for folder in folders:
+        for path in (folder / "participants.tsv", folder / "participants.csv"):
+            if path.is_file():
+                return path
+    return None
 
 
-def same_ids(listed: Iterable[str], found: Iterable[str]) -> dict[str, str]:
-    """Id of the files for every listed id that is one but for leading zeros and ``sub-``.
-
-    Examples
-    --------
-    >>> same_ids(["50952", "7", "a1"], ["0050952", "7", "007", "sub-a1"])
-    {'50952': '0050952', '7': '7', 'a1': 'sub-a1'}
-    """
-    alike: dict[str, list[str]] = {}
-    exact = set(found)
-    for subject in sorted(exact):
-        alike.setdefault(_plain_id(subject), []).append(subject)
-    same = {}
-    for who in listed:
-        candidates = [who] if who in exact else alike.get(_plain_id(who), [])
-        if len(candidates) == 1:
-            same[who] = candidates[0]
-    return same
+def find_table(root: Path) -> Path | None:
+    """Table of participants in `root` or the two folders above it."""
+    return table_in(root, *root.resolve().parents[:2])
 
 
-def _plain_id(subject: str) -> str:
-    text = subject.removeprefix("sub-")
-    return text.lstrip("0") if text.isdigit() else text
-
-
-def find_people(root: Path, given: Path | None = None) -> ParticipantTable:
-    """Table named by the user, else participants.tsv in `root` or the folder above it."""
-    folders = (root, root.resolve().parent, root.resolve().parent.parent)
-    there = (folder / name for folder in folders for name in NAMES)
-    found = given or next((path for path in there if path.is_file()), None)
-    return read_people(found) if found else ParticipantTable({})
-
-
-def read_people(path: Path) -> ParticipantTable:
-    """Participants table; ids lose ``sub-``, leading zeros stay.
+def read_people(path: Path) -> People:
+    """Rows of a participants table by id; ids lose ``sub-``, leading zeros stay.
 
     Raises
     ------
@@ -134,9 +76,27 @@ def read_people(path: Path) -> ParticipantTable:
                 what = f"lists '{subject}' twice."
                 raise DataError(what, do="Give everybody one row.")
             rows[subject] = {name: cell or "n/a" for name, cell in row.items()}
-    site = column_of(header, SITE_COLUMNS)
-    diagnosis = column_of(header, DIAGNOSIS_COLUMNS)
-    return ParticipantTable(rows, site, diagnosis, path)
+    return rows
+
+
+def under_ids_of(found: Iterable[str], people: People) -> People:
+    """The same rows under the ids that the files have, which may begin with zeros.
+
+    Examples
+    --------
+    >>> list(under_ids_of(["0050952", "7", "007"], {"50952": {}, "7": {}, "a1": {}}))
+    ['0050952', '7', 'a1']
+    """
+    exact = set(found)
+    alike: dict[str, list[str]] = {}
+    for subject in exact:
+        alike.setdefault(subject.lstrip("0"), []).append(subject)
+    rows = {}
+    for who, row in people.items():
+        padded = alike.get(who.lstrip("0"), [])
+        one = who not in exact and who.isdigit() and len(padded) == 1
+        rows[padded[0] if one else who] = row
+    return rows
 
 
 def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> DataError:
@@ -213,7 +173,7 @@ def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
 
 
 def participant_table(
-    out: Path, files: Mapping[str, Path], people: ParticipantTable
+    out: Path, files: Mapping[str, Path], people: People
 ) -> "pd.DataFrame":
     """Participants.tsv: the user's columns, and what the sidecars of FC files say.
 
@@ -223,29 +183,26 @@ def participant_table(
         Output folder.
     files : mapping of subject to FC file
         Subjects whose FC has no sidecar are not finished and left out.
-    people : ParticipantTable
+    people : mapping of subject to row
     """
     import pandas as pd  # not for whoever reads a table
 
     rows = []
     for subject, path in files.items():
-        side = read_json(sidecar_of(path))
-        if not side:
-            continue
-        known = people.of(subject)
-        for column, key in FROM_SIDECAR.items():
-            value = _said(side[key])
-            if value != "n/a" or column not in known:
-                known[column] = value
-        file = path.relative_to(out)
-        who = {"participant_id": file.parts[0], "original_id": subject}
-        rows.append({**who, **known, "file": str(file)})
+        if side := read_json(sidecar_of(path)):
+            file = path.relative_to(out)
+            row = {"participant_id": file.parts[0], "original_id": subject}
+            for column, cell in people.get(subject, {}).items():
+                if column.lower() not in {*ID_COLUMNS, "file"}:
+                    row[column.lower()] = cell
+            for column, key in FROM_SIDECAR.items():
+                if side[key] is not None:
+                    row[column] = _said(side[key])
+            rows.append({**row, "file": str(file)})
     return pd.DataFrame(rows, dtype=str).fillna("n/a")
 
 
 def _said(value: Any) -> str:
     if isinstance(value, list):
         return str(len(value))
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "n/a" if value is None else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -22,7 +22,7 @@ from fcforge.imaging.matrix_files import (
     roi_names_in,
 )
 from fcforge.imaging.parsers import as_numbers
-from fcforge.imaging.people import read_people
+from fcforge.imaging.people import read_people, table_in
 from fcforge.messages import ConfigError, DataError, at, counted, some
 from fcforge.requests import Kind
 from fcforge.sites import participants
@@ -119,7 +119,7 @@ def load_folder(
     Cohort
     """
     path = Path(path).expanduser()
-    with at(participants.table_in(path) or path):
+    with at(table_in(path) or path):
         named = columns_of(columns) if isinstance(columns, str) else columns
         listed, read = _open(path, named, pattern, kind, variable)
         if target == "diagnosis":
@@ -201,7 +201,7 @@ def _open(
     """People of a folder with a table, of a table of edges, or of an .npz; how to read one."""
     if not path.exists():
         raise DataError("no such file or folder.", do="Check the path.")
-    if table := participants.table_in(path):
+    if table := table_in(path):
         files = _Files(path, scan_files(path, pattern))
         listed = participants.people_of(read_table(table), named)
         return listed._replace(
@@ -357,8 +357,8 @@ def _files(path: Path) -> Iterator[tuple[str, Path, Person]]:
     if not path.exists():
         raise DataError("no such file or folder.", where=path, do="Check the path.")
     folder = path if path.is_dir() else path.parent
-    table = participants.table_in(folder)
-    people = read_people(table).rows if table else {}
+    table = table_in(folder)
+    people = read_people(table) if table else {}
     if path.is_dir() and any("file" in row for row in people.values()):
         for who, row in people.items():
             if row["file"] != "n/a":

@@ -63,8 +63,8 @@ SEVERAL = 'More than two groups: --set \'dataset.classes=["HC", "SZ", "BP"]\', c
 # Names of columns by what they hold, as a user calls it.
 ROLES = {
     "id": tables.ID_COLUMNS,
-    "site": tables.SITE_COLUMNS,
-    "label": tables.DIAGNOSIS_COLUMNS,
+    "site": ("site", "site_id", "center", "centre", "hospital", "site_name"),
+    "label": ("diagnosis", "dx", "dx_group", "group", "label", "y"),
     "file": ("file", "filename", "file_name", "path"),
 }
 ALIASES = {
@@ -479,9 +479,3 @@ def people_of(
         who = (own["id"], own["site"])
         people.append(Participant(*who, -1, own["file"], own["label"].strip(), extra))
     return Listed(people, faults, columns["label"])
-
-
-def table_in(folder: Path) -> Path | None:
-    """participants.tsv or .csv of a folder."""
-    tables = (folder / f"participants.{ending}" for ending in ("tsv", "csv"))
-    return next((table for table in tables if table.is_file()), None)

@@ -64,14 +64,15 @@ def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
     out = request.out
     outputs.refuse_foreign(out, request.source)
     runs = find_raw(request.source)
-    table = people.find_people(request.source)
+    table = people.find_table(request.source)
+    listed = people.read_people(table) if table else {}
     found = (run.source.subject for run in runs)
-    subjects = people.wanted(request.participant_label, table.rows, found)
+    subjects = people.wanted(request.participant_label, listed, found)
     # Laid out as fMRIPrep's, so that tools for fMRIPrep's output read it.
     layout = "fcforge preprocess (fMRIPrep layout)"
     outputs.write_description(out, request.source, "fcforge preprocess", layout)
-    if table.path is not None:  # `fcforge fc` looks for it beside the derivatives
-        shutil.copyfile(table.path, out / table.path.name)
+    if table is not None:  # `fcforge fc` looks for it beside the derivatives
+        shutil.copyfile(table, out / table.name)
 
     def make(subject: str) -> bool:
         own = [run for run in runs if run.source.subject == subject]
