@@ -8,6 +8,7 @@ import difflib
 import importlib
 import math
 import re
+import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -144,6 +145,11 @@ def check_names(
 
 
 # -- how numbers and foreign text look -------------------------------------------------------------
+def say(text: str) -> None:
+    """Print a message to stderr."""
+    print(printable(text), file=sys.stderr)
+
+
 def printable(text: str, *, keep: str = "") -> str:
     r"""Text that cannot drive a terminal or hide in a page.
 

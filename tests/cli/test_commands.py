@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from fcforge.cli import app
 from fcforge.cli import commands as shared
-from fcforge.cli.commands import progress_of, progress_on_stderr, takes
+from fcforge.cli.commands import progress_on_stderr, takes
 from fcforge.messages import ConfigError
 from fcforge.requests import Request, option
 from fcforge.settings import Size
@@ -96,11 +96,6 @@ def test_lines_say_how_far_it_is(capsys, monkeypatch):
         report(5, 5, "ewc A>B")
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["training: 3/5", "training: 5/5 ewc A>B"]
-
-
-def test_items_are_counted(capsys):
-    assert [*progress_of("ab", 2)] == ["a", "b"]
-    assert "subjects: 2/2" in capsys.readouterr().err
 
 
 def test_a_terminal_gets_a_line_that_is_no_markup(monkeypatch, capsys):

@@ -9,11 +9,11 @@ import inspect
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer import Argument, Option
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 Report = Callable[[int, int, str], None]
-T = TypeVar("T")
 EVERY = 10.0  # seconds between lines
 
 app = typer.Typer(
@@ -105,14 +104,6 @@ def progress_on_stderr(what: str) -> Iterator[Report]:
         yield report
     finally:
         shown.stop()
-
-
-def progress_of(items: Iterable[T], total: int) -> Iterator[T]:
-    """Yield items while stderr shows how many are done."""
-    with progress_on_stderr("subjects") as report:
-        for done, item in enumerate(items, start=1):
-            yield item
-            report(done, total, "")
 
 
 # -- options ---------------------------------------------------------------------------------------

@@ -23,8 +23,7 @@ from fcforge.imaging.extract import subject_fc
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.people import Outcome, People
-from fcforge.messages import DataError, counted, some
-from fcforge.progress import say
+from fcforge.messages import DataError, counted, say, some
 
 WORDS: dict[str, str] = tomllib.loads(
     files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8")

@@ -15,8 +15,7 @@ from typing import Any, Literal
 from fcforge.files import read_plain
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
-from fcforge.messages import DataError, printable, some
-from fcforge.progress import say
+from fcforge.messages import DataError, printable, say, some
 
 # Those that tell scans apart, in the order of BIDS.
 ENTITIES = (

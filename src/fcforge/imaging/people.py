@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fcforge.imaging.layouts import read_json, sidecar_of
 from fcforge.imaging.matrix_files import column_of, read_table
-from fcforge.messages import DataError, FCForgeError, at, some, whole
-from fcforge.progress import progress_of, say
+from fcforge.messages import DataError, FCForgeError, at, say, some, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,10 +151,14 @@ def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
 
 def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
     """Call ``make(subject)`` for each; it returns False for one that was made before."""
+    from rich.console import Console
+    from rich.progress import track
+
     made = list[str]()
     kept = list[str]()
     failed = list[tuple[str, str]]()
-    for subject in progress_of(subjects, len(subjects)):
+    console = Console(stderr=True)
+    for subject in track(subjects, "subjects", console=console, transient=True):
         try:
             (made if make(subject) else kept).append(subject)
         except (FCForgeError, *SURPRISES) as error:

@@ -24,8 +24,7 @@ from fcforge.imaging.people import Outcome
 from fcforge.imaging.raw import corrections, mni
 from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
-from fcforge.messages import DataError, at
-from fcforge.progress import say
+from fcforge.messages import DataError, at, say
 
 PREFER = "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
 
