@@ -306,7 +306,7 @@ class EvaluateRequest(PeopleRequest, FileRequest, JsonRequest):
 
 @dataclass(frozen=True)
 class ThresholdRequest(PeopleRequest, FileRequest):
-    """A hospital's own threshold, to be fitted again for a newer exchange file."""
+    """A hospital's own threshold, to be fitted for an exchange file."""
 
     data: Path = option(help="The hospital's own people: .npz file or folder.")
     site: str = option(help="Name of its site.")

@@ -167,12 +167,14 @@ def test_the_own_threshold_of_a_hospital(world, tmp_path):
     site = SITES[0]
     private = world / site / "start.private"
     data = world / site / "data.npz"
-    shown = good(fcforge("predict", world / "r2.fcx", data, "--register", private))
-    assert "own_probability" in shown.out.splitlines()[0]
-    assert "fitted with another state" in shown.err
     told = ("--data", data, "--site", site, "--register", private)
     own = good(fcforge("threshold", world / "r2.fcx", *told)).out
     assert own.startswith("own log odds = ")
+    shown = good(fcforge("predict", world / "r2.fcx", data, "--register", private))
+    assert "own_probability" in shown.out.splitlines()[0]
+    assert "fitted with another state" not in shown.err
+    first = fcforge("predict", world / "r1.fcx", data, "--register", private)
+    assert "fitted with another state" in good(first).err
     refused(fcforge("threshold", world / "c2.fcx", *told), "a chain has no threshold")
     chain = world / site / "chain.private"
     refused(

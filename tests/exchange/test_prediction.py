@@ -150,7 +150,9 @@ def test_evaluation_beside_the_majority_and_the_public_head(exchange):
 def test_people_who_were_seen_are_told_of(exchange):
     mine = people().select_sites([HOSPITALS[0]])
     done = given(HOSPITALS[0])
-    private = PrivateRecord(Path("p"), [done.receipt, done.threshold])
+    known = PrivateRecord(Path("p"), [done.receipt])
+    fitted = done.exchange.model.own_threshold(mine, HOSPITALS[0], known)
+    private = PrivateRecord(Path("p"), [done.receipt, fitted])
     found = evaluate(exchange, mine, private)
     assert found.learned == len(mine)
     assert any(str(len(mine)) in note for note in found.notes)

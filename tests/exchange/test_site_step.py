@@ -82,7 +82,7 @@ def test_a_step_leaves_one_file_and_one_private_record(asked, tmp_path):
     assert open_exchange(tmp_path / "out.fcx").id == done.exchange.id
     private = PrivateRecord.read(tmp_path / f"{SITE}.private")
     assert private.receipts == (done.receipt,)
-    assert private.threshold == done.threshold
+    assert private.threshold is None
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -199,11 +199,12 @@ def test_other_diagnoses_and_rois_are_refused(asked, folder, tmp_path):
         learn_site(asked(data=tmp_path / "turned.npz"))
 
 
-def test_a_threshold_is_fitted_again_at_home(asked, folder, tmp_path):
-    done = learn_site(asked())
+def test_a_threshold_is_fitted_at_home(asked, folder, tmp_path):
+    learn_site(asked())
     place = tmp_path / f"{SITE}.private"
     told = (tmp_path / "out.fcx", folder / "people.npz", SITE)
-    assert refit_threshold(ThresholdRequest(*told, place)) == done.threshold
+    fitted = refit_threshold(ThresholdRequest(*told, place))
+    assert PrivateRecord.read(place).threshold == fitted
     with pytest.raises(DataError):
         refit_threshold(ThresholdRequest(*told, tmp_path / "none"))
     assert not (tmp_path / "none").exists()

@@ -98,7 +98,7 @@ def withdraw(asked: requests.WithdrawRequest) -> None:
 
 @takes
 def threshold(request: requests.ThresholdRequest) -> None:
-    """Fit the hospital's own threshold again for a newer file; nothing leaves the hospital."""
+    """Fit the hospital's own threshold for a file; nothing leaves the hospital."""
     from fcforge.exchange.site_step import refit_threshold
 
     own = refit_threshold(request)

@@ -58,8 +58,6 @@ class Learned:
     new : tuple of Record
     receipt : Receipt
         Who is behind them, and what it cost: stays at home, on the disk before anything leaves.
-    threshold : Threshold or None
-        The hospital's own, which stays at home, too.
     before : mapping
         Accuracy and AUROC on its own people of the model that came in; for the
         hospital's eyes.
@@ -70,7 +68,6 @@ class Learned:
     exchange: "Exchange"
     new: tuple[Record, ...]
     receipt: "Receipt"
-    threshold: "Threshold | None"
     before: Mapping[str, float]
     files: Mapping[str, bytes] = field(default_factory=dict)
 

@@ -128,8 +128,6 @@ def learn_site(
     with PrivateRecord.open(private_place(request)) as private:
         done = before.model.learn(people, private, request, key, tick)
         private.publish(done.receipt, _leaving(request, done))
-        if done.threshold is not None:
-            private.append(done.threshold)
     return done
 
 

@@ -183,7 +183,6 @@ def test_what_leaves_a_hospital_is_two_shares_and_a_notice(world):
     assert set(done.files) == set(KEEPERS)
     assert [record.kind for record in done.new] == ["notice"]
     assert dict(done.exchange.payloads).keys() == dict(start.payloads).keys()
-    assert done.threshold is None
 
 
 def test_a_round_of_a_hundred_hospitals_is_quick(tmp_path, monkeypatch):

@@ -241,7 +241,7 @@ class Chain(Model):
         made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
         known = self.exchange.everything
         new = tuple(record for record in made.everything if record not in known)
-        return Learned(made, new, receipt.having_seen(made), None, before)
+        return Learned(made, new, receipt.having_seen(made), before)
 
     def _require_choice(self, asked: LearnRequest) -> None:
         """Raise where a later hospital chooses, or real subjects would leave unasked."""

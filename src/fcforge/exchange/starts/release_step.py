@@ -1,6 +1,5 @@
 """One hospital's step around a start: a release, or shares for a round of keepers."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,19 +9,24 @@ from fcforge.exchange.archive import save_arrays
 from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Learned
-from fcforge.exchange.private_record import Receipt, Threshold, people_in, same_people
+from fcforge.exchange.private_record import (
+    PrivateRecord,
+    Receipt,
+    Spent,
+    Threshold,
+    people_in,
+    same_people,
+)
 from fcforge.exchange.records import Notice, Release, Spending
 from fcforge.exchange.scan_checks import quality, require_labels
 from fcforge.exchange.schema import site_name
 from fcforge.messages import ConfigError, DataError, at
 from fcforge.privacy.noise import DELTA, EPSILON, discrete_gaussian
 from fcforge.releases import vector
-from fcforge.releases.vector import fit_line
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.datasets import require_valid
 
 if TYPE_CHECKING:
-    from fcforge.exchange.private_record import PrivateRecord, Spent
     from fcforge.exchange.starts.releases import Releases
     from fcforge.requests import LearnRequest
 
@@ -43,7 +47,7 @@ def asked_budget(request: "LearnRequest") -> tuple[float | None, float]:
 def learn(
     model: "Releases",
     people: Cohort,
-    private: "PrivateRecord",
+    private: PrivateRecord,
     asked: "LearnRequest",
     key: Signer,
     tick: Any = None,
@@ -58,27 +62,28 @@ def learn(
     numbers = vector.contributions(model.start.arrays, x, people.y).sum(0)
     new, payloads, files = _given(model, numbers, receipt, spent, key)
     joined = model.exchange.joined([new], payloads)
-    threshold = None
-    if model.target.kind == "two classes" and not asked.round:
-        mine = [*private.receipts, receipt]
-        threshold = _fitted(type(model)(joined), people, x, mine, asked.site)
-    seen = receipt.having_seen(joined)
     found = quality(before, people.y, model.target)
-    return Learned(joined, (new,), seen, threshold, found, files)
+    return Learned(joined, (new,), receipt.having_seen(joined), found, files)
 
 
 def _charged(
     model: "Releases",
     people: Cohort,
-    private: "PrivateRecord",
+    private: PrivateRecord,
     asked: "LearnRequest",
     budget: tuple[float | None, float],
-) -> "tuple[Receipt, Spent]":
+) -> tuple[Receipt, Spent]:
     """The receipt of these people, and what one of them will have spent at most."""
     policy = model.exchange.root.policy
     policy.require_people(len(people))
     _require_known(model, asked.site, private)
-    _require_once_each(people)
+    if twins := people.twins:
+        first, second, alike = twins[0]
+        raise DataError(
+            f"scans {first} and {second} look like one person's ({len(twins)} such in all, "
+            f"edges correlate {alike:.3f}): whoever is there twice spends twice what is said.",
+            do=f"Leave one of each pair out (of the command: --leave-out {second}).",
+        )
     who = people_in(people)
     times = rounds.times_published(model.exchange, private.receipts)
     spent = private.require_room(who, *budget, policy, again=asked.again, times=times)
@@ -95,11 +100,7 @@ def _charged(
 
 
 def _given(
-    model: "Releases",
-    numbers: np.ndarray,
-    receipt: Receipt,
-    spent: "Spent",
-    key: Signer,
+    model: "Releases", numbers: np.ndarray, receipt: Receipt, spent: Spent, key: Signer
 ) -> tuple[Spending, dict[str, bytes], dict[str, bytes]]:
     """The record of what is given, its arrays by hash, and the shares of keepers by name.
 
@@ -152,19 +153,7 @@ def own_features(model: "Releases", people: Cohort) -> np.ndarray:
     return x
 
 
-def _require_once_each(people: Cohort) -> None:
-    """Refuse somebody who is there twice: noise is for one contribution of each person."""
-    twins = people.twins
-    if twins:
-        first, second, alike = twins[0]
-        raise DataError(
-            f"scans {first} and {second} look like one person's ({len(twins)} such in all, "
-            f"edges correlate {alike:.3f}): whoever is there twice spends twice what is said.",
-            do=f"Leave one of each pair out (of the command: --leave-out {second}).",
-        )
-
-
-def _require_known(model: "Releases", site: str, private: "PrivateRecord") -> None:
+def _require_known(model: "Releases", site: str, private: PrivateRecord) -> None:
     """Refuse where the exchange holds something of the site that its private record lacks."""
     known = {receipt.commitment for receipt in private.receipts}
     for record in model.exchange.records:
@@ -178,12 +167,13 @@ def _require_known(model: "Releases", site: str, private: "PrivateRecord") -> No
 
 # -- the own threshold -----------------------------------------------------------------------------
 def own_threshold(
-    model: "Releases", people: Cohort, site: str, private: "PrivateRecord"
+    model: "Releases", people: Cohort, site: str, private: PrivateRecord
 ) -> Threshold:
-    """The hospital's own threshold for this state.
+    """Fitted on log odds of each person by the head without that person's own contributions.
 
-    Another hospital's private record is refused: it does not say which of these people are in
-    releases, and what that hospital reads by its own threshold would be this one's.
+    Receipts say how often each is in what was given. Clipping and the noise stay. Another
+    hospital's private record is refused: it does not say which of these people are in releases,
+    and what that hospital reads by its own threshold would be this one's.
     """
     model.require_two_classes("a threshold is")
     theirs = sorted({receipt.site for receipt in private.receipts})
@@ -194,30 +184,16 @@ def own_threshold(
             do="Give the one that `fcforge learn` wrote for this site.",
         )
     x = own_features(model, people)
-    return _fitted(model, people, x, private.receipts, site)
-
-
-def _fitted(
-    model: "Releases",
-    people: Cohort,
-    x: np.ndarray,
-    receipts: Iterable[Receipt],
-    site: str,
-) -> Threshold:
-    """Fitted on log odds of each person by the head without that person's own contributions.
-
-    Receipts say how often each is in what was given. Clipping and the noise stay.
-    """
     here = {release.commitment for release in model.exchange.of(Release)}
     summed = {one for r in model.rounds if r.closed for one in r.notices}
     here |= {n.commitment for n in model.exchange.of(Notice) if n.id in summed}
     who = people_in(people)
     times = np.zeros((len(who), 1), dtype=np.int64)
-    for receipt in receipts:
+    for receipt in private.receipts:
         if receipt.commitment in here:
             times[same_people(who, receipt.people)] += 1
     own = times * vector.contributions(model.start.arrays, x, people.y)
-    intercept, slope = fit_line(model.odds_without(x, own), people.y)
+    intercept, slope = vector.fit_line(model.odds_without(x, own), people.y)
     return Threshold(
         intercept=round(intercept, 6),
         slope=round(slope, 6),
