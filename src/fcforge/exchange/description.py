@@ -9,14 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from fcforge.exchange.records import (
-    AttackRow,
-    Audit,
-    Expected,
-    Record,
-    Spending,
-    Withdrawal,
-)
+from fcforge.exchange.records import AttackRow, Audit, Expected, Record, Spending
 from fcforge.messages import counted, memory, percent, some
 from fcforge.metrics import METRICS
 from fcforge.privacy.noise import ceiling, ceiling_of, epsilon_of
@@ -243,22 +236,16 @@ def _travels(model: "Releases", exact: list[str]) -> Answer:
     if model.given:
         sets = f"{counted(len(model.given), 'set')} of {model.size} numbers"
         say = f"A public start and {sets} ({some(g.name for g in model.given)})."
-    more = [
+    more = (
         f"By its description the start was made from {model.exchange.root.people} public people; "
         "a hospital that shares an id with them is refused.",
         "The head is not in the file: whoever opens it computes it from the releases.",
-    ]
-    if exact:
-        more.append(f"WARNING: exact numbers without noise from {', '.join(exact)}.")
-    if gone := sorted({w.site for w in model.exchange.of(Withdrawal)}):
-        more.append(f"Withdrawn, and no longer in the model: {', '.join(gone)}.")
-    level: Level = "alarm" if exact else "good"
-    return Answer(TRAVELS, level, say, tuple(more))
+    )
+    return Answer(TRAVELS, "alarm" if exact else "good", say, more)
 
 
 def works(expected: Expected) -> Answer:
     """What a public start alone does at public sites that it has not seen."""
-    asked = WORKS
     more = (
         f"Measured on {expected.people} people at public sites it has not seen. What the hospitals "
         "add is measured at home: `fcforge evaluate`.",
@@ -270,29 +257,26 @@ def works(expected: Expected) -> Answer:
             told.append(f"{METRICS[name].title} {value:.2f} [{low:.2f}, {high:.2f}]")
         say = f"The public start alone: {', '.join(told)}."
         low = expected.number.get("r2", (0.0, 0.0, 0.0))[1]
-        return Answer(asked, "good" if low > 0 else "warn", say, more)
+        return Answer(WORKS, "good" if low > 0 else "warn", say, more)
     line = expected.majority
     if expected.accuracy is None or line is None:
         say = "Not known: the public people are too few to tell."
-        return Answer(asked, "warn", say)
-    commonest = COMMONEST
+        return Answer(WORKS, "warn", say)
     value, low, high = expected.accuracy
     right = f"{percent(value)} [{percent(low)}, {percent(high)}]"
-    say = f"The public start alone is right for {right}; {commonest} gets {percent(line)}."
-    return Answer(asked, "good" if low > line else "warn", say, more)
+    say = f"The public start alone is right for {right}; {COMMONEST} gets {percent(line)}."
+    return Answer(WORKS, "good" if low > line else "warn", say, more)
 
 
 def attacked(model: "Releases", exact: list[str]) -> Answer:
     """What differential privacy promises, whatever the attack; nothing without it."""
-    asked = ATTACKED
     if not model.given:  # perhaps notices of rounds whose sums are not there
-        return Answer(asked, "", "Nothing that people gave is in the file.")
+        return Answer(ATTACKED, "", "Nothing that people gave is in the file.")
     audits = [_attacked_by(audit) for audit in model.exchange.of(Audit)]
     if exact:
         say = f"Nothing is promised at {', '.join(exact)}: the numbers are exact."
-        return Answer(
-            asked, "alarm", say, ("Treat this file as patient data.", *audits)
-        )
+        more = ("Treat this file as patient data.", *audits)
+        return Answer(ATTACKED, "alarm", say, more)
     return _promised(model, audits)
 
 
