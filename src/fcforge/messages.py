@@ -88,6 +88,13 @@ def at(
         raise raised(error.what, where=whole, do=error.do or do) from error
 
 
+def refuse(faults: Mapping[str, bool]) -> None:
+    """Raise `ExchangeError` for the first of these faults that is there."""
+    for what, is_there in faults.items():
+        if is_there:
+            raise ExchangeError(f"{what}.")
+
+
 def needs(
     package: str, extra: str, error: type[FCForgeError] = FCForgeError
 ) -> FCForgeError:

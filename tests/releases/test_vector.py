@@ -20,7 +20,6 @@ from fcforge.releases.vector import (
     coordinates,
     from_log_features,
     log_features,
-    n_rois_of_features,
     one_blas_thread,
     vertices,
 )
@@ -71,12 +70,6 @@ def test_a_broken_scan_spoils_itself_alone(fc):
     others = [0, 1, 3, 4]
     np.testing.assert_array_equal(found[others], log_features(fc)[others])
     assert np.isnan(from_log_features(found)[2, 0, 1])
-
-
-def test_a_number_of_features_that_is_no_triangle_is_refused():
-    assert n_rois_of_features(28) == 7
-    with pytest.raises(DataError, match="29 features"):
-        n_rois_of_features(29)
 
 
 def threads() -> set[int]:

@@ -78,23 +78,6 @@ def one_blas_thread() -> AbstractContextManager[object]:
     return threadpool_limits(1, user_api="blas")
 
 
-def n_rois_of_features(n_features: int) -> int:
-    """Number R of ROIs whose logarithm has `n_features` = R (R + 1) / 2 entries.
-
-    Examples
-    --------
-    >>> n_rois_of_features(6786)
-    116
-    """
-    rois = int(((1 + 8 * n_features) ** 0.5 - 1) / 2)
-    if rois * (rois + 1) // 2 != n_features:
-        raise DataError(
-            f"{n_features} features are not R (R + 1) / 2 for any number of ROIs R.",
-            do="Give the upper triangle of the matrix logarithm with its diagonal.",
-        )
-    return rois
-
-
 def log_features(fc: Array, shrink: float = SHRINK) -> Array:
     r"""Whole matrix logarithm of the shrunk FC, (n, R, R) -> (n, R (R + 1) / 2), float64.
 
@@ -109,7 +92,7 @@ def log_features(fc: Array, shrink: float = SHRINK) -> Array:
     with one_blas_thread():
         value, vector = _eigen((1 - shrink) * fc + shrink * np.eye(rois))
         scaled = vector * np.log(np.maximum(value, SMALLEST))[..., None, :]
-        log = scaled @ _turned(vector) / LOG_SCALE
+        log = scaled @ vector.mT / LOG_SCALE
     rows, columns = np.triu_indices(rois, 1)
     diagonal = np.diagonal(log, axis1=-2, axis2=-1) / 2**0.5
     return np.concatenate([log[..., rows, columns], diagonal], axis=-1)
@@ -130,20 +113,20 @@ def from_log_features(
         construction. Without it the result has exactly these features again, and a diagonal
         near one.
     """
-    rois = n_rois_of_features(features.shape[-1])
+    rois = int(((1 + 8 * features.shape[-1]) ** 0.5 - 1) / 2)
     n_edges = rois * (rois - 1) // 2
     rows, columns = np.triu_indices(rois, 1)
     every = np.arange(rois)
     log = np.zeros((*features.shape[:-1], rois, rois))
     log[..., rows, columns] = features[..., :n_edges]
-    log = log + _turned(log)
+    log = log + log.mT
     log[..., every, every] = features[..., n_edges:] * 2**0.5
     value, vector = _eigen(log * LOG_SCALE)
     grown = (np.exp(value) - shrink) / (1 - shrink)
     if unit:
         grown = np.maximum(grown, 0.0)
-    fc = (vector * grown[..., None, :]) @ _turned(vector)
-    fc = (fc + _turned(fc)) / 2
+    fc = (vector * grown[..., None, :]) @ vector.mT
+    fc = (fc + fc.mT) / 2
     if not unit:
         return fc
     variance = np.diagonal(fc, axis1=-2, axis2=-1)
@@ -160,10 +143,6 @@ def _eigen(matrices: Array) -> tuple[Array, Array]:
     usable = np.where(whole, matrices, np.eye(matrices.shape[-1]))
     value, vector = np.linalg.eigh(usable)
     return np.where(whole[..., 0], value, np.nan), vector
-
-
-def _turned(matrices: Array) -> Array:
-    return np.swapaxes(matrices, -1, -2)
 
 
 # -- targets and scores ----------------------------------------------------------------------------

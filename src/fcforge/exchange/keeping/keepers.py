@@ -28,7 +28,7 @@ from fcforge.exchange.private_record import Header, Intent, Journal
 from fcforge.exchange.records import Added, Half, make
 from fcforge.exchange.schema import Closed, Keeper, Sha256, SiteName, owned, site_name
 from fcforge.files import read_plain, write_bytes
-from fcforge.messages import ExchangeError, at
+from fcforge.messages import ExchangeError, at, refuse
 from fcforge.privacy.noise import discrete_gaussian
 
 if TYPE_CHECKING:
@@ -229,19 +229,17 @@ def _require_one_round(shares: Sequence[Share], start: str, keeper: str) -> None
     sites = Counter(share.notice.site for share in shares)
     for share in shares:
         notice = share.notice
+        often = sites[notice.site]
         with at(f"share of '{notice.site}'", do="Leave it out, or ask the hospital."):
-            if notice.parents != (start,):
-                raise ExchangeError("was made for another start.")
-            if share.keeper != keeper:
-                raise ExchangeError(f"is for keeper '{share.keeper}', not '{keeper}'.")
-            if notice.round != first.round:
-                other = f"the share of '{first.site}' of round '{first.round}'"
-                raise ExchangeError(f"is of round '{notice.round}', {other}.")
-            if sites[notice.site] > 1:
-                raise ExchangeError(f"is there {sites[notice.site]} times.")
-            if notice.budget != first.budget:
-                theirs = f"that of '{first.site}' has {first.budget}"
-                raise ExchangeError(f"has the budget {notice.budget}, {theirs}.")
+            refuse(
+                {
+                    "was made for another start": notice.parents != (start,),
+                    f"is for keeper '{share.keeper}'": share.keeper != keeper,
+                    f"is of round '{notice.round}'": notice.round != first.round,
+                    f"is there {often} times": often > 1,
+                    f"has the budget {notice.budget}": notice.budget != first.budget,
+                }
+            )
 
 
 def _publication(
@@ -262,7 +260,7 @@ def _publication(
         if len(staying) < fewest:
             raise ExchangeError(
                 f"has shares of {len(staying)} hospitals; the policy asks for {fewest}.",
-                do="Wait for more; nothing was published.",
+                do="Nothing was published now; wait for more, or begin another round.",
             )
         place = (exchange.root.id, name)
         earlier = [p for p in listed.published if (p.start, p.round) == place]

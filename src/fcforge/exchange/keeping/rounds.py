@@ -27,10 +27,17 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from fcforge.exchange import schema
 from fcforge.exchange.keys import Signer, Trust
 from fcforge.exchange.private_record import Receipt, Spent
-from fcforge.exchange.records import GivenShare, Half, Notice, make, read_record
+from fcforge.exchange.records import (
+    GivenShare,
+    Half,
+    Notice,
+    Spending,
+    make,
+    read_record,
+)
 from fcforge.exchange.schema import Keeper, Policy, site_name
 from fcforge.files import read_plain
-from fcforge.messages import ConfigError, ExchangeError, at
+from fcforge.messages import ConfigError, ExchangeError, at, refuse
 
 if TYPE_CHECKING:
     from fcforge.exchange.exchange import Exchange
@@ -279,17 +286,16 @@ def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
 def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> None:
     """A half is by a keeper of the policy, of enough hospitals that gave it what it says."""
     keeper = policy.keeper(half.site)
-    if half.key != keeper.key:
-        by = f"key {half.key[:16]}" if half.key else "nobody"
-        raise ExchangeError(
-            f"is signed by {by}, not by the keeper's key in the policy."
-        )
     names = [one.site for one in half.hospitals]
-    if names != sorted(set(names)):
-        raise ExchangeError("names a hospital twice, or not in order.")
-    if len(names) < policy.fewest_hospitals:
-        asked = f"the policy asks for {policy.fewest_hospitals}"
-        raise ExchangeError(f"is of {len(names)} hospitals; {asked}.")
+    fewest = policy.fewest_hospitals
+    few = f"is of {len(names)} hospitals; the policy asks for {fewest}"
+    refuse(
+        {
+            "is not by the keeper's key in the policy": half.key != keeper.key,
+            "names a hospital twice, or not in order": names != sorted(set(names)),
+            few: len(names) < fewest,
+        }
+    )
     for one in half.hospitals:
         notice = notices.get(one.notice)
         if notice is None or (notice.site, notice.round) != (one.site, half.round):
@@ -299,8 +305,10 @@ def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> No
             raise ExchangeError(f"adds a share that '{one.site}' did not give.")
         if notice.budget != half.budget:
             raise ExchangeError(f"has another budget than '{one.site}' gave its for.")
+        epsilon, delta = spent_with(notice, half.times)
+        exact = notice.mechanism == "none"
         with at(f"'{one.site}'", kind=ExchangeError):
-            policy.require_budget(*spent_with(notice, half.times))
+            policy.require_budget(None if exact else epsilon, delta)
 
 
 def _check_pair(name: str, halves: list[Half]) -> None:
@@ -316,12 +324,11 @@ def _check_pair(name: str, halves: list[Half]) -> None:
         with at(f"round '{name}'", do=LOST):
             if other.site == first.site:
                 raise ExchangeError(f"keeper '{first.site}' has published it twice.")
-            mine = {one.site: one.notice for one in first.hospitals}
-            theirs = {one.site: one.notice for one in other.hospitals}
-            for site in sorted(mine.keys() | theirs.keys()):
-                if mine.get(site) != theirs.get(site):
-                    what = f"the halves have different shares of '{site}'"
-                    raise ExchangeError(f"{what}, or only one has any.")
+            mine = {(one.site, one.notice) for one in first.hospitals}
+            theirs = {(one.site, one.notice) for one in other.hospitals}
+            for site, _ in sorted(mine ^ theirs):
+                what = f"the halves have different shares of '{site}'"
+                raise ExchangeError(f"{what}, or only one has any.")
             for name in ("budget", "grid", "variance"):
                 if getattr(first, name) != getattr(other, name):
                     raise ExchangeError(f"the halves have different noise ({name}).")
@@ -348,10 +355,8 @@ def times_published(
     return found
 
 
-def spent_with(notice: Notice, times: int) -> tuple[float | None, float]:
-    """Most that one of a hospital's people has spent when a round was published so often."""
-    epsilon, delta = notice.budget
-    if epsilon is None:
-        return None, 0.0
+def spent_with(record: Spending, times: int = 1) -> tuple[float, float]:
+    """Most that one of a hospital's people has spent when what it gave was published so often."""
     more = times - 1
-    return notice.spent_epsilon + more * epsilon, notice.spent_delta + more * delta
+    epsilon = record.spent_epsilon + more * record.epsilon
+    return epsilon, record.spent_delta + more * record.delta

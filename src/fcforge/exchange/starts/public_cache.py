@@ -53,7 +53,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("FCFORGE_CACHE") or Path.home() / ".cache" / "fcforge")
 
 
-def public_people(name: str, **options: Any) -> Path:
+def public_people(name: str) -> Path:
     """File with the people of a public start, fetched where it is not there.
 
     Raises
@@ -67,7 +67,7 @@ def public_people(name: str, **options: Any) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(place) as part:
             try:
-                different = rebuild(source.data, part, **options)
+                different = rebuild(source.data, part)
             except DownloadError as error:
                 raise DataError(error.what, where=name, do=_offline(name)) from error
             if different:
@@ -104,9 +104,7 @@ def _offline(name: str) -> str:
     )
 
 
-def public_start(
-    name: str, say: Callable[[str], Any] = lambda text: None, **options: Any
-) -> Path:
+def public_start(name: str, say: Callable[[str], Any] = lambda text: None) -> Path:
     """File of a public start with exact sums allowed, made where it is not there.
 
     Parameters
@@ -115,17 +113,14 @@ def public_start(
         One of `STARTS`.
     say : callable
         Told where its arrays are not, bit by bit, the published ones.
-    **options
-        Further settings of `load_abide`, where people are fetched.
     """
     source = look_up("public start", name, STARTS)
     place = cache_folder() / f"{name}.fcx"
     if place.exists():
         found = _kept(name, place)
     else:
-        cohort = load_folder(public_people(name, **options))
-        plan = records.Plan(epsilon=None)
-        found = make_public(cohort, policy=POLICY, plan=plan)
+        cohort = load_folder(public_people(name))
+        found = make_public(cohort, policy=POLICY, plan=records.Plan(epsilon=None))
         exchange.save(found, place)
     one_file = "in one consortium all use one file, and compare its id."
     if not source.arrays:

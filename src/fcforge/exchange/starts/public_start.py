@@ -21,7 +21,7 @@ from fcforge.exchange.scan_checks import (
     unit_rows,
 )
 from fcforge.exchange.schema import Policy
-from fcforge.messages import DataError, ExchangeError, at
+from fcforge.messages import DataError, ExchangeError, at, refuse
 from fcforge.releases import vector
 from fcforge.releases.start import (
     FLAT,
@@ -116,6 +116,18 @@ class PublicStart:
                     public = f"the public people's ({low:.4g} to {high:.4g})"
                     told[i] = f"its {name} {value:.4g} is far outside {public}"
         return told
+
+    def require_covariates(self, covariates: Covariates, ids: Sequence[str]) -> None:
+        """Raise `DataError` for people whose covariates cannot be removed."""
+        told = self.wrong_covariates(covariates, len(ids))
+        wrong = [f"{who} {why}" for who, why in zip(ids, told, strict=True) if why]
+        if wrong:
+            raise DataError(
+                f"covariates of {len(wrong)} people cannot be used (first: {wrong[0]}).",
+                do=f"Give what is missing (in Python: covariates={{'{self.record.removes[0]}': "
+                "...}), check unit and coding (ABIDE: sex 1 male, 2 female; age in years; mean FD "
+                "in mm), or leave these people out.",
+            )
 
     def strangeness(self, features: np.ndarray) -> dict[str, np.ndarray]:
         """Distances (n,) from the public people, each with the limit 1, by what is odd then."""
@@ -405,23 +417,25 @@ def _check_claims(record: records.Start) -> None:
     of_classes = [e for e in (expected.accuracy, expected.auroc) if e is not None]
     estimates = [*of_classes, *expected.number.values()]
     number = record.policy.number is not None
-    wrong = {
-        "more patients than people": record.patients > record.people,
-        "sites that do not add up": sum(record.sites.values()) != record.people,
-        "other ids than people": len(set(record.ids)) != record.people,
-        "ROI names for other ROIs": len(record.roi_names) not in (0, record.n_rois),
-        "ranges of what it does not remove": set(record.ranges) != set(record.removes),
-        "a range upside down": any(a > b for a, b in record.ranges.values()),
-        "more expected people than people": expected.people > record.people,
-        "patients where there is a number": number and record.patients > 0,
-        "estimates of another target": bool(of_classes if number else expected.number),
-        "an estimate outside its interval": any(
+    faults = {
+        "claims more patients than people": record.patients > record.people,
+        "claims sites that do not add up": sum(record.sites.values()) != record.people,
+        "claims other ids than people": len(set(record.ids)) != record.people,
+        "claims ROI names for other ROIs": len(record.roi_names)
+        not in (0, record.n_rois),
+        "claims ranges of what it does not remove": set(record.ranges)
+        != set(record.removes),
+        "claims a range upside down": any(a > b for a, b in record.ranges.values()),
+        "claims more expected people than people": expected.people > record.people,
+        "claims patients where there is a number": number and record.patients > 0,
+        "claims estimates of another target": bool(
+            of_classes if number else expected.number
+        ),
+        "claims an estimate outside its interval": any(
             not low <= value <= high for value, low, high in estimates
         ),
     }
-    found = [what for what, is_so in wrong.items() if is_so]
-    if found:
-        raise ExchangeError(f"claims {found[0]}.")
+    refuse(faults)
 
 
 def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> None:

@@ -131,17 +131,10 @@ def own_features(model: "Releases", people: Cohort) -> np.ndarray:
     every = people.target.kind != "more classes"  # else a hospital may lack one
     require_valid(people, n_rois=model.n_rois, to_split=every)
     with at(f"site {' and '.join(repr(s) for s in people.site_names)}"):
-        told = model.start.wrong_covariates(people.covariates, len(people))
-        wrong = [i for i, why in enumerate(told) if why]
-        if wrong:
-            raise DataError(
-                f"covariates of {len(wrong)} people cannot be used (first: "
-                f"{people.subject_id[wrong[0]]} {told[wrong[0]]}).",
-                do="Add what is missing, check unit and coding (ABIDE: sex 1 male, 2 female; age "
-                "in years; mean FD in mm), or leave these people out.",
-            )
+        ids = people.subject_id.tolist()
+        model.start.require_covariates(people.covariates, ids)
         x = model.start.features(people.fc, people.covariates)
-        if both := model.start.public_among(people.subject_id.tolist(), x):
+        if both := model.start.public_among(ids, x):
             raise DataError(
                 f"{len(both)} of its people are among the public ones (first: "
                 f"{'; '.join(both[:5])}).",

@@ -22,7 +22,7 @@ from fcforge.exchange.model import Covariates, Model, Scores
 from fcforge.exchange.records import Half, Noisy, Promised, Release, Spending
 from fcforge.exchange.starts import public_start, release_step
 from fcforge.exchange.starts.public_start import PublicStart
-from fcforge.messages import ConfigError, DataError, ExchangeError, at, counted
+from fcforge.messages import ConfigError, ExchangeError, at, counted
 from fcforge.releases import vector
 from fcforge.requests import LearnRequest
 from fcforge.sites.cohort import Cohort
@@ -141,12 +141,8 @@ class Releases(Model):
 
     def spent(self, record: Spending) -> tuple[float, float]:
         """Epsilon and delta of one of its people at most, every publication of a round counted."""
-        budget = np.array([record.epsilon, record.delta])
-        total = np.array([record.spent_epsilon, record.spent_delta])
-        for one in self.rounds:
-            if record.id in one.notices:
-                total += (one.halves[0].times - 1) * budget
-        return float(total[0]), float(total[1])
+        often = [one.halves[0].times for one in self.rounds if record.id in one.notices]
+        return rounds.spent_with(record, *often)
 
     def read_numbers(self, record: Noisy) -> np.ndarray:
         """The numbers (m,) of a release, or the words of a half; `ExchangeError` for others."""
@@ -296,10 +292,8 @@ class Releases(Model):
     # -- answers -----------------------------------------------------------------------------------
     def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
         """Calibrated scores of whatever scan; `DataError` where a covariate is missing."""
-        for k, why in enumerate(self.start.wrong_covariates(covariates, len(fc))):
-            if why:
-                do = f"Give covariates={{'{self.needs[0]}': ...}}, one number per subject."
-                raise DataError(f"subject {k + 1} {why}.", do=do)
+        ids = [f"subject {k + 1}" for k in range(len(fc))]
+        self.start.require_covariates(covariates, ids)
         return self.odds(self.start.features(fc, covariates))
 
     def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
