@@ -14,9 +14,8 @@ import numpy as np
 from fcforge.exchange.description import Description
 from fcforge.exchange.explanation import explain_model
 from fcforge.files import write_text
-from fcforge.messages import counted, people
+from fcforge.messages import FCForgeError, counted, people
 from fcforge.report import figures
-from fcforge.report.discovery import BROKEN, reason
 from fcforge.report.explaining import uses
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.terminal import Table, interval_text, plain_table
@@ -129,7 +128,7 @@ def _worth_figure(told: Worth) -> Figure:
 
 
 def uses_section(model: Model) -> Section:
-    """What the model uses, in pictures; never a reason not to show the page."""
+    """What the model uses, in pictures."""
     title = "What the model uses"
     if model.n_rois > MOST_ROIS:
         return Section(title, f"Pictures are drawn for up to {MOST_ROIS} ROIs.")
@@ -137,8 +136,8 @@ def uses_section(model: Model) -> Section:
         scan, who = model.reference()
         covariates = {name: np.zeros(1) for name in model.needs}
         found = explain_model(model, scan[None], covariates)
-    except BROKEN as error:
-        return Section(title, f"Cannot be shown: {reason(error)}")
+    except (FCForgeError, ImportError) as error:  # a chain's network needs torch
+        return Section(title, f"Cannot be shown: {error}")
     if not found.strength.any():
         return Section(title, "The model's answer does not depend on the scan.")
     note = (

@@ -1,20 +1,23 @@
-"""Pages as plain files: an overview with a page for everything in a folder.
+"""Pages as plain files: an overview with a page for everything that lies below a folder.
 
 No server: open index.html, or mail the folder. Links are relative, every page is one file that
 loads nothing.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import ZipFile
 
 from fcforge.exchange.exchange import open_exchange
 from fcforge.files import write_text
-from fcforge.messages import FCForgeError, counted
-from fcforge.report import discovery, judge
+from fcforge.messages import FCForgeError, StoreError, counted, printable
+from fcforge.report import judge
 from fcforge.report.audits import section
 from fcforge.report.contents import contents
-from fcforge.report.discovery import BROKEN, Item, ItemKind, reason
 from fcforge.report.exchange_file import page_of as exchange_page
 from fcforge.report.exchange_file import pictures
 from fcforge.report.figures import short
@@ -22,20 +25,34 @@ from fcforge.report.rendering import render, sections_page
 from fcforge.report.run import page_of, read_folder
 from fcforge.report.run_words import leaks_on
 from fcforge.report.terminal import interval_text
+from fcforge.runner.store import BROKEN
 from fcforge.studies.audit_result import read_audit
-from fcforge.studies.judge.summary import read_judgement
+from fcforge.studies.judge.summary import PORTRAITS, RECORDS, read_judgement
 
 INDEX = "index.html"
+MOST_SCORES = 64 << 20  # bytes of one node's scores
 Say = Callable[[str], object]
 Made = tuple[str, Sequence[str]]  # a page, and what the overview says of it
 
 
-class Listed(NamedTuple):
-    """What the overview says of an item, and whether it is damaged."""
+class Item(NamedTuple):
+    """A run folder, an exchange file, an audit or a folder of judged generators.
 
-    item: Item
-    lines: Sequence[str]
-    damaged: bool = False
+    Attributes
+    ----------
+    kind : str
+        Of `KINDS`.
+    path : Path
+    name : str
+        Path below the folder, fit to be shown.
+    page : str
+        File name of its page: readable, and different for every item.
+    """
+
+    kind: str
+    path: Path
+    name: str
+    page: str
 
 
 def write_pages(
@@ -59,43 +76,104 @@ def write_pages(
         do = "Give a folder to look into."
         raise FCForgeError("no such folder.", where=root, do=do)
     to = Path(out) if out is not None else root / "pages"
-    items = discovery.find_items(root)
-    listed = []
-    for item in items:
-        say(f"{item.kind} {item.name}")
-        listed.append(_write(item, to))
-    _remove_old(to, {item.page for item in items})
-    overview = _overview(root.resolve().name or "/", listed)
-    write_text(to / INDEX, overview)
-    return to / INDEX
-
-
-def _remove_old(to: Path, pages: set[str]) -> None:
-    """Remove pages of things that are gone."""
-    for kind in MAKERS:
+    items = find_items(root)
+    pages = {item.page for item in items}
+    cards: dict[str, list[tuple[Item, Sequence[str], bool]]] = {k: [] for k in KINDS}
+    for kind in KINDS:
         for path in to.glob(f"{kind}-*-????????.html"):
             if path.name not in pages:
                 path.unlink()
+    for item in items:
+        say(f"{item.kind} {item.name}")
+        cards[item.kind].append((item, *_write(item, to)))
+    groups = [(kind, *KINDS[kind][1:], found) for kind, found in cards.items()]
+    name = root.resolve().name or "/"
+    write_text(to / INDEX, render("overview.html.j2", folder=name, groups=groups))
+    return to / INDEX
 
 
-def _write(item: Item, to: Path) -> Listed:
-    """Write the page of an item; whatever is wrong with it is said there."""
+# -- what lies below a folder ----------------------------------------------------------------------
+def find_items(root: Path) -> list[Item]:
+    """Items below `root` by name."""
+    items: list[Item] = []
+    for folder, names, files in os.walk(root):  # does not follow links
+        names[:] = [name for name in names if not name.startswith(".")]
+        for kind, path in _items_of(Path(folder), files):
+            items.append(_item(kind, path, root))
+            if path == Path(folder):
+                names.clear()  # what belongs to an item is not an item
+    return sorted(items, key=lambda item: item.name)
+
+
+def _item(kind: str, path: Path, root: Path) -> Item:
+    relative = path.relative_to(root).as_posix()
+    name = printable(relative if relative != "." else root.resolve().name or "/")
+    hyphened = re.sub(r"[^a-z0-9]+", "-", name.lower())
+    slug = hyphened.strip("-")[:60]
+    digest = hashlib.sha256(os.fsencode(relative)).hexdigest()
+    return Item(kind, path, name, f"{kind}-{slug}-{digest[:8]}.html")
+
+
+def _items_of(folder: Path, names: list[str]) -> Iterator[tuple[str, Path]]:
+    """Items of one folder; hidden files and links are none."""
+    shown = [folder / name for name in sorted(names) if not name.startswith(".")]
+    files = {path.name: path for path in shown if not path.is_symlink()}
+    if "experiment.json" in files:
+        yield "run", folder
+    elif files.keys() >= {RECORDS, PORTRAITS}:
+        yield "judged", folder
+    else:
+        for name, path in files.items():
+            if path.suffix == ".fcx":
+                yield "exchange", path
+            elif name == "audit.json":
+                yield "audit", path
+
+
+def require_plain_run(folder: Path) -> None:
+    """Raise on links and on sizes that no run writes, before anything of a run folder is read."""
+    nodes = folder / "nodes"
+    for path in (nodes, *nodes.rglob("*")):
+        if path.is_symlink():
+            raise StoreError(f"{path.name} is a link; links are not followed.")
+        if path.name == "scores.npz":
+            with ZipFile(path) as packed:
+                size = sum(member.file_size for member in packed.infolist())
+            if size > MOST_SCORES:
+                what = f"the scores of node {path.parent.name} are too large."
+                raise StoreError(what)
+
+
+# -- their pages -----------------------------------------------------------------------------------
+def _write(item: Item, to: Path) -> tuple[Sequence[str], bool]:
+    """Write the page of an item; returns its lines in the overview, and whether it is damaged."""
+    damaged = False
     try:
-        page, lines = MAKERS[item.kind](item)
-        shown = Listed(item, lines)
-    except BROKEN as error:
+        page, lines = KINDS[item.kind][0](item)
+    except (*BROKEN, FCForgeError, ImportError) as error:
+        damaged = True
         label = "Damaged, must not be used."
-        if isinstance(error, ModuleNotFoundError):
+        if isinstance(error, ImportError):
             label = "Cannot be shown here."
-        why = f"{label} Why: {short(reason(error), 600)}"
-        page = sections_page(item.name, item.kind, [], why, INDEX)
-        shown = Listed(item, [why], damaged=True)
+        lines = [f"{label} Why: {short(reason(error), 600)}"]
+        page = sections_page(item.name, item.kind, [], lines[0], INDEX)
     write_text(to / item.page, page)
-    return shown
+    return lines, damaged
+
+
+def reason(error: Exception) -> str:
+    """What is wrong with a file in one line, without its place on this machine."""
+    if isinstance(error, FCForgeError):
+        return printable(error.what)
+    if isinstance(error, ImportError):
+        return f"needs the package '{error.name}', which is not installed here."
+    if isinstance(error, OSError):
+        return f"cannot be read ({error.strerror or type(error).__name__})."
+    return f"is not as fcforge writes it ({type(error).__name__})."
 
 
 def _run(item: Item) -> Made:
-    discovery.require_plain_run(item.path)
+    require_plain_run(item.path)
     results, about = read_folder(item.path, home=INDEX)
     found = contents(results, about)
     asked = max(about.expected or 0, len(results))
@@ -133,44 +211,26 @@ def _exchange(item: Item) -> Made:
     return exchange_page(found, item.name, INDEX, pictures(model)), lines
 
 
-MAKERS: dict[ItemKind, Callable[[Item], Made]] = {
-    "exchange": _exchange,
-    "run": _run,
-    "judged": _judged,
-    "audit": _audit,
-}
-GROUPS: tuple[tuple[ItemKind, str, str], ...] = (
-    (
-        "exchange",
+KINDS: dict[str, tuple[Callable[[Item], Made], str, str]] = {
+    "exchange": (
+        _exchange,
         "Exchange files",
         "What travels between hospitals: signed records and what the model is computed from. A "
         "file is shown only after every check of `fcforge verify` has passed.",
     ),
-    (
-        "run",
+    "run": (
+        _run,
         "Runs",
         "Experiments of `fcforge run`: every learner over many site orders.",
     ),
-    (
-        "judged",
+    "judged": (
+        _judged,
         "Judged generators",
         "What `fcforge judge` found: fidelity, diversity and use of synthetic FC.",
     ),
-    (
-        "audit",
+    "audit": (
+        _audit,
         "Audits",
         "What `fcforge audit` found: how well attackers tell who took part.",
     ),
-)
-
-
-def _overview(folder: str, listed: Sequence[Listed]) -> str:
-    groups = []
-    facts = []
-    for kind, title, note in GROUPS:
-        mine = [entry for entry in listed if entry.item.kind == kind]
-        groups.append((kind, title, note, mine))
-        facts.append((title.lower(), len(mine), ""))
-    damaged = sum(entry.damaged for entry in listed)
-    facts.append(("damaged", damaged, ""))
-    return render("overview.html.j2", folder=folder, groups=groups, facts=facts)
+}
