@@ -34,7 +34,7 @@ import text_tables  # noqa: E402
 from paper_tables import Finished, shown, split  # noqa: E402
 from scores import look_alikes, read_table  # noqa: E402
 
-from fcforge.report.contents import as_csv  # noqa: E402
+from fcforge.report.run import as_csv  # noqa: E402
 from fcforge.stats import Row  # noqa: E402
 
 ROOT = HERE.parent

@@ -21,7 +21,7 @@ from scipy.stats import spearmanr, ttest_1samp
 
 from fcforge.messages import number, p_value, with_interval
 from fcforge.metrics import finite
-from fcforge.report.contents import curves
+from fcforge.report.run import curves
 from fcforge.report.terminal import Table
 from fcforge.stats import Comparer, Comparison, Estimate, Row, group, holm, rows
 from fcforge.stats.resampling import split_batches

@@ -29,7 +29,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score  # noqa: E4
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-from fcforge.report.contents import study_json  # noqa: E402
+from fcforge.report.run import study_json  # noqa: E402
 from fcforge.runner.config import Experiment, load_experiment  # noqa: E402
 from fcforge.runner.execute import describe  # noqa: E402
 from fcforge.sites import load_dataset  # noqa: E402

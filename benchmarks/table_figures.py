@@ -11,7 +11,7 @@ from matplotlib.patches import Patch, Rectangle
 from paper_tables import Finished
 from sums_tables import PEOPLE, at, attacks
 
-from fcforge.report.contents import curves
+from fcforge.report.run import curves
 from fcforge.types import RunResult
 
 SHOWN = {

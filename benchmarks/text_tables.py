@@ -22,7 +22,7 @@ from paper_tables import (
 
 from fcforge.messages import bracket, number, p_value, with_interval
 from fcforge.metrics import finite, summary
-from fcforge.report.contents import curves
+from fcforge.report.run import curves
 from fcforge.runner.own_threshold import OWN
 
 LEAKS = ("epoch", "context", "generator", "all")

@@ -22,7 +22,7 @@ from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.report import judge, quality
 from fcforge.report.pages import write_pages
-from fcforge.report.run import About, write_report
+from fcforge.report.run import About, contents, page_of
 from fcforge.studies.judge.summary import Judgement
 
 pytestmark = pytest.mark.browser
@@ -40,7 +40,8 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     runs = fake_experiment(seeds=(0,)) + fake_learner(LONG, skill=0.7, seeds=(0,))
     settings = {"path": "/a/very/long/path/" + "x" * 120}
     about = About(f"T {'y' * 90}", KEEPS, settings=settings, n_draws=50)
-    report = write_report(runs, folder / "report.html", about)
+    report = folder / "report.html"
+    report.write_text(page_of(about, contents(runs, about)))
     out = write_pages(make_world(folder / "world")).parent
     for name, text in other_pages().items():
         (folder / f"{name}.html").write_text(text)

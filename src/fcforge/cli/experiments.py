@@ -193,13 +193,12 @@ def _report(folder: Path, page: Path, as_json: bool) -> None:
 
 
 def _print_rows(rows: Sequence[Row], as_json: bool) -> None:
-    from fcforge.report.contents import as_json as rows_json
-    from fcforge.report.contents import print_table
+    from fcforge.report import run as shown
 
     if as_json:
-        print(rows_json(rows), end="")
+        print(shown.as_json(rows), end="")
     else:
-        print_table(rows)
+        shown.print_table(rows)
 
 
 def catalogue(kind: str) -> dict[str, str]:
@@ -344,7 +343,7 @@ def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
 
 def _show(measured: Callable[[], Sequence[Study]], as_json: bool) -> None:
     """Print the tables of a study."""
-    from fcforge.report.contents import study_json
+    from fcforge.report.run import study_json
     from fcforge.report.terminal import interval_table
 
     with at_work("measuring"):

@@ -17,12 +17,11 @@ from fcforge.files import write_text
 from fcforge.messages import FCForgeError, StoreError, counted, printable
 from fcforge.report import judge
 from fcforge.report.audits import section
-from fcforge.report.contents import contents
 from fcforge.report.exchange_file import page_of as exchange_page
 from fcforge.report.exchange_file import pictures
 from fcforge.report.figures import short
 from fcforge.report.rendering import render, sections_page
-from fcforge.report.run import page_of, read_folder
+from fcforge.report.run import contents, page_of, read_folder
 from fcforge.report.run_words import leaks_on
 from fcforge.report.terminal import interval_text
 from fcforge.runner.store import BROKEN

@@ -1,35 +1,306 @@
-"""The page of a run: opens offline, on a phone, on paper, in the dark."""
+"""A run for people: its numbers, computed once, its table for every reader, and its page.
 
-import base64
-from collections.abc import Mapping
+The page opens offline, on a phone, on paper, in the dark.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
 from fcforge import stats
 from fcforge.files import write_text
-from fcforge.messages import counted, number
+from fcforge.messages import counted, duration, memory, no_formula, number, rounded
+from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
 from fcforge.metrics.cells import METRICS, PRIMARY
 from fcforge.report import figures
-from fcforge.report.contents import (
-    About,
-    Contents,
-    Curve,
-    as_csv,
-    contents,
-    curves,
-    mean_matrix,
-    results_table,
-)
 from fcforge.report.rendering import listed, picture, render
-from fcforge.report.run_words import Finding, headline, leaks_on, methods_paragraphs
-from fcforge.report.terminal import Table
+from fcforge.report.run_words import (
+    Finding,
+    findings,
+    headline,
+    leaks_on,
+    methods_paragraphs,
+)
+from fcforge.report.terminal import PIPE_WIDTH, Cell, Heading, Table, interval_cell
 from fcforge.runner.collect import collect_some, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Comparison, Row
-from fcforge.types import RunResult, RunResults
+from fcforge.stats.resampling import N_DRAWS, interval, pair_of
+from fcforge.stats.table import WORDS, Column, Words, columns_of, is_majority, records
+from fcforge.types import Estimate, RunResult, RunResults
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Groups = Mapping[str, list[RunResult]]
+
+
+class Curve(NamedTuple):
+    """A mean over stages with its band; each of shape (T,)."""
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True)
+class About:
+    """What the page says besides the results.
+
+    Attributes
+    ----------
+    title : str
+    keeps : mapping of learner title to what its method keeps between sites
+    expected : int, optional
+        Number of runs that were asked for; fewer results are shown as missing.
+    settings : mapping
+        Shown as they are.
+    n_draws : int
+        Bootstrap draws and permutations.
+    home : str
+        Address of the overview this page belongs to; empty without one.
+    """
+
+    title: str = "fcforge report"
+    keeps: Mapping[str, str] = field(default_factory=dict)
+    expected: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    n_draws: int = N_DRAWS
+    home: str = ""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the page is made from: the references first, then learners by falling AAA.
+
+    Attributes
+    ----------
+    results : sequence of RunResult
+    groups : mapping of learner to its runs with finite scores
+    rows : list of Row
+    findings : list of Finding
+    forests : mapping
+        Differences of learners from the ``baseline``, and from ``finetune`` of the same model.
+    """
+
+    results: RunResults
+    groups: Groups
+    rows: list[Row]
+    findings: list[Finding]
+    forests: Mapping[str, Mapping[str, Comparison]]
+
+    @property
+    def words(self) -> Words:
+        """What things are called; `own` is the baseline that a learner must beat."""
+        return WORDS[self.results[0].kind]
+
+    @property
+    def learners(self) -> list[Row]:
+        """Learners with usable scores, the references aside."""
+        return [row for row in self.rows if row.n_runs and not row.is_majority]
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """The worst level of the warnings about each learner."""
+        return {found.learner: found.level for found in reversed(self.findings)}
+
+
+def contents(results: RunResults, about: About) -> Contents:
+    """The numbers of the page."""
+    everything = stats.with_majority(results, own=True)
+    rows = stats.rows(everything, keeps=about.keeps, n_draws=about.n_draws)
+    found = stats.group([run for run in everything if finite(run)])
+    groups = {row.learner: found[row.learner] for row in rows if row.n_runs}
+    forests = _forests(groups, about.n_draws)
+    said = findings(
+        results, expected=about.expected, against_majority=forests["baseline"]
+    )
+    return Contents(results, groups, rows, said, forests)
+
+
+def curves(runs: RunResults, n_draws: int) -> tuple[Curve, Curve]:
+    """Primary metric on the sites so far, and forgetting, over the stages."""
+    n = len(runs[0].spec.order)
+    main = PRIMARY[runs[0].kind]
+
+    def statistic(full: np.ndarray) -> np.ndarray:
+        a = full[..., 1:, :]
+        both = [accuracy_curve(a), forgetting_curve(a)]
+        return np.concatenate(both, axis=-1)
+
+    points, draws = stats.bootstrap(runs, main, statistic, n_draws=n_draws)
+    mean = points.mean(0)
+    low, high = interval(mean, draws)
+    accuracy = Curve(mean[:n], low[:n], high[:n])
+    forgetting = Curve(mean[n:], low[n:], high[n:])
+    return accuracy, forgetting
+
+
+def mean_matrix(runs: RunResults) -> np.ndarray:
+    """Primary metric by stage and position, mean over orders and seeds."""
+    main = PRIMARY[runs[0].kind]
+    return np.mean([score_matrix(run, main) for run in runs], axis=0)
+
+
+def _forests(groups: Groups, n_draws: int) -> dict[str, dict[str, Comparison]]:
+    """Differences against the baseline, and against fine-tuning of the same model."""
+    specs = {k: v[0].spec.learner for k, v in groups.items() if not is_majority(v[0])}
+    tuned = {s.model.name: k for k, s in specs.items() if s.method.name == "finetune"}
+    kind = next(iter(groups.values()))[0].kind
+    partners = {
+        "baseline": dict.fromkeys(specs, WORDS[kind].own),
+        "finetune": {k: tuned.get(s.model.name, k) for k, s in specs.items()},
+    }
+    comparer = stats.Comparer(PRIMARY[kind], n_draws=n_draws)
+    forests = {}
+    for against, asked in partners.items():
+        compared = {}
+        for one, other in asked.items():
+            ours = set(map(pair_of, groups[one]))
+            theirs = set(map(pair_of, groups[other]))
+            if one != other and ours & theirs:
+                compared[one] = comparer.compare(groups[one], groups[other])
+        corrected = stats.holm(list(compared.values()))
+        forests[against] = dict(zip(compared, corrected, strict=True))
+    return forests
+
+
+# -- the results of a run: page, terminal and Markdown; numbers as CSV and JSON -------------------
+IN_TERMINAL = ("aaa", "fm", "auroc", "mae")  # as many columns as 80 characters hold
+INTRANSIGENCE = Heading(
+    "INT",
+    "intransigence: accuracy that the cumulative (else joint) learner of the same model has more "
+    "when a site has just been learned",
+    "low is good",
+)
+COSTS = (
+    Heading(
+        "Keeps",
+        "what the method carries from site to site; its memory",
+        "memory",
+        words=True,
+    ),
+    Heading("Time", "training time of one run over all sites; number of runs", "runs"),
+)
+
+
+def results_table(
+    rows: Sequence[Row],
+    levels: Mapping[str, str] | None = None,
+    shown: Collection[str] = (),
+) -> Table:
+    """One row per learner; the best mean of a column is marked.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    levels : mapping of learner to {"serious", "caution"}, optional
+        Learners with a warning; a serious one is never the best.
+    shown : collection of str
+        Keys of the columns; where none is named all that are not extra, and the costs.
+    """
+    columns = []
+    for column in columns_of(rows[0].kind):
+        if column.key in shown or (not shown and column.shown == "yes"):
+            columns.append(column)
+    heads = [Heading(c.title, c.help, f"{c.good} is good") for c in columns]
+    stars = any(math.isfinite(row.intransigence) for row in rows)
+    if not shown:
+        heads += [*[INTRANSIGENCE] * stars, *COSTS]
+    levels = levels or {}
+    sound = [row for row in rows if levels.get(row.learner) != "serious"]
+    best = {c.key: best_of(sound, c) for c in columns}
+    made = []
+    for row in rows:
+        flag = f"flag-{levels[row.learner]}" if row.learner in levels else ""
+        cells = [Cell(row.learner, look=flag)]
+        for key, names in best.items():
+            look = "best" if row.learner in names else ""
+            cells.append(interval_cell(row.estimates[key], look))
+        if not shown:
+            lost = Cell(number(row.intransigence))
+            cells += [*[lost] * stars, *_costs(row)]
+        made.append(cells)
+    quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
+    return Table.of(("Learner", *heads), made, quiet=quiet)
+
+
+def _costs(row: Row) -> tuple[Cell, Cell]:
+    """What a learner keeps, and how long its runs take."""
+    look = f"keeps keeps-{row.keeps.split()[0]}"
+    kept = Cell(row.keeps, (memory(row.memory_bytes),), look)
+    below = [counted(row.n_runs, "run")]
+    if row.n_left_out:
+        below.append(f"{row.n_left_out} diverged")
+    return kept, Cell(duration(row.seconds), tuple(below))
+
+
+def best_of(rows: Sequence[Row], column: Column) -> set[str]:
+    """Learners with the best mean of a column, the majority class aside."""
+    known = {}
+    for row in rows:
+        mean = row.estimates[column.key].value
+        if math.isfinite(mean) and not row.is_majority:
+            known[row.learner] = rounded(mean, 3)
+    best_end = max if column.good == "high" else min
+    top = best_end(known.values(), default=None)
+    return {learner for learner, mean in known.items() if mean == top}
+
+
+def print_table(rows: Sequence[Row], console: "Console | None" = None) -> None:
+    """Print the columns that fit to stdout (or `console`); a file gets long names unbroken."""
+    from rich.console import Console
+
+    out = console or Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    results_table(rows, shown=IN_TERMINAL).print(out)
+    meaning = "mean over orders and seeds, [95 % over subjects and trainings], ± SD over orders"
+    out.print(meaning, style="dim")
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """CSV with a mean, SD, low and high column per number; empty where undefined."""
+    import pandas as pd
+
+    table = pd.DataFrame(_plain(rows), dtype=object)
+    safe = table.map(lambda v: no_formula(v) if isinstance(v, str) else v)
+    return safe.to_csv(index=False, lineterminator="\n")
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """JSON list of records; null where undefined."""
+    return json.dumps(_plain(rows), indent=2, allow_nan=False) + "\n"
+
+
+def _plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    found = []
+    for record in records(rows):
+        found.append({name: plain(value) for name, value in record.items()})
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value every reader of CSV and JSON understands."""
+    if isinstance(value, float):
+        return rounded(value, 6) if math.isfinite(value) else None
+    return value
+
+
+def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict]:
+    """Plain numbers of a study of runs; null where undefined."""
+    found: dict[str, dict] = {}
+    for name, cells in rows.items():
+        found[name] = {}
+        for column, e in cells.items():
+            ends = {"low": plain(e.low), "high": plain(e.high)}
+            found[name][column] = {"mean": plain(e.value), **ends}
+    return found
 
 
 # -- a run folder ----------------------------------------------------------------------------------
@@ -53,19 +324,6 @@ def read_folder(folder: Path, home: str = "") -> tuple[list[RunResult], About]:
 
 
 # -- the page --------------------------------------------------------------------------------------
-def write_report(
-    results: RunResults, out_html: str | Path, about: About | None = None
-) -> Path:
-    """Write the page of some runs, whole or not at all; returns the file written.
-
-    The majority rows are added where no majority learner is among the results.
-    """
-    out = Path(out_html)
-    about = about or About()
-    write_text(out, page_of(about, contents(results, about)))
-    return out
-
-
 def page_of(about: About, c: Contents) -> str:
     """The page as text."""
     first = c.results[0]
@@ -78,11 +336,10 @@ def page_of(about: About, c: Contents) -> str:
         extent=_extent(c.results, about.expected),
         shown=results_table(c.rows, c.levels),
         more=_more_table(c),
-        csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
         forests=[_forest(c, against) for against in FORESTS if c.forests[against]],
         **_over_stages(c, about.n_draws),
         **_at_sites(c),
-        settings=about.settings or first.spec.to_json(),
+        settings=about.settings,
         environment=first.environment,
         methods=methods_paragraphs(c.results, about.n_draws),
     )

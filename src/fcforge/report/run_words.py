@@ -19,7 +19,7 @@ from fcforge.stats.table import WORDS, is_majority
 from fcforge.types import RunResults, Training
 
 if TYPE_CHECKING:
-    from fcforge.report.contents import Contents
+    from fcforge.report.run import Contents
 
 FEW_SEEDS = 3
 ONE_CLASS_SHARE = 0.05
