@@ -28,7 +28,7 @@ def moments(phi: list[float], r: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_paper_update_by_hand():
     bandit = Bandit(prior=10.0, gamma=0.5, form="paper", pooled=False)
-    s, b = bandit.update(*bandit.start(1), *moments([2.0, 1.0], 3.0), YES)
+    s, b = bandit.update(*bandit.start("cpu"), *moments([2.0, 1.0], 3.0), YES)
     # A = .5 * 10 I + .5 * [[4, 2], [2, 1]];  b = .5 * 3 * [2, 1]
     assert torch.allclose(s[0], torch.tensor([[7.0, 1.0], [1.0, 5.5]]))
     assert torch.allclose(b[0], torch.tensor([3.0, 1.5]))
@@ -40,7 +40,7 @@ def test_paper_update_by_hand():
 
 def test_ridge_update_by_hand():
     bandit = Bandit(prior=2.0, gamma=0.5, form="ridge", belief=1.5, pooled=False)
-    s, b = bandit.start(1)
+    s, b = bandit.start("cpu")
     assert not s.any()
     s, b = bandit.update(s, b, *moments([2.0, 1.0], 3.0), YES)
     s, b = bandit.update(s, b, *moments([0.0, 1.0], 1.0), YES)
@@ -59,7 +59,7 @@ def test_ridge_keeps_its_prior_and_the_paper_form_loses_it():
     """After 1000 rewards in one direction, what is known of the other direction?"""
     for form, expected in (("ridge", 0.1), ("paper", 0.0)):
         bandit = Bandit(prior=0.1, gamma=0.98, form=form, pooled=False)
-        s, b = bandit.start(1)
+        s, b = bandit.start("cpu")
         for _ in range(1000):
             s, b = bandit.update(s, b, *moments([1.0, 0.0], 1.0), YES)
         precision = bandit.posterior(s, b)[1]
@@ -68,7 +68,7 @@ def test_ridge_keeps_its_prior_and_the_paper_form_loses_it():
 
 def test_arm_without_reward_stays():
     bandit = Bandit(pooled=False)
-    s, b = bandit.start(2)
+    s, b = (x.repeat_interleave(2, 0) for x in bandit.start("cpu"))
     outer, gain = moments([1.0, 1.0], 1.0)
     s, b = bandit.update(
         s, b, outer.repeat(2, 1, 1), gain.repeat(2, 1), torch.tensor([True, False])

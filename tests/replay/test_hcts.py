@@ -105,7 +105,7 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
         state, _ = sampler.refresh(
             state, look(before, torch.tensor([0.7, 0.7]), 5, rng), key, 4
         )
-        started = sampler.sites.start(2)
+        started = [x.repeat_interleave(2, 0) for x in sampler.sites.start("cpu")]
         assert torch.equal(state["hcts.site.s"], started[0])  # no reward yet
         state, _ = sampler.refresh(
             state, look(after, torch.tensor([0.6, 0.8]), 5, rng), key, 4

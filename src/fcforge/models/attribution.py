@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -48,13 +47,11 @@ class Scorer:
         if isinstance(model, Linear):
             linear = plain and model.features in ("z", "centred")
             return cls(margin, 1 if linear else SMOOTH if plain else KINKED)
-        settings: Any = model
-        if not hasattr(model, "tau"):
+        tau = getattr(model, "tau", None)
+        if tau is None:
             return cls(margin, KINKED)
         absolute = getattr(model, "edges", "positive") == "absolute"
-        return cls(
-            margin, KINKED, lambda r: (abs(r) if absolute else r) >= settings.tau
-        )
+        return cls(margin, KINKED, lambda r: (abs(r) if absolute else r) >= tau)
 
     def score(self, fc: np.ndarray) -> np.ndarray:
         """Scores (n,) of scans (n, R, R), one by one: memory is of one."""

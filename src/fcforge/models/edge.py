@@ -130,8 +130,7 @@ class MLP(EdgeModel):
         key: Key = None,
     ) -> Output:
         """Logits and first hidden layer of a prepared batch."""
-        h = layers.linear(inputs["edges"], params["embed.weight"])
-        embedding = torch.relu(h + params["embed.bias"])
+        embedding = torch.relu(layers.affine(params, "embed", inputs["edges"]))
         dropped = layers.dropout(
             embedding, self.dropout, layers.dropout_keys(key, 1)[0]
         )

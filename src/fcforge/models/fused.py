@@ -57,7 +57,7 @@ def norm_relu_dropout(
     -------
     out : Tensor of shape (n, F)
     mean, var : Tensor of shape (F,)
-        Running statistics after this batch (`layers.running`), without gradient.
+        Running statistics after this batch (`layers.normalise`), without gradient.
     """
     dropped = 0 if key is None else dropped_of_256(p)
     if key is None:

@@ -86,7 +86,7 @@ def _combine(
 ):
     """Chan's rule: moments of all rows of a lane from those of its blocks.
 
-    Running statistics follow as `layers.running` has them.
+    Running statistics follow as `layers.normalise` has them.
     """
     lane = tl.program_id(0)
     col = tl.arange(0, BLOCK)

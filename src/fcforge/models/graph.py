@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
+from fcforge.messages import ConfigError
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
@@ -197,7 +198,23 @@ class GAE(GCN):
 
 
 @dataclass(frozen=True)
-class GAT(ConvolutionModel):
+class AttentionModel(GraphModel):
+    """A network whose attention has several heads, which share its width."""
+
+    heads: Size = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden % self.heads:
+            raise ConfigError(
+                f"hidden = {self.hidden} cannot be shared among heads = {self.heads}.",
+                where=self.where(),
+                do="Make hidden a multiple of heads.",
+            )
+
+
+@dataclass(frozen=True)
+class GAT(AttentionModel, ConvolutionModel):
     r"""3 layers of 128, dropout 0.4, learning rate 5e-4 (paper); 4 heads of 32, concatenated.
 
     .. math::
@@ -210,13 +227,8 @@ class GAT(ConvolutionModel):
 
     depth: Size = 3
     dropout: ShareBelowOne = 0.4
-    heads: Size = 4
     name = "gat"
     lr = 5e-4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        layers.check_heads(self.where(), self.heads, self.hidden)
 
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
         """Glorot weight and attention vectors, zero bias."""
@@ -318,7 +330,7 @@ def attend(
 
 
 @dataclass(frozen=True)
-class GraphTransformer(GraphModel):
+class GraphTransformer(AttentionModel):
     """3 blocks of 128, dropout 0.3, learning rate 5e-4 (paper); 4 heads, 8 coordinates.
 
     Node features and Laplacian coordinates are embedded and added. A block is attention over
@@ -328,14 +340,9 @@ class GraphTransformer(GraphModel):
 
     depth: Size = 3
     dropout: ShareBelowOne = 0.3
-    heads: Size = 4
     coordinates: Size = 8
     name = "graph_transformer"
     lr = 5e-4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        layers.check_heads(self.where(), self.heads, self.hidden)
 
     def norms(self) -> list[str]:
         """Two in every block: after attention and after the feed-forward network."""
@@ -370,9 +377,6 @@ class GraphTransformer(GraphModel):
             * fc.shape[-1] ** 0.5,
         }
 
-    def _linear(self, params: Params, name: str, h: Tensor) -> Tensor:
-        return layers.linear(h, params[f"{name}.weight"]) + params[f"{name}.bias"]
-
     def encode(
         self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
@@ -388,14 +392,14 @@ class GraphTransformer(GraphModel):
             new_stats.update(found)
             return h
 
-        h = self._linear(params, "embed", inputs["features"])
-        h = h + self._linear(params, "place", inputs["places"])
+        h = layers.affine(params, "embed", inputs["features"])
+        h = h + layers.affine(params, "place", inputs["places"])
         for i in range(self.depth):
-            q, k, v = self._linear(params, f"block{i}.qkv", h).chunk(3, dim=-1)
+            q, k, v = layers.affine(params, f"block{i}.qkv", h).chunk(3, dim=-1)
             seen = attend(q, k, v, inputs["blocked"], self.heads)
-            mixed = self._linear(params, f"block{i}.out", seen)
+            mixed = layers.affine(params, f"block{i}.out", seen)
             h = added(h, mixed, f"block{i}.norm_attn", 2 * i)
-            up = torch.relu(self._linear(params, f"block{i}.ffn_up", h))
-            down = self._linear(params, f"block{i}.ffn_down", up)
+            up = torch.relu(layers.affine(params, f"block{i}.ffn_up", h))
+            down = layers.affine(params, f"block{i}.ffn_down", up)
             h = added(h, down, f"block{i}.norm_ffn", 2 * i + 1)
         return h, new_stats

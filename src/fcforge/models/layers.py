@@ -10,7 +10,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from fcforge.messages import ConfigError
 from fcforge.models import fused
 from fcforge.models.base import Key, Params
 from fcforge.randomness import fold, keep_mask
@@ -48,6 +47,11 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     rows = x.reshape(-1, x.shape[-1])
     flat = fused.linear(rows, weight) if fused.fits(x) else rows @ weight.t()
     return flat.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def affine(params: Params, name: str, x: Tensor) -> Tensor:
+    """``x W^T + b`` of layer `name`."""
+    return linear(x, params[f"{name}.weight"]) + params[f"{name}.bias"]
 
 
 def dropout(x: Tensor, p: float, key: Key) -> Tensor:
@@ -91,38 +95,22 @@ def normalise(
     """
     weight = params[f"{name}.weight"]
     bias = params[f"{name}.bias"]
+    mean = stats[f"{name}.mean"]
+    var = stats[f"{name}.var"]
     if not train:
-        mean = stats[f"{name}.mean"]
-        var = stats[f"{name}.var"]
         scale = weight * torch.rsqrt(var + EPSILON)
         out = torch.addcmul(bias + (offset - mean) * scale, h, scale)
         return out, {f"{name}.mean": mean, f"{name}.var": var}
     flat = h.reshape(-1, h.shape[-1])
     bias = bias + 0.0 * offset  # the offset stays in the graph, with a gradient of 0
-    out, mean, inverse_sd = torch.native_batch_norm(
+    out, batch_mean, inverse_sd = torch.native_batch_norm(
         flat, weight, bias, None, None, True, MOMENTUM, EPSILON
     )
-    new = running(stats, name, offset, mean, inverse_sd, len(flat))
-    return out.reshape(h.shape), new
-
-
-def running(
-    stats: Params,
-    name: str,
-    offset: Tensor,
-    batch_mean: Tensor,
-    inverse_sd: Tensor,
-    n: int,
-) -> Params:
-    """Running statistics after a batch of n rows, to whose mean `offset` belongs."""
-    mean = stats[f"{name}.mean"]
-    var = stats[f"{name}.var"]
-    batch_mean = batch_mean.detach()
-    inverse_sd = inverse_sd.detach()
-    batch_var = inverse_sd.square().reciprocal() - EPSILON
-    sample_var = batch_var * (n / max(n - 1, 1))
-    return {
-        f"{name}.mean": mean + MOMENTUM * (batch_mean + offset.detach() - mean),
+    batch_var = inverse_sd.detach().square().reciprocal() - EPSILON
+    sample_var = batch_var * (len(flat) / max(len(flat) - 1, 1))
+    batch_mean = batch_mean.detach() + offset.detach()
+    return out.reshape(h.shape), {
+        f"{name}.mean": mean + MOMENTUM * (batch_mean - mean),
         f"{name}.var": var + MOMENTUM * (sample_var - var),
     }
 
@@ -149,16 +137,6 @@ def norm_relu_dropout(
         flat, weight, bias, key, old, p, EPSILON, MOMENTUM
     )
     return out.reshape(h.shape), {f"{name}.mean": mean, f"{name}.var": var}
-
-
-def check_heads(where: str, heads: int, hidden: int) -> None:
-    """Raise `ConfigError` when the heads of an attention do not divide its width."""
-    if hidden % heads:
-        raise ConfigError(
-            f"hidden = {hidden} cannot be shared among heads = {heads}.",
-            where=where,
-            do="Make hidden a multiple of heads.",
-        )
 
 
 def masked_softmax(scores: Tensor, blocked: Tensor) -> Tensor:
@@ -211,8 +189,6 @@ def head(params: Params, name: str, x: Tensor, p: float, key: Key) -> Tensor:
         key.startswith(f"{name}.") and key.endswith(".weight") for key in params
     )
     for i, own in enumerate([*dropout_keys(key, depth - 1, HEAD_KEYS), None]):
-        weight = params[f"{name}.{i}.weight"]
-        bias = params[f"{name}.{i}.bias"]
-        x = linear(x, weight) + bias
+        x = affine(params, f"{name}.{i}", x)
         x = dropout(torch.relu(x), p, own) if i < depth - 1 else x
     return x

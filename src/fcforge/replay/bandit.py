@@ -50,13 +50,11 @@ class Bandit:
     belief: float = 1.0
     pooled: bool = True
 
-    def start(
-        self, arms: int, device: torch.device | str = "cpu"
-    ) -> tuple[Tensor, Tensor]:
-        """Moments S (arms, 2, 2) and b (arms, 2) before any reward."""
+    def start(self, device: torch.device | str) -> tuple[Tensor, Tensor]:
+        """Moments S (1, 2, 2) and b (1, 2) of an arm before any reward."""
         first = self.prior if self.form == "paper" else 0.0
-        s = first * torch.eye(2, device=device).repeat(arms, 1, 1)
-        return s, torch.zeros(arms, 2, device=device)
+        s = first * torch.eye(2, device=device)[None]
+        return s, torch.zeros(1, 2, device=device)
 
     def update(
         self, s: Tensor, b: Tensor, outer: Tensor, gain: Tensor, seen: Tensor

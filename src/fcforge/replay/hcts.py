@@ -106,7 +106,7 @@ class HCTS:
         device = accuracy.device
         found = State()
         for level, arms in self.levels:
-            found[f"{level}.s"], found[f"{level}.b"] = arms.start(1, device)
+            found[f"{level}.s"], found[f"{level}.b"] = arms.start(device)
         return found | {
             "hcts.best": accuracy.float().reshape(1),
             "hcts.ce": torch.zeros(1, device=device),
