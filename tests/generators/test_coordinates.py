@@ -53,7 +53,7 @@ def test_slope_matches_finite_differences() -> None:
     rng = torch.Generator().manual_seed(1)
     a = torch.randn(1, 5, 5, generator=rng, dtype=torch.float64)
     a = a + a.mT
-    slope = _slope(*torch.linalg.eigh(0.5 * a))
+    slope = _slope(*torch.linalg.eigh(0.5 * a), coarse=False)
     h = 1e-5
     for j in range(5):
         bump = torch.zeros(5, 5, dtype=torch.float64)

@@ -5,9 +5,10 @@ import torch
 
 from fcforge.messages import ConfigError
 from fcforge.methods import make_method
-from fcforge.methods.base import Lane
+from fcforge.methods.base import Lane, seen
+from fcforge.randomness import torch_rng
 from fcforge.types import Component
-from small_world import R, cohort, order
+from small_world import R, cohort, make_model, order
 
 
 def test_a_lane_is_the_lane_of_its_names():
@@ -18,6 +19,18 @@ def test_a_lane_is_the_lane_of_its_names():
     assert again.params["a/b"] is lane.params["a/b"]
     assert again.state["memory.row"] is lane.state["memory.row"]
     assert again.stats == {}
+
+
+def test_a_network_is_seen_in_eval_mode_and_without_gradient():
+    model = make_model(Component("gcn", {"hidden": 4, "depth": 2, "dropout": 0.9}), 5)
+    params = {k: v.requires_grad_() for k, v in model.init(torch_rng(0)).items()}
+    lane = Lane(params, model.init_stats(), {})
+    series = torch.randn(3, 5, 20, generator=torch_rng(1))
+    inputs = model.prepare(torch.stack([torch.corrcoef(s) for s in series]))
+    out = seen(model, lane, inputs)
+    assert torch.equal(out.logits, seen(model, lane, inputs).logits)
+    assert not out.logits.requires_grad
+    assert out.embedding.shape == (3, model.readout) == (3, 8)
 
 
 @pytest.mark.parametrize(

@@ -14,20 +14,10 @@ from fcforge.replay.memory import (
     empty_memory,
     random_priority,
     recall,
-    teach,
     uniform_slots,
     weighted_priority,
 )
-from fcforge.types import Component
-from small_world import (
-    World,
-    learner_spec,
-    make_model,
-    order,
-    plan_of,
-    run_plan,
-    run_spec,
-)
+from small_world import World, learner_spec, order, plan_of, run_plan, run_spec
 
 
 def test_an_empty_memory_marks_free_slots():
@@ -56,21 +46,6 @@ def test_recall_hands_out_all_that_belongs_to_a_slot():
     assert seen.logits.tolist() == [[3, 4], [1, 2], [0, 0]]
     assert seen.embedding.tolist() == [[6], [5], [0]]
     assert torch.equal(seen.weight, weight)
-
-
-def test_the_teacher_speaks_in_eval_mode_and_without_gradient():
-    model = make_model(Component("gcn", {"hidden": 4, "depth": 2, "dropout": 0.9}), 5)
-    params, stats = model.init(torch_rng(0)), model.init_stats()
-    params = {k: v.requires_grad_() for k, v in params.items()}
-    series = torch.randn(3, 5, 20, generator=torch_rng(1))
-    inputs = model.prepare(torch.stack([torch.corrcoef(s) for s in series]))
-    (u, r), again = (
-        teach(model, params, stats, inputs),
-        teach(model, params, stats, inputs),
-    )
-    assert torch.equal(u, again[0])
-    assert not u.requires_grad
-    assert r.shape == (3, model.readout) == (3, 8)
 
 
 def empty_buffer(capacity: int, device: str) -> dict[str, torch.Tensor]:

@@ -15,7 +15,6 @@ from fcforge.replay.selection import (
     mahalanobis,
     margin,
     reservoir,
-    shortlist,
 )
 
 pytestmark = pytest.mark.rounding
@@ -68,18 +67,6 @@ def test_farthest_first_spreads_more_than_the_best_scores():
     off = ~torch.eye(10, dtype=torch.bool)
     top = score.topk(10).indices
     assert d[far][:, far][off].min() > 2 * d[top][:, top][off].min()
-
-
-def test_shortlist_holds_two_quotas():
-    score = torch.tensor([0.3, 0.9, 0.1, 0.5, 0.7])
-    assert shortlist(score, torch.tensor(1)).tolist() == [
-        False,
-        True,
-        False,
-        False,
-        True,
-    ]
-    assert shortlist(score, torch.tensor(9)).all()
 
 
 def test_mahalanobis_matches_the_definition():

@@ -131,9 +131,15 @@ class Generator(Checked, ABC):
 
     def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
         """Labels (n,) of a synthetic set: the class shares of `y`, at least one of each class."""
-        if classes_of(y) > N_CLASSES:
-            return several_shares(torch.bincount(y), n)
-        return in_shares(float(y.float().mean()), n)
+        if classes_of(y) == N_CLASSES:
+            return in_shares(float(y.float().mean()), n)
+        counts = torch.bincount(y).cpu()
+        middles = (torch.arange(n) + 0.5) / n
+        drawn = torch.searchsorted(torch.cumsum(counts, 0) / counts.sum(), middles)
+        there = torch.nonzero(counts)[:, 0]
+        missing = there[~torch.isin(there, drawn)]
+        drawn[n - len(missing) :] = missing
+        return drawn.sort().values
 
     def diagnostics(self, state: GeneratorState) -> dict[str, float]:
         """What the state says of its training, as plain numbers; the last of every curve."""
@@ -144,17 +150,6 @@ def in_shares(patients: float, n: int) -> Tensor:
     """Labels (n,), controls first, with this share of patients but at least one of each class."""
     count = min(max(round(n * patients), 1), n - 1)
     return (torch.arange(n) >= n - count).long()
-
-
-def several_shares(counts: Tensor, n: int) -> Tensor:
-    """Labels (n,) in the shares of some counts, at least one of each class that has members."""
-    middles = (torch.arange(n) + 0.5) / n
-    ends = torch.cumsum(counts.cpu(), 0) / counts.sum().cpu()
-    y = torch.searchsorted(ends, middles)
-    there = torch.nonzero(counts.cpu())[:, 0]
-    missing = there[~torch.isin(there, y)]
-    y[n - len(missing) :] = missing
-    return y.sort().values
 
 
 def classes_of(y: Tensor) -> int:

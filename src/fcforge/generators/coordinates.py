@@ -18,12 +18,11 @@ from fcforge.speed import one_thread
 
 # (node, weight) of 4-point rules on [0, 1], the half with s <= 1/2: Gauss-Legendre's, and the
 # coarser Gauss-Lobatto's, whose first node needs no matrix product.
-Rule = tuple[tuple[float, float], ...]
-GAUSS: Rule = (
+GAUSS = (
     (0.06943184420297371, 0.17392742256872693),
     (0.33000947820757187, 0.32607257743127307),
 )
-LOBATTO: Rule = ((0.0, 1 / 12), (0.5 - 0.5 / 5**0.5, 5 / 12))
+LOBATTO = ((0.0, 1 / 12), (0.5 - 0.5 / 5**0.5, 5 / 12))
 # Matrices worked on at once: on a CPU so many of 116 ROIs, on a GPU of any size.
 AT_ONCE = 64
 ON_GPU = 1024
@@ -68,7 +67,7 @@ def unit_diagonal(matrix: Tensor) -> Tensor:
     return out.clamp(-1.0, 1.0)
 
 
-def _slope(values: Tensor, vectors: Tensor, coarse: bool = False) -> Tensor:
+def _slope(values: Tensor, vectors: Tensor, coarse: bool) -> Tensor:
     """H_ij = d exp(L)_ii / d L_jj of L with that eigendecomposition, (n, R, R).
 
     H = int_0^1 exp(s L) * exp((1 - s) L) ds elementwise (Duhamel), by Gauss-Legendre: a few
@@ -160,15 +159,13 @@ def _in_threads(
     return fc
 
 
-def fixed_point(
-    coordinates: Tensor, x: Tensor, tol: float, max_iter: int = 200
-) -> Tensor:
+def fixed_point(coordinates: Tensor, x: Tensor, tol: float) -> Tensor:
     """Archakov & Hansen's iteration on one chunk; `x` (n, R) is improved in place.
 
     With B = exp(L / 2), exp(L) = B B' is positive definite in spite of rounding.
     """
     log_matrix = from_edges(coordinates, diagonal=0.0)
-    for _ in range(max_iter):
+    for _ in range(200):
         log_matrix.diagonal(dim1=-2, dim2=-1).copy_(x)
         root = torch.linalg.matrix_exp(0.5 * log_matrix)
         gap = root.square().sum(-1).log()

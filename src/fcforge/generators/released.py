@@ -138,11 +138,6 @@ def draw_features(start: Start, n: int, rng: RNG) -> np.ndarray:
     return start.scaled(normal.numpy(), np.sqrt(start.n_features * start.variance))
 
 
-def patient_share(head: vector.Head, x: np.ndarray) -> np.ndarray:
-    """P(patient) (n,) of standardised features under a head on labels -1 and +1."""
-    return 0.5 * (1.0 + np.clip(x @ head.weight + head.bias, -CERTAIN, CERTAIN))
-
-
 def draw_subjects(
     start: Start, head: vector.Head, y: np.ndarray, rng: RNG
 ) -> np.ndarray:
@@ -157,7 +152,8 @@ def draw_subjects(
         while len(places):
             x = draw_features(start, 2 * len(places) + 8, rng)
             drawn = torch.rand(len(x), generator=rng, dtype=torch.float64).numpy()
-            patient = drawn < patient_share(head, x)
+            score = np.clip(x @ head.weight + head.bias, -CERTAIN, CERTAIN)
+            patient = drawn < 0.5 * (1.0 + score)
             fits = x[patient == bool(label)][: len(places)]
             found[places[: len(fits)]] = fits
             places = places[len(fits) :]

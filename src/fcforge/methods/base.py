@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.models.base import Inputs, Model, Params
+from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.replay.bank import PublicView, SiteView
 from fcforge.replay.memory import Declared, Replay, alike, recall
 from fcforge.settings import Checked
@@ -269,6 +269,12 @@ class Method(Checked):
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
         """Scores (n, n_outputs): a logit of each class, or a number."""
         return model.apply(lane.params, lane.stats, inputs).logits
+
+
+def seen(model: Model, lane: Lane, inputs: Inputs) -> Output:
+    """What the lane's network says of some subjects: eval mode, no gradient."""
+    with torch.no_grad():
+        return model.apply(lane.params, lane.stats, inputs)
 
 
 @dataclass(frozen=True)

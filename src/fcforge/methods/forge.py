@@ -155,12 +155,9 @@ class Forge(SyntheticMemory):
         pairs = [(student.logits, taught.logits)]
         if taught.embedding.shape[-1]:  # else readouts never change: the term is zero
             pairs.append((student.embedding, taught.embedding))
-        return [
-            factor * (weight * self.distance(*pair)).sum()
-            for factor, pair in zip(factors, pairs, strict=False)
-        ]
-
-    def distance(self, student: Tensor, taught: Tensor) -> Tensor:
-        """Squared distance (n,) of what two networks say of subjects (n, d)."""
-        square = (student - taught).square()
-        return square.mean(-1) if self.loss_form == "mean" else square.sum(-1)
+        found = []
+        for factor, (own, wanted) in zip(factors, pairs, strict=False):
+            square = (own - wanted).square()
+            each = square.mean(-1) if self.loss_form == "mean" else square.sum(-1)
+            found.append(factor * (weight * each).sum())
+        return found

@@ -70,12 +70,10 @@ class Seen(NamedTuple):
     mass: Tensor
 
 
-def _scores(lane: Lane, edges: Tensor, rows: Tensor, n_outputs: int) -> Tensor:
-    """Scores (n, c) that the lane's head gives some rows."""
-    columns = slice(n_outputs - n_columns(n_outputs), None)
-    weight = lane.params["head.0.weight"][columns].T
-    said = [edges[some] @ weight for some in rows.split(CHUNK)]
-    return torch.cat(said) + lane.params["head.0.bias"][columns]
+def _scores(edges: Tensor, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Scores (n, c) that a head (q, c) gives some rows, in its own precision."""
+    said = [edges[some].to(weight) @ weight for some in rows.split(CHUNK)]
+    return torch.cat(said) + bias
 
 
 def _looked_up(place: Tensor, score: Tensor, n_outputs: int, rows: Tensor) -> Output:
@@ -144,7 +142,10 @@ class ForgeRidge(SyntheticMemory):
             2**31 - 1, (self.rounds,), generator=site.rng, dtype=torch.int32
         )
         outputs = model.n_outputs
-        score = _scores(lane, edges, seen.rows, outputs)
+        columns = slice(outputs - n_columns(outputs), None)
+        weight = lane.params["head.0.weight"][columns].T
+        bias = lane.params["head.0.bias"][columns]
+        score = _scores(edges, seen.rows, weight, bias)
         rounds = self.rounds if len(lane.state[ROWS]) and self.chooses else 1
         total = torch.zeros_like(seen.public)
         level = torch.zeros_like(seen.public[0])
@@ -177,8 +178,7 @@ class ForgeRidge(SyntheticMemory):
         mass = balance_classes(one, site.y, here, self.balance, outputs)
         public = t.new_zeros(len(rows), t.shape[1])
         if (head := lane.state.get("public.head")) is not None:
-            parts = [edges[some].double() @ head[:-1] for some in rows.split(CHUNK)]
-            public = torch.cat(parts) + head[-1]
+            public = _scores(edges, rows, head[:-1], head[-1])
         gram = site.bank.products(model, rows)
         return Seen(rows, place, gram, public, place[site.rows], t, mass)
 

@@ -19,16 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import (
-    Batch,
-    Inputs,
-    Lane,
-    Loss,
-    Model,
-    Params,
-    Replay,
-    misfit,
-)
+from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, misfit
 from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.models.layers import mean_max
@@ -138,18 +129,14 @@ class UGCL(Taught, Rehearsal):
         with torch.no_grad():
             then, _ = look(model, *old, replay.inputs, None)
         loss = misfit(now.logits[:n], batch.y)
-        return loss + self.remembered(
-            GraphView(*(part[n:] for part in now)), then, replay
-        ), stats
-
-    def remembered(self, now: GraphView, then: GraphView, replay: Replay) -> Tensor:
-        """What remembered subjects add to the loss, the teacher's view of them being `then`."""
+        nodes, readout, logits = (part[n:] for part in now)
         near = neighbours(replay.inputs)
-        cosine = F.cosine_similarity(now.readout, then.readout, dim=-1)
-        return (
-            self.rehearsal * misfit(now.logits, replay.y, replay.weight)
-            + self.logits_weight * (now.logits - then.logits).square().mean()
+        cosine = F.cosine_similarity(readout, then.readout, dim=-1)
+        apart = local_divergence(then.nodes, nodes, near, self.tau)
+        past = (
+            self.rehearsal * misfit(logits, replay.y, replay.weight)
+            + self.logits_weight * (logits - then.logits).square().mean()
             + self.global_weight * (1.0 - cosine).mean()
-            + self.local_weight
-            * local_divergence(then.nodes, now.nodes, near, self.tau)
+            + self.local_weight * apart
         )
+        return loss + past, stats

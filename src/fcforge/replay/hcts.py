@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fcforge.randomness import fold, normal, uniform
 from fcforge.replay.bandit import Bandit, limited_quotas, quotas, reward, shares
-from fcforge.replay.selection import Look, farthest_first, shortlist
+from fcforge.replay.selection import Look, farthest_first
 
 State = dict[str, Tensor]
 Form = Literal["repaired", "paper", "official"]
@@ -173,7 +173,8 @@ class HCTS:
         share = shares(utility, self.temperature, not self.repaired, floor)
         quota, total = self.deal(share, capacity, candidates)
         score = (look.psi * v[:, None, :]).sum(-1)
-        listed = shortlist(score, quota[:, None], self.shortlist)
+        ranked = torch.argsort(score, dim=-1, descending=True, stable=True)
+        listed = torch.argsort(ranked, dim=-1) < self.shortlist * quota[:, None]
         steps = min(capacity, candidates)
         order = farthest_first(look.distance, listed, score, steps)
         active, chosen = take_first(order, quota, total, candidates)

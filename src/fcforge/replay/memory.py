@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.models.base import Inputs, Model, Params
+from fcforge.models.base import Inputs
 from fcforge.randomness import uniform
 from fcforge.replay.bandit import quotas
 from fcforge.replay.bank import gather
@@ -125,15 +125,6 @@ def declared_memory(
     found["memory.y"] = found["memory.y"]._replace(low=low, high=high)
     found["memory.site"] = found["memory.site"]._replace(low=-1, high=sites - 1)
     return found
-
-
-def teach(
-    model: Model, params: Params, stats: Params, inputs: Inputs
-) -> tuple[Tensor, Tensor]:
-    """Teacher outputs (u, r) of some subjects: eval mode, no gradient, computed once."""
-    with torch.no_grad():
-        out = model.apply(params, stats, inputs)
-    return out.logits, out.embedding
 
 
 def recall(state: State, inputs: Inputs, slots: Tensor, weight: Tensor) -> Replay:

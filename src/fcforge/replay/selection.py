@@ -92,14 +92,6 @@ def closeness(
     return total
 
 
-def shortlist(score: Tensor, k: Tensor, factor: int = 2) -> Tensor:
-    """Mask (n,) of the ``factor * k`` highest scores."""
-    place = torch.argsort(
-        torch.argsort(score, dim=-1, descending=True, stable=True), dim=-1
-    )
-    return place < factor * k
-
-
 def distances(z: Tensor) -> Tensor:
     """Euclidean distances (n, n) between readouts (n, d)."""
     centred = z - z.mean(

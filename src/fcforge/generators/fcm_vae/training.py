@@ -123,7 +123,6 @@ def negative_elbo(
 # torch.optim.Adam's
 BETAS = (0.9, 0.999)
 EPS = 1e-8
-Shapes = Mapping[str, torch.Size]
 
 
 class Lanes(NamedTuple):
@@ -226,7 +225,7 @@ def _filled(x: Tensor, size: int) -> Tensor:
 
 
 def advance(
-    batches: LaneBatches, shapes: Shapes
+    batches: LaneBatches, shapes: Mapping[str, torch.Size]
 ) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
     """Function that takes all lanes one step further: (lanes, step, KL weight) to (lanes,)."""
     bank = batches.bank
@@ -284,7 +283,7 @@ def train(
     return list(zip(trained, map(as_curve, torch.stack(curves, 1)), strict=True))
 
 
-def _named(flat: Tensor, shapes: Shapes) -> Params:
+def _named(flat: Tensor, shapes: Mapping[str, torch.Size]) -> Params:
     """Parameters by name of rows (..., p) that hold them one after another."""
     parts = flat.split([prod(shape) for shape in shapes.values()], dim=-1)
     named = zip(shapes.items(), parts, strict=True)

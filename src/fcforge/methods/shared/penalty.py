@@ -15,7 +15,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike, answer
+from fcforge.methods.base import (
+    Declared,
+    Lane,
+    Method,
+    SiteView,
+    State,
+    alike,
+    answer,
+    seen,
+)
 from fcforge.models.base import Inputs, Model, Params
 
 TEACHER = ("teacher_params", "teacher_stats")  # parts of a state, at a site's training
@@ -126,8 +135,7 @@ def margin_gradients(
 
 def answers(model: Model, lane: Lane, inputs: Inputs) -> Tensor:
     """`answer` about some subjects in eval mode."""
-    with torch.no_grad():
-        return answer(model.apply(lane.params, lane.stats, inputs).logits)
+    return answer(seen(model, lane, inputs).logits)
 
 
 def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:

@@ -16,6 +16,7 @@ from fcforge.methods.base import (
     Replay,
     SiteView,
     misfit,
+    seen,
 )
 from fcforge.models.base import Model, Output, Params
 from fcforge.randomness import fold
@@ -79,7 +80,7 @@ class Rehearsal(Method):
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Offer the site's subjects, with what the network says of them now (eval mode)."""
         rows = site.rows
-        logits, _ = memory.teach(model, lane.params, lane.stats, site.inputs(model))
+        logits = seen(model, lane, site.inputs(model)).logits
         new = {
             ROWS: rows,
             "memory.y": site.y,

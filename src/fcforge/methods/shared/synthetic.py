@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike
+from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike, seen
 from fcforge.models.base import Inputs, Model, Output
 from fcforge.randomness import uniform
 from fcforge.replay import selection
 from fcforge.replay.bank import gather
 from fcforge.replay.hcts import HCTS, SAMPLERS, Choice, Form, even_choice
-from fcforge.replay.memory import ROWS, declared_memory, empty_memory, free_slot, teach
+from fcforge.replay.memory import ROWS, declared_memory, empty_memory, free_slot
 from fcforge.settings import NotNegative, Size, at_least
 
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
@@ -146,7 +146,7 @@ class SyntheticMemory(Method):
         repaired = self.hcts.repaired
 
         def look(rows: Tensor, y: Tensor) -> selection.Pair:
-            out = model.apply(lane.params, lane.stats, gather(bank.inputs(model), rows))
+            out = seen(model, lane, gather(bank.inputs(model), rows))
             return selection.spread(out.embedding, y, repaired, model.n_outputs)
 
         found = []
@@ -175,8 +175,7 @@ class SyntheticMemory(Method):
                 2**31 - 1, (), generator=site.rng, dtype=torch.int32
             ).to(device)
             known = lane.holding(self._spread(model, lane, site))
-            with torch.no_grad():
-                chosen = self.choose(seen_by(model, lane, inputs), known, key).state
+            chosen = self.choose(seen_by(model, lane, inputs), known, key).state
             lane = lane._replace(state={k: chosen[k] for k in lane.state})
         return lane
 
@@ -188,12 +187,12 @@ class SyntheticMemory(Method):
             rows[places] for places in selection.even_split(y[rows], self.dev)
         )
         inputs = gather(site.bank.inputs(model), kept)
-        logits, embedding = teach(model, lane.params, lane.stats, inputs)
+        said = seen(model, lane, inputs)
         entry = {
             ROWS: kept,
             "memory.y": y[kept],
-            "memory.logits": logits,
-            "memory.embedding": embedding[:, : model.readout],
+            "memory.logits": said.logits,
+            "memory.embedding": said.embedding[:, : model.readout],
             "memory.site": torch.full_like(kept, len(lane.state["replay.quota"])),
         }
         if self.sampling == "hcts":
@@ -219,10 +218,8 @@ class SyntheticMemory(Method):
         accuracy = []
         dev = by_site(state, "dev", len(state["hcts.best"]) + 1)
         for rows, y in zip(*dev, strict=True):
-            logits, _ = teach(
-                model, lane.params, lane.stats, gather(inputs, rows.clamp(min=0))
-            )
-            accuracy.append(selection.held_out(logits, y, rows >= 0, self.dev)[0])
+            said = seen(model, lane, gather(inputs, rows.clamp(min=0)))
+            accuracy.append(selection.held_out(said.logits, y, rows >= 0, self.dev)[0])
         now = torch.stack(accuracy)
         best = torch.maximum(state["hcts.best"], now[:-1])
         return self.hcts.add_site({**state, "hcts.best": best}, now[-1])
@@ -289,7 +286,7 @@ class SyntheticMemory(Method):
 
 def seen_by(model: Model, lane: Lane, bank: Inputs) -> Callable[[Tensor], Output]:
     """Evaluation-mode output of some bank rows under the lane's network."""
-    return lambda rows: model.apply(lane.params, lane.stats, gather(bank, rows))
+    return lambda rows: seen(model, lane, gather(bank, rows))
 
 
 def by_site(state: State, what: str, sites: int) -> tuple[Tensor, Tensor]:
