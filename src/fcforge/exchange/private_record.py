@@ -33,12 +33,14 @@ from fcforge.exchange.scan_checks import SIZE, same_scans, sketches_of
 from fcforge.exchange.schema import (
     Budget,
     Closed,
+    Count,
     Name,
     Number,
     Policy,
     Sha256,
     Share,
     SiteName,
+    Size,
     Text,
 )
 from fcforge.files import read_plain
@@ -269,7 +271,7 @@ class Person(Closed):
 
     id: Text
     scan: Sha256
-    diagnosis: Annotated[str, Field(pattern=r"^(1?[0-9]|-?[01]\.[0-9]{6})$")]
+    diagnosis: Name
     sketch: Sketch
 
 
@@ -328,7 +330,7 @@ class Receipt(Closed):
 
     kind: Literal["receipt"] = "receipt"
     site: SiteName
-    number: Annotated[int, Field(ge=0, le=100_000)]
+    number: Count
     people: People
     epsilon: Budget | None
     delta: Share
@@ -397,7 +399,7 @@ class Threshold(Closed):
     kind: Literal["threshold"] = "threshold"
     intercept: Number
     slope: Number
-    people: Annotated[int, Field(ge=1)]
+    people: Size
     exchange: Sha256
     site: SiteName
 

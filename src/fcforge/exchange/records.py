@@ -3,7 +3,8 @@
 A record names the records it builds on (its parents) by their ids, and its arrays by their
 SHA-256. Its id is the SHA-256 of all of it but the signature, so that nobody can give a record
 another name by spelling its signature differently. Every kind is a closed schema with a limit of
-bytes: what a record may hold is what is declared here, and nothing else travels.
+bytes, which bounds its lists and tables, too: what a record may hold is what is declared here, and
+nothing else travels.
 """
 
 import operator
@@ -32,6 +33,7 @@ from fcforge.exchange.schema import (
     Share,
     Signature,
     SiteName,
+    Size,
     Text,
     Time,
     Version,
@@ -74,8 +76,8 @@ class Record(Closed):
 
     kind: str
     site: SiteName
-    number: Annotated[int, Field(ge=0, le=100_000)]
-    parents: Annotated[tuple[Sha256, ...], Field(max_length=1_000)]
+    number: Count
+    parents: tuple[Sha256, ...]
     time: Time
     fcforge: Version
     payload: Sha256 | Literal[""] = ""
@@ -199,8 +201,7 @@ class Expected(Closed):
     accuracy: Estimate | None = None
     auroc: Estimate | None = None
     number: Annotated[
-        dict[Name, tuple[Number, Number, Number]],
-        Field(max_length=10, exclude_if=operator.not_),
+        dict[Name, tuple[Number, Number, Number]], Field(exclude_if=operator.not_)
     ] = {}
 
 
@@ -215,8 +216,8 @@ class Plan(Closed):
         Of every person; None for exact sums.
     """
 
-    people: Annotated[int, Field(ge=1, le=10_000_000)] = 600
-    hospitals: Annotated[int, Field(ge=1, le=100_000)] = 10
+    people: Size = 600
+    hospitals: Size = 10
     epsilon: Positive | None = 1.0
 
 
@@ -243,7 +244,7 @@ class Worth(Closed):
 
     public: Share
     pooled: Number
-    rows: Annotated[tuple[WorthRow, ...], Field(max_length=40)]
+    rows: tuple[WorthRow, ...]
 
 
 class Start(Record):
@@ -278,16 +279,16 @@ class Start(Record):
     kind: Literal["start"] = "start"
     dataset: Text
     people_sha256: Sha256
-    people: Annotated[int, Field(ge=1, le=100_000)]
+    people: Size
     patients: Count
-    sites: Annotated[dict[Text, Count], Field(max_length=10_000)]
-    ids: Annotated[tuple[Text, ...], Field(max_length=100_000)]
-    left_out: Annotated[tuple[Text, ...], Field(max_length=100_000)]
+    sites: dict[Text, Count]
+    ids: tuple[Text, ...]
+    left_out: tuple[Text, ...]
     n_rois: Annotated[int, Field(ge=2, le=2_000)]
-    roi_names: Annotated[tuple[Text, ...], Field(max_length=2_000)]
-    removes: Annotated[tuple[Name, ...], Field(max_length=100)]
-    ranges: Annotated[dict[Name, tuple[Number, Number]], Field(max_length=100)]
-    settings: Annotated[dict[Name, int | Number | Name], Field(max_length=20)]
+    roi_names: tuple[Text, ...]
+    removes: tuple[Name, ...]
+    ranges: dict[Name, tuple[Number, Number]]
+    settings: dict[Name, int | Number | Name]
     limits: StartLimits
     expected: Expected
     plan: Plan = Plan()
@@ -435,11 +436,11 @@ class Step(Record):
 
     kind: Literal["step"] = "step"
     counts: StepCounts
-    held_out: Annotated[dict[SiteName, Share], Field(max_length=1_000)]
+    held_out: dict[SiteName, Share]
     own_test: Share | None
     temperature: Positive | None
     reference: ScanLimits
-    flags: Annotated[tuple[Name, ...], Field(max_length=20)]
+    flags: tuple[Name, ...]
     commitment: Sha256
 
 
@@ -492,8 +493,8 @@ class Half(Noisy):
 
     kind: Literal["half"] = "half"
     round: SiteName
-    hospitals: Annotated[tuple[Added, ...], Field(min_length=2, max_length=10_000)]
-    times: Annotated[int, Field(ge=1, le=100)]
+    hospitals: Annotated[tuple[Added, ...], Field(min_length=2)]
+    times: Size
 
     @property
     def builds_on(self) -> tuple[str, ...]:
@@ -527,15 +528,15 @@ class Audit(Record):
 
     kind: Literal["audit"] = "audit"
     what: Text
-    not_attacked: Annotated[tuple[Text, ...], Field(max_length=20)]
-    rows: Annotated[tuple[AttackRow, ...], Field(min_length=1, max_length=60)]
+    not_attacked: tuple[Text, ...]
+    rows: Annotated[tuple[AttackRow, ...], Field(min_length=1)]
 
 
 class Taken(Closed):
     """What is taken back, by content: no respelling of a record escapes it."""
 
     kind: Annotated[str, Field(pattern="^(release|notice)$")]
-    number: Annotated[int, Field(ge=1, le=100_000)]
+    number: Size
     commitment: Sha256
 
 
@@ -552,8 +553,8 @@ class Withdrawal(Record):
     limit: ClassVar[int] = 256 << 10
 
     kind: Literal["withdrawal"] = "withdrawal"
-    takes: Annotated[tuple[Taken, ...], Field(min_length=1, max_length=1_000)]
-    gone: Annotated[tuple[Sha256, ...], Field(max_length=2_000)]
+    takes: Annotated[tuple[Taken, ...], Field(min_length=1)]
+    gone: tuple[Sha256, ...]
 
 
 class Rotation(Record):
@@ -575,7 +576,7 @@ class Rotation(Record):
 
     kind: Literal["rotation"] = "rotation"
     new_key: PublicKey
-    vouches: Annotated[tuple[Sha256, ...], Field(max_length=2_000)]
+    vouches: tuple[Sha256, ...]
     proof: Signature
 
     @cached_property

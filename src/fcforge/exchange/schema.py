@@ -218,6 +218,7 @@ NotNegative = Annotated[float, Field(ge=0, le=1e9)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Budget = Annotated[float, Field(ge=0, le=1e6)]
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
+Size = Annotated[int, Field(ge=1, le=10_000_000)]
 Estimate = tuple[Share, Share, Share]  # value, lower and upper limit
 
 
@@ -284,7 +285,6 @@ ANYWHERE = (("0", "1"), ("control", "patient"))
 SIGNS = str.maketrans(
     {"+": "plus", "-": "minus"}
 )  # of MCI+ and MCI- they are the point
-People = Annotated[int, Field(ge=1, le=1_000_000)]
 DIAGNOSIS = Target().name
 # of a table of predictions: a number of such a name would stand in place of what it is about
 COLUMNS = frozenset(
@@ -387,8 +387,8 @@ class Policy(Closed):
     number: Annotated[Measured | None, Field(exclude_if=operator.not_)] = None
     max_epsilon: Annotated[float, Field(ge=0, le=MOST_EPSILON)] = 8.0
     max_delta: Annotated[float, Field(ge=0, lt=1)] = 1e-5
-    fewest_people: People = 10
-    most_people: People = 10_000
+    fewest_people: Size = 10
+    most_people: Size = 10_000
     fewest_hospitals: Annotated[int, Field(ge=2, le=10_000)] = 3
     exact_allowed: bool = False
     keepers: Annotated[tuple[Keeper, ...], Field(max_length=2)] = ()

@@ -26,7 +26,15 @@ from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.rounds import Share, added, opened
 from fcforge.exchange.private_record import Header, Intent, Journal
 from fcforge.exchange.records import Added, Half, make
-from fcforge.exchange.schema import Closed, Keeper, Sha256, SiteName, owned, site_name
+from fcforge.exchange.schema import (
+    Closed,
+    Keeper,
+    Sha256,
+    SiteName,
+    Size,
+    owned,
+    site_name,
+)
 from fcforge.files import read_plain, write_bytes
 from fcforge.messages import ExchangeError, at, refuse
 from fcforge.privacy.noise import discrete_gaussian
@@ -76,7 +84,7 @@ class Published(Closed):
     kind: Literal["published"] = "published"
     start: Sha256
     round: SiteName
-    times: Annotated[int, Field(ge=1)]
+    times: Size
     notices: tuple[Sha256, ...]
 
 
