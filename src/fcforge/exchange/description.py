@@ -17,7 +17,6 @@ from fcforge.releases import vector
 from fcforge.types import Target
 
 if TYPE_CHECKING:
-    from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.model import Model
     from fcforge.exchange.starts.releases import Releases
 
@@ -124,7 +123,7 @@ def described(
         id=exchange.id,
         answers=(who_signed(exchange.root, exchange.records), *answers),
         facts={**about, **facts},
-        tables=(*tables, parts_table(exchange), records_table(of)),
+        tables=(*tables, records_table(of)),
         settings={**settings, "policy": policy.model_dump()},
         **more,
     )
@@ -179,33 +178,22 @@ RECORDS = (
 )
 
 
-# -- tables of any exchange ------------------------------------------------------------------------
-def parts_table(exchange: "Exchange") -> PlainTable:
-    """Bytes and numbers of each author's part, counted from the file."""
-    rows = []
-    for site in sorted({record.site for record in exchange.everything}):
-        mine = [record for record in exchange.everything if record.site == site]
-        size = sum(len(record.line) for record in mine)
-        numbers = 0
-        for record in mine:
-            if record.payload in exchange.payloads:
-                size += len(exchange.payloads[record.payload])
-                numbers += sum(array.size for array in exchange.arrays(record).values())
-        rows.append((site, str(len(mine)), memory(size), str(numbers)))
-    columns = ("author", "records", "size", "numbers in arrays")
-    return PlainTable("What the file holds of whom", columns, tuple(rows))
-
-
 def records_table(model: "Model") -> PlainTable:
-    """Who wrote what, when, signed by which key, and what its people spend."""
+    """Who wrote what, when, signed by which key, what its people spend, and how much it holds."""
+    exchange = model.exchange
     rows = []
-    for record in model.exchange.everything:
+    for record in exchange.everything:
         signed = f"key {record.key[:16]}" if record.key else "not signed"
         time = record.time[:16].replace("T", " ")
         known = (record.title, time, model.cost(record), signed)
-        rows.append((*known, record.fcforge, record.id[:12]))
+        data = exchange.payloads.get(record.payload, b"")
+        arrays = exchange.arrays(record).values() if data else ()
+        numbers = sum(array.size for array in arrays)
+        size = memory(len(record.line) + len(data))
+        rows.append((*known, record.fcforge, record.id[:12], size, str(numbers)))
     columns = ("record", "time (UTC)", "budget", "signature", "fcforge", "id")
-    return PlainTable("Records", columns, tuple(rows), RECORDS)
+    counted_from = ("size", "numbers in arrays")
+    return PlainTable("Records", (*columns, *counted_from), tuple(rows), RECORDS)
 
 
 # -- releases around a start -----------------------------------------------------------------------
