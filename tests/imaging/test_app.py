@@ -303,6 +303,11 @@ def test_the_same_command_again_makes_nothing_and_a_new_setting_everything(
     assert "(1 made now, 1 from before)" in lines[-1]
     assert fc_command(**{**ask, "low_pass": 0.08}) == 0
     assert "(2 made now, 0 from before)" in lines[-1]
+    # what was made with other settings does not stand for who fails now
+    assert fc_command(**{**ask, "min_dof": 500}) == 2
+    assert fc_command(participant_label=["01"], **ask) == 0
+    people = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")
+    assert list(people["participant_id"]) == ["sub-01"]
 
 
 def test_participant_label_takes_those_alone_and_keeps_earlier_rows(

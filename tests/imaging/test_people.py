@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from fcforge.imaging.outputs import write_failed
 from fcforge.imaging.people import (
     Outcome,
     find_table,
@@ -128,18 +127,6 @@ def test_rows_join_the_users_columns_and_the_sidecars(tmp_path):
     assert one["file"] == "sub-1/func/sub-1_relmat.tsv"
     assert list(one) == list(two)
     assert two["site_id"] == "n/a"
-
-
-def test_failures_of_earlier_runs_stay_until_asked_again(tmp_path):
-    write_failed(tmp_path, [("sub-1", "old"), ("sub-2", "old")], ["1", "2"])
-    assert write_failed(tmp_path, [("sub-3", "new")], ["2", "3"]) == [
-        ("sub-1", "old"),
-        ("sub-3", "new"),
-    ]
-    assert (tmp_path / "logs" / "failed.tsv").read_text().splitlines()[1:] == [
-        "sub-1\told",
-        "sub-3\tnew",
-    ]
 
 
 def test_one_failure_does_not_stop_the_others():

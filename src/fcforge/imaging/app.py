@@ -58,7 +58,7 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
     outputs.write_description(request.out, request.source, name)
     maker = _Maker(request, atlas, found, pages)
     outcome = people.walk(subjects, maker.make)
-    maker.finish(rows, outcome, subjects)
+    maker.finish(rows, outcome)
     outcome.tell(request.out, "have FC")
     return outcome
 
@@ -104,6 +104,7 @@ class _Maker:
         key = outputs.fingerprint(own, self.atlas, self.request.asked_of(own))
         if outputs.is_done(path, key):
             return False
+        layouts.sidecar_of(path).unlink(missing_ok=True)  # what is there is of the past
         _one_scan_per_run(own, self.request.session)
         result = subject_fc(own, self.atlas, self.request)
         self.remarks.extend((f"sub-{subject}", odd) for odd in result.warnings)
@@ -116,22 +117,23 @@ class _Maker:
         outputs.write_subject(self.request.out, result, self.atlas, key)
         return True
 
-    def finish(self, known: People, outcome: Outcome, asked: Sequence[str]) -> None:
+    def finish(self, known: People, outcome: Outcome) -> None:
         """participants.tsv, the list of failures and the group page, from what is on disk."""
         for line in people.by_reason(self.remarks):
             say(line)
         out = self.request.out
-        failed = outputs.write_failed(out, outcome.failed, asked)
-        bad = {who for who, _ in failed}
-        files = {s: self.path(s) for s in sorted(self.sources) if f"sub-{s}" not in bad}
+        outputs.write_failed(out, outcome.failed)
+        files = {subject: self.path(subject) for subject in sorted(self.sources)}
         rows = people.participant_table(out, files, known)
         if len(rows):
             outputs.write_table(out / "participants.tsv", rows)
-        methods = self._methods(len(rows), len(failed))
+        methods = self._methods(len(rows), len(outcome.failed))
         write_text(out / "methods.md", f"# Methods\n\n{methods}\n")
         say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         if self.request.report:
-            write_text(out / "group.html", self.pages.group_page(rows, failed, methods))
+            write_text(
+                out / "group.html", self.pages.group_page(rows, outcome.failed, methods)
+            )
 
     def _methods(self, made: int, failed: int) -> str:
         tool = ""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import distributions
@@ -129,18 +129,10 @@ def write_description(
     write_json(out / "dataset_description.json", {**about, **made, **sources})
 
 
-def write_failed(
-    out: Path, failed: Sequence[tuple[str, str]], asked: Iterable[str]
-) -> list[tuple[str, str]]:
-    """Write logs/failed.tsv; failures of earlier runs stay for subjects not asked for now."""
-    log = out / "logs" / "failed.tsv"
+def write_failed(out: Path, failed: Sequence[tuple[str, str]]) -> None:
+    """Write logs/failed.tsv."""
     table = pd.DataFrame(failed, columns=["participant_id", "reason"])
-    if log.exists():
-        before = pd.read_csv(log, sep="\t")
-        now = [f"sub-{subject}" for subject in asked]
-        table = pd.concat([before[~before["participant_id"].isin(now)], table])
-    write_table(log, table)
-    return list(table.itertuples(index=False, name=None))
+    write_table(out / "logs" / "failed.tsv", table)
 
 
 def refuse_foreign(out: Path, source: Path) -> None:

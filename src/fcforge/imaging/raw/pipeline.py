@@ -81,7 +81,7 @@ def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
         return any(made)
 
     outcome = people.walk(subjects, make)
-    outputs.write_failed(out, outcome.failed, subjects)
+    outputs.write_failed(out, outcome.failed)
     outcome.tell(out, "are preprocessed")
     return outcome
 
