@@ -29,8 +29,6 @@ from fcforge.messages import DataError, at, counted, some
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# DPABI's standard ROI set is several atlases side by side; AAL-116 comes first.
-DPABI_ALL_ATLASES = (1568, 1569, 1833)
 CARPET_VOXELS = 1500
 Signals = tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]  # see `roi_means`
 MORE_DOF = (
@@ -194,13 +192,8 @@ def _left_by(source: Source) -> dict[str, Any]:
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     raw, names = of_rois.read_series(source.path, variable=request.variable)
     columns = of_rois.parse_columns(request.columns)
-    n = raw.shape[1]
     warnings: tuple[str, ...] = ()
-    side_by_side = source.tool == "dpabi" and n in DPABI_ALL_ATLASES
-    if request.columns is None and side_by_side and atlas.name == "AAL116":
-        columns = slice(0, 116)
-        warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
-    elif not names and source.tool == "series":
+    if not names and source.tool == "series":
         warnings = (
             f"columns without names were taken for the ROIs of {atlas.name}, in order",
         )
