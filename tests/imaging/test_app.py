@@ -349,7 +349,7 @@ def test_two_runs_are_joined_and_two_spaces_are_a_question(
     shutil.copy(first, first.with_name(first.name.replace("2009cAsym", "6Asym")))
     assert fc_command(**ask) == 2
     assert "two files for one run" in "\n".join(lines)
-    assert fc_command(**ask, space="MNI152NLin2009cAsym") == 0
+    assert fc_command(**ask, select="space-MNI152NLin2009cAsym") == 0
 
 
 def _two(root: Path, grid, first: str, second: str) -> None:

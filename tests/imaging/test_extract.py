@@ -104,7 +104,7 @@ def test_dpabis_wide_files_give_the_columns_asked_for(tmp_path):
     source = Source(path, "series", "dpabi", {"sub": "1"}, denoised=True)
     found = extract_run(source, ATLAS, request(columns="5-8"))
     assert found.series.shape == (12, 4)
-    with pytest.raises(DataError, match="1568 ROIs, but atlas Mine has 4.*--columns"):
+    with pytest.raises(DataError, match=r"1568 ROIs, but atlas Mine has 4.*--columns"):
         extract_run(source, ATLAS, request())
 
 

@@ -101,20 +101,20 @@ class _Maker:
         if not own:
             raise DataError("is listed, but there is no scan and no time series of it.")
         path = self.path(subject)
-        key = outputs.fingerprint(own, self.atlas, self.request.asked_of(own))
+        request = self.request
+        asked = [request.tr, request.denoising, request.settings_of(own)]
+        key = outputs.fingerprint(own, self.atlas, asked)
         if outputs.is_done(path, key):
             return False
         layouts.sidecar_of(path).unlink(missing_ok=True)  # what is there is of the past
-        _one_scan_per_run(own, self.request.session)
-        result = subject_fc(own, self.atlas, self.request)
+        _one_scan_per_run(own, request.session)
+        result = subject_fc(own, self.atlas, request)
         self.remarks.extend((f"sub-{subject}", odd) for odd in result.warnings)
-        if self.request.report:
+        if request.report:
             page = self.pages.subject_page(result, self.atlas)
-            write_text(
-                self.request.out / f"sub-{outputs.bids_label(subject)}.html", page
-            )
+            write_text(request.out / f"sub-{outputs.bids_label(subject)}.html", page)
         # The FC sidecar is written last: it marks the subject as done.
-        outputs.write_subject(self.request.out, result, self.atlas, key)
+        outputs.write_subject(request.out, result, self.atlas, key)
         return True
 
     def finish(self, known: People, outcome: Outcome) -> None:
@@ -161,7 +161,7 @@ def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
         if twin != source.path:
             raise DataError(
                 f"two files for one run: {twin.name} and {source.path.name}.",
-                do="Choose with --space, or --select TEXT for a part of the file name.",
+                do="Choose by a part of the file name, e.g. --select space-MNI152NLin6Asym.",
             )
 
 

@@ -388,16 +388,17 @@ def _one_task(found: list[Source], request: FCRequest) -> list[Source]:
 def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     """Why nothing is wanted: what is there instead."""
     root = request.source
-    keys = "task-{} ses-{} space-{}"
-    there = {keys.format(*s.said("task", "ses", "space")) for s in found}
+    there = {"task-{} ses-{}".format(*s.said("task", "ses")) for s in found}
     scans = nifti_files(root, "sub-*/**/*_bold")
     bold = {entities(path.name).get("space") or "scanner" for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
     what = "no scan and no time series found."
     do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
     if there:
-        what = f"nothing with this task, session, space and name; there is {some(sorted(there))}."
-        do = "See --task, --session, --space and --select."
+        what = (
+            f"nothing with this task, session and name; there is {some(sorted(there))}."
+        )
+        do = "See --task, --session and --select."
     elif series:
         known = some(sorted(series))
         what = f"nothing for atlas {request.atlas}. Time series there are of: {known}."

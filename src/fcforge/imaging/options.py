@@ -63,8 +63,7 @@ class FCRequest(ImagingRequest):
     participants: Path | None = option(None, "Table with id, site and diagnosis.")
     task: str = option("", "BIDS task; rest where there are several.")
     session: str = option("", "BIDS session; all joins a subject's sessions.")
-    space: str = option("", "BIDS space.")
-    select: str = option("", "Part of the file name.")
+    select: str = option("", "Part of the file name, such as space-MNI152NLin6Asym.")
     drop: Count = option(0, "Volumes to drop at the start.")
     columns: str | None = option(None, "Columns of a time series, such as 1-116.")
     variable: str | None = option(None, "Variable in .mat or .npz files.")
@@ -96,19 +95,12 @@ class FCRequest(ImagingRequest):
             names.append("min_dof")
         return {name: getattr(self, name) for name in names}
 
-    def asked_of(self, runs: Sequence[Source]) -> dict[str, Any]:
-        """All that changes the numbers of these runs, for the fingerprint."""
-        cleaned = not all(run.denoised for run in runs)
-        denoise = self.denoising if cleaned else None
-        return {"tr": self.tr, "denoise": denoise, **self.settings_of(runs)}
-
     def takes(self, source: Source) -> bool:
         """Whether a file found is wanted; an empty string takes any."""
-        session = self.session.removeprefix("ses-")
-        asked = (self.task, "" if session == "all" else session, self.space)
-        said = source.said("task", "ses", "space")
-        fits = all(own in ("", has) for own, has in zip(asked, said, strict=True))
-        return fits and self.select in source.path.name
+        task, session = source.said("task", "ses")
+        in_session = self.session.removeprefix("ses-") in ("", "all", session)
+        in_task = self.task in ("", task)
+        return in_task and in_session and self.select in source.path.name
 
 
 @dataclass(frozen=True)

@@ -156,9 +156,7 @@ def refuse_foreign(out: Path, source: Path) -> None:
         )
 
 
-def fingerprint(
-    sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]
-) -> str:
+def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Any) -> str:
     """Hash of the settings, the atlas and the input files' names, sizes and times."""
     files = []
     for source in sources:
