@@ -669,8 +669,7 @@ def made(
     **options: Any,
 ) -> str:
     request = FCRequest(source=Path("in"), out=Path("out"), **options)
-    denoised = tool in ("xcpd", "cpac", "dpabi", "halfpipe", "series")
-    source = Source(Path("x.nii.gz"), kind, tool, {"sub": "01"}, denoised=denoised)
+    source = Source(Path("x.nii.gz"), kind, tool, {"sub": "01"})
     return describe_methods(request, atlas or aal116(), source, made_by, (38, 40))
 
 

@@ -36,7 +36,7 @@ def series(
         values[:, "abcd".index(column)] = value
     path = tmp_path / f"{name}.csv"
     pd.DataFrame(values, columns=list("abcd")).to_csv(path, index=False)
-    return Source(path, "series", "series", {"sub": "01"}, denoised=True)
+    return Source(path, "series", "series", {"sub": "01"})
 
 
 def test_fc_of_one_run_is_the_correlation_of_its_columns(tmp_path):
@@ -83,7 +83,7 @@ def test_columns_without_names_are_said_to_be_taken_in_order(tmp_path):
     bare = tmp_path / "bare.csv"
     bare.write_text((tmp_path / "x.csv").read_text().split("\n", 1)[1])
     found = extract_run(
-        Source(bare, "series", "series", {"sub": "01"}, denoised=True), ATLAS, request()
+        Source(bare, "series", "series", {"sub": "01"}), ATLAS, request()
     )
     assert found.warnings == (
         "columns without names were taken for the ROIs of Mine, in order",
@@ -101,7 +101,7 @@ def test_mean_fc_is_of_rois_with_signal(tmp_path):
 def test_dpabis_wide_files_give_the_columns_asked_for(tmp_path):
     path = tmp_path / "ROISignals_1.txt"
     np.savetxt(path, np.random.default_rng(0).standard_normal((12, 1568)))
-    source = Source(path, "series", "dpabi", {"sub": "1"}, denoised=True)
+    source = Source(path, "series", "dpabi", {"sub": "1"})
     found = extract_run(source, ATLAS, request(columns="5-8"))
     assert found.series.shape == (12, 4)
     with pytest.raises(DataError, match=r"1568 ROIs, but atlas Mine has 4.*--columns"):
@@ -111,7 +111,7 @@ def test_dpabis_wide_files_give_the_columns_asked_for(tmp_path):
 def test_motion_and_degrees_of_freedom_are_summed_over_runs():
     def run(fd, dof) -> Run:
         x = np.zeros((3, 4))
-        source = Source(Path("x"), "scan", "x", {"sub": "01"}, denoised=dof is None)
+        source = Source(Path("x"), "scan", "nifti" if dof else "x", {"sub": "01"})
         return Run(
             source,
             x,

@@ -48,8 +48,6 @@ class Source:
         Layout it was found in.
     entities : mapping
         By their short BIDS names; ``sub``, without the prefix ``sub-``, is always there.
-    denoised : bool
-        The tool has already regressed and filtered; nothing more is taken out.
     motion : Path or None
         Table with framewise displacement.
     """
@@ -58,7 +56,6 @@ class Source:
     kind: Literal["scan", "series"]
     tool: str
     entities: Mapping[str, str]
-    denoised: bool = False
     motion: Path | None = None
 
     @property
@@ -69,6 +66,11 @@ class Source:
     def said(self, *keys: str) -> tuple[str, ...]:
         """Values of some entities, "" where the name has none."""
         return tuple(self.entities.get(key, "") for key in keys)
+
+    @property
+    def denoised(self) -> bool:
+        """Whether the tool has regressed and filtered; nothing more is taken out then."""
+        return self.tool not in ("fmriprep", "nifti")
 
     @property
     def has_confounds(self) -> bool:
@@ -169,14 +171,12 @@ class Files:
     kind : {"scan", "series"}
     run : str
         What a file's name has beyond that of its run, as a regular expression.
-    motion : tuple of str
-        Names of the motion table, with the name of the run; the first that is there.
+    motion : str
+        Where the motion table lies, with the name of the run; "" for none.
     motion_folder : callable
-        Where that table lies; by default beside the file.
+        From which folder; by default that of the file.
     of_atlas : bool
         The name has to say the atlas that was asked for.
-    denoised : bool
-        The tool has already regressed and filtered.
     about : callable
         Entities that the name does not say, or None where the file is another.
     """
@@ -184,20 +184,18 @@ class Files:
     pattern: str
     kind: Literal["scan", "series"]
     run: str = "$"
-    motion: tuple[str, ...] = ()
+    motion: str = ""
     motion_folder: Callable[[Path], Path] = lambda path: path.parent
     of_atlas: bool = False
-    denoised: bool = True
     about: Callable[[Path, FCRequest], dict[str, str] | None] = lambda path, request: {}
 
     def motion_of(self, path: Path) -> Path | None:
         """Motion table of a file, if there is one."""
         run = re.sub(self.run, "", stem_of(path.name))
-        folder = self.motion_folder(path)
-        for name in self.motion:
-            for table in sorted(folder.glob(name.format(run))):
-                return table
-        return None
+        if not self.motion:
+            return None
+        found = self.motion_folder(path).glob(self.motion.format(run))
+        return next(iter(sorted(found)), None)
 
 
 def _of_fmriprep(path: Path) -> Path:
@@ -214,13 +212,6 @@ def _dpabi(path: Path, request: FCRequest) -> dict[str, str] | None:
         return None  # both are written; one is enough
     subject = path.stem.removeprefix("ROISignals_").removeprefix("sub-")
     return {"sub": subject, "task": "rest"}
-
-
-def _dpabi_motion(path: Path) -> Path:
-    series = next(p for p in path.parents if p.name.startswith("ROISignals_"))
-    results = series.parent
-    top = results.parent if results.name.endswith("Results") else results
-    return top / "RealignParameter" / path.stem.removeprefix("ROISignals_")
 
 
 def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
@@ -240,7 +231,7 @@ def _series(path: Path, request: FCRequest) -> dict[str, str] | None:
 
 
 _XCPD_RUN = r"_(space|seg|atlas|res|den|stat|desc)-.*$"
-_XCPD_MOTION = ("{}_motion.tsv", "{}_desc-filtered_motion.tsv")
+_XCPD_MOTION = "{}_motion.tsv"
 # Where a tool has files of several kinds, a run is taken from the first that has it.
 LAYOUTS: dict[str, tuple[Files, ...]] = {
     "fmriprep": (
@@ -248,9 +239,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "sub-*/**/*_space-MNI*_desc-preproc_bold.nii*",
             "scan",
             r"_space-[^_]+|_res-[^_]+|_desc-.*$",
-            # fMRIPrep before 20.2 wrote _regressors
-            ("{}_desc-confounds_timeseries.tsv", "{}_desc-confounds_regressors.tsv"),
-            denoised=False,
+            "{}_desc-confounds_timeseries.tsv",
         ),
     ),
     "xcpd": (
@@ -268,7 +257,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "**/func/**/*_desc-Mean*_timeseries.1D",
             "series",
             r"_(space|reg|atlas|res|desc)-.*$",
-            ("{}*framewise-displacement-power.1D",),
+            "{}*framewise-displacement-power.1D",
             of_atlas=True,
         ),
     ),
@@ -277,8 +266,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "**/ROISignals_*/ROISignals_*.*",
             "series",
             "^ROISignals_",
-            ("FD_Power_{}.txt", "FD_Jenkinson_{}.txt"),
-            _dpabi_motion,
+            "../../RealignParameter/{0}/FD_Power_{0}.txt",
             about=_dpabi,
         ),
     ),
@@ -287,12 +275,12 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
             "**/sub-*/func/**/*_feature-*_atlas-*_timeseries.tsv",
             "series",
             r"_feature-.*$",
-            ("{}_desc-confounds_timeseries.tsv",),
+            "{}_desc-confounds_timeseries.tsv",
             _of_fmriprep,
             of_atlas=True,
         ),
     ),
-    "nifti": (Files("**/*.nii*", "scan", denoised=False, about=_scan),),
+    "nifti": (Files("**/*.nii*", "scan", about=_scan),),
     "series": (Files("**/*", "series", about=_series),),
 }
 
@@ -365,8 +353,7 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
             if "sub" not in named:
                 do = "Name it sub-LABEL_..., the label of letters and digits alone."
                 raise DataError("its name names no subject.", where=path, do=do)
-            done = (files.denoised, files.motion_of(path))
-            yield Source(path, files.kind, layout, named, *done)
+            yield Source(path, files.kind, layout, named, files.motion_of(path))
 
 
 def _one_task(found: list[Source], request: FCRequest) -> list[Source]:
