@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fcforge.requests import Request, option
-from fcforge.settings import Count, NotNegative, Positive, Share, Size, within
+from fcforge.settings import Count, NotNegative, Positive, Share, Size
 
 if TYPE_CHECKING:
     from fcforge.imaging.denoise import Denoise
@@ -113,9 +113,6 @@ class PreprocessRequest(ImagingRequest):
     sdc: bool = option(
         False, "Correct distortion with a reverse-phase image, by FSL's topup."
     )
-    resolution: Annotated[float, within(1, 8)] = option(
-        3.0, "Voxel size of the output in mm."
-    )
     route: Literal["auto", "pip", "fsl"] = option(
         "auto",
         "FSL and SPM12 where installed (auto), never (pip), or insisted on (fsl).",
@@ -124,5 +121,5 @@ class PreprocessRequest(ImagingRequest):
     @property
     def recorded(self) -> Mapping[str, Any]:
         """All that changes numbers, for sidecars and the fingerprint."""
-        names = ("drop", "tr", "sdc", "resolution", "route")
+        names = ("drop", "tr", "sdc", "route")
         return {name: getattr(self, name) for name in names}

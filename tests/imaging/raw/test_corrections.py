@@ -167,9 +167,7 @@ def test_files_for_the_programs(tmp_path: Path):
     (tmp_path / "m.par").write_text("0.01 0.02 0.03 1 2 3\n0 0 0 4 5 6\n")
     got = corrections.read_mcflirt(tmp_path / "m.par")
     assert got.tolist() == [[1, 2, 3, 0.01, 0.02, 0.03], [4, 5, 6, 0, 0, 0]]
-    batch = corrections.spm_normalise_batch(
-        Path("/w/mean.nii"), Path("/w/series.nii"), 3.0
-    )
+    batch = corrections.spm_normalise_batch(Path("/w/mean.nii"), Path("/w/series.nii"))
     assert "spm.spatial.normalise.estwrite.subj.vol = {'/w/mean.nii,1'};" in batch
     assert "woptions.vox = [3 3 3];" in batch
     assert "affreg = 'mni'" in batch
@@ -248,7 +246,6 @@ def _preprocess(root: Path, route: str) -> tuple[int, list[str]]:
         drop=2,
         sdc=True,
         route=route,
-        resolution=8.0,
         report=False,
         say=lines.append,
     )

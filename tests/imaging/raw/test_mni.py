@@ -36,7 +36,7 @@ def test_ants_frame_is_our_world_frame(tmp_path: Path):
 
 
 def test_tissues_and_confounds_have_fmripreps_columns():
-    tissues = mni_tissues(4.0)
+    tissues = mni_tissues()
     brain, white, csf = (int(mask.sum()) for mask in tissues)
     assert brain > 5 * white > 50 * csf > 500
     assert not (tissues.csf & ~tissues.brain).any()

@@ -165,11 +165,11 @@ def acquisition_parameters(directions: list[str], readout: float) -> str:
     return "".join(lines)
 
 
-def spm_normalise_batch(mean: Path, series: Path, mm: float) -> str:
+def spm_normalise_batch(mean: Path, series: Path) -> str:
     """SPM12 batch: estimate on the mean, write the series in MNI space (``w`` prefix)."""
     text = (
         files("fcforge.imaging.raw")
         .joinpath("spm_normalise.m")
         .read_text(encoding="utf-8")
     )
-    return Template(text).substitute(mean=mean, series=series, mm=f"{mm:g}")
+    return Template(text).substitute(mean=mean, series=series)

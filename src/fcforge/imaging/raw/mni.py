@@ -11,25 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from nibabel.affines import from_matvec
 
 from fcforge.imaging.raw.motion import framewise_displacement
 from fcforge.messages import DataError, optional
 
 SPACE = "MNI152NLin2009aSym"
-TEMPLATE_MM = 2
+# of the output: the usual MNI box at 3 mm
+SHAPE = (61, 73, 61)
+AFFINE = from_matvec(np.eye(3) * 3, [-90, -126, -72])
 HIGH_PASS_S = 128.0
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
-
-
-def mni_grid(mm: float = 3.0) -> tuple[tuple[int, int, int], np.ndarray]:
-    """Shape and affine of the output grid: the usual MNI box at `mm` millimetres."""
-    low = np.array([-90.0, -126.0, -72.0])
-    high = np.array([90.0, 90.0, 108.0])
-    steps = np.floor((high - low) / mm)
-    x, y, z = (steps + 1).astype(int).tolist()
-    affine = np.diag([mm, mm, mm, 1.0])
-    affine[:3, 3] = low
-    return (x, y, z), affine
 
 
 def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
@@ -55,7 +47,7 @@ def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
     from nilearn.datasets import load_mni152_template
     from nilearn.masking import compute_epi_mask
 
-    template = load_mni152_template(resolution=TEMPLATE_MM)
+    template = load_mni152_template(resolution=2)
     fixed = to_ants(np.asarray(template.dataobj, dtype=np.float32), template.affine)
     image = nib.Nifti1Image(np.asarray(mean, dtype=np.float32), affine)
     mask = compute_epi_mask(image, opening=1, exclude_zeros=False)
@@ -113,12 +105,12 @@ class Tissues(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def mni_tissues(mm: float) -> Tissues:
+def mni_tissues() -> Tissues:
     """Tissues on the output grid from the MNI152 masks that nilearn ships.
 
     White matter is what is almost surely so (p > 0.95), eroded by one 2 mm voxel. CSF is what
     lies inside the brain, away from its border, in neither grey nor white matter: mostly the
-    ventricles. The same for every subject, so the last answer is kept.
+    ventricles. The same for every subject, so the answer is kept.
     """
     import nibabel as nib
     from nilearn import datasets
@@ -134,10 +126,9 @@ def mni_tissues(mm: float) -> Tissues:
     brain = template.get_fdata() > 0
     inner = binary_erosion(brain, iterations=6)
     found = []
-    shape, affine = mni_grid(mm)
     for mask in (brain, binary_erosion(pure_white), inner & ~grey & ~white):
         image = nib.Nifti1Image(mask.astype(np.uint8), template.affine)
-        moved = resample_img(image, affine, shape, interpolation="nearest")
+        moved = resample_img(image, AFFINE, SHAPE, interpolation="nearest")
         found.append(moved.get_fdata() > 0)
     return Tissues(*found)
 
@@ -157,9 +148,9 @@ def confounds_table(
     """
     base = dict(zip(MOTION, parameters.T, strict=True))
     brain = scan[tissues.brain]
-    base["csf"] = _mean(scan[tissues.csf])
-    base["white_matter"] = _mean(scan[tissues.white_matter])
-    base["global_signal"] = _mean(brain)
+    base["csf"] = scan[tissues.csf].mean(axis=0, dtype=np.float64)
+    base["white_matter"] = scan[tissues.white_matter].mean(axis=0, dtype=np.float64)
+    base["global_signal"] = brain.mean(axis=0, dtype=np.float64)
     columns: dict[str, np.ndarray] = {}
     for name, values in base.items():
         change = np.concatenate([[np.nan], np.diff(values)])
@@ -169,7 +160,7 @@ def confounds_table(
             f"{name}_derivative1_power2": change**2,
         }
     columns["framewise_displacement"] = framewise_displacement(parameters)
-    jumps = np.sqrt(_mean(np.diff(brain, axis=1) ** 2))
+    jumps = np.sqrt((np.diff(brain, axis=1) ** 2).mean(axis=0, dtype=np.float64))
     columns["dvars"] = dvars = np.concatenate([[np.nan], jumps])
     # Divided by its median: 1 for an ordinary volume. fMRIPrep's version also models the noise.
     columns["std_dvars"] = dvars / np.nanmedian(dvars)
@@ -177,11 +168,6 @@ def confounds_table(
     return pd.DataFrame(
         columns | {f"cosine{k:02d}": wave for k, wave in enumerate(waves)}
     )
-
-
-def _mean(voxels: np.ndarray) -> np.ndarray:
-    """Mean over voxels (n, T); 0 of a tissue that a coarse grid has lost."""
-    return voxels.sum(axis=0, dtype=np.float64) / max(len(voxels), 1)
 
 
 def cosines(n_volumes: int, tr: float) -> np.ndarray:

@@ -141,10 +141,6 @@ class _Way:
         (self.work / name).write_text(content)
         return self.work / name
 
-    def volume_of(self, program: str, written: str, **values: Any) -> np.ndarray:
-        """What another program writes into the working folder."""
-        return corrections.run(program, self.work / written, **values)
-
     def slice_timing(self) -> None:
         """Every slice at one moment, where the times are known."""
         if not self.run.slice_timing:
@@ -154,8 +150,8 @@ class _Way:
             shifts = corrections.slicetimer_file(times, self.tr)
             how = {"tr": self.tr, "times": self.text("slice_times.txt", shifts)}
             source = self.save("raw.nii.gz")
-            self.data = self.volume_of(
-                "slicetimer", "slicetimed.nii.gz", source=source, **how
+            self.data = corrections.run(
+                "slicetimer", self.work / "slicetimed.nii.gz", source=source, **how
             )
         else:
             self.data = corrections.correct_slice_timing(self.data, times, self.tr)
@@ -180,10 +176,10 @@ class _Way:
         acquired = self.text("acquisition.txt", lines)
         how = {"datain": acquired, "topup": self.work / "topup"}
         pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
-        self.volume_of("topup", "topup_field.nii.gz", pair=pair, **how)
+        corrections.run("topup", self.work / "topup_field.nii.gz", pair=pair, **how)
         source = self.save("to_unwarp.nii.gz")
-        self.data = self.volume_of(
-            "applytopup", "unwarped.nii.gz", source=source, **how
+        self.data = corrections.run(
+            "applytopup", self.work / "unwarped.nii.gz", source=source, **how
         )
         self.done["distortion"] = {"Reverse": reverse.name, "Config": "b02b0.cnf"}
 
@@ -192,8 +188,8 @@ class _Way:
         if self.plan["motion"] == "mcflirt":
             source = self.save("to_realign.nii.gz")
             out = self.work / "realigned"
-            self.data = self.volume_of(
-                "mcflirt", "realigned.nii.gz", source=source, out=out
+            self.data = corrections.run(
+                "mcflirt", self.work / "realigned.nii.gz", source=source, out=out
             )
             self.parameters = corrections.read_mcflirt(self.work / "realigned.par")
             self.matrices = np.stack([np.eye(4)] * self.data.shape[3])
@@ -208,14 +204,14 @@ class _Way:
         if self.plan["registration"] == "spm12":
             self.done["registration"] = {"Template": "SPM12 TPM"}
             pair = self.save("mean.nii", mean), self.save("series.nii")
-            lines = corrections.spm_normalise_batch(*pair, self.request.resolution)
+            lines = corrections.spm_normalise_batch(*pair)
             batch = self.text("normalise.m", lines)
-            return self.volume_of("spm12", "wseries.nii", batch=batch)
+            return corrections.run("spm12", self.work / "wseries.nii", batch=batch)
         to_scan = mni.register_to_mni(mean, self.affine)
         how = {"Template": mni.SPACE, "Affine": to_scan.round(6).tolist()}
         self.done["registration"] = how
-        grid = mni.mni_grid(self.request.resolution)
-        out = np.empty((*grid[0], len(self.matrices)), dtype=np.float32)
+        grid = (mni.SHAPE, mni.AFFINE)
+        out = np.empty((*mni.SHAPE, len(self.matrices)), dtype=np.float32)
         for t, matrix in enumerate(self.matrices):
             moved = matrix @ to_scan
             out[..., t] = resample(self.data[..., t], self.affine, moved, grid)
@@ -236,8 +232,8 @@ class _Way:
         if "slice_timing" not in self.done:
             say(f"{name}: no SliceTiming in its sidecar, slice timing skipped")
         if self.request.report:
-            _, affine = mni.mni_grid(self.request.resolution)
-            page = pages.preprocess_page(name, fd, scan.mean(axis=-1), affine, done)
+            mean = scan.mean(axis=-1)
+            page = pages.preprocess_page(name, fd, mean, mni.AFFINE, done)
             write_text(self.request.out / f"{name}.html", page)
         side = {
             "RepetitionTime": self.tr,
@@ -253,18 +249,16 @@ class _Way:
 
     def write(self, scan: np.ndarray, path: Path) -> pd.DataFrame:
         """The scan in MNI space, the brain mask and the confounds; returns these."""
-        mm = self.request.resolution
-        tissues = mni.mni_tissues(mm)
+        tissues = mni.mni_tissues()
         mask = path.with_name(path.name.replace("preproc_bold", "brain_mask"))
         brain = tissues.brain.astype(np.uint8)
         stored = ((scan, path, "i2"), (brain, mask, "u1"))
         for data, file, kind in stored:
             with whole_file(file) as part:
-                save_nifti(data, mni.mni_grid(mm)[1], self.tr, part, kind)
+                save_nifti(data, mni.AFFINE, self.tr, part, kind)
         table = mni.confounds_table(self.parameters, scan, tissues, self.tr)
         name = f"{outputs.base_name(self.run.source)}_desc-confounds_timeseries.tsv"
-        with whole_file(path.with_name(name)) as part:
-            table.to_csv(part, sep="\t", index=False, na_rep="n/a", float_format="%.8g")
+        outputs.write_table(path.with_name(name), table)
         return table
 
 

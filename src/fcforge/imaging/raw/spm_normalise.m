@@ -8,6 +8,6 @@ matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.reg = [0 0.001 0.5 0.05 0
 matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.fwhm = 0;
 matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.samp = 3;
 matlabbatch{1}.spm.spatial.normalise.estwrite.woptions.bb = [-90 -126 -72; 90 90 108];
-matlabbatch{1}.spm.spatial.normalise.estwrite.woptions.vox = [$mm $mm $mm];
+matlabbatch{1}.spm.spatial.normalise.estwrite.woptions.vox = [3 3 3];
 matlabbatch{1}.spm.spatial.normalise.estwrite.woptions.interp = 4;
 spm('defaults', 'FMRI'); spm_jobman('initcfg'); spm_jobman('run', matlabbatch);
