@@ -6,7 +6,7 @@ import torch
 from sklearn.pipeline import make_pipeline
 
 from fcforge.estimator import ForgeClassifier, InputError
-from fcforge.estimator.inputs import edges_as_fc, layout_of, numbers_as_fc, to_matrices
+from fcforge.estimator.inputs import layout_of, numbers_as_fc, to_matrices
 
 
 def test_every_form_of_x_gives_the_same_answer(subjects) -> None:
@@ -36,7 +36,7 @@ def test_layout(order, diagonal, one, subjects) -> None:
     X = made[(slice(None), *make(10, k))]
     layout = layout_of(X, order)
     assert (layout.n_rois, layout.diagonal) == (10, diagonal)
-    assert np.array_equal(edges_as_fc(X, layout), fc.astype(np.float32))
+    assert np.array_equal(layout.fill(X), fc.astype(np.float32))
 
 
 def test_any_numbers_are_seen_as_they_are() -> None:
@@ -78,7 +78,7 @@ def test_pipeline_with_nilearn(vectorize, discard) -> None:
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        (np.ones((20, 7)), "not the edges"),
+        (np.ones((20, 7)), "7 edges are not the triangle"),
         (np.full((20, 6), 1.7), "beyond a correlation"),
         (np.tile(np.eye(4), (20, 1, 1))[:, :, :3], "too short"),
         ([np.eye(30, 4), np.eye(30, 5)] * 10, "different numbers of ROIs"),

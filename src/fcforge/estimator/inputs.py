@@ -2,18 +2,19 @@
 
 import math
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from fcforge.messages import DataError, at
+from fcforge.messages import DataError, at, check_names
 from fcforge.requests import Kind
+from fcforge.sites.cohort import rois_of
 from fcforge.sites.datasets import TOLERANCE, not_correlations
 from fcforge.sites.matrices import (
-    ROUNDING,
+    TRIED,
     Layout,
     Order,
     looks_like_fc,
@@ -41,51 +42,22 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
     numbers decide: entries at the places of the diagonal that are all 1 (or 1 / sqrt 2, as
     nilearn scales it) are a diagonal.
     """
-    if order not in ("nilearn", "upper"):
-        raise InputError(f"edges = {order!r} is unknown.", do="Known: nilearn, upper.")
-    p = X.shape[1]
-    n_rois = (1 + math.isqrt(1 + 8 * p)) // 2
-    if n_rois * (n_rois - 1) // 2 != p:
-        what = f"X has {p} features, which are not the edges of any number of ROIs."
-        do = "Give (n, R, R), R (R - 1) / 2 edges, or features='any' for other numbers."
-        raise InputError(what, do=do)
+    with as_input_error():
+        check_names("order of edges", [order], get_args(Order))
+        n_rois = rois_of(X.shape[1])
     layout = Layout(n_rois, order, False)
     with_diagonal = Layout(n_rois - 1, order, True)
-    if n_rois > 2 and len(X):
-        rows, cols = with_diagonal.indices()
-        there = X[:, rows == cols]
-        for one in (1.0, math.sqrt(0.5)):
-            if np.abs(there - one).max() <= TOLERANCE:
-                layout = with_diagonal
-    if len(X) and np.isfinite(X).all():
-        _require_order(X[:9], layout)
-        _require_a_pattern(X)
+    if n_rois > 2 and with_diagonal.has_ones(X):
+        layout = with_diagonal
+    if not layout.is_sound(X[:TRIED]):
+        other: Order = "upper" if order == "nilearn" else "nilearn"
+        what = f"X does not make correlation matrices with edges = '{order}'"
+        if layout._replace(order=other).is_sound(X[:TRIED]):
+            do = f"Set edges='{other}'."
+            raise InputError(f"{what}, but does with edges = '{other}'.", do=do)
+        raise InputError(f"{what}, nor in any other order.", do=NOT_FC)
+    _require_a_pattern(X)
     return layout
-
-
-def _require_order(X: np.ndarray, layout: Layout) -> None:
-    """Raise where edges do not make correlation matrices in this order.
-
-    Correlations have no negative eigenvalue, and in the wrong order they have large ones: on
-    ABIDE -3.7 and below, against -0.002 from rounding.
-    """
-
-    def lowest(order: Order) -> np.ndarray:
-        """Lowest eigenvalue of each subject's matrix."""
-        fc = edges_as_fc(X, layout._replace(order=order))
-        return np.linalg.eigvalsh(fc.astype(np.float64))[:, 0]
-
-    if np.median(lowest(layout.order)) >= -ROUNDING:
-        return
-    other: Order = "upper" if layout.order == "nilearn" else "nilearn"
-    if lowest(other).min() >= -ROUNDING:
-        what = f"X does not make correlation matrices with edges = '{layout.order}'"
-        raise InputError(
-            f"{what}, but does with edges = '{other}'.", do=f"Set edges='{other}'."
-        )
-    raise InputError(
-        "X does not make correlation matrices in any order of edges.", do=NOT_FC
-    )
 
 
 def _require_a_pattern(X: np.ndarray) -> None:
@@ -101,16 +73,6 @@ def _require_a_pattern(X: np.ndarray) -> None:
     spread = max(power - level, 0.0)
     if math.sqrt(level) < 0.1 * math.sqrt(spread / len(X)):
         raise InputError("the mean of X over people is zero in every edge.", do=NOT_FC)
-
-
-def edges_as_fc(X: np.ndarray, layout: Layout) -> np.ndarray:
-    """FC (n, R, R), float32, from vectors (n, p) in a known layout."""
-    largest = np.abs(X).max(initial=0)
-    if np.isfinite(largest) and largest > 1 + TOLERANCE:
-        raise InputError(
-            f"X goes up to |r| = {largest:.3g}, beyond a correlation.", do=NOT_FC
-        )
-    return layout.fill(np.clip(X, -1, 1) if largest > 1 else X)
 
 
 def any_layout(p: int) -> Layout:
@@ -148,8 +110,7 @@ def to_matrices(X: Any, kind: Kind) -> Any:
         raise InputError("X holds no subject.")
     if not all(np.isfinite(m).all() for m in matrices):
         raise InputError("Input X contains NaN or infinity.")
-    with as_input_error():
-        made = _read_matrices(matrices, kind)
+    made = _read_matrices(matrices, kind)
     if len({m.shape for m in made}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
     for i, matrix in enumerate(made):
@@ -163,14 +124,14 @@ def to_matrices(X: Any, kind: Kind) -> Any:
 
 def _read_matrices(matrices: list[np.ndarray], kind: Kind) -> list[np.ndarray]:
     """FC of each matrix; "auto" takes all for time series unless all look like FC."""
+    series = kind == "auto" and not all(looks_like_fc(m) for m in matrices)
     if kind == "auto":
-        kind = "fc" if all(looks_like_fc(m) for m in matrices) else "timeseries"
-        for i, matrix in enumerate(matrices if kind == "timeseries" else ()):
-            with at(f"X[{i}]"):
-                refuse_transposed(matrix)
+        kind = "timeseries" if series else "fc"
     made = []
     for i, matrix in enumerate(matrices):
-        with at(f"X[{i}]"):
+        with as_input_error(f"X[{i}]"):
+            if series:
+                refuse_transposed(matrix)
             made.append(to_fc(matrix, kind))
     return made
 
@@ -211,5 +172,9 @@ class ReadsFC(BaseEstimator):
             return numbers_as_fc(X), None
         if X.ndim == 3:
             return X.astype(np.float32, copy=False), None
+        largest = np.abs(X).max()
+        if largest > 1 + TOLERANCE:
+            what = f"X goes up to |r| = {largest:.3g}, beyond a correlation."
+            raise InputError(what, do=NOT_FC)
         layout = layout or layout_of(X, self.edges)
-        return edges_as_fc(X, layout), layout
+        return layout.fill(np.clip(X, -1, 1)), layout

@@ -236,6 +236,15 @@ def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     return np.array([str(v) for v in np.asarray(values).tolist()], dtype=np.str_)
 
 
+def rois_of(n_edges: int) -> int:
+    """How many ROIs have so many edges; `DataError` where no number has."""
+    n_rois = (1 + math.isqrt(1 + 8 * n_edges)) // 2
+    if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
+        what = f"{n_edges} edges are not the triangle of a square matrix."
+        raise DataError(what, do="Is a column missing, or one too many?")
+    return n_rois
+
+
 def fc_from_upper(
     upper: np.ndarray, diagonal: float = 1.0, dtype: type = np.float64
 ) -> np.ndarray:
@@ -250,12 +259,7 @@ def fc_from_upper(
         Of what is made.
     """
     n, n_edges = upper.shape
-    n_rois = (1 + math.isqrt(1 + 8 * n_edges)) // 2
-    if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
-        raise DataError(
-            f"{n_edges} edges are not the triangle of a square matrix.",
-            do="Is a column missing, or one too many?",
-        )
+    n_rois = rois_of(n_edges)
     rows, columns = np.triu_indices(n_rois, 1)
     fc: np.ndarray = np.full((n, n_rois, n_rois), diagonal, dtype)
     fc[:, rows, columns] = upper

@@ -14,9 +14,11 @@ import numpy as np
 from fcforge.imaging.series import pearson_fc
 from fcforge.messages import DataError
 from fcforge.requests import Kind
+from fcforge.sites.cohort import rois_of
 from fcforge.sites.datasets import TOLERANCE
 
 Order = Literal["nilearn", "upper"]
+ONES = (1.0, math.sqrt(0.5))
 ROUNDING = 0.05  # how far below 0 the eigenvalues of rounded correlations are let go
 TRIED = 9  # subjects that decide how all are read
 
@@ -45,13 +47,21 @@ class Layout(NamedTuple):
         fc[:, diagonal, diagonal] = 1.0
         return fc
 
-    def is_sound(self, X: np.ndarray) -> bool:
-        """Whether X (n, p) makes correlation matrices, and has ones where a diagonal lies."""
+    def has_ones(self, X: np.ndarray) -> bool:
+        """Whether X (n, p) is 1 where a diagonal lies, or 1 / sqrt 2, as nilearn scales it."""
         rows, cols = self.indices()
-        ones = np.abs(X[:, rows == cols] - 1) <= TOLERANCE
+        found = X[:, rows == cols]
+        return any(bool((abs(found - one) <= TOLERANCE).all()) for one in ONES)
+
+    def is_sound(self, X: np.ndarray) -> bool:
+        """Whether X (n, p) makes correlation matrices, and has ones where a diagonal lies.
+
+        Correlations have no negative eigenvalue, and in the wrong order they have large ones: on
+        ABIDE -3.7 and below, against -0.002 from rounding.
+        """
         fc = np.nan_to_num(self.fill(X)).astype(np.float64)
         lowest = np.linalg.eigvalsh(fc)[:, 0]
-        return bool(ones.all() and np.median(lowest) >= -ROUNDING)
+        return self.has_ones(X) and bool(np.median(lowest) >= -ROUNDING)
 
 
 def rows_as_fc(
@@ -67,10 +77,7 @@ def rows_as_fc(
     if any("~" in name for name in names):
         return _by_names(edges, names)
     p = edges.shape[1]
-    n_rois = (1 + math.isqrt(1 + 8 * p)) // 2
-    if p < 3 or n_rois * (n_rois - 1) // 2 != p:
-        what = f"{p} edges are not the triangle of a square matrix."
-        raise DataError(what, do="Is a column missing, or one too many?")
+    n_rois = rois_of(p)
     largest = np.nanmax(np.abs(edges), initial=0)
     if largest > 1 + TOLERANCE:
         what = f"edges go up to |r| = {largest:.3g}, beyond 1."
