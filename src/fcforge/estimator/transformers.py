@@ -8,9 +8,9 @@ Confounds and sites are metadata of the subjects. In a pipeline they are routed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
 from fcforge.estimator.people import columns_of, positive_class, site_names
 from fcforge.messages import check_names
-from fcforge.sites.combat import SiteEffects, by_site
+from fcforge.sites.combat import SiteEffects, Unseen
 from fcforge.sites.confounds import Confounds, design, require_covariates
 from fcforge.sites.matrices import Layout
 from fcforge.types import LOG_SCALE, SHRINK
@@ -147,10 +147,10 @@ class SiteHarmoniser(_OfSubjects):
         Keep what differs between the classes of y out of the estimates. Nobody's own diagnosis
         is asked for when columns are changed; classic ComBat does so, and hands the answer to
         the classifier.
-    unseen : {"refuse", "estimate"} or mapping of str to str
-        What happens to subjects of a site that `fit` did not see: an error; the effect is
+    unseen : {"refuse", "estimate"}
+        What happens to subjects of a site that `fit` did not see: an error, or the effect is
         estimated from the subjects given to `transform`, without diagnoses (so scores depend on
-        who is asked about together); or the site to take them for.
+        who is asked about together).
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class SiteHarmoniser(_OfSubjects):
 
     how: Literal["combat", "demean"] = "combat"
     keep_diagnosis: bool = True
-    unseen: Literal["refuse", "estimate"] | Mapping[str, str] = "refuse"
+    unseen: Literal["refuse", "estimate"] = "refuse"
 
     def fit(
         self, X: Any, y: Any = None, site: Any = None, covariates: Any = None
@@ -177,23 +177,10 @@ class SiteHarmoniser(_OfSubjects):
                 what = f"y holds {len(known)} classes; site effects are told from two."
                 raise InputError(what, do="Set keep_diagnosis=False, or compare two.")
             code = (y == positive_class(known, None)).astype(float)
-        self._check(names)
         with as_input_error():
+            check_names("way with unseen sites", [self.unseen], get_args(Unseen))
             self.effects_ = SiteEffects.fit(X, names, d, code, self.how)
         return self
-
-    def _check(self, names: np.ndarray) -> None:
-        """Refuse settings and sites that cannot be meant."""
-        with as_input_error():
-            check_names("harmonisation", [str(self.how)], ("combat", "demean"))
-            if not isinstance(self.unseen, Mapping):
-                known = ("refuse", "estimate")
-                check_names("way with unseen sites", [str(self.unseen)], known)
-        for name in sorted(set(names)):
-            if (names == name).sum() < 2:
-                raise InputError(
-                    f"site '{name}' has one subject: its effect cannot be estimated."
-                )
 
     def _kept(self, covariates: Any, X: np.ndarray) -> np.ndarray:
         """Design (n, k) of the covariates to keep."""
@@ -207,12 +194,13 @@ class SiteHarmoniser(_OfSubjects):
         """X (n, p) without the effects of the sites."""
         check_is_fitted(self, "effects_")
         X = self._numbers(X, reset=False)
-        names = _sites(site, len(X)).tolist()
+        names = _sites(site, len(X))
         d = self._kept(covariates, X)
         out = X.copy()
         with as_input_error():
-            for rows, like in by_site(names, self.effects_.sites, self.unseen):
-                out[rows] = self.effects_.remove(X[rows], d[rows], like)
+            for name in set(names):
+                mine = names == name
+                out[mine] = self.effects_.remove(X[mine], d[mine], name, self.unseen)
         return out
 
 

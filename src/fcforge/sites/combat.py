@@ -13,16 +13,15 @@ Johnson, Li and Rabinovic 2007 (Biostatistics); Fortin et al. 2018 (NeuroImage).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-from fcforge.messages import DataError
+from fcforge.messages import DataError, check_names
 
 How = Literal["combat", "demean"]
-Unseen = Literal["refuse", "estimate"] | Mapping[str, str]
+Unseen = Literal["refuse", "estimate"]
 CONVERGED = 1e-4
 MOST_STEPS = 500
 
@@ -127,6 +126,7 @@ class SiteEffects:
         classes, so that a site's share of patients does not move it. Without them this is
         neuroCombat.
         """
+        check_names("harmonisation", [how], get_args(How))
         sites = tuple(sorted(set(site.tolist())))
         is_member = site[:, None] == np.array(sites, dtype=object)
         member = is_member.astype(float)
@@ -139,27 +139,35 @@ class SiteEffects:
         variance = ((left - member @ means) ** 2).mean(0)
         sigma = np.sqrt(no_zeros(variance))
         standard = (left - level) / sigma
-        found = [_shift_and_scale(standard[site == name], how) for name in sites]
+        found = [_effect(standard[site == name], how, name) for name in sites]
         gamma, delta = (np.stack(part) for part in zip(*found, strict=True))
         return cls(sites, level, sigma, slopes[: d.shape[1]], gamma, delta, how)
 
-    def remove(self, z: np.ndarray, d: np.ndarray, like: str | None) -> np.ndarray:
+    def remove(
+        self, z: np.ndarray, d: np.ndarray, site: str, unseen: Unseen = "refuse"
+    ) -> np.ndarray:
         """Edges z (n, E) of subjects of one site without its effect; never asks a diagnosis.
 
         Parameters
         ----------
         z, d : ndarray of shape (n, E) and (n, k)
-        like : str or None
-            The site whose effect is removed; None estimates it from these very subjects.
+        site : str
+        unseen : {"refuse", "estimate"}
+            Whether an effect that is not known is an error, or estimated from these very subjects.
         """
         level = self.level + d @ self.slopes
         standard = (z - level) / self.sigma
-        if like is None:
-            gamma, delta = _shift_and_scale(standard, self.how)
-        else:
-            place = self.sites.index(like)
+        if site in self.sites:
+            place = self.sites.index(site)
             gamma = self.gamma[place]
             delta = self.delta[place]
+        elif unseen == "estimate":
+            gamma, delta = _effect(standard, self.how, site)
+        else:
+            raise DataError(
+                f"site '{site}' was not among those learned ({', '.join(self.sites)}).",
+                do="Set unseen to 'estimate'.",
+            )
         return level + self.sigma * (standard - gamma) / delta
 
 
@@ -175,7 +183,11 @@ def _coefficients(design: np.ndarray, z: np.ndarray) -> np.ndarray:
     return beta
 
 
-def _shift_and_scale(standard: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:
+def _effect(standard: np.ndarray, how: How, site: str) -> tuple[np.ndarray, np.ndarray]:
+    """Shift and scale of a site, both (E,)."""
+    if len(standard) < 2:
+        what = f"site '{site}' has one subject: its effect cannot be estimated."
+        raise DataError(what)
     if how == "demean":
         return standard.mean(0), np.ones(standard.shape[1])
     gamma, delta2 = site_effect(standard)
@@ -185,38 +197,3 @@ def _shift_and_scale(standard: np.ndarray, how: How) -> tuple[np.ndarray, np.nda
 def no_zeros(x: np.ndarray) -> np.ndarray:
     """A flat edge has no scale: leave it as it is (1)."""
     return np.where(x > 1e-12, x, 1.0)
-
-
-def by_site(
-    names: Sequence[str], sites: Sequence[str], unseen: Unseen
-) -> Iterator[tuple[np.ndarray, str | None]]:
-    """Rows of the people of each site, and the learned site whose effect they have.
-
-    None where it is to be estimated from these very people.
-
-    Parameters
-    ----------
-    names : sequence of n str
-        Site of each.
-    sites : sequence of str
-        Whose effects are known.
-    unseen : {"refuse", "estimate"} or mapping of str to str
-        What happens to people of another site: an error; the effect is estimated from these very
-        people, without diagnoses; or the site to take them for.
-    """
-    for name in dict.fromkeys(names):
-        rows = np.array([n == name for n in names])
-        like = unseen.get(name, name) if isinstance(unseen, Mapping) else name
-        if like in sites:
-            yield rows, like
-        elif unseen == "estimate":
-            if rows.sum() < 2:
-                raise DataError(
-                    f"site '{name}' has one subject: its effect cannot be estimated."
-                )
-            yield rows, None
-        else:
-            raise DataError(
-                f"site '{like}' was not among those learned ({', '.join(sites)}).",
-                do="Name the learned site that it resembles, or set unseen to 'estimate'.",
-            )
