@@ -249,16 +249,10 @@ class Learns(Fitted, ABC):
         """Whether sites are added to a public start, or else to a chain."""
         return self.start is not None or self.method == RELEASES
 
-    def _model_name(self) -> str:
-        """The model that is named, or the one the method works on, or the paper's gcn."""
-        if self.model is not None:
-            return self.model
-        known = METHODS.get(self.method) if isinstance(self.method, str) else None
-        return next(iter(known.models if known else ()), "gcn")
-
     def _chain(self, n_rois: int) -> ChainSettings:
         """Settings of the chain that the estimator begins."""
-        model = self._model_name()
+        known = METHODS.get(self.method)
+        model = self.model or next(iter(known.models if known else ()), "gcn")
         if self.features == "any" and model not in ("linear", "mlp"):
             raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
         names = {"method": self.method, "model": model, "generator": self.generator}
@@ -312,11 +306,8 @@ class Learns(Fitted, ABC):
             what = f"the start takes no exact sums, which method '{self.method}' adds."
             do = f"{WITH_NOISE}, or a start made with `--exact`."
             raise ConfigError(what, where="start=", do=do)
-        for name in given:
-            if name in SETTINGS and name != "accept_labels":
-                what = f"'{name}' is no setting of method '{self.method}'."
-                raise ConfigError(what, where="method_params", do=f"{WITH_NOISE}.")
-        check_names("setting beside start=", given, ["accept_labels"])
+        place = f"method '{self.method}' beside start="
+        check_names("setting", given, ["accept_labels"], where=place)
         return {"mechanism": "none", **given}
 
     def save(

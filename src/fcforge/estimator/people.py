@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from fcforge.estimator.inputs import InputError
-from fcforge.messages import FCForgeError, two_spellings
+from fcforge.messages import FCForgeError, two_spellings, whole
 from fcforge.sites.cohort import MIN_ROIS, Cohort, as_text, twins_of
 from fcforge.sites.participants import is_missing, label_of
 
-NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
 DROP = "The same scan would be learned as two people; drop one."
 
 
@@ -23,36 +22,36 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     """Site of each of n subjects, as text, (n,).
 
     None: all are of one site, `default`. One name: all are of it. An array: one name per subject.
-    A name is a text or a whole number (1, 1.0 and "1" are the same site); anything else, an empty
-    text and NaN among them, raises `InputError`.
+    1, 1.0 and "1" are the same site; an empty or missing name raises `InputError`.
     """
     if site is None:
         return np.full(n, default, dtype=object)
     values = np.asarray(site, dtype=object)
     if values.ndim == 0:
-        return np.full(n, _name(values.item(), "site"), dtype=object)
+        values = np.full(n, values.item(), dtype=object)
     if values.shape != (n,):
         what = f"site has shape {values.shape}, but X has {n} subjects."
         raise InputError(what, do=f"Give one name, or an array of shape ({n},).")
-    names = [_name(v, f"site[{i}]") for i, v in enumerate(values)]
+    names = [whole(_said(value)) for value in values]
+    for place, name in enumerate(names):
+        if is_missing(name):
+            what = (
+                f"site[{place}] is {values[place]!r}, which is not the name of a site."
+            )
+            raise InputError(what, do="Name everybody's site, by a text or a number.")
     _refuse_spellings("site", names)
     return np.array(names, dtype=object)
+
+
+def _said(value: Any) -> str:
+    """A value as text, empty where there is none; pandas writes <NA>."""
+    return "" if value is None else str(value).strip("<> ")
 
 
 def _refuse_spellings(what: str, names: Iterable[str]) -> None:
     if both := two_spellings(names):
         said = f"{what} holds {both}: one {what} in two spellings."
         raise InputError(said, do=f"Spell each {what} in one way.")
-
-
-def _name(value: Any, where: str) -> str:
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        value = int(value)  # pandas turns numbers into floats where one is missing
-    truth = isinstance(value, (bool, np.bool_))
-    whole = isinstance(value, (int, np.integer)) and not truth
-    if not (whole or (isinstance(value, str) and value.strip())):
-        raise InputError(f"{value!r} is not the name of a site.", where=where, do=NAMES)
-    return str(value).strip()
 
 
 def scan_hashes(fc: np.ndarray) -> np.ndarray:
@@ -127,22 +126,10 @@ def refuse_missing(y: Any) -> None:
     """`InputError` where a value of `y` says that nothing is known, or two differ in spelling."""
     values = np.asarray(y, dtype=object).ravel().tolist()
     for place, value in enumerate(values):
-        word = "" if value is None else str(value).strip("<> ").lower()  # pandas: <NA>
-        if is_missing(word):
+        if is_missing(_said(value)):
             what = f"y[{place}] is {value!r}, which stands for a missing value."
             raise InputError(what, do="Leave the subject out of X and y.")
     _refuse_spellings("class", (value for value in values if isinstance(value, str)))
-
-
-def refuse_words(y: Any) -> None:
-    """`InputError` where a value of `y` is a word and no number."""
-    for place, value in enumerate(np.asarray(y, dtype=object).ravel().tolist()):
-        try:
-            float(value if isinstance(value, str) else 0)
-        except ValueError:
-            what = f"y[{place}] is {value!r}, which is not a number."
-            do = "Give numbers such as 12.5, or use ForgeClassifier for groups."
-            raise InputError(what, do=do) from None
 
 
 def some_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from fcforge.estimator import people
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Learns
 from fcforge.messages import ConfigError
@@ -60,7 +59,6 @@ class ForgeRegressor(RegressorMixin, Learns):
         if self.positive is not None:
             what = "positive= is for classes; the target is a number."
             raise ConfigError(what, do="Leave it out.")
-        people.refuse_words(y)
         X, values = self._checked(X, y, first)
         target = self._target(values) if first else self.target_
         low, high = target.limits
