@@ -23,10 +23,10 @@ from fcforge.imaging.matrix_files import (
 )
 from fcforge.imaging.parsers import as_numbers
 from fcforge.imaging.people import read_people, table_in
-from fcforge.messages import ConfigError, DataError, at, counted, some
+from fcforge.messages import ConfigError, DataError, at, some
 from fcforge.requests import Kind
 from fcforge.sites import participants
-from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
+from fcforge.sites.cohort import Cohort, as_text, fc_from_upper
 from fcforge.sites.datasets import not_correlations
 from fcforge.sites.matrices import rows_as_fc, to_fc
 from fcforge.sites.participants import (
@@ -202,11 +202,11 @@ def _open(
     if not path.exists():
         raise DataError("no such file or folder.", do="Check the path.")
     if table := table_in(path):
-        files = _Files(path, scan_files(path, pattern))
+        there = scan_files(path, pattern)
         listed = participants.people_of(read_table(table), named)
-        return listed._replace(
-            faults=[*listed.faults, *files.of_nobody(listed, table.name)]
-        ), lambda person: read_fc(files.of(person), kind, variable)
+        return listed, lambda person: read_fc(
+            _file_of(person, path, there), kind, variable
+        )
     if path.suffix.lower() in TEXT:
         rows, fc, names = _edge_rows(read_table(path), kind)
     elif path.suffix.lower() == ".npz":
@@ -233,45 +233,20 @@ def _edge_rows(rows: Rows, kind: Kind) -> tuple[Rows, np.ndarray, tuple[str, ...
 
 
 # -- one file per subject --------------------------------------------------------------------------
-class _Files(NamedTuple):
-    """A folder, and what may be files of subjects in it."""
-
-    root: Path
-    there: list[Path]
-
-    def of(self, person: Participant) -> Path:
-        """The one file of a subject; an error when there is none or more than one."""
-        if person.file not in ("", "n/a"):
-            return self.root / person.file
-        found = self.owned(person.subject_id)
-        if not found:
-            raise DataError(
-                "is listed, but has no file.",
-                do=f"A file name starts with the id and ends in {', '.join(SUFFIXES)}.",
-            )
-        if len(found) > 1:
-            told = some(path.name for path in found)
-            do = "Say which: --set 'dataset.pattern=**/*_relmat.tsv', for example."
-            raise DataError(f"has {len(found)} files ({told}).", do=do)
-        return found[0]
-
-    def owned(self, subject: str) -> list[Path]:
-        """All files of a subject; 50952 owns sub-0050952.tsv."""
-        own = participants.owns_file
-        return [path for path in self.there if own(path.name, subject)]
-
-    def of_nobody(self, listed: Listed, table: str) -> list[Fault]:
-        """A warning that lists the files that belong to nobody in the table."""
-        if not listed.people or any(person.file for person in listed.people):
-            return []
-        known = [one.subject_id for one in listed.people]
-        known += [fault.subject for fault in listed.faults]
-        owned = {path for subject in known for path in self.owned(subject)}
-        others = [path.name for path in self.there if path not in owned]
-        if not others:
-            return []
-        what = f"{counted(len(others), 'file')} of nobody in {table}: {some(others)}."
-        return [Fault("warning", what, "Not loaded; add rows, or take the files away.")]
+def _file_of(person: Participant, folder: Path, there: Sequence[Path]) -> Path:
+    """The one file of a subject; an error when there is none or more than one."""
+    if person.file not in ("", "n/a"):
+        return folder / person.file
+    who = person.subject_id
+    found = [path for path in there if participants.owns_file(path.name, who)]
+    if not found:
+        do = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
+        raise DataError("is listed, but has no file.", do=do)
+    if len(found) > 1:
+        told = some(path.name for path in found)
+        do = "Say which: --set 'dataset.pattern=**/*_relmat.tsv', for example."
+        raise DataError(f"has {len(found)} files ({told}).", do=do)
+    return found[0]
 
 
 def read_fc(path: Path, kind: Kind = "auto", variable: str | None = None) -> Reading:
