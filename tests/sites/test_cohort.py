@@ -28,7 +28,7 @@ def test_unknown_sites_are_named():
     for names in ([], ["A", "A"]):
         with pytest.raises(ConfigError, match="Name each site once"):
             small().select_sites(names)
-    with pytest.raises(ConfigError, match="merged into both"):
+    with pytest.raises(ConfigError, match="names a site twice"):
         small().merge_sites({"X": ["A"], "Y": ["A"]})
 
 

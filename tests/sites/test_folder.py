@@ -197,11 +197,11 @@ def test_one_bad_subject_is_one_finding(tmp_path):
     for change, match in [
         (first.replace(f"\t{dx}\t", "\tDYSLEXIA\t"), "unknown diagnosis 'DYSLEXIA'"),
         (first.replace(f"\t{dx}\t", "\t\t"), "has no diagnosis"),
-        (first.replace(made.site[0], "", 1), "no site in the table"),
+        (first.replace(made.site[0], "", 1), "no site in row 2"),
     ]:
         table.write_text(listed.replace(first, change))
         if (
-            match == "no site in the table"
+            match == "no site in row 2"
         ):  # ids contain the site's name: write the row anew
             table.write_text(listed.replace(first, f"{ids[0]}\t\t{dx}\t1\tM"))
         assert match in one_error(load_folder(root))

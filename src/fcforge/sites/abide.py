@@ -157,7 +157,8 @@ def _people(
         site = row["SITE_ID"]
         if merge:
             site = re.sub(r"_\d$", "", site)
-        if _wanted(row, quality):
+        passed = all(row[rater] in marks for rater, marks in PASSED.items())
+        if quality == "every" or (passed and row["FILE_ID"] != UNLISTED):
             who = row["SUB_ID"]
             y = int(row["DX_GROUP"] == "1")
             extra = {name: row[column] for name, column in COVARIATES.items()}
@@ -167,11 +168,6 @@ def _people(
         return people
     wanted = [person for person in people if person.site in sites]
     return sorted(wanted, key=lambda person: sites.index(person.site))
-
-
-def _wanted(row: Row, quality: str) -> bool:
-    passed = all(row[rater] in marks for rater, marks in PASSED.items())
-    return quality == "every" or (passed and row["FILE_ID"] != UNLISTED)
 
 
 def _names(table: Sequence[Row]) -> dict[str, str]:

@@ -138,16 +138,10 @@ class Cohort:
 
     def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> Cohort:
         """Rename sites: ``{"UM": ["UM_1", "UM_2"]}`` makes one site UM of two."""
-        taken: dict[str, str] = {}
-        for new, parts in merge.items():
-            together = [parts] if isinstance(parts, str) else parts
-            check_names("site to merge", together, self._known_sites)
-            for part in together:
-                if part in taken:
-                    raise ConfigError(
-                        f"site '{part}' is merged into both {taken[part]} and {new}."
-                    )
-                taken[part] = new
+        taken = {part: new for new, parts in merge.items() for part in parts}
+        check_names("site to merge", taken, self._known_sites)
+        if len(taken) < sum(map(len, merge.values())):
+            raise ConfigError(f"merge = {merge} names a site twice.")
         faults = []
         for fault in self.faults:
             faults.append(replace(fault, site=taken.get(fault.site, fault.site)))

@@ -396,12 +396,10 @@ def labelled(listed: Listed, groups: Groups, drop_unlabelled: bool = False) -> L
 
 def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, ...]:
     """What controls and patients are called: every value of them, or 0 and 1 without a word."""
-    pairs = sorted(set(zip(diagnoses, y.tolist(), strict=True)))
-    controls = "/".join(word for word, label in pairs if label == 0)
-    patients = "/".join(word for word, label in pairs if label == 1)
-    names = (controls, patients)
-    words = all(names) and names != ("False", "True")
-    return names if words else ("0", "1")
+    words = as_text(diagnoses)
+    names = tuple("/".join(np.unique(words[y == label])) for label in (0, 1))
+    named = all(names) and names != ("False", "True")
+    return names if named else ("0", "1")
 
 
 def columns_of(text: str) -> dict[str, str]:
@@ -469,9 +467,7 @@ def people_of(
         own = {role: whole(row.get(column, "")) for role, column in columns.items()}
         lost = [r for r in needed if own[r] in ("", "n/a")]
         if lost:
-            what = f"no {lost[0]} in the table."
-            if not own["id"]:  # nobody to name
-                what = f"row {number} of the table: no {lost[0]}."
+            what = f"no {lost[0]} in row {number} of the table."
             faults.append(Fault("error", what, "Fill it in.", own["id"], own["site"]))
             continue
         used = columns.values()
