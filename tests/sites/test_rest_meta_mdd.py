@@ -66,11 +66,7 @@ def test_aal_is_columns_1_to_116_and_the_id_gives_site_and_diagnosis(shared: Pat
     assert [f for f in check_cohort(cohort, n_rois=116) if f.severity == "error"] == []
 
 
-def test_the_duplicate_site_is_left_out_and_said(shared: Path):
-    cohort = load_rest_meta_mdd(shared, sites="all")
-    assert "S4" not in cohort.site_names
-    assert [f.site for f in cohort.faults] == ["S4"]
-    assert "S14 again" in cohort.faults[0].what
+def test_the_duplicate_site_is_refused(shared: Path):
     with pytest.raises(DataError, match=r"S4.* holds subjects of S14"):
         load_rest_meta_mdd(shared, sites=["S4"])
 

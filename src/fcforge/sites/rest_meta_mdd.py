@@ -8,13 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_mat, read_matrix_file
 from fcforge.imaging.series import pearson_fc
 from fcforge.messages import DataError, at, check_names
-from fcforge.sites.cohort import Cohort, Fault
+from fcforge.sites.cohort import Cohort
 from fcforge.sites.participants import Listed, Participant, Reading, assemble
 
 AAL = 116  # the first columns; other atlases follow
@@ -28,7 +27,7 @@ _FILE = re.compile(r"ROISignals_(S\d+-[12]-\d+)\.mat$")
 def load_rest_meta_mdd(
     path: str | Path,
     *,
-    sites: Sequence[str] | Literal["all"] = ("S1", "S9", "S14", "S20", "S21"),
+    sites: Sequence[str] = ("S1", "S9", "S14", "S20", "S21"),
     global_signal: bool = False,
     subjects: str | Path | None = None,
 ) -> Cohort:
@@ -38,8 +37,8 @@ def load_rest_meta_mdd(
     ----------
     path : path
         The shared folder: the .mat files are in its ``Results``.
-    sites : sequence of str, or "all"
-        E.g. ``S20``. S4, which holds subjects of S14 again, is never among them.
+    sites : sequence of str
+        E.g. ``S20``. S4, which holds subjects of S14 again, is refused.
     global_signal : bool
         True reads ``FunImgARglobalCWF``, where DPARSF removed the global signal.
     subjects : path, optional
@@ -55,13 +54,12 @@ def load_rest_meta_mdd(
     folder = Path(path).expanduser() / "Results" / series
     listed = read_subject_list(Path(subjects)) if subjects else {}
     files = _files(folder)
-    ids, faults = _choose(list(listed or files), sites)
     people = []
-    for who in ids:
+    for who in _choose(list(listed or files), sites):
         extra = listed.get(who, {})
         people.append(Participant(who, _site(who), _label(who), extra=extra))
     read = partial(_read, files)
-    return assemble("rest_meta_mdd", Listed(people, faults), read, folder)
+    return assemble("rest_meta_mdd", Listed(people), read, folder)
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -123,27 +121,16 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     return found
 
 
-def _choose(
-    subjects: Sequence[str], sites: Sequence[str] | Literal["all"]
-) -> tuple[list[str], list[Fault]]:
-    """Ids of the wanted sites, site by site as asked, and what was left out."""
+def _choose(subjects: Sequence[str], sites: Sequence[str]) -> list[str]:
+    """Ids of the wanted sites, site by site as asked."""
     if any(not _ID.fullmatch(s) for s in subjects):
         raise DataError("an id in the list is not like S20-1-0001.")
-    known = {_site(s) for s in subjects}
-    twice = "holds subjects of S14 again and is left out."
-    faults = []
-    if sites == "all":
-        names = sorted(known - {TWICE}, key=lambda site: int(site[1:]))
-        if TWICE in known:
-            faults.append(Fault("warning", twice, site=TWICE))
-    else:
-        names = list(sites)
-        check_names("REST-meta-MDD site", names, known)
-        if TWICE in names:
-            raise DataError(twice, where=f"site {TWICE}", do="Do not name it.")
-    chosen = [s for s in subjects if _site(s) in names]
-    chosen.sort(key=lambda s: (names.index(_site(s)), s))
-    return chosen, faults
+    if TWICE in sites:
+        what = "holds subjects of S14 again."
+        raise DataError(what, where=f"site {TWICE}", do="Do not name it.")
+    check_names("REST-meta-MDD site", sites, {_site(s) for s in subjects})
+    chosen = [s for s in subjects if _site(s) in sites]
+    return sorted(chosen, key=lambda s: (sites.index(_site(s)), s))
 
 
 def _site(subject: str) -> str:
