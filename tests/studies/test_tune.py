@@ -2,8 +2,10 @@
 
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import RidgeClassifier
 
@@ -16,7 +18,6 @@ from fcforge.runner.pipelines import read_pipeline
 from fcforge.sites import load_dataset, make_sites
 from fcforge.studies import grids
 from fcforge.studies import tune as tuning
-from fcforge.studies.tune import Trial
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
 DATA = Component(
@@ -110,19 +111,29 @@ def test_leaks_are_off_and_nothing_to_tune_is_said():
 
 
 # -- what it chooses ---------------------------------------------------------------------------
-def trial(strength: float, aaa: float, brier: float) -> Trial:
-    return Trial(lwf(strength=strength), aaa, brier)
+def trials(*rows: tuple[float, float]) -> pd.DataFrame:
+    """Trials of one learner: AAA and Brier score of each, by strength."""
+    found = []
+    for k, row in enumerate(rows):
+        found.append(("LwF", lwf(strength=k), *row))
+    return pd.DataFrame(found, columns=["learner", "candidate", "aaa", "brier"])
 
 
 def test_best_trial():
-    nan = trial(0, np.nan, np.nan)
-    low, high = trial(1, 0.6, 0.2), trial(2, 0.7, 0.3)
-    assert tuning.best_trial([nan, low, high]) is high
-    tied = trial(3, 0.7, 0.25)
-    assert tuning.best_trial([low, high, tied]) is tied
-    default = trial(4, 0.7, 0.25)
-    assert tuning.best_trial([default, tied]) is default
-    assert tuning.best_trial([nan, low]) is low
+    nan, low, high = (np.nan, np.nan), (0.6, 0.2), (0.7, 0.3)
+    tied = (0.7, 0.25)
+    for rows, best in (
+        ([nan, low, high], 2),
+        ([low, high, tied], 2),
+        ([low, tied, tied], 1),  # the default comes first
+        ([nan, low], 1),
+        ([nan, nan], 0),
+    ):
+        found = tuning.chosen(trials(*rows))
+        assert found.index.tolist() == [best]
+    both = pd.concat([trials(low, high), trials(tied, nan).assign(learner="A")])
+    found = tuning.chosen(both.reset_index(drop=True))
+    assert found["learner"].tolist() == ["LwF", "A"]  # as the config lists them
 
 
 def test_toml_can_be_read_back():
@@ -133,33 +144,18 @@ def test_toml_can_be_read_back():
         title='FORGE "quoted"',
         training={"epochs": 3},
     )
-    plain = LearnerSpec(Component("finetune"), Component("gcn"))
-    text = tuning.as_toml([learner, plain], {}, ["A > B"], 3)
+    rows = [(learner.title, learner, 0.7, 0.2)]
+    tried = pd.DataFrame(rows, columns=["learner", "candidate", "aaa", "brier"])
+    text = tuning.as_toml(tried, ["A > B"], 3)
     data = {**tomllib.loads(text), "dataset": {"name": "simulated"}}
-    from pathlib import Path
-
-    read = parse_experiment(data, Path("here"))
-    assert read.learners == (learner, replace(plain, title="finetune/gcn"))
+    (read,) = parse_experiment(data, Path("here")).learners
+    assert read == learner
 
 
-def test_an_estimators_row_can_be_read_back(tmp_path):
-    """Named by its function; without the start where the row had none; objects have no name."""
-    (tmp_path / "mine.py").write_text(
-        "from sklearn.linear_model import RidgeClassifier as make\n"
-    )
-    row = {
-        "estimator": "mine:make",
-        "keeps": "cumulative",
-        "title": "mine",
-        "start": False,
-    }
+def test_an_estimator_has_nothing_to_tune(tmp_path):
+    row = {"estimator": RidgeClassifier(), "keeps": "cumulative"}
     learner = read_pipeline(row, "here", tmp_path)
-    assert grids.candidates(learner, budget=5) == [learner]
-    handed = read_pipeline({**row, "estimator": RidgeClassifier()}, "here", tmp_path)
-    text = tuning.as_toml([learner, handed], {}, ["A > B"], 3)
-    (read,) = tomllib.loads(text)["learner"]
-    assert read_pipeline(read, "here", tmp_path) == learner
-    assert '# "mine" was handed over as an object' in text
+    assert grids.candidates(learner, budget=5) == []
 
 
 def test_tune_from_end_to_end(tmp_path):
@@ -167,9 +163,8 @@ def test_tune_from_end_to_end(tmp_path):
     said = []
     text = tuning.tune(experiment(*learners), tmp_path, Place(), 1, say=said.append)
     assert (tmp_path / "tuned.toml").read_text() == text
-    tables = tomllib.loads(text)["learner"]
-    assert tables[0]["method"]["strength"] in (0.1, 0.5, 1.0, 2.0)
-    assert tables[1]["method"] == "finetune"
+    (table,) = tomllib.loads(text)["learner"]  # fine-tuning has nothing to tune
+    assert table["method"]["strength"] in (0.1, 0.5, 1.0, 2.0)
     rows = (tmp_path / "trials.csv").read_text().splitlines()
     assert len(rows) == 1 + 4
     assert sum(row.endswith(",1") for row in rows[1:]) == 1

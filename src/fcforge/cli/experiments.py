@@ -310,7 +310,7 @@ def tune(
             experiment, folder, place, repeats, budget, progress=progress, say=say
         )
     wrote = folder / "tuned.toml"
-    say(f"wrote {wrote}: put these in place of the config's [[learner]] tables")
+    say(f"wrote {wrote}: put these in place of the config's tables of these learners")
     print(text, end="")
 
 

@@ -14,7 +14,7 @@ from fcforge.exchange.site_step import keep_files, learn_site, merge_files, star
 from fcforge.exchange.starts.public_start import make_public
 from fcforge.files import whole_folder
 from fcforge.requests import KeepRequest, LearnRequest, MergeRequest, StartRequest
-from fcforge.sites.cohort import Cohort
+from fcforge.sites.cohort import Cohort, write_people
 from fcforge.sites.simulated import simulate
 from fcforge.sites.splits import split_cohort
 from fcforge.types import Conditions, Estimate
@@ -86,13 +86,6 @@ def _those(everybody: Cohort, parts: list[Cohort]) -> Cohort:
     return everybody.select(np.isin(everybody.subject_id, ids))
 
 
-def _written(people: Cohort, path: Path) -> Path:
-    """People as a file that commands read."""
-    who = {"label": people.y, "site": people.site, "subject_id": people.subject_id}
-    np.savez(path, allow_pickle=False, fc=people.fc, **who)
-    return path
-
-
 def _start(folder: Path, public: Cohort, people: int) -> Path:
     """A signed start that names two keepers."""
     key = folder / "maker.key"
@@ -105,7 +98,7 @@ def _start(folder: Path, public: Cohort, people: int) -> Path:
     out = folder / "start.fcx"
     asked = StartRequest(
         out=out,
-        data=_written(public, folder / "public.npz"),
+        data=write_people(folder / "public.npz", public),
         sign=key,
         keeper=cards,
         people=people,
@@ -119,7 +112,7 @@ def _start(folder: Path, public: Cohort, people: int) -> Path:
 def _give(home: Path, start: Path, people: Cohort) -> None:
     """Write what a hospital gives to the round."""
     home.mkdir()
-    data = _written(people, home / "people.npz")
+    data = write_people(home / "people.npz", people)
     key = home / "key"
     write_keys(key)
     site = people.site_names[0]

@@ -7,10 +7,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from fcforge.files import whole_file
 from fcforge.imaging.parsers import as_number
 from fcforge.messages import ConfigError, DataError, check_names, counted, some
 from fcforge.types import Target
@@ -206,6 +208,14 @@ class Cohort:
             for pair in found
             if np.array_equal(scans[pair.first], scans[pair.second])
         ]
+
+
+def write_people(path: Path, people: Cohort) -> Path:
+    """Write people as an .npz that dataset ``folder`` reads; returns its path."""
+    who = {"site": people.site, "subject_id": people.subject_id, "label": people.y}
+    with whole_file(path) as file:
+        np.savez(file, allow_pickle=False, fc=people.fc, **who)
+    return path
 
 
 def _numbers(name: str, values: np.ndarray, subjects: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ def grid_of(method: Component) -> list[Settings]:
 
 
 def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:
-    """The learner with every setting of its method's grid; just itself where there is none.
+    """The learner with every setting of its method's grid, none where nothing can be chosen.
 
     What the config sets by hand stays: only the other fields of the grid are searched. With a
     `budget` so many settings of everything that can be chosen (times the model's own rate, weight
@@ -55,7 +55,7 @@ def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:
     whose method has the same grid; fewer where there are fewer.
     """
     if pipeline_of(learner):  # an estimator's settings are its own
-        return [learner]
+        return []
     tried: dict[str, LearnerSpec] = {}
     trainings = _trainings(learner) if budget else [{}]
     for training, settings in product(trainings, grid_of(learner.method)):
@@ -69,7 +69,7 @@ def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:
         rng = numpy_rng(0, "tuning budget", learner.method.name)
         drawn = rng.permutation(len(others))[: budget - 1].tolist()
         others = [others[k] for k in drawn]
-    return [first, *others]
+    return [first, *others] if others else []
 
 
 def _kept(said: Mapping[str, Any], offered: Settings) -> Settings:

@@ -10,7 +10,7 @@ then tune on sites that are not tested at all (experiments/tune_development.toml
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fcforge.files import whole_file, write_text
+from fcforge.files import write_text
 from fcforge.messages import ConfigError
 from fcforge.metrics import finite
 from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect
 from fcforge.runner.config import Experiment
 from fcforge.runner.execute import Place
-from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Progress, list_orders
-from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
+from fcforge.runner.run import Prepared, prepare, train
 from fcforge.sites import Cohort, load_dataset, make_sites, require_valid
+from fcforge.sites.cohort import write_people
 from fcforge.stats import group, means
 from fcforge.studies.grids import candidates
 from fcforge.types import Component, Leaks, LearnerSpec, RunResults
@@ -36,30 +36,6 @@ from fcforge.types import Component, Leaks, LearnerSpec, RunResults
 N_ORDERS = 2
 N_SITES = 2
 DATA = "training_parts.npz"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One setting of one learner, and how it did on validation (NaN where it diverged)."""
-
-    learner: LearnerSpec
-    aaa: float
-    brier: float
-
-
-Trials = Mapping[str, Sequence[Trial]]
-"""What was tried of each learner, by title, the default first; nothing where nothing can be."""
-
-
-def best_trial(trials: Sequence[Trial]) -> Trial:
-    """Highest AAA, then lowest Brier score, then the first; a diverged trial is last."""
-
-    def rank(trial: Trial) -> tuple[float, float]:
-        if not np.isfinite([trial.aaa, trial.brier]).all():
-            return (np.inf, np.inf)
-        return (-round(trial.aaa, 9), trial.brier)
-
-    return min(trials, key=rank)
 
 
 def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -110,7 +86,7 @@ def inner_experiment(
     """
     tried = []
     for learner in experiment.learners:
-        for k, candidate in enumerate(_tries(learner, budget)):
+        for k, candidate in enumerate(candidates(learner, budget)):
             tried.append(replace(candidate, title=f"{learner.title} #{k}"))
     if not tried:
         raise ConfigError("no learner of this config has anything to tune.")
@@ -125,11 +101,6 @@ def inner_experiment(
     return replace(honest, title=f"tuning: {experiment.title}", learners=tuple(tried))
 
 
-def _tries(learner: LearnerSpec, budget: int) -> list[LearnerSpec]:
-    found = candidates(learner, budget)
-    return found if len(found) > 1 else []
-
-
 def prepare_tuning(
     experiment: Experiment, folder: Path, repeats: int, budget: int = 0
 ) -> Prepared:
@@ -140,30 +111,36 @@ def prepare_tuning(
     assert isinstance(inner.orders, tuple)
     names = [s for s in cohort.site_names if any(s in order for order in inner.orders)]
     parts = training_parts(cohort, names, experiment)
-    who = {"site": parts.site, "subject_id": parts.subject_id, "label": parts.y}
-    with whole_file(
-        folder / DATA
-    ) as file:  # as dataset `folder` reads it: workers load it
-        np.savez(file, fc=parts.fc, **who)  # type: ignore[arg-type]
-    path = (folder / DATA).resolve()
+    path = write_people((folder / DATA).resolve(), parts)  # workers load it
     data = Component("folder", {"path": str(path), "sites": names})
     return prepare(replace(inner, dataset=data))
 
 
-def judge_trials(experiment: Experiment, results: RunResults, budget: int) -> Trials:
-    """How every setting of every learner did in the finished trials."""
+def judge_trials(
+    experiment: Experiment, results: RunResults, budget: int
+) -> pd.DataFrame:
+    """How every setting of every learner did on validation (NaN where it diverged)."""
     by_title = group(results)
-    found: dict[str, list[Trial]] = {}
+    rows = []
     for learner in experiment.learners:
-        trials = found[learner.title] = []
-        for k, candidate in enumerate(_tries(learner, budget)):
+        for k, candidate in enumerate(candidates(learner, budget)):
             runs = by_title[f"{learner.title} #{k}"]
             score = [np.nan, np.nan]
             if all(finite(run) for run in runs):
                 metrics = ("accuracy", "brier")
                 score = [means(runs, metric, ("aaa",))["aaa"] for metric in metrics]
-            trials.append(Trial(candidate, *score))
-    return found
+            rows.append((learner.title, candidate, *score))
+    return pd.DataFrame(rows, columns=["learner", "candidate", "aaa", "brier"])
+
+
+def chosen(trials: pd.DataFrame) -> pd.DataFrame:
+    """Of each learner the trial with the highest AAA, then the lowest Brier score, then the first.
+
+    A trial that diverged is last.
+    """
+    ranked = trials.assign(worse=-trials["aaa"].round(9))
+    ordered = ranked.sort_values(["worse", "brier"], kind="stable")
+    return ordered.groupby("learner").head(1).sort_index()
 
 
 def tune(
@@ -176,7 +153,7 @@ def tune(
     progress: Progress = lambda done, total, last: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> str:
-    """Tune every learner of an experiment; writes and returns the frozen learners as TOML.
+    """Tune the learners of an experiment; writes and returns those that were tuned as TOML.
 
     Parameters
     ----------
@@ -199,12 +176,9 @@ def tune(
     orders = [" > ".join(order) for order in listed]
     settings = f"{len(inner.learners)} settings on {', '.join(orders)}"
     say(f"{settings}: {prepared.plan.words}")
-    store = open_store(prepared, folder / "runs")
-    where: Any = {"jobs": place.jobs, "device": place.device}
-    where["group"] = 1 if place == Place() else None  # one worker: this process
-    run_experiment(prepared, store, **where, progress=progress)
+    store = train(prepared, folder / "runs", place, progress)
     trials = judge_trials(experiment, collect(store)[0], budget)
-    text = as_toml(experiment.learners, trials, orders, repeats)
+    text = as_toml(trials, orders, repeats)
     write_text(folder / "tuned.toml", text)
     write_text(folder / "trials.csv", as_csv(trials))
     return text
@@ -224,22 +198,11 @@ def toml_value(value: Any) -> str:
 
 
 def learner_toml(learner: LearnerSpec) -> str:
-    """A ``[[learner]]`` table; a remark for an estimator that no file can name."""
+    """A ``[[learner]]`` table."""
     said: dict[str, Any] = {"title": learner.title}
-    if pipeline := pipeline_of(learner):
-        if ":" not in pipeline.estimator:
-            named = toml_value(learner.title)
-            return f"# {named} was handed over as an object of Python"
-        settings = ("estimator", "keeps", "input")
-        said |= {name: getattr(pipeline, name) for name in settings}
-        if pipeline.site:
-            said["site"] = True
-    else:
-        for kind in ("method", "model", "generator"):
-            part = getattr(learner, kind)
-            if part:
-                table = {"name": part.name, **part.params}
-                said[kind] = table if part.params else part.name
+    for kind in ("method", "model", "generator"):
+        if part := getattr(learner, kind):
+            said[kind] = {"name": part.name, **part.params}
     if learner.training:
         said["training"] = learner.training
     if not learner.start:
@@ -248,35 +211,28 @@ def learner_toml(learner: LearnerSpec) -> str:
     return "\n".join(["[[learner]]", *lines])
 
 
-def as_toml(
-    learners: Sequence[LearnerSpec], trials: Trials, orders: Sequence[str], repeats: int
-) -> str:
+def as_toml(trials: pd.DataFrame, orders: Sequence[str], repeats: int) -> str:
     """Frozen learners, each with how it was chosen."""
     how = f"# orders {', '.join(orders)}; inner cuts: {repeats}."
     head = (
         "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
     )
     blocks = [f"{head}\n{how}"]
-    for learner in learners:
-        note = "# nothing to tune"
-        if tried := trials.get(learner.title):
-            best = best_trial(tried)
-            learner = best.learner
-            default = f"(default {tried[0].aaa:.3f})"
-            note = f"# best of {len(tried)} on validation: AAA {best.aaa:.3f} {default}"
-        blocks.append(f"{note}\n{learner_toml(learner)}")
+    for best in chosen(trials).itertuples():
+        tried = trials[trials["learner"] == best.learner]
+        default = f"(default {tried['aaa'].iloc[0]:.3f})"
+        note = f"# best of {len(tried)} on validation: AAA {best.aaa:.3f} {default}"
+        blocks.append(f"{note}\n{learner_toml(best.candidate)}")
     return "\n\n".join(blocks) + "\n"
 
 
-def as_csv(trials: Trials) -> str:
+def as_csv(trials: pd.DataFrame) -> str:
     """Every trial: learner, settings, validation AAA and Brier score, whether it was chosen."""
-    rows = []
-    for title, tried in trials.items():
-        for trial in tried:
-            both = {**trial.learner.method.params, **trial.learner.training}
-            settings = json.dumps(both, sort_keys=True)
-            chosen = int(trial is best_trial(tried))
-            rows.append((title, settings, trial.aaa, trial.brier, chosen))
-    heads = ["learner", "settings", "aaa", "brier", "chosen"]
-    table = pd.DataFrame(rows, columns=heads)
+    settings = []
+    for candidate in trials["candidate"]:
+        both = {**candidate.method.params, **candidate.training}
+        settings.append(json.dumps(both, sort_keys=True))
+    best = trials.index.isin(chosen(trials).index).astype(int)
+    table = trials.drop(columns="candidate").assign(chosen=best)
+    table.insert(1, "settings", settings)
     return table.to_csv(index=False, lineterminator="\n", float_format="%.6f")
