@@ -104,7 +104,8 @@ def test_without_held_out_subjects_the_reference_is_no_connectivity():
     bare = explain_model(chain(0), scan(), {})
     assert "without any connectivity" in bare.reference
     assert bare.base[0] == pytest.approx(0.3)
-    assert bare.networks().empty
+    with pytest.raises(DataError, match="networks of these ROIs"):
+        bare.networks()
     weights = explain_model(chain(0), np.eye(R)[None], {})
     np.testing.assert_allclose(weights.strength, [5, 0, 0, 0, 0, 10], rtol=1e-6)
 

@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,12 @@ from sklearn.linear_model import RidgeClassifier
 
 import small_world
 from fcforge.messages import ConfigError
+from fcforge.methods import METHODS, make_method
 from fcforge.models import MODELS
 from fcforge.runner.config import Experiment, parse_experiment
 from fcforge.runner.execute import Place
 from fcforge.runner.pipelines import read_pipeline
 from fcforge.sites import load_dataset, make_sites
-from fcforge.studies import grids
 from fcforge.studies import tune as tuning
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
@@ -25,6 +26,7 @@ DATA = Component(
     {"preset": "easy", "n_rois": 12, "n_sites": 3, "scale": 0.15, "seed": 3},
 )
 QUICK = Component("gcn", small_world.QUICK_MODELS["gcn"])
+GRIDS = tomllib.loads(files("fcforge.studies").joinpath("grids.toml").read_text())
 
 
 def experiment(*learners: LearnerSpec) -> Experiment:
@@ -72,7 +74,7 @@ def test_no_other_seeds_test_subject_is_handed_over_either(tmp_path):
 
 def test_one_budget_for_every_learner():
     for method in ("finetune", "lwf", "ewc", "forge", "cumulative"):
-        tried = grids.candidates(LearnerSpec(Component(method), QUICK), budget=12)
+        tried = tuning.candidates(LearnerSpec(Component(method), QUICK), budget=12)
         assert len(tried) == 12
         settings = [repr((t.method.params, t.training)) for t in tried]
         assert len(set(settings)) == 12
@@ -83,10 +85,10 @@ def test_one_budget_for_every_learner():
         }
         assert {t.training["epochs"] for t in tried} <= {50, 100, 200}
     closed = LearnerSpec(Component("replay_ridge"), Component("linear"))
-    assert grids.candidates(closed, budget=12)[0].method.params["penalty"] == 0.5
-    assert len(grids.candidates(closed, budget=12)) == 5
+    assert tuning.candidates(closed, budget=12)[0].method.params["penalty"] == 0.5
+    assert len(tuning.candidates(closed, budget=12)) == 5
     own = LearnerSpec(Component("finetune"), QUICK, training={"lr": 0.5})
-    assert {t.training["lr"] for t in grids.candidates(own, budget=12)} == {0.5}
+    assert {t.training["lr"] for t in tuning.candidates(own, budget=12)} == {0.5}
 
 
 def test_two_orders_of_two_sites():
@@ -155,7 +157,7 @@ def test_toml_can_be_read_back():
 def test_an_estimator_has_nothing_to_tune(tmp_path):
     row = {"estimator": RidgeClassifier(), "keeps": "cumulative"}
     learner = read_pipeline(row, "here", tmp_path)
-    assert grids.candidates(learner, budget=5) == []
+    assert tuning.candidates(learner, budget=5) == []
 
 
 def test_tune_from_end_to_end(tmp_path):
@@ -171,3 +173,57 @@ def test_tune_from_end_to_end(tmp_path):
     assert "4 settings" in said[0]
     # the same command again trains nothing and says the same
     assert tuning.tune(experiment(*learners), tmp_path, Place(), 1) == text
+
+
+# -- grids: settings that exist, beginning with the default -------------------------------------
+@pytest.mark.parametrize("name", GRIDS)
+def test_grids_hold_settings_that_exist_and_begin_with_the_default(name):
+    grid = tuning.grid_of(Component(name))
+    plain = make_method(Component(name))
+    for settings in grid:
+        make_method(Component(name, settings))
+    first = make_method(Component(name, grid[0]))
+    if name == "forge":
+        assert first.weights == plain.weights
+    else:
+        assert first == plain
+    assert len({repr(s) for s in grid}) == len(grid) > 1
+
+
+def test_every_method_with_a_weight_has_a_grid():
+    of_the_paper = {
+        "er",
+        "der",
+        "derpp",
+        "ewc",
+        "si",
+        "lwf",
+        "packnet",
+        "twp",
+        "ugcl",
+        "forge",
+    }
+    assert set(GRIDS) == of_the_paper | {"forge_ridge", "replay_ridge"}
+    assert of_the_paper <= set(METHODS)
+
+
+def test_forge_grid_is_the_papers_around_each_datasets_weights():
+    for name, centre in (("asd", (0.2, 0.35, 0.15)), ("mdd", (0.3, 0.3, 0.2))):
+        method = Component("forge", {"lambdas": name})
+        points = [tuple(s.values()) for s in tuning.grid_of(method)]
+        assert points[0] == centre
+        assert len(points) == 13
+
+
+def test_what_the_config_sets_stays():
+    free = tuning.candidates(LearnerSpec(Component("derpp", {"memory": 9}), QUICK))
+    assert len(free) == 8
+    assert all(c.method.params["memory"] == 9 for c in free)
+    half = tuning.candidates(LearnerSpec(Component("derpp", {"beta": 0.7}), QUICK))
+    assert [c.method.params for c in half] == [
+        {"beta": 0.7, "alpha": a} for a in (0.5, 0.1, 0.2, 1.0)
+    ]
+    ablation = tuning.candidates(LearnerSpec(Component("forge", {"l3": 0.0}), QUICK))
+    assert {c.method.params["l3"] for c in ablation} == {0.0}
+    fixed = LearnerSpec(Component("ewc", {"strength": 5.0}), QUICK)
+    assert tuning.candidates(fixed) == []

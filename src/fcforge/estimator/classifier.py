@@ -274,6 +274,6 @@ def edge_stability(
             here = site if np.ndim(site) == 0 else np.asarray(site)[half]
             part = X[half] if hasattr(X, "shape") else [X[i] for i in half]
             fitted = clone(model).fit(part, labels[half], here)
-            scored = fitted.model_.attribution({}).scored
+            scored, _ = fitted.model_.attribution({})
             weights.append(slope_at(scored, fitted.mean_fc_))
     return Stability.of(np.stack(weights))

@@ -88,20 +88,6 @@ class Scored(Protocol):
         """Gradients (m, E) at Fisher-z edges (m, E)."""
 
 
-class Explainable(NamedTuple):
-    """The score of some people's scans, and what their covariates add to it.
-
-    Attributes
-    ----------
-    scored : Scored
-    offset : ndarray of shape (n,) or float
-        The same for every edge pattern, so that it is part of each scan's base.
-    """
-
-    scored: Scored
-    offset: Array | float = 0.0
-
-
 def slope_at(model: Scored, fc: Array) -> Array:
     """Gradient (E,) by each Fisher-z edge at one scan (R, R): a linear model's weights."""
     return model.slopes(fisher_z(fc[None]))[0]
@@ -113,20 +99,15 @@ def attribute(model: Scored, fc: Array, reference: Array) -> Attribution:
     way = fisher_z(fc) - begin
     slope = np.zeros_like(way)
     jumps = np.zeros_like(way)
+    place, weight = np.polynomial.legendre.leggauss(model.steps)
     for scan, step in enumerate(way):
         if model.kept is None:
-            slope[scan] = _mean_slope(model, begin, step)
+            points = begin + (place[:, None] + 1) / 2 * step
+            slope[scan] = weight / 2 @ model.slopes(points)
         else:
             slope[scan], jumps[scan] = _with_jumps(model, model.kept, begin, step)
     base = float(model.score(reference[None])[0])
     return Attribution(way * slope + jumps, slope, model.score(fc), base)
-
-
-def _mean_slope(model: Scored, begin: Array, way: Array) -> Array:
-    """Mean gradient (E,) on the straight way."""
-    place, weight = np.polynomial.legendre.leggauss(model.steps)
-    points = begin + (place[:, None] + 1) / 2 * way
-    return weight / 2 @ model.slopes(points)
 
 
 def _with_jumps(
@@ -355,9 +336,12 @@ class Explanation:
     def networks(self, scan: int = 0) -> pd.DataFrame:
         """What the edges within and between networks added; the upper triangle sums to all.
 
-        One row and column per network (or lobe) of the atlas; empty where it has none.
+        One row and column per network (or lobe) of the atlas.
         """
         names = list(networks_of(self.atlas))
+        if not names:
+            do = "Explain with an atlas that has them, e.g. atlas=load_atlas('aal116')."
+            raise DataError("the networks of these ROIs are not known.", do=do)
         total = by_network(self.atlas, self.matrix(scan))
         total[np.diag_indices_from(total)] /= 2  # an edge is two entries
         return pd.DataFrame(total, index=names, columns=names)

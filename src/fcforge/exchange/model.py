@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked
     from fcforge.exchange.description import Description
     from fcforge.exchange.exchange import Exchange
-    from fcforge.exchange.explanation import Explainable
+    from fcforge.exchange.explanation import Scored
     from fcforge.exchange.private_record import PrivateRecord, Receipt, Threshold
     from fcforge.requests import LearnRequest
     from fcforge.sites.cohort import Cohort
@@ -148,8 +148,13 @@ class Model(Protocol):
     def reference(self) -> tuple[np.ndarray, str]:
         """The scan (R, R) that others are explained against, and who it is."""
 
-    def attribution(self, covariates: Covariates) -> "Explainable":
-        """The score of some people's scans, to be explained, and what their covariates add."""
+    def attribution(
+        self, covariates: Covariates
+    ) -> "tuple[Scored, np.ndarray | float]":
+        """The score of some people's scans, to be explained, and what their covariates add.
+
+        That is the same for every edge pattern, so that it is part of each scan's base.
+        """
 
     def attack(self, asked: "Attacked") -> "Audit":
         """An audit of what a site gave, by that site."""

@@ -238,12 +238,15 @@ def explanation_page(found: Explanation, rows: Sequence[Prediction], model: str)
 
 def _scan_section(found: Explanation, k: int) -> Section:
     rois = found.atlas.roi_names
+    networks = np.zeros((0, 0))
+    if networks_of(found.atlas):
+        networks = found.networks(k).to_numpy()
     parts = (
         _sum_words(found, k),
         _brain(found, found.contribution[k]),
         edge_table(found, k),
         _sum_table("ROIs", "ROI", rois, found.rois(k), ADDS, HALVES),
-        _network_table(found, found.networks(k).to_numpy(), ADDS),
+        _network_table(found, networks, ADDS),
         _deletion_words(found, k),
     )
     return Section(found.subjects[k], parts)

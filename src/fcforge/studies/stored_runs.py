@@ -10,10 +10,12 @@ and the last column of the matrix before its own stage is leave-one-site-out.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fcforge.messages import StoreError, counted
 from fcforge.metrics import finite, metric_named
@@ -52,10 +54,7 @@ class Study:
     @property
     def columns(self) -> list[str]:
         """All that rows have, as it comes."""
-        found: dict[str, None] = {}
-        for row in self.rows.values():
-            found.update(dict.fromkeys(row))
-        return list(found)
+        return list(dict.fromkeys(chain.from_iterable(self.rows.values())))
 
 
 def zero_shot(full: np.ndarray) -> np.ndarray:
@@ -179,19 +178,16 @@ def group_name(covariate: str, value: float) -> str:
 
 def groups_of(facts: Mapping[str, Mapping[str, Any]]) -> Groups:
     """Test people of every seed by covariate and value; `facts` are those of a run folder."""
-    values: dict[str, dict[tuple[str, str], float]] = {}
+    tables = []
     for sites in facts.values():
         for site, about in sites.items():
-            for name, column in about.get("covariates", {}).items():
-                people = [(site, who) for who in about["subject_ids"]]
-                values.setdefault(name, {}).update(zip(people, column, strict=True))
+            people = [(site, who) for who in about["subject_ids"]]
+            tables.append(pd.DataFrame(about.get("covariates", {}), index=people))
     found: Groups = {}
-    for name, known in values.items():
-        finite = {who: v for who, v in known.items() if np.isfinite(v)}
-        if name != "age" and len(set(finite.values())) > FEW:
-            continue
-        for who, value in sorted(finite.items(), key=lambda item: item[1]):
-            found.setdefault(group_name(name, value), set()).add(who)
+    for name, values in pd.concat(tables).items():
+        if name == "age" or values.nunique() <= FEW:
+            for who, value in values.dropna().sort_values().items():
+                found.setdefault(group_name(name, value), set()).add(who)
     return found
 
 

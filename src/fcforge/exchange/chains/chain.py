@@ -30,7 +30,7 @@ from fcforge.exchange.chains.chain_step import (
     whole_site,
 )
 from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.explanation import Explainable
+from fcforge.exchange.explanation import Scored
 from fcforge.exchange.keys import Signer
 from fcforge.exchange.model import Covariates, Learned, Model, Scores
 from fcforge.exchange.private_record import PrivateRecord, Receipt, Threshold
@@ -402,11 +402,10 @@ class Chain(Model):
             return fc, "the mean of the chain's synthetic subjects"
         return np.eye(self.n_rois), explanation.NOBODY
 
-    def attribution(self, covariates: Covariates) -> Explainable:
+    def attribution(self, covariates: Covariates) -> tuple[Scored, float]:
         """Calibrated log odds, to be explained; covariates add nothing."""
         self.require_two_classes("explanations are")
-        scorer = scorer_of(self.learner, self.state.lane, self.temperature)
-        return Explainable(scorer)
+        return scorer_of(self.learner, self.state.lane, self.temperature), 0.0
 
     def own_threshold(
         self, people: Cohort, site: str, private: PrivateRecord

@@ -29,7 +29,7 @@ from fcforge.sites.cohort import Cohort
 
 if TYPE_CHECKING:
     from fcforge.exchange.audit import Attacked
-    from fcforge.exchange.explanation import Explainable
+    from fcforge.exchange.explanation import Scored
     from fcforge.exchange.private_record import PrivateRecord, Receipt
     from fcforge.studies.audit_result import Audit
 
@@ -366,19 +366,21 @@ class Releases(Model):
                 found.add(given.name)
         return sorted(found)
 
-    def attribution(self, covariates: Covariates) -> "Explainable":
+    def attribution(
+        self, covariates: Covariates
+    ) -> "tuple[Scored, np.ndarray | float]":
         """The head on the matrix logarithm, and what removing the covariates adds."""
         self.require_two_classes("explanations are")
-        from fcforge.exchange.explanation import Explainable, LogHead  # brings pandas
+        from fcforge.exchange.explanation import LogHead  # brings pandas
 
         arrays = self.start.arrays
         head = vector.on_features(arrays, self.head)
         scale = self.temperature
         scored = LogHead(head.weight / scale, head.bias / scale, arrays.shrink)
         if self.start.confounds is None:
-            return Explainable(scored)
+            return scored, 0.0
         removed = self.start.confounds.effect(covariates)
-        return Explainable(scored, -(removed @ scored.weight))
+        return scored, -(removed @ scored.weight)
 
     def familiar(self, people: Cohort) -> tuple[str, ...]:
         """People who are among the public ones."""

@@ -3,7 +3,6 @@
 The paper's numbers (appendix, ASD columns) stand in paper.csv.
 """
 
-import csv
 import io
 import json
 import math
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.stats import t as student
 
 from fcforge.files import write_bytes
@@ -107,14 +107,9 @@ def collapse_list(records: Records) -> list[str]:
 
 @cache
 def _printed() -> dict[tuple[str, str], str]:
-    text = (
-        files("fcforge.studies.judge").joinpath("paper.csv").read_text(encoding="utf-8")
-    )
-    _, *lines = csv.reader(text.splitlines())
-    found = {}
-    for classifier, row, *four in lines:
-        found[classifier, row] = " / ".join(four)
-    return found
+    with files("fcforge.studies.judge").joinpath("paper.csv").open() as file:
+        table = pd.read_csv(file, index_col=[0, 1], dtype=str)
+    return table.agg(" / ".join, axis=1).to_dict()
 
 
 def published(classifier: str, row: str) -> str:
