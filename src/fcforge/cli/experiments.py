@@ -359,7 +359,6 @@ def _show(measured: Callable[[], Sequence[Study]], as_json: bool) -> None:
 def motion(
     config: given.Config,
     overrides: given.Overrides = None,
-    beside: Annotated[Path | None, Option(help="Run folder to compare with.")] = None,
     as_json: given.AsJson = False,
 ) -> None:
     """Measure how well head motion alone predicts, on the same splits."""
@@ -368,7 +367,7 @@ def motion(
 
     experiment = load_experiment(config, overrides or [])
     with at_work("measuring"):
-        rows = motion_rows(experiment, beside)
+        rows = motion_rows(experiment)
     _print_rows(rows, as_json)
 
 

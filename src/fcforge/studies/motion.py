@@ -6,21 +6,18 @@ than logistic regression on mean framewise displacement may have learned nothing
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fcforge.messages import DataError
-from fcforge.runner.collect import collect_some, describe_sites, kept_by, result_of
+from fcforge.runner.collect import describe_sites, result_of
 from fcforge.runner.config import Experiment
-from fcforge.runner.store import Store
 from fcforge.sites import Cohort, load_dataset, make_sites, require_valid
 from fcforge.stats import Row, rows
 from fcforge.types import Component, LearnerSpec, RunResult, Site
 
 LEARNER = LearnerSpec(Component("motion"), Component("mean_fd"), title="motion only")
-KEEPS = "real subjects"
 COVARIATE = "mean_fd"
 NO_TIME: dict[str, Any] = {"seconds": 0.0, "environment": {}}
 
@@ -63,9 +60,8 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
 
     The splits are those of the experiment, so the row can stand beside its learners.
     """
-    fd = cohort.covariates.get(COVARIATE)
-    known = fd is not None and np.isfinite(np.asarray(fd, dtype=float)).any()
-    if not known:
+    fd = np.asarray(cohort.covariates.get(COVARIATE, ()), dtype=float)
+    if not np.isfinite(fd).any():
         raise DataError(
             "the dataset gives no mean FD.",
             do="Add a column mean_fd, or a file that has it: --set dataset.covariates=FILE.",
@@ -77,11 +73,12 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
     costs: dict[Any, dict[str, Any]] = {}
     results = []
     for spec in alone.specs(cohort.site_names, cohort.content_sha256()):
-        learned = [sorted(spec.order[:k]) for k in range(len(spec.order) + 1)]
-        stages = [(spec.seed, *seen) for seen in learned]
-        for stage, seen in zip(stages, learned, strict=True):
+        sites = splits[spec.seed]
+        lengths = range(len(spec.order) + 1)
+        stages = [(spec.seed, *sorted(spec.order[:k])) for k in lengths]
+        for stage in stages:
             if stage not in scores:
-                sites = splits[spec.seed]
+                seen = list(map(str, stage[1:]))
                 scores[stage] = _scores(sites, seen)
                 n = sum(len(sites[s].train) + len(sites[s].val) for s in seen)
                 # one number and one diagnosis per subject
@@ -110,21 +107,9 @@ def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray
     return found
 
 
-def motion_rows(experiment: Experiment, beside: Path | None = None) -> list[Row]:
-    """Rows of the results table: motion alone, the majority class, and a run's own learners.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    beside : Path, optional
-        Run folder of the same experiment, whose rows are shown too.
-    """
+def motion_rows(experiment: Experiment) -> list[Row]:
+    """Rows of the results table: motion alone, and the majority class."""
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
     results = motion_results(experiment, cohort)
-    keeps = {LEARNER.title: KEEPS}
-    if beside is not None:
-        store = Store(beside)
-        results += collect_some(store)[0]
-        keeps |= kept_by(store)
-    return rows(results, keeps=keeps)
+    return rows(results, keeps={LEARNER.title: "real subjects"})
