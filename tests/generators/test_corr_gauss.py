@@ -12,7 +12,7 @@ from fcforge.generators.corr_gauss import (
     EdgeGauss,
     class_means,
     decode,
-    matched_scale,
+    matched,
     residual_factors,
     residual_noise,
     target_means,
@@ -181,22 +181,25 @@ def test_scale_is_the_ratio_of_standard_deviations(small_site) -> None:
     sd = 0.02
     noise = 2 * (torch.arange(64) % 4 >= 2).float() - 1  # +-1 within either class
 
-    def draw(scale, y):
-        return from_edges(scale * sd * noise[:, None] * torch.ones(64, 66))
+    class Scaled(CorrGauss):
+        def draw(self, state, y, rng):
+            return from_edges(state["scale"] * sd * noise[:, None] * torch.ones(64, 66))
 
-    spread = within_class_variance(edges(draw(1.0, None)), torch.arange(64) % 2).mean()
+    one = Scaled().draw({"scale": 1.0}, None, None)
+    spread = within_class_variance(edges(one), torch.arange(64) % 2).mean()
     real = within_class_variance(edges(small_site.fc), small_site.y).mean()
     expected = min(float((0.9**2 * real / spread).sqrt()), 4.0)
-    assert float(matched_scale(draw, small_site, 0.1)) == pytest.approx(
-        expected, rel=1e-5
-    )
+    found = matched(Scaled(), {}, small_site, 0.1, torch_rng(0))
+    assert float(found["scale"]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_scale_is_bounded_where_all_samples_are_alike(small_site) -> None:
-    flat = matched_scale(
-        lambda scale, y: torch.eye(12).expand(64, 12, 12), small_site, 0.0
-    )
-    assert float(flat) == 4.0
+    class Flat(CorrGauss):
+        def draw(self, state, y, rng):
+            return torch.eye(12).expand(64, 12, 12)
+
+    found = matched(Flat(), {}, small_site, 0.0, torch_rng(0))
+    assert float(found["scale"]) == 4.0
 
 
 def test_only_a_class_of_enough_subjects_is_moved(small_site) -> None:

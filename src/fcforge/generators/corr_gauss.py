@@ -4,7 +4,6 @@ Far more dimensions than subjects: fit, sample, and match. Matching makes a synt
 the training subjects in class means and edge variance.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -34,6 +33,12 @@ TOLERANCE = 1e-3
 LARGE = 200
 NEAR = 0.3
 ROUGH = 1.0
+
+
+def off_log(fc: Tensor, shrink: float) -> tuple[Tensor, Tensor]:
+    """Off-log coordinates (n, p), and the mean diagonal (R,) of log C, where decoding starts."""
+    log_fc = in_parts(partial(log_matrix, shrink=shrink), fc, fc.shape[-1])
+    return edges(log_fc), log_fc.diagonal(dim1=-2, dim2=-1).mean(0)
 
 
 def class_means(x: Tensor, y: Tensor, keep: float = 1.0) -> Tensor:
@@ -149,30 +154,32 @@ def decode(coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor) -> Tens
     return from_off_log(coordinates, start=diagonal, tol=TOLERANCE, near=near)[0]
 
 
-def matched_scale(
-    draw: Callable[[Tensor, Tensor], Tensor], batch: FCBatch, shrink: float, n: int = 64
-) -> Tensor:
-    """Noise scale at which the mean within-class edge variance equals the training subjects'.
+def matched(
+    generator: Generator, state: GeneratorState, batch: FCBatch, shrink: float, rng: RNG
+) -> GeneratorState:
+    """State whose noise ``scale`` gives the mean within-class edge variance of the subjects.
 
-    Two secant steps of `n` samples each.
+    Two secant steps of 64 samples each.
 
     Parameters
     ----------
-    draw : callable
-        (scale, y) to FC (n, R, R).
+    generator : Generator
+    state : dict
+        All but the scale.
     batch : FCBatch
         Training subjects.
     shrink : float
         Identity shrinkage of the coordinates, which the samples share.
     """
     target = within_class_variance(edges(batch.fc), batch.y).mean() * (1 - shrink) ** 2
-    y = batch.y[torch.arange(n, device=batch.y.device) % len(batch)]
+    y = batch.y[torch.arange(64, device=batch.y.device) % len(batch)]
     scale = torch.ones((), device=batch.fc.device)
     for _ in range(2):
-        variance = within_class_variance(edges(draw(scale, y)), y).mean()
+        fc = generator.draw({**state, "scale": scale}, y, rng)
+        variance = within_class_variance(edges(fc), y).mean()
         # Edge variance grows about with scale^2; bounds guard a site of near-copies.
         scale = (scale * (target / variance.clamp_min(1e-12)).sqrt()).clamp(0.25, 4.0)
-    return scale
+    return {**state, "scale": scale}
 
 
 @dataclass(frozen=True)
@@ -203,22 +210,16 @@ class CorrGauss(Generator):
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""
-        log = partial(log_matrix, shrink=self.shrink)
-        log_fc = in_parts(log, batch.fc, batch.n_rois)
-        x = edges(log_fc)
+        x, start = off_log(batch.fc, self.shrink)
         factors, diagonal = residual_factors(x, batch.y)
         state = {
             "mean": class_means(x, batch.y, self.class_keep),
             "factors": factors.half(),  # nearly all of the state
             "diagonal": diagonal,
             "class_fc": target_means(batch, self.shrink, self.class_keep),
-            "start": log_fc.diagonal(dim1=-2, dim2=-1).mean(0),
+            "start": start,
         }
-
-        def draw(scale: Tensor, y: Tensor) -> Tensor:
-            return self.draw({**state, "scale": scale}, y, rng)
-
-        return {**state, "scale": matched_scale(draw, batch, self.shrink)}
+        return matched(self, state, batch, self.shrink, rng)
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Positive definite matrices with unit diagonal, one per diagnosis."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.replay.bank import PublicView, SiteView
-from fcforge.replay.memory import Declared, Replay, alike, recall
+from fcforge.replay.memory import Declared, Replay, alike, bounded, recall
 from fcforge.settings import Checked
 from fcforge.types import Kind
 
@@ -222,7 +222,8 @@ class Method(Checked):
             {k: v.to("meta") for k, v in part.items()}
             for part in (lane.params, lane.stats)
         )
-        return alike(self.start(model, Lane(params, stats, {})).state)
+        found = alike(self.start(model, Lane(params, stats, {})).state)
+        return bounded(found, sites, model.n_outputs)
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor | None:
         """Rows (n, q) whose second moments the method keeps, for audits; None without any."""

@@ -12,9 +12,9 @@ with :math:`R_t` the part of site t among the K active subjects of the T past si
 the authors' code; every difference is a field.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from fcforge.methods.base import (
     Loss,
     Method,
     Model,
+    Output,
     Params,
     Replay,
     SiteView,
@@ -35,7 +36,6 @@ from fcforge.methods.base import (
 from fcforge.methods.shared.penalty import TEACHER, teacher, with_teacher, without
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
 from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
-from fcforge.models.base import Output
 from fcforge.replay.hcts import draw_slots
 from fcforge.settings import Size
 
@@ -77,7 +77,7 @@ class Forge(SyntheticMemory):
     title = "FORGE"
     source = "the FORGE paper"
     captures = True
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets = {
         "paper": {
             "replay": 64,
             "forward": "separate",

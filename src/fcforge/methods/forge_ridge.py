@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Lane, Model, PublicView, SiteView, State
+from fcforge.methods.base import Lane, Model, Output, PublicView, SiteView, State
 from fcforge.methods.shared.ridge import (
     Dual,
     balance_classes,
@@ -36,7 +36,6 @@ from fcforge.methods.shared.ridge import (
     recalled_targets,
 )
 from fcforge.methods.shared.synthetic import SyntheticMemory
-from fcforge.models.base import Output
 from fcforge.models.edge import WHOLE_LOG
 from fcforge.replay.memory import ROWS
 from fcforge.settings import Positive, Share, Size

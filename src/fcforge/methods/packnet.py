@@ -12,9 +12,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.messages import ConfigError
-from fcforge.methods.base import Batch, Declared, Lane, Loss, Method, SiteView, misfit
+from fcforge.methods.base import (
+    Batch,
+    Declared,
+    Inputs,
+    Lane,
+    Loss,
+    Method,
+    Model,
+    Params,
+    SiteView,
+    misfit,
+)
 from fcforge.methods.shared.penalty import named, part
-from fcforge.models.base import Inputs, Model, Params
 from fcforge.settings import Fraction, Positive
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import EVERY, Lane, State
+from fcforge.methods.base import EVERY, Lane, Model, SiteView, State
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.ridge import (
     coded,
@@ -26,9 +26,7 @@ from fcforge.methods.shared.ridge import (
     linear_head,
     recalled_targets,
 )
-from fcforge.models.base import Model
 from fcforge.models.edge import WHOLE_LOG
-from fcforge.replay.bank import SiteView
 from fcforge.replay.memory import ROWS
 from fcforge.settings import NotNegative, Positive
 

@@ -162,7 +162,6 @@ class TEM(Model):
     dropout: ShareBelowOne = 0.3
     tau: Share = TAU
     name = "tem"
-    lr = 1e-3
     belongs_to = "pdgnn"
 
     @property

@@ -155,7 +155,6 @@ class GCN(ConvolutionModel):
     """
 
     name = "gcn"
-    lr = 1e-3
 
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
         """Glorot weight and zero bias, as PyG's ``GCNConv``."""
@@ -194,7 +193,6 @@ class GAE(GCN):
     depth: Size = 3
     dropout: ShareBelowOne = 0.2
     name = "gae"
-    lr = 1e-3
 
 
 @dataclass(frozen=True)
@@ -278,7 +276,6 @@ class SAGE(ConvolutionModel):
     """
 
     name = "sage"
-    lr = 1e-3
 
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
         """Both weights and the bias as ``torch.nn.Linear``, like PyG."""
@@ -339,7 +336,6 @@ class GraphTransformer(AttentionModel):
     """
 
     depth: Size = 3
-    dropout: ShareBelowOne = 0.3
     coordinates: Size = 8
     name = "graph_transformer"
     lr = 5e-4

@@ -115,15 +115,16 @@ def empty_memory(
     }
 
 
-def declared_memory(
-    capacity: int, width: int, sites: int, n_outputs: int = 2
+def bounded(
+    found: dict[str, Declared], sites: int, n_outputs: int
 ) -> dict[str, Declared]:
-    """Such a memory as it may travel after `sites` sites."""
-    found = alike(empty_memory(capacity, width, "meta", n_outputs))
+    """Arrays of a memory after `sites` sites, with bounds of diagnoses and of sites' numbers."""
     # places of classes, or the limits of a number
-    low, high = (-1, 1) if n_outputs == 1 else (0, n_outputs - 1)
-    found["memory.y"] = found["memory.y"]._replace(low=low, high=high)
-    found["memory.site"] = found["memory.site"]._replace(low=-1, high=sites - 1)
+    label = (-1, 1) if n_outputs == 1 else (0, n_outputs - 1)
+    limits = {"memory.y": label, "dev.y": label, "memory.site": (-1, sites - 1)}
+    for key in limits.keys() & found:
+        low, high = limits[key]
+        found[key] = found[key]._replace(low=low, high=high)
     return found
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -27,7 +26,7 @@ from fcforge.generators.corr_gauss import class_means, residual_factors, residua
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import train
-from fcforge.graphs import edges, fisher_z, from_edges, log_matrix, n_rois_of
+from fcforge.graphs import edges, fisher_z, from_edges, n_rois_of
 from fcforge.speed import give_back, one_thread
 
 SHRINK = 0.02
@@ -95,11 +94,7 @@ class FCMVAE(VAESettings, Generator):
             "class_fc": corr_gauss.target_means(batch, SHRINK),
             **frozen(params),
         }
-
-        def draw(scale: Tensor, y: Tensor) -> Tensor:
-            return self.draw({**state, "scale": scale}, y, rng)
-
-        return {**state, "scale": corr_gauss.matched_scale(draw, batch, SHRINK)}
+        return corr_gauss.matched(self, state, batch, SHRINK, rng)
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Z | y, decode, back to correlations."""
@@ -129,9 +124,7 @@ def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:
     """Standardised coordinates (n, p) the decoder speaks, and what undoes them."""
     frame = {}
     if s.careful:
-        log_fc = in_parts(partial(log_matrix, shrink=SHRINK), fc, fc.shape[-1])
-        frame["start"] = log_fc.diagonal(dim1=-2, dim2=-1).mean(0)
-        x = edges(log_fc)
+        x, frame["start"] = corr_gauss.off_log(fc, SHRINK)
     else:
         x = fisher_z(edges(fc))
     frame |= {"centre": x.mean(), "unit": x.std().clamp_min(1e-6)}

@@ -4,9 +4,8 @@ docs/generators.md gives the reason for each point in which the careful model (t
 from the paper.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from fcforge.messages import ConfigError
 from fcforge.settings import Checked, Count, NotNegative, Positive, ShareBelowOne, Size
@@ -53,7 +52,7 @@ class VAESettings(Checked):
         KL weight, epochs over which it grows from 0, nats per unit that cost nothing.
     """
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets = {
         "careful": {},
         "paper": PAPER,
         "authors": {**PAPER, "form": "authors", "sigma_y_floor": 1e-4},

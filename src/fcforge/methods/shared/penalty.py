@@ -17,15 +17,17 @@ from torch import Tensor
 
 from fcforge.methods.base import (
     Declared,
+    Inputs,
     Lane,
     Method,
+    Model,
+    Params,
     SiteView,
     State,
     alike,
     answer,
     seen,
 )
-from fcforge.models.base import Inputs, Model, Params
 
 TEACHER = ("teacher_params", "teacher_stats")  # parts of a state, at a site's training
 CHUNK = 16  # subjects whose gradients are held at a time

@@ -13,16 +13,18 @@ from fcforge.methods.base import (
     Lane,
     Loss,
     Method,
+    Model,
+    Output,
+    Params,
     Replay,
     SiteView,
     misfit,
     seen,
 )
-from fcforge.models.base import Model, Output, Params
 from fcforge.randomness import fold
 from fcforge.replay import memory
 from fcforge.replay.bank import joined
-from fcforge.replay.memory import ROWS, Declared, Rule
+from fcforge.replay.memory import ROWS, Rule
 from fcforge.settings import Count, Size
 
 ReplayForward = Literal["joint", "separate"]
@@ -67,11 +69,6 @@ class Rehearsal(Method):
         priority = torch.zeros(self.memory, dtype=torch.float64, device=lane.device)
         state = memory.empty_memory(self.memory, 0, lane.device, model.n_outputs)
         return lane.holding({**state, "memory.priority": priority})
-
-    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """The memory."""
-        found = super().declares(model, lane, sites)
-        return found | memory.declared_memory(self.memory, 0, sites, model.n_outputs)
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Uniform, with replacement."""

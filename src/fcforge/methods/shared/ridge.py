@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.models.base import Params
+from fcforge.methods.base import Params
 
 BLOCK = 64  # rows of a root that are turned at once
 

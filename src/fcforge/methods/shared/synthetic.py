@@ -15,13 +15,23 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike, seen
-from fcforge.models.base import Inputs, Model, Output
+from fcforge.methods.base import (
+    Declared,
+    Inputs,
+    Lane,
+    Method,
+    Model,
+    Output,
+    SiteView,
+    State,
+    alike,
+    seen,
+)
 from fcforge.randomness import uniform
 from fcforge.replay import selection
 from fcforge.replay.bank import gather
 from fcforge.replay.hcts import HCTS, SAMPLERS, Choice, Form, even_choice
-from fcforge.replay.memory import ROWS, declared_memory, empty_memory, free_slot
+from fcforge.replay.memory import ROWS, bounded, empty_memory, free_slot
 from fcforge.settings import NotNegative, Size, at_least
 
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
@@ -119,9 +129,9 @@ class SyntheticMemory(Method):
         n = sites * self.candidates
         dev = sites * self.dev if self.sampling == "hcts" else 0
         outputs = model.n_outputs
-        found = declared_memory(n, model.readout, sites, outputs)
+        found = alike(empty_memory(n, model.readout, "meta", outputs))
         found["dev.row"] = Declared((dev,), torch.int64)
-        found["dev.y"] = Declared((dev,), torch.int64, low=0, high=outputs - 1)
+        found["dev.y"] = Declared((dev,), torch.int64)
         found["replay.active"] = Declared((None,), torch.int64, low=0, high=n - 1)
         found["replay.quota"] = Declared((sites,), torch.int64, low=0, high=self.memory)
         if self.sampling == "hcts":
@@ -129,7 +139,7 @@ class SyntheticMemory(Method):
             found |= {
                 k: d._replace(shape=(sites, *d.shape[1:])) for k, d in arms.items()
             }
-        return found
+        return bounded(found, sites, outputs)
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Where readouts never change, what they say of past sites is computed once."""
