@@ -45,7 +45,7 @@ def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
             inputs["weight"] = torch.ones(len(index), device=rng.device)
             masks = net.dropout_masks(len(index), batch.n_rois, s, rng)
             noise = normal(len(index), s.d_z, rng=rng)
-            loss, _ = negative_elbo(p, inputs, noise, masks, s, s.beta)
+            loss = negative_elbo(p, inputs, noise, masks, s, s.beta)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

@@ -23,7 +23,7 @@ RNGs = Sequence[RNG]
 N_CLASSES = 2
 NETWORK = "net."  # before the names of a network's parameters in a state
 # what a state may say of its training
-DIAGNOSTICS = ("kl", "reconstruction", "label_nll", "active_units", "latent_share")
+DIAGNOSTICS = ("active_units", "latent_share")
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ class Generator(Checked, ABC):
         return drawn.sort().values
 
     def diagnostics(self, state: GeneratorState) -> dict[str, float]:
-        """What the state says of its training, as plain numbers; the last of every curve."""
-        return {k: float(state[k].reshape(-1)[-1]) for k in DIAGNOSTICS if k in state}
+        """What the state says of its training, as plain numbers."""
+        return {k: float(state[k]) for k in DIAGNOSTICS if k in state}
 
 
 def in_shares(patients: float, n: int) -> Tensor:

@@ -55,7 +55,7 @@ class FCMVAE(VAESettings, Generator):
             frames, sites = zip(*pool.map(self._site, batches), strict=True)
         trained = train([moved(site, home) for site in sites], self, rngs)
         give_back()
-        on_cpu = [(moved(p, "cpu"), moved(curve, "cpu")) for p, curve in trained]
+        on_cpu = [moved(p, "cpu") for p in trained]
         with one_thread(), ThreadPoolExecutor() as pool:
             states = list(pool.map(self._finish, batches, frames, sites, on_cpu, rngs))
         return [moved(state, home) for state in states]
@@ -72,14 +72,13 @@ class FCMVAE(VAESettings, Generator):
         batch: FCBatch,
         frame: GeneratorState,
         site: Params,
-        trained: tuple[Params, Params],
+        params: Params,
         rng: RNG,
     ) -> GeneratorState:
         """State of a trained network: what conditional sampling needs besides."""
-        params, curve = trained
         mu, log_var = _encoded(params, site, self)
         # Burda et al.: a unit is active when its mean moves over subjects.
-        state = {**frame, **curve, "active_units": (mu.var(0) > 0.01).sum()}
+        state = {**frame, "active_units": (mu.var(0) > 0.01).sum()}
         if not self.careful:
             gate = class_means(site["gate"], batch.y)
             return {**state, "gate": gate, **frozen(params)}

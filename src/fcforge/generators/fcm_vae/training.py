@@ -21,8 +21,6 @@ from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.speed import Graphed
 
-CURVE = ("kl", "reconstruction", "label_nll")
-
 
 def reconstruction_nll(
     p: Params, target: Tensor, log_rate: Tensor, s: VAESettings
@@ -73,11 +71,6 @@ def kl_weight(epoch: int, s: VAESettings) -> float:
     return s.beta * min(1.0, (epoch + 1) / s.warmup) if s.warmup else s.beta
 
 
-def as_curve(curve: Tensor) -> Params:
-    """Columns of (epochs, 3) by name."""
-    return dict(zip(CURVE, curve.T.clone(), strict=True))
-
-
 def negative_elbo(
     p: Params,
     batch: dict[str, Tensor],
@@ -85,8 +78,8 @@ def negative_elbo(
     masks: dict[str, Tensor],
     s: VAESettings,
     beta: float | Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Minus the supervised ELBO of a batch (eq. elbo), and its parts (`CURVE`).
+) -> Tensor:
+    """Minus the supervised ELBO of a batch (eq. elbo).
 
     Parameters
     ----------
@@ -116,8 +109,7 @@ def negative_elbo(
     units = mean(kl_per_unit(mu, log_var))
     # Free bits: a unit that costs less than the allowance is not pushed down further.
     cost = units.clamp_min(s.free_bits).sum()
-    parts = torch.stack([units.sum(), rec, label])
-    return rec + label + beta * cost, parts.detach()
+    return rec + label + beta * cost
 
 
 # torch.optim.Adam's
@@ -126,13 +118,12 @@ EPS = 1e-8
 
 
 class Lanes(NamedTuple):
-    """All networks: parameters and Adam's moments (lanes, p), steps taken, this epoch's curve."""
+    """All networks: parameters and Adam's moments (lanes, p), and steps taken."""
 
     params: Tensor
     first: Tensor
     second: Tensor
     taken: Tensor
-    curve: Tensor
 
     @classmethod
     def start(cls, networks: Sequence[Params], device: torch.device) -> "Lanes":
@@ -140,8 +131,7 @@ class Lanes(NamedTuple):
         flat = [torch.cat([v.flatten() for v in p.values()]) for p in networks]
         params = torch.stack(flat).to(device)
         still = torch.zeros_like(params)
-        curve = torch.zeros(len(flat), len(CURVE), device=device)
-        return cls(params, still, still.clone(), curve[:, :1].clone(), curve)
+        return cls(params, still, still.clone(), params.new_zeros(len(flat), 1))
 
 
 class Step(NamedTuple):
@@ -161,7 +151,7 @@ def adam_lanes(lanes: Lanes, gradient: Tensor, active: Tensor, lr: float) -> Lan
     second = lanes.second + on * (1 - BETAS[1]) * (gradient.square() - lanes.second)
     bias, square_bias = (1 - beta ** taken.clamp_min(1.0) for beta in BETAS)
     move = first / bias / ((second / square_bias).sqrt() + EPS)
-    return Lanes(lanes.params - on * lr * move, first, second, taken, lanes.curve)
+    return Lanes(lanes.params - on * lr * move, first, second, taken)
 
 
 def clip_lanes(gradient: Tensor, bound: float) -> Tensor:
@@ -230,26 +220,22 @@ def advance(
     """Function that takes all lanes one step further: (lanes, step, KL weight) to (lanes,)."""
     bank = batches.bank
     s = batches.s
-    sizes = torch.tensor(batches.sizes, device=batches.device)
 
     def step(lanes: Lanes, given: Step, beta: Tensor) -> tuple[Lanes]:
         batch = {k: v[given.rows] for k, v in bank.items()}
         batch["weight"] = given.weight
         params = lanes.params.detach().requires_grad_()
         elbo = torch.func.vmap(partial(negative_elbo, s=s, beta=beta))
-        loss, parts = elbo(_named(params, shapes), batch, given.noise, given.masks)
+        loss = elbo(_named(params, shapes), batch, given.noise, given.masks)
         (gradient,) = torch.autograd.grad(loss.sum(), params)
-        n = given.weight.sum(1)
+        active = given.weight.sum(1) > 0
         with torch.no_grad():
-            after = adam_lanes(lanes, clip_lanes(gradient, s.clip), n > 0, s.lr)
-            return (after._replace(curve=lanes.curve + parts * (n / sizes)[:, None]),)
+            return (adam_lanes(lanes, clip_lanes(gradient, s.clip), active, s.lr),)
 
     return step
 
 
-def train(
-    sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]
-) -> list[tuple[Params, Params]]:
+def train(sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]) -> list[Params]:
     """Maximise the supervised ELBO of every site with Adam.
 
     Parameters
@@ -259,28 +245,22 @@ def train(
 
     Returns
     -------
-    list of (params, curve)
-        Of every site: the parameters, and the mean ``kl``, ``reconstruction`` and ``label_nll`` per
-        subject in every epoch (epochs,).
+    list of dict
+        The parameters of every site's network.
     """
     starts = [start(site, s, rng) for site, rng in zip(sites, rngs, strict=True)]
     shapes = {k: v.shape for k, v in starts[0].items()}
     batches = LaneBatches(sites, s, rngs)
     device = batches.device
     lanes = Lanes.start(starts, device)
-    zero = lanes.curve
     step: Callable[..., tuple[Lanes]] = advance(batches, shapes)
     if device.type == "cuda":
         step = Graphed(step, carried=1)
-    curves = []
     for epoch in range(s.epochs):
         beta = torch.tensor(kl_weight(epoch, s), device=device)
-        lanes = lanes._replace(curve=zero)
         for given in batches.epoch():
             (lanes,) = step(lanes, given, beta)
-        curves.append(lanes.curve.clone())
-    trained = [_named(row, shapes) for row in lanes.params.clone()]
-    return list(zip(trained, map(as_curve, torch.stack(curves, 1)), strict=True))
+    return [_named(row, shapes) for row in lanes.params.clone()]
 
 
 def _named(flat: Tensor, shapes: Mapping[str, torch.Size]) -> Params:
