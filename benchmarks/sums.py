@@ -200,6 +200,11 @@ def product_odds(part: Partition, world: World, name: str, number: int) -> np.nd
 
 
 # -- attacks ---------------------------------------------------------------------------------------
+def area_of(inside: np.ndarray, outside: np.ndarray) -> float:
+    """AUC of people who all count alike."""
+    return float(auc(inside, outside, np.ones(len(inside)), np.ones(len(outside))))
+
+
 def rows_of(part: Partition, start: Start, people: np.ndarray) -> np.ndarray:
     """What people would add to the sum, (n, d + 1) without the count."""
     each = part.factor(start, people)[:, 0]
@@ -249,12 +254,12 @@ def attacked(part: Partition, name: str, rng: np.random.Generator) -> list[float
             here = part.site[people] == site
             own = on_sum(start, rows[here], inside[here], dose**2, rng)
             first[here] = own[0]
-    found = [auc(score[inside], score[~inside]) for score in (first, second)]
+    found = [area_of(score[inside], score[~inside]) for score in (first, second)]
     alone = []
     for _ in range(REPEATED if dose else 1):
         noise = dose * norm * rng.standard_normal(len(rows))
         score = norm**2 * (inside - 0.5) + noise
-        alone.append(auc(score[inside], score[~inside]))
+        alone.append(area_of(score[inside], score[~inside]))
     return [found[0], found[1] if keepers else np.nan, float(np.mean(alone))]
 
 

@@ -10,6 +10,11 @@ from fcforge.privacy.measures import auc
 P = 60
 
 
+def area_of(inside: np.ndarray, outside: np.ndarray) -> float:
+    """AUC of people who all count alike."""
+    return float(auc(inside, outside, np.ones(len(inside)), np.ones(len(outside))))
+
+
 def draw(n: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     axes = np.random.default_rng(99).standard_normal((8, P))
@@ -24,7 +29,7 @@ INSIDE = np.arange(80) < 40
 
 
 def area(scores: np.ndarray) -> float:
-    return auc(scores[INSIDE], scores[~INSIDE])
+    return area_of(scores[INSIDE], scores[~INSIDE])
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,10 @@ def test_shadow_models_learn_what_membership_looks_like() -> None:
     def mean_auc(scores: np.ndarray) -> float:
         return float(
             np.mean(
-                [auc(s[m == 1], s[m == 0]) for s, m in zip(scores, member, strict=True)]
+                [
+                    area_of(s[m == 1], s[m == 0])
+                    for s, m in zip(scores, member, strict=True)
+                ]
             )
         )
 
@@ -150,7 +158,7 @@ def worlds(n: int, d: int, k: int, noise: float, seed: int = 0):
 
 def mean_auc(scores: np.ndarray, inside: np.ndarray) -> float:
     return float(
-        np.mean([auc(s[i], s[~i]) for s, i in zip(scores, inside, strict=True)])
+        np.mean([area_of(s[i], s[~i]) for s, i in zip(scores, inside, strict=True)])
     )
 
 
@@ -254,7 +262,7 @@ def test_no_attack_exceeds_the_ceiling_and_knowing_all_others_reaches_it(sigma):
         (20_000, 2)
     )  # the others are known and subtracted
     with_person = person + sigma * rng.standard_normal((20_000, 2))
-    found = auc((with_person @ person)[:4000], (without @ person)[:4000])
+    found = area_of((with_person @ person)[:4000], (without @ person)[:4000])
     ceiling = noise.ceiling(sigma)
     assert ceiling == pytest.approx(norm.cdf(1 / (sigma * 2**0.5)))
     assert found == pytest.approx(ceiling, abs=0.02)

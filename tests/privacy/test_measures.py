@@ -15,12 +15,13 @@ from fcforge.privacy.measures import (
 
 def test_auc_by_hand_and_by_sklearn() -> None:
     # pairs: 3>2, 3>1, 1<2, 1=1 -> (1 + 1 + 0 + 0.5) / 4
-    assert auc(np.array([3.0, 1.0]), np.array([2.0, 1.0])) == 0.625
+    one = np.ones(2)
+    assert auc(np.array([3.0, 1.0]), np.array([2.0, 1.0]), one, one) == 0.625
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 9, 40).astype(float), rng.integers(0, 7, 30).astype(float)
     p, q = rng.exponential(size=40), rng.exponential(size=30)
     y, s = np.r_[np.ones(40), np.zeros(30)], np.r_[a, b]
-    assert auc(a, b) == pytest.approx(roc_auc_score(y, s))
+    assert auc(a, b, np.ones(40), np.ones(30)) == pytest.approx(roc_auc_score(y, s))
     expected = roc_auc_score(y, s, sample_weight=np.r_[p, q])
     assert auc(a, b, p, q) == pytest.approx(expected)
 

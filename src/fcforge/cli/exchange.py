@@ -193,13 +193,13 @@ def inspect(asked: requests.InspectRequest) -> None:
     """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
     from fcforge.exchange import archive
     from fcforge.exchange.exchange import require_trusted
-    from fcforge.exchange.keeping.rounds import is_share, read_share
+    from fcforge.exchange.keeping.rounds import read_share
     from fcforge.exchange.keys import Trust
     from fcforge.report.terminal import as_json, records_text
 
     known = Trust.asked(asked)
     single: Sequence[Record]
-    if is_share(asked.file):
+    if asked.file.suffix == ".share":
         single = [read_share(asked.file, known).notice]
     else:
         single = archive.read(asked.file).records

@@ -20,22 +20,18 @@ LEVEL = 0.95
 Draws = tuple[Array, Array]
 
 
-def auc(
-    inside: Array, outside: Array, p: Array | None = None, q: Array | None = None
-) -> Any:
+def auc(inside: Array, outside: Array, p: Array, q: Array) -> Any:
     r"""Area under the ROC curve, :math:`P(s_{in} > s_{out}) + \frac12 P(s_{in} = s_{out})`.
 
     Examples
     --------
-    >>> float(auc(np.array([3.0, 1.0]), np.array([2.0, 1.0])))
+    >>> float(auc(np.array([3.0, 1.0]), np.array([2.0, 1.0]), np.ones(2), np.ones(2)))
     0.625
 
     `p` and `q` are weights of the people, (n,) or (B, n) for B areas at once.
     """
     members = inside[:, None]
     wins = (members > outside) + 0.5 * (members == outside)
-    p = np.ones(len(inside)) if p is None else p
-    q = np.ones(len(outside)) if q is None else q
     won = ((p @ wins) * q).sum(-1)
     return won / (p.sum(-1) * q.sum(-1))
 

@@ -232,15 +232,13 @@ def sigma_for(epsilon: float, delta: float = DELTA) -> float:
 
 
 def epsilon_of(sigma: float, delta: float = DELTA) -> float:
-    """Smallest epsilon at this delta of noise sigma on the grid; 0 where there is no release.
+    """Smallest epsilon at this delta of noise sigma on the grid.
 
     Examples
     --------
     >>> round(epsilon_of(sigma_for(2.0)), 3)
     2.0
     """
-    if math.isinf(sigma):
-        return 0.0
     return _smallest(lambda e: grid_delta(sigma, e) <= delta, GRID, 1e12)
 
 

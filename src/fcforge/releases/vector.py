@@ -288,9 +288,12 @@ def solve(start: "Start", total: Array, variance: float, releases: float = 1) ->
         Of the noise on each of its numbers, in squared units.
     releases : float
     """
-    total = _by_column(start, total)
     n = np.maximum(total[..., -1:] / COUNT, max(releases, 1))
-    moved = total[..., :-2] * start.grid
+    sums = total[..., :-1]
+    if start.columns > 1:
+        sums = sums.reshape(*total.shape[:-1], start.columns, -1)
+        n = n[..., None]
+    moved = sums[..., :-1] * start.grid
     noise = variance * start.grid**2
     hold = start.hold * start.share**2
     if start.gamma:
@@ -301,19 +304,9 @@ def solve(start: "Start", total: Array, variance: float, releases: float = 1) ->
     else:
         q = int(start.full)
         along = moved * held(n, start.second[:q], hold[:q], noise)
-    moved_half = total[..., -2:-1] * start.grid
+    moved_half = sums[..., -1:] * start.grid
     half = moved_half * held(n, 0.25, start.hold, noise)
     return np.concatenate([along, half], -1)
-
-
-def _by_column(start: "Start", total: Array) -> Array:
-    """Sums (..., c, d + 2) of each column, the count with every one; as they are of one column."""
-    if start.columns == 1:
-        return total
-    sums = total[..., :-1].reshape(*total.shape[:-1], start.columns, -1)
-    count = total[..., None, -1:]
-    count = np.broadcast_to(count, (*sums.shape[:-1], 1))
-    return np.concatenate([sums, count], -1)
 
 
 def held(n: Array, second: Array | float, hold: Array | float, noise: float) -> Array:

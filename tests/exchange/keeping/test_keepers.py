@@ -76,10 +76,10 @@ def test_only_to_keepers_and_only_signed():
 
 def test_a_round_takes_a_hospital_once_and_none_when_it_is_published(shares, listed):
     given = START_EXCHANGE.joined([shares[0]["Ministry"].notice])
-    with pytest.raises(ConfigError, match="'NYU' has given to round 'spring'"):
+    with pytest.raises(ConfigError, match="'spring' has the notice 1 of 'NYU'"):
         shares_of("NYU", exchange=given, number=2)
     published = half_of("Ministry", shares, listed).exchange
-    with pytest.raises(ConfigError, match="'spring' is published already"):
+    with pytest.raises(ConfigError, match="'spring' has the half 1 of 'Ministry'"):
         shares_of("OHSU", exchange=published)
     assert shares_of("OHSU", "summer", exchange=published)
 

@@ -19,7 +19,6 @@ from fcforge.exchange.keeping import rounds
 from fcforge.exchange.keeping.keepers import RoundList, encryption_key
 from fcforge.exchange.keeping.rounds import (
     added,
-    is_share,
     opened,
     read_share,
     rounds_of,
@@ -256,7 +255,6 @@ def test_a_file_is_read_as_it_was_written_and_says_what_it_is(tmp_path):
     share = shares_of("NYU")["University"]
     path = tmp_path / "nyu.share"
     path.write_bytes(share.data)
-    assert is_share(path)
     assert read_share(path) == share
     assert (share.notice.site, share.keeper) == ("NYU", "University")
 
@@ -282,7 +280,6 @@ def test_every_changed_byte_is_refused(tmp_path):
         path.write_bytes(other)
         with pytest.raises(ExchangeError):
             read_share(path)
-    assert not is_share(tmp_path)
 
 
 def test_an_unsigned_notice_is_no_share(tmp_path):

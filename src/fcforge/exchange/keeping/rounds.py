@@ -151,14 +151,6 @@ def _bound(start: str, place: tuple[str, str], keeper: str) -> bytes:
     return schema.canonical(["fcforge share 1", start, *place, keeper])
 
 
-def is_share(path: str | Path) -> bool:
-    """Whether a file begins as a share does."""
-    if not Path(path).is_file():
-        return False
-    with Path(path).open("rb") as stream:
-        return stream.read(len(FIRST_LINE)) == FIRST_LINE
-
-
 def read_share(path: str | Path, trust: Trust | None = None) -> Share:
     """A share from a file: its notice checked and signed, its ciphertext as it was signed for.
 
@@ -233,11 +225,11 @@ def _two_keepers(exchange: "Exchange", key: Signer) -> list[Keeper]:
 
 def _require_open(exchange: "Exchange", title: str, site: str) -> None:
     """Raise `ConfigError` where a round is published already, or has what a site gave."""
-    do = "Give to the next round: --round NEXT."
-    if any(half.round == title for half in exchange.of(Half)):
-        raise ConfigError(f"round '{title}' is published already.", do=do)
-    if any(notice.round == title for notice in exchange.of(Notice, site)):
-        raise ConfigError(f"'{site}' has given to round '{title}' already.", do=do)
+    given: list[Half | Notice] = [*exchange.of(Half), *exchange.of(Notice, site)]
+    for record in given:
+        if record.round == title:
+            what = f"round '{title}' has the {record.title} already."
+            raise ConfigError(what, do="Give to the next round: --round NEXT.")
 
 
 # -- what an exchange holds ------------------------------------------------------------------------

@@ -108,13 +108,11 @@ class PublicStart:
         told = [""] * n
         for name, (low, high) in self.record.ranges.items():
             values = as_numbers(name, covariates.get(name, np.full(n, np.nan)))
-            far = (0.5 + BEYOND) * (high - low)
-            for i, value in enumerate(values):
-                if not np.isfinite(value):
-                    told[i] = f"has no {name}, which the start removes"
-                elif not told[i] and abs(value - (low + high) / 2) > far:
-                    public = f"the public people's ({low:.4g} to {high:.4g})"
-                    told[i] = f"its {name} {value:.4g} is far outside {public}"
+            near = np.abs(values - (low + high) / 2) <= (0.5 + BEYOND) * (high - low)
+            for i in np.flatnonzero(~near):  # nothing is near to NaN
+                value = f"the {name} {values[i]:.4g}"
+                has = f"no {name}" if np.isnan(values[i]) else value
+                told[i] = f"has {has}, the public people {low:.4g} to {high:.4g}"
         return told
 
     def require_covariates(self, covariates: Covariates, ids: Sequence[str]) -> None:
