@@ -257,8 +257,6 @@ def keep(asked: requests.KeepRequest) -> None:
     size = counted(len(names), "hospital")
     print(f"wrote {asked.out}: half of round {kept.half.round}, {size}")
     print(f"added: {', '.join(names)}")
-    if kept.withdrawn:
-        print(f"withdrawn and not added: {', '.join(kept.withdrawn)}")
     print(
         "It says nothing by itself; `fcforge merge` joins it with the other keeper's."
     )

@@ -122,14 +122,11 @@ class Kept:
         The half with the notices it is built on, to send round.
     exchange : Exchange
         With all of them.
-    withdrawn : tuple of str
-        Hospitals whose shares were not added because they took them back.
     """
 
     half: Half
     contents: Contents
     exchange: "Exchange"
-    withdrawn: tuple[str, ...]
 
     @property
     def line(self) -> Published:
@@ -173,8 +170,7 @@ def keep(
     here = {record.id for record in joined.records}
     ordered = sorted(shares, key=lambda share: share.notice.site)
     staying = [share for share in ordered if share.notice.id in here]
-    taken = [share for share in ordered if share.notice.id not in here]
-    times = _publication(exchange, listed, staying, taken, again)
+    times = _publication(exchange, listed, shares, staying, again)
     data = _sum(staying, exchange.root.id, key, noise)
     place = (keeper.name, 1 + len(listed.published), [exchange.root.id], key)
     said = _said(staying, noise, times)
@@ -183,7 +179,7 @@ def keep(
     whole = joined.joined([half], payloads)
     rounds.rounds_of(whole)  # one that does not fit the other keeper's stays here
     contents = Contents((*(share.notice for share in staying), half), payloads)
-    return Kept(half, contents, whole, tuple(share.notice.site for share in taken))
+    return Kept(half, contents, whole)
 
 
 def _sum(
@@ -253,8 +249,8 @@ def _require_one_round(shares: Sequence[Share], start: str, keeper: str) -> None
 def _publication(
     exchange: "Exchange",
     listed: RoundList,
+    shares: Sequence[Share],
     staying: Sequence[Share],
-    taken: Sequence[Share],
     again: bool,
 ) -> int:
     """The how-manieth publication of a round this is; an error unless it may be.
@@ -263,7 +259,7 @@ def _publication(
     the two sums differ by what the policy's budget covers twice.
     """
     fewest = exchange.root.policy.fewest_hospitals
-    name = (*staying, *taken)[0].notice.round
+    name = shares[0].notice.round
     with at(f"round '{name}'"):
         if len(staying) < fewest:
             raise ExchangeError(
@@ -273,12 +269,12 @@ def _publication(
         place = (exchange.root.id, name)
         earlier = [p for p in listed.published if (p.start, p.round) == place]
         if earlier:
-            _require_withdrawal(earlier[-1], staying, taken, again)
+            _require_withdrawal(earlier[-1], shares, staying, again)
     return len(earlier) + 1
 
 
 def _require_withdrawal(
-    last: Published, staying: Sequence[Share], taken: Sequence[Share], again: bool
+    last: Published, shares: Sequence[Share], staying: Sequence[Share], again: bool
 ) -> None:
     """Raise `ExchangeError` unless a round lost hospitals by withdrawal and nothing else."""
     before = set(last.notices)
@@ -292,7 +288,7 @@ def _require_withdrawal(
             "hospital has withdrawn from can be published once more without it: --again, which "
             "spends everybody's budget once more.",
         )
-    if not before - now <= {share.notice.id for share in taken}:
+    if not before <= {share.notice.id for share in shares}:
         raise ExchangeError(
             "would leave out a hospital that has not withdrawn.",
             do="Name the same share files as before, and merge the withdrawal into the file named "

@@ -65,13 +65,18 @@ def public_people(name: str) -> Path:
     place = cache_folder() / f"{source.data}.npz"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
+        do = (
+            "Connect to the internet and run the same again: what was fetched is kept. Or run "
+            f"`fcforge start --public {name}` where there is a network, and copy {name}.fcx and "
+            f"{place.name} from its cache folder into {place.parent}, or give the path of that "
+            f"{name}.fcx as start=."
+        )
         with whole_file(place) as part:
             try:
                 different = rebuild(source.data, part)
             except DownloadError as error:
-                raise DataError(error.what, where=name, do=_offline(name)) from error
+                raise DataError(error.what, where=name, do=do) from error
             if different:
-                do = "Run the same again: what was fetched is kept."
                 raise DataError("; ".join(different) + ".", where=name, do=do)
     everybody = load_folder(place)
     people = without_twins(everybody)[0].content_sha256()
@@ -94,16 +99,6 @@ def _require_published(name: str, people: str, ids: Sequence[str], place: Path) 
         raise DataError(what, where=place, do=do)
 
 
-def _offline(name: str) -> str:
-    """What to do where nothing can be fetched."""
-    return (
-        "Connect to the internet and run the same again: what was fetched is kept. Or run "
-        f"`fcforge start --public {name}` where there is a network, and copy {name}.fcx and "
-        f"{STARTS[name].data}.npz from its cache folder into {cache_folder()}, or give the path "
-        f"of that {name}.fcx as start=."
-    )
-
-
 def public_start(name: str, say: Callable[[str], Any] = lambda text: None) -> Path:
     """File of a public start with exact sums allowed, made where it is not there.
 
@@ -116,8 +111,14 @@ def public_start(name: str, say: Callable[[str], Any] = lambda text: None) -> Pa
     """
     source = look_up("public start", name, STARTS)
     place = cache_folder() / f"{name}.fcx"
-    if place.exists():
-        found = _kept(name, place)
+    if place.exists():  # anybody may have put it there
+        found = exchange.open_exchange(place)
+        root = found.root
+        if found.records or root.kind != "start" or root.policy != POLICY:
+            what = f"is not a start by itself with the policy of '{name}'."
+            raise DataError(what, where=place, do="Remove it to make it again.")
+        ids = [*root.ids, *root.left_out]
+        _require_published(name, root.people_sha256, ids, place)
     else:
         cohort = load_folder(public_people(name))
         found = make_public(cohort, policy=POLICY, plan=records.Plan(epsilon=None))
@@ -130,15 +131,3 @@ def public_start(name: str, say: Callable[[str], Any] = lambda text: None) -> Pa
         why = f"as on another processor, or where somebody put others into {place}"
         say(f"{what}, {why}: {one_file}")
     return place
-
-
-def _kept(name: str, place: Path) -> exchange.Exchange:
-    """The start in the cache, which anybody may have put there."""
-    found = exchange.open_exchange(place)
-    root = found.root
-    if found.records or root.kind != "start" or root.policy != POLICY:
-        what = f"is not a start by itself with the policy of '{name}'."
-        raise DataError(what, where=place, do="Remove it to make it again.")
-    ids = [*root.ids, *root.left_out]
-    _require_published(name, root.people_sha256, ids, place)
-    return found

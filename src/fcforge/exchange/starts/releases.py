@@ -207,19 +207,24 @@ class Releases(Model):
                 self.check_budget(record)
                 if isinstance(record, Noisy):
                     self.check_noise(record)
-                if isinstance(record, Spending):
-                    self.check_spent(record)
         for given in self.given:
             with at(f"what '{given.name}' gave"):
                 self.check_possible(given)
 
     def check_budget(self, record: Promised) -> None:
-        """Raise for a budget without noise, or one that the policy does not let people spend."""
-        epsilon, delta = record.budget
-        if epsilon is None and (record.epsilon or delta):
-            raise ExchangeError("exact sums cannot have a budget.")
-        self.exchange.root.policy.require_budget(epsilon, delta)
-        vector.noise_units(epsilon, delta)  # raises where there can be no such noise
+        """Raise for what the policy lets nobody spend, or less than this costs its people."""
+        exact = record.mechanism == "none"
+        budgets = [(record.epsilon, record.delta)]
+        if isinstance(record, Spending):
+            budgets.append((record.spent_epsilon, record.spent_delta))
+        for epsilon, delta in budgets:
+            if exact and (epsilon or delta):
+                raise ExchangeError("exact sums cannot have a budget.")
+            self.exchange.root.policy.require_budget(None if exact else epsilon, delta)
+            if record.epsilon > epsilon or record.delta > delta:
+                said = f"its people spent epsilon {epsilon:g} and delta {delta:g}"
+                raise ExchangeError(f"says that {said}, less than it costs them.")
+        vector.noise_units(*record.budget)  # raises where there can be no such noise
 
     def check_noise(self, record: Noisy) -> None:
         """Raise `ExchangeError` unless numbers, noise, grid and budget fit each other."""
@@ -232,18 +237,6 @@ class Releases(Model):
                 f"{record.epsilon:g} asks for {wanted} of {self.grid:.4g}.",
                 do="Its budget is not what it says; ask the hospital for a new release.",
             )
-
-    def check_spent(self, record: Spending) -> None:
-        """Raise for people who spent less than this costs, or beyond the policy."""
-        epsilon = record.spent_epsilon
-        delta = record.spent_delta
-        if record.mechanism != "none":
-            self.exchange.root.policy.require_budget(epsilon, delta)
-        elif epsilon or delta:
-            raise ExchangeError("exact sums cannot have a budget.")
-        if record.epsilon > epsilon or record.delta > delta:
-            said = f"its people spent epsilon {epsilon:g} and delta {delta:g}"
-            raise ExchangeError(f"says that {said}, less than it costs them.")
 
     def check_possible(self, given: Given) -> None:
         """Refuse sums that no group of people within the policy can give."""
