@@ -255,8 +255,6 @@ def keep_files(asked: KeepRequest) -> Kept:
     shares = [read_share(path, trust) for path in asked.shares]
     model: Any = opened.model
     epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
-    if epsilon is not None:
-        opened.root.policy.require_budget(epsilon, delta)
     noise = Noise(noise_units(epsilon, delta), model.grid, model.size)
     with RoundList.open(asked.rounds or f"{asked.key}.rounds") as listed:
         kept = keep(opened, shares, key, noise, listed, again=asked.again)

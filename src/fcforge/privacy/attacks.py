@@ -72,15 +72,6 @@ def kde_log_density(x: Array, points: Array) -> Array:
     return logsumexp(-0.5 * apart**2, axis=1) - constant
 
 
-def principal_scores(fit: Array, k: int, *others: Array) -> list[Array]:
-    """Scores of `others` on the first k principal axes of `fit` (m, p), m small and p large."""
-    centre = fit.mean(0)
-    _, sizes, axes = np.linalg.svd(fit - centre, full_matrices=False)
-    rank = int((sizes**2 > 1e-9 * sizes[0] ** 2).sum())
-    k = max(1, min(k, rank))
-    return [(x - centre) @ axes[:k].T for x in others]
-
-
 def domias(x: Array, records: Array, reference: Array, components: int = 30) -> Array:
     r"""DOMIAS, :math:`\log p_S(x) - \log p_{Ref}(x)`, densities by KDE.
 
@@ -92,9 +83,14 @@ def domias(x: Array, records: Array, reference: Array, components: int = 30) -> 
     van Breugel, Sun, Qian, van der Schaar, Membership inference attacks against synthetic data
     through overfitting detection, AISTATS 2023.
     """
-    k = min(components, 2 * len(reference) // 3, 2 * len(records) // 3)
-    target, s, r = principal_scores(records, k, x, records, reference)
-    return kde_log_density(target, s) - kde_log_density(target, r)
+    centre = records.mean(0)
+    _, sizes, axes = np.linalg.svd(records - centre, full_matrices=False)
+    rank = int((sizes**2 > 1e-9 * sizes[0] ** 2).sum())
+    few = 2 * min(len(reference), len(records)) // 3
+    axes = axes[: max(1, min(components, few, rank))].T
+    target = (x - centre) @ axes
+    theirs = kde_log_density(target, (reference - centre) @ axes)
+    return kde_log_density(target, (records - centre) @ axes) - theirs
 
 
 def class_mean(y: Array, records: Array, records_y: Array) -> Array:

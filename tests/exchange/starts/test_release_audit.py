@@ -12,10 +12,10 @@ from fcforge.exchange.audit import Attacked, attack_rows, on_record
 from fcforge.exchange.private_record import PrivateRecord
 from fcforge.exchange.records import Audit, Release
 from fcforge.exchange.starts.release_audit import (
+    Trial,
     audit_people,
     audit_release,
     given_people,
-    halves,
 )
 from fcforge.exchange.starts.release_step import own_features
 from fcforge.messages import DataError
@@ -65,9 +65,9 @@ def found():
 
 
 def test_halves_are_halves_and_differ():
-    members = halves(21, PLAN)
-    assert members.shape == (40, 21)
-    assert set(members.sum(1)) == {10}
+    members = Trial(*everybody(), mine().y, PLAN).inside
+    n = members.shape[1]
+    assert set(members.sum(1)) == {n // 2}
     assert len({tuple(row) for row in members}) == 40
 
 

@@ -52,7 +52,8 @@ class Trial:
     rows, others : ndarray of shape (n, d + 2)
         What everybody else, and everybody of the reference, adds to a release, in units.
     inside : ndarray of shape (K, n), bool
-        Who is in each release.
+        Who is in each release, whatever the diagnoses: halves with equal shares of patients would
+        hide what a release says about them.
     """
 
     def __init__(
@@ -74,7 +75,10 @@ class Trial:
         self.others_y = y[mask]
         self.coordinates = vector.coordinates(start, x)
         self.residual = vector.targets(self.y) - start.score(x)
-        self.inside = halves(len(self.y), plan)
+        rng = numpy_rng(plan.seed, "audit halves")
+        n = len(self.y)
+        place = np.stack([rng.permutation(n) for _ in range(plan.worlds)])
+        self.inside = place < n // 2
 
     def attacked(self, totals: np.ndarray, noise: float = 0.0) -> list[Evidence]:
         """Every attack on every release, of numbers (K, d + 2).
@@ -117,16 +121,6 @@ class Trial:
         noise = float(vector.noise_units(epsilon, delta))
         rng = numpy_rng(self.seed, "audit noise", str(epsilon))
         return self.attacked(sums + noise * rng.standard_normal(sums.shape), noise)
-
-
-def halves(n: int, plan: AuditPlan) -> np.ndarray:
-    """Who is in each world's release, (K, n) bool: halves at random, whatever their diagnoses.
-
-    Halves with equal shares of patients would hide what a release says about diagnoses.
-    """
-    rng = numpy_rng(plan.seed, "audit halves")
-    place = np.stack([rng.permutation(n) for _ in range(plan.worlds)])
-    return place < n // 2
 
 
 def audit_people(
