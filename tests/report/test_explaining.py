@@ -1,13 +1,13 @@
 """Pages that say why: of scans."""
 
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fcforge.estimator import ForgeClassifier
 from fcforge.exchange.explanation import NOBODY
-from fcforge.exchange.prediction import Prediction
 from fcforge.report.explaining import (
     between_networks,
     explanation_page,
@@ -27,15 +27,10 @@ def explained():
 
 
 def test_the_page_of_scans(explained, tmp_path):
-    rows = [
-        Prediction("scan 1", "ok", 0.5),
-        Prediction("scan 2", "ok", 0.5),
-        Prediction(NAME, "unlike anything seen", note="far out"),
-    ]
-    write_explanation(explained, rows, tmp_path / "why", "0123456789abcdef")
+    odd = replace(explained, subjects=(NAME, "scan 2"))
+    write_explanation(odd, tmp_path / "why", "0123456789abcdef")
     page = (tmp_path / "why" / "index.html").read_text()
     assert NAME not in page  # escaped
-    assert "far out" in page
     assert page.count("Deletion test: with its 1 strongest edge set") == 2
     assert "Glass brain" in page
     assert "was not measured" in page
@@ -45,10 +40,8 @@ def test_the_page_of_scans(explained, tmp_path):
 
 
 def test_an_edge_without_a_place_has_no_picture(explained):
-    from dataclasses import replace
-
     bare = replace(explained, atlas=replace(explained.atlas, xyz=np.empty((0, 3))))
-    page = explanation_page(replace(bare, reference=NOBODY), [], "x")
+    page = explanation_page(replace(bare, reference=NOBODY), "x")
     assert "what every brain has in common" in page
     assert "Glass brain" not in page
 

@@ -184,7 +184,7 @@ def _explain(
     atlas = load_atlas(asked.atlas) if asked.atlas else None
     with at_work("explaining"):
         why = explain_scans(opened, asked.scans, rows, asked.kind, atlas)
-        write_explanation(why, rows, folder, opened.id)
+        write_explanation(why, folder, opened.id)
     say(f"wrote {folder}/index.html and edges.csv")
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -18,14 +17,11 @@ from fcforge.messages import counted, number
 from fcforge.report import figures
 from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
 from fcforge.report.rendering import Section, macro, picture, sections_page
-from fcforge.report.terminal import Cell, Heading, Table
-
-if TYPE_CHECKING:
-    from fcforge.exchange.prediction import Prediction
+from fcforge.report.terminal import Table
 
 EDGES = 30  # in a picture
 LISTED = 12  # lines of a table
-SHOWN = 20  # scans on a page
+SHOWN = 10  # scans on a page
 CSV_EDGES = 500  # of each scan
 ADDS = "adds to the log odds"
 TIMES = "times the average edge"
@@ -71,37 +67,23 @@ def glass_brain(
     most = float(np.abs(signed).max())
     if not len(places) or not most:
         return ""
-    colours = network_colours(found.atlas.systems)
-    with warnings.catch_warnings():
-        # nilearn's and matplotlib's notices on their own API
-        warnings.simplefilter("ignore")
-        display = _outlines()
-        figure = display.frame_axes.figure
-        outlined = list(figure.axes)
-        dots = [colours[s] for s in found.atlas.systems]
-        sizes = 4 + 46 * (size / size.max()) ** 2
-        ends = {"edge_vmin": -most, "edge_vmax": most}
-        display.add_graph(signed, places, dots, sizes, **ends, **LOOK)
-        image = png(figure, "Glass brain with the strongest edges")
-    for axes in figure.axes:
-        if axes not in outlined:  # the colour bar
-            axes.remove()
-        for artist in (*axes.lines, *axes.collections):
-            artist.remove()
-    return image
-
-
-@cache
-def _outlines() -> Any:
-    """Four outlines of a brain, drawn once: they take longer than all that is put into them."""
     import matplotlib as mpl
 
     mpl.use("Agg", force=False)
     from matplotlib.figure import Figure
     from nilearn.plotting import plot_glass_brain
 
+    colours = network_colours(found.atlas.systems)
+    dots = [colours[s] for s in found.atlas.systems]
+    sizes = 4 + 46 * (size / size.max()) ** 2
+    ends = {"edge_vmin": -most, "edge_vmax": most}
     figure = Figure(figsize=(10.2, 3.3))
-    return plot_glass_brain(None, display_mode="lyrz", figure=figure, colorbar=True)
+    with warnings.catch_warnings():
+        # nilearn's and matplotlib's notices on their own API
+        warnings.simplefilter("ignore")
+        display = plot_glass_brain(None, display_mode="lyrz", figure=figure)
+        display.add_graph(signed, places, dots, sizes, **ends, **LOOK)
+        return png(figure, "Glass brain with the strongest edges")
 
 
 def strongest(values: np.ndarray, n: int) -> np.ndarray:
@@ -197,28 +179,21 @@ def edge_names(names: Sequence[str]) -> list[str]:
 
 
 # -- the page of `predict --explain` --------------------------------------------------------------
-def write_explanation(
-    found: Explanation, rows: Sequence[Prediction], folder: Path, model: str
-) -> None:
+def write_explanation(found: Explanation, folder: Path, model: str) -> None:
     """Write edges.csv and index.html into a folder; `model` is the file's id.
 
     They hold edges of patients' scans: only their owner may read them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found.to_csv(folder / "edges.csv", CSV_EDGES)
-    page = explanation_page(found, rows, model)
+    page = explanation_page(found, model)
     write_text(folder / "index.html", page, private=True)
 
 
-def explanation_page(found: Explanation, rows: Sequence[Prediction], model: str) -> str:
+def explanation_page(found: Explanation, model: str) -> str:
     """The page: one section per scan, the first `SHOWN` of them."""
     n_scans = len(found.subjects)
     sections = [_scan_section(found, k) for k in range(min(SHOWN, n_scans))]
-    silent = [(row.subject, row.status, row.note) for row in rows if row.status != "ok"]
-    if silent:
-        heads = ("scan", Heading("status", words=True), Heading("why", words=True))
-        note = "No answer was given for these scans."
-        sections.append(Section("Not explained", Table.of(heads, silent), note))
     notes = [("caution", CAUTION)]
     if found.reference == explanation.NOBODY:
         notes.append(("caution", IN_COMMON))
@@ -241,10 +216,12 @@ def _scan_section(found: Explanation, k: int) -> Section:
     networks = np.zeros((0, 0))
     if networks_of(found.atlas):
         networks = found.networks(k).to_numpy()
+    pairs = edge_names(rois)
+    each = found.contribution[k]
     parts = (
         _sum_words(found, k),
-        _brain(found, found.contribution[k]),
-        edge_table(found, k),
+        _brain(found, each),
+        _sum_table("Strongest edges", "edge", pairs, each, ADDS, NOT_MEASURED),
         _sum_table("ROIs", "ROI", rois, found.rois(k), ADDS, HALVES),
         _network_table(found, networks, ADDS),
         _deletion_words(found, k),
@@ -281,27 +258,8 @@ def _sum_words(found: Explanation, k: int) -> str:
 def _deletion_words(found: Explanation, k: int) -> str:
     tested = found.deletion
     random = tested.random[k]
-    low = number(random.min(), 2)
-    mean = number(random.mean(), 2)
-    high = number(random.max(), 2)
     return (
         f"Deletion test: with its {counted(tested.k, 'strongest edge')} set to the reference "
         f"the log odds move by {number(float(tested.explained[k]), 2)} towards it; with as many "
-        f"random edges by {mean} ({low} to {high} in {len(random)} draws)."
+        f"random edges by {number(random.mean(), 2)} (mean of {len(random)} draws)."
     )
-
-
-def edge_table(found: Explanation, k: int) -> Table:
-    """The edges that moved one scan's score most."""
-    heads = [Heading("edge", words=True), *map(Heading, (ADDS, "FC", "reference"))]
-    rows = []
-    for row in found.edges(k, LISTED).itertuples():
-        cells = (
-            Cell(f"{row.roi_a} – {row.roi_b}"),
-            number(row.contribution, 3, sign=True),
-            Cell(number(row.fc, 2, sign=True)),
-            Cell(number(row.reference_fc, 2, sign=True)),
-        )
-        rows.append(cells)
-    title = "Strongest edges"
-    return Table.of(heads, rows, title=title, note=NOT_MEASURED)
