@@ -29,17 +29,6 @@ CARPET = (
 )
 GROUP = "group.html"
 SIDECAR = "Names are those of the JSON files beside the series and of the options."
-COLUMNS = {  # of participants.tsv
-    "mean_fd": "mean FD, mm",
-    "mean_fc": "mean FC",
-    "n_volumes": "volumes",
-    "participant_id": "subject",
-    "original_id": "id in the files",
-    "dof": "degrees of freedom",
-    "tr": "TR, s",
-    "n_empty_rois": "ROIs without signal",
-    "min_coverage": "lowest coverage",
-}
 _page = partial(
     sections_page, kind="quality of functional connectivity", home_name="All subjects"
 )
@@ -65,19 +54,9 @@ def subject_page(result: SubjectFC, atlas: Atlas) -> str:
     fc = fc_figure(result.fc, atlas.systems, "correlation", WIDE, vmin=-1, vmax=1)
     sections.append(Section(title, fc))
     warnings = [("caution", warning) for warning in result.warnings]
-    more: Any = {"warnings": warnings, "facts": _facts(result, atlas), "home": GROUP}
-    return _page(f"sub-{result.subject}", sections=[*sections, *done], **more)
-
-
-def _facts(result: SubjectFC, atlas: Atlas) -> list[tuple[str, Any, str]]:
-    tr = result.runs[0].tr
-    moved = "unknown" if result.mean_fd is None else f"{result.mean_fd:.3f} mm"
-    return [
-        ("volumes used", result.n_volumes, ""),
-        ("mean FD", moved, ""),
-        ("TR", "unknown" if tr is None else f"{tr:g} s", ""),
-        ("atlas", atlas.name, f"{atlas.n_rois} ROIs"),
-    ]
+    shown = [*sections, *done]
+    name = f"sub-{result.subject}"
+    return _page(name, sections=shown, warnings=warnings, home=GROUP)
 
 
 def preprocess_page(
@@ -131,8 +110,7 @@ def _subjects(people: pd.DataFrame) -> Table:
     body = []
     for who, *cells in shown.itertuples(index=False):
         body.append([Cell(who, link=f"{who}.html"), *cells])
-    heads = [COLUMNS.get(column, column) for column in shown]
-    return Table.of(heads, body)
+    return Table.of(shown, body)
 
 
 @drawn
