@@ -9,7 +9,7 @@ import pytest
 from page_parser import Page
 
 from fcforge.report import figures
-from fcforge.report.rendering import picture, ticks
+from fcforge.report.rendering import picture
 
 
 @pytest.fixture
@@ -38,15 +38,6 @@ def test_axis_helpers():
     assert figures.span([np.array([np.nan])]) == (0.0, 1.0)
     assert figures.span([]) == (0.0, 1.0)
     assert figures.span([np.array([0.5])]) == pytest.approx((0.5, 0.55))
-    assert ticks(0.6, 0.9) == pytest.approx([0.6, 0.7, 0.8, 0.9])
-    assert 3 <= len(ticks(-0.05, 0.25)) <= 6
-
-
-def test_names_are_pushed_apart_and_stay_inside():
-    assert figures.spread([0.5, 0.9], 0.1, 0, 1) == pytest.approx([0.5, 0.9])
-    assert figures.spread([0.5, 0.5, 0.5], 0.1, 0, 1) == pytest.approx([0.5, 0.6, 0.7])
-    assert figures.spread([1.0, 0.99], 0.1, 0, 1) == pytest.approx([1.0, 0.9])
-    assert figures.spread([], 0.1, 0, 1) == []
 
 
 def test_svg_takes_its_inks_from_the_page_and_points_nowhere(figure):

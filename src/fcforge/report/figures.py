@@ -188,17 +188,6 @@ def short(value: str, most: int) -> str:
     return value if len(value) <= most else value[: most - 1] + "…"
 
 
-def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places near the wanted ones, at least `gap` apart, inside [low, high] if they fit."""
-    order = np.argsort(wanted, kind="stable")
-    steps = gap * np.arange(len(order))
-    placed = np.maximum.accumulate(np.array(wanted, dtype=float)[order] - steps)
-    placed = np.clip(placed, low, max(low, high - steps[-1])) if len(order) else placed
-    found = np.empty(len(order))
-    found[order] = placed + steps
-    return found.tolist()
-
-
 def matrix(
     axes: Axes,
     values: np.ndarray,
@@ -218,8 +207,9 @@ def matrix(
     axes.set(xticks=[], yticks=[])
     if named and len(starts) > 1:
         middle = (bounds[1:] + bounds[:-1] - 1) / 2
-        places = spread(middle.tolist(), len(order) / 15, 0, len(order))
-        axes.set_yticks(places, [printable(s) for s in starts])
+        roomy = np.diff(bounds) >= len(order) / 20  # others have no room for a name
+        names = np.array([printable(s) for s in starts])
+        axes.set_yticks(middle[roomy], names[roomy])
     axes.tick_params(length=0)
     return image
 
@@ -241,17 +231,12 @@ def fc_figure(
     width: float = 5.1,
     **scale: Any,
 ) -> Figure:
-    """One matrix with a colour bar; axes name the systems, or number the ROIs without any."""
+    """One matrix with a colour bar; its rows name the systems."""
     left = 0.27 if any(systems) else 0.12
     height = 1.13 * (0.87 - left) * width  # the matrix is as high as its colour bar
     figure = canvas(width, height, left=left, right=0.87, top=0.91, bottom=0.09)
     axes = figure.subplots()
     image = matrix(axes, values, systems, **scale)
-    if not any(systems):
-        step = max(10, len(values) // 40 * 10)
-        places = np.arange(step, len(values) + 1, step)
-        axes.set_xticks(places - 1, places)
-        axes.set_yticks(places - 1, places)
     colour_bar(figure, image, label, ax=axes, fraction=0.05, pad=0.03)
     return figure
 

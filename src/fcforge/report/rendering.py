@@ -133,15 +133,6 @@ def share(value: float, low: float = 0.0, high: float = 1.0) -> str:
     return f"{np.clip(100 * (value - low) / (high - low), 0, 100):.2f}"
 
 
-def ticks(low: float, high: float) -> np.ndarray:
-    """Three to six round numbers inside [low, high]."""
-    steps = (0.01, 0.02, 0.05, 0.1, 0.2)
-    step = next((step for step in steps if (high - low) / step <= 5.01), 0.5)
-    first = np.ceil(low / step - 1e-9)
-    last = np.floor(high / step + 1e-9)
-    return np.arange(first, last + 1) * step
-
-
 @lru_cache(maxsize=1)
 def templates() -> jinja2.Environment:
     """Jinja with autoescape: names, labels and records are other people's text."""
@@ -155,7 +146,7 @@ def templates() -> jinja2.Environment:
     )
     style = files("fcforge.report").joinpath("templates", "style.css")
     env.globals.update(style=Markup(style.read_text("utf-8")), version=__version__)
-    for known in (messages.bracket, np.isfinite, share, ticks):
+    for known in (messages.bracket, np.isfinite, share):
         env.globals[known.__name__] = known
     for word in (
         coded,
