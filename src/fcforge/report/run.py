@@ -18,7 +18,7 @@ from fcforge import stats
 from fcforge.files import write_text
 from fcforge.messages import counted, duration, memory, no_formula, number, rounded
 from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
-from fcforge.metrics.cells import METRICS, PRIMARY
+from fcforge.metrics.cells import PRIMARY
 from fcforge.report import figures
 from fcforge.report.rendering import listed, picture, render
 from fcforge.report.run_words import (
@@ -335,7 +335,6 @@ def page_of(about: About, c: Contents) -> str:
         lead=headline(c),
         extent=_extent(c.results, about.expected),
         shown=results_table(c.rows, c.levels),
-        more=_more_table(c),
         forests=[_forest(c, against) for against in FORESTS if c.forests[against]],
         **_over_stages(c, about.n_draws),
         **_at_sites(c),
@@ -404,20 +403,6 @@ def _forest(c: Contents, against: str) -> Forest:
     with_p = against != "baseline"
     ends = [(d.low, d.high, 0.0) for d in found.values()]
     return Forest(title, note, *figures.span([np.array(ends)]), with_p, rows)
-
-
-MORE = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
-
-
-def _more_table(c: Contents) -> Table:
-    """Metrics that the results leave out, averaged over the stages."""
-    names = [name for name in MORE if c.results[0].kind in METRICS[name].kinds]
-    rows = []
-    for learner, runs in c.groups.items():
-        means = [stats.means(runs, name, ("aaa",))["aaa"] for name in names]
-        rows.append((learner, *map(number, means)))
-    heads = ("Learner", *(METRICS[name].title for name in names))
-    return Table.of(heads, rows)
 
 
 # -- pictures --------------------------------------------------------------------------------------
