@@ -23,7 +23,6 @@ from fcforge.report.figures import short
 from fcforge.report.rendering import render, sections_page
 from fcforge.report.run import contents, page_of, read_folder
 from fcforge.report.run_words import leaks_on
-from fcforge.report.terminal import interval_text
 from fcforge.runner.store import BROKEN
 from fcforge.studies.audit_result import read_audit
 from fcforge.studies.judge.summary import PORTRAITS, RECORDS, read_judgement
@@ -178,10 +177,6 @@ def _run(item: Item) -> Made:
     asked = max(about.expected or 0, len(results))
     sites = counted(len(results[0].sites), "site")
     lines = [about.title, f"{len(results)} of {asked} runs, {sites}"]
-    if found.learners:
-        best = found.learners[0]
-        shown = interval_text(best.estimates["aaa"])
-        lines.append(f"highest {found.words.average}: {best.learner}, {shown}")
     if leaks_on(results):
         lines.append("Test data leaked into training, on purpose.")
     return page_of(about, found), lines
