@@ -45,7 +45,8 @@ def demo(
 ) -> None:
     """Let simulated hospitals learn in turn, then play a round of two keepers; a minute or two."""
     from fcforge.exchange.demo_round import MERGED, play_round
-    from fcforge.report.exchange_file import round_section, round_text, write_page
+    from fcforge.report.exchange_file import round_section, write_page
+    from fcforge.report.terminal import interval_text
 
     with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
         run(config, out=out)
@@ -57,7 +58,8 @@ def demo(
         played = play_round(place)
         gained = round_section(played)
         write_page(played.exchange, MERGED, place / "page.html", gained)
-    print(round_text(gained))
+    for title, auroc in played.auroc.items():
+        print(f"{title}: AUROC {interval_text(auroc)}")
     say(f"page of the round: {place / 'page.html'}")
 
 
@@ -94,7 +96,7 @@ def data(
 @takes
 def check(asked: CheckRequest) -> int:
     """Check a config or a dataset, subject by subject, before anything runs."""
-    from fcforge.report.terminal import check_lines
+    from fcforge.report.terminal import check_text
     from fcforge.studies.check import check_target
 
     with at_work("checking"):
@@ -102,8 +104,7 @@ def check(asked: CheckRequest) -> int:
     if asked.as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
-        for line, colour in check_lines(verdict):
-            typer.secho(line, fg=colour or None)
+        print(check_text(verdict))
     return 0 if verdict.ok else 1
 
 
@@ -217,13 +218,6 @@ def catalogue(kind: str) -> dict[str, str]:
     return found
 
 
-def _names(kind: str) -> str:
-    try:
-        return ", ".join(catalogue(kind))
-    except ModuleNotFoundError as missing:
-        return f"(listed where the package '{missing.name}' is installed)"
-
-
 def _about(thing: Any) -> str:
     lines = (inspect.getdoc(thing) or "").splitlines()
     first = getattr(thing, "about", None) or lines[0]
@@ -231,16 +225,11 @@ def _about(thing: Any) -> str:
 
 
 def list_things(
-    what: Annotated[
-        str,
-        Argument(
-            help="datasets, models, generators or methods; else the names of all."
-        ),
-    ] = "",
+    what: Annotated[str, Argument(help="datasets, models, generators or methods.")],
     as_json: given.AsJson = False,
 ) -> None:
     """List what a config can name."""
-    rows = catalogue(what) if what else {kind: _names(kind) for kind in ROOMS}
+    rows = catalogue(what)
     if as_json:
         print(json.dumps(list(rows)))
         return

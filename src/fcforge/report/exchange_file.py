@@ -162,11 +162,3 @@ def round_section(played: Played) -> Section:
         "docs/results/sums.md.",
     )
     return Section("What this round gained", said)
-
-
-def round_text(shown: Section) -> str:
-    """The same on a terminal."""
-    parts = [f"\n{shown.title}:"]
-    for part in shown.body:
-        parts.append(f"\n{part.text()}" if isinstance(part, Table) else part)
-    return "\n".join(parts)
