@@ -29,7 +29,7 @@ def test_a_page_of_evil_text_is_sound():
     odd = f"{EVIL}\x1b[2J\u202e\u200b\ud800"
     body = (odd, {odd: {odd: [odd]}}, Table.of([odd], [[odd]], title=odd, note=odd))
     html = page(
-        Section(odd, body, odd, odd), title=odd, lead=odd, warnings=[("caution", odd)]
+        Section(odd, body, odd), title=odd, lead=odd, warnings=[("caution", odd)]
     )
     found = require_sound(html)
     assert found.text.count("<script>alert(1)</script>") > 8

@@ -19,7 +19,6 @@ from fcforge.report.run import (
     About,
     as_csv,
     as_json,
-    best_of,
     contents,
     curves,
     mean_matrix,
@@ -28,7 +27,7 @@ from fcforge.report.run import (
     results_table,
 )
 from fcforge.report.terminal import interval_cell
-from fcforge.stats.table import WORDS, columns_of
+from fcforge.stats.table import WORDS
 from fcforge.types import Leaks
 
 BASELINE = WORDS["two classes"].own
@@ -63,7 +62,6 @@ def test_page_says_what_was_run_and_what_is_missing(html):
     text = Page(html).text
     for said in (
         "A title",
-        "288 of 300",
         "12 of 300 runs are missing",
         "majority class",
         "stuck/gcn calls everybody the same",
@@ -272,19 +270,10 @@ def test_csv_gives_a_spreadsheet_no_formula():
     assert "'=1+1" in as_csv(rows)
 
 
-def test_best_of_passes_over_the_majority(rows):
-    columns = {c.key: c for c in columns_of("two classes")}
-    assert best_of(rows, columns["aaa"]) == {"analytic ridge"}
-    # forgets nothing because it learned nothing
-    assert best_of(rows, columns["fm"]) == {"stuck/gcn"}
-
-
-def test_a_serious_warning_takes_a_learner_out_of_the_contest(rows):
+def test_a_learner_with_a_serious_warning_is_flagged(rows):
     table = results_table(rows, {"stuck/gcn": "serious"}, ("fm",))
     by_name = {row[0].text: row for row in table.rows}
     assert by_name["stuck/gcn"][0].look == "flag-serious"
-    assert by_name["stuck/gcn"][1].look == ""
-    assert sum(row[1].look == "best" for row in table.rows) == 1
     assert table.quiet == {0, 1}  # the majority class, and that of each site
 
 
@@ -293,5 +282,5 @@ def test_columns_are_those_asked_for(rows):
     titles = [c.title for c in table.columns]
     assert titles == ["Learner", "AAA", "FM"]
     everything = [c.title for c in results_table(rows).columns]
-    assert everything[-3:] == ["INT", "Keeps", "Time"]
+    assert everything[-3:] == ["FWT", "Keeps", "Time"]
     assert table.rows[-1][1].below[-1].startswith("±")

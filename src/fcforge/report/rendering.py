@@ -35,14 +35,11 @@ class Section:
         mapping a list of names and values.
     note : str
         Small print under the title.
-    alt : str
-        Alternative text of a figure.
     """
 
     title: str
     body: Any
     note: str = ""
-    alt: str = ""
 
     def html(self) -> Markup:
         """Body as safe HTML; parts that are empty are left out."""
@@ -56,7 +53,7 @@ class Section:
             return macro("table" if isinstance(part, Table) else "pairs", part)
         if isinstance(part, str):
             return Markup('<p class="said">{}</p>').format(coded(part))
-        return picture(part, self.alt or self.title)
+        return picture(part, self.title)
 
 
 def macro(name: str, *values: Any) -> Markup:

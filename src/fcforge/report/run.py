@@ -16,11 +16,11 @@ from markupsafe import Markup
 
 from fcforge import stats
 from fcforge.files import write_text
-from fcforge.messages import counted, duration, memory, no_formula, number, rounded
+from fcforge.messages import counted, duration, memory, no_formula, rounded
 from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
 from fcforge.metrics.cells import PRIMARY
 from fcforge.report import figures
-from fcforge.report.rendering import listed, picture, render
+from fcforge.report.rendering import picture, render
 from fcforge.report.run_words import (
     Finding,
     findings,
@@ -33,7 +33,7 @@ from fcforge.runner.collect import collect_some, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Comparison, Row
 from fcforge.stats.resampling import N_DRAWS, interval, pair_of
-from fcforge.stats.table import WORDS, Column, Words, columns_of, is_majority, records
+from fcforge.stats.table import WORDS, Words, columns_of, is_majority, records
 from fcforge.types import Estimate, RunResult, RunResults
 
 if TYPE_CHECKING:
@@ -174,12 +174,6 @@ def _forests(groups: Groups, n_draws: int) -> dict[str, dict[str, Comparison]]:
 
 # -- the results of a run: page, terminal and Markdown; numbers as CSV and JSON -------------------
 IN_TERMINAL = ("aaa", "fm", "auroc", "mae")  # as many columns as 80 characters hold
-INTRANSIGENCE = Heading(
-    "INT",
-    "intransigence: accuracy that the cumulative (else joint) learner of the same model has more "
-    "when a site has just been learned",
-    "low is good",
-)
 COSTS = (
     Heading(
         "Keeps",
@@ -196,13 +190,13 @@ def results_table(
     levels: Mapping[str, str] | None = None,
     shown: Collection[str] = (),
 ) -> Table:
-    """One row per learner; the best mean of a column is marked.
+    """One row per learner.
 
     Parameters
     ----------
     rows : sequence of Row
     levels : mapping of learner to {"serious", "caution"}, optional
-        Learners with a warning; a serious one is never the best.
+        Learners with a warning.
     shown : collection of str
         Keys of the columns; where none is named all that are not extra, and the costs.
     """
@@ -211,22 +205,17 @@ def results_table(
         if column.key in shown or (not shown and column.shown == "yes"):
             columns.append(column)
     heads = [Heading(c.title, c.help, f"{c.good} is good") for c in columns]
-    stars = any(math.isfinite(row.intransigence) for row in rows)
     if not shown:
-        heads += [*[INTRANSIGENCE] * stars, *COSTS]
+        heads += COSTS
     levels = levels or {}
-    sound = [row for row in rows if levels.get(row.learner) != "serious"]
-    best = {c.key: best_of(sound, c) for c in columns}
     made = []
     for row in rows:
         flag = f"flag-{levels[row.learner]}" if row.learner in levels else ""
         cells = [Cell(row.learner, look=flag)]
-        for key, names in best.items():
-            look = "best" if row.learner in names else ""
-            cells.append(interval_cell(row.estimates[key], look))
+        for column in columns:
+            cells.append(interval_cell(row.estimates[column.key]))
         if not shown:
-            lost = Cell(number(row.intransigence))
-            cells += [*[lost] * stars, *_costs(row)]
+            cells += _costs(row)
         made.append(cells)
     quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
     return Table.of(("Learner", *heads), made, quiet=quiet)
@@ -240,18 +229,6 @@ def _costs(row: Row) -> tuple[Cell, Cell]:
     if row.n_left_out:
         below.append(f"{row.n_left_out} diverged")
     return kept, Cell(duration(row.seconds), tuple(below))
-
-
-def best_of(rows: Sequence[Row], column: Column) -> set[str]:
-    """Learners with the best mean of a column, the majority class aside."""
-    known = {}
-    for row in rows:
-        mean = row.estimates[column.key].value
-        if math.isfinite(mean) and not row.is_majority:
-            known[row.learner] = rounded(mean, 3)
-    best_end = max if column.good == "high" else min
-    top = best_end(known.values(), default=None)
-    return {learner for learner, mean in known.items() if mean == top}
 
 
 def print_table(rows: Sequence[Row], console: "Console | None" = None) -> None:
@@ -333,7 +310,6 @@ def page_of(about: About, c: Contents) -> str:
         c=c,
         leaks=leaks_on(c.results),
         lead=headline(c),
-        extent=_extent(c.results, about.expected),
         shown=results_table(c.rows, c.levels),
         forests=[_forest(c, against) for against in FORESTS if c.forests[against]],
         **_over_stages(c, about.n_draws),
@@ -342,16 +318,6 @@ def page_of(about: About, c: Contents) -> str:
         environment=first.environment,
         methods=methods_paragraphs(c.results, about.n_draws),
     )
-
-
-def _extent(results: RunResults, expected: int | None) -> str:
-    """How much was run, of how much."""
-    specs = [r.spec for r in results]
-    orders = counted(len({s.order for s in specs}), "site order")
-    seeds = counted(len({s.seed for s in specs}), "seed")
-    protocol = listed(sorted({s.protocol for s in specs}))
-    runs = f"{len(results)} of {max(expected or 0, len(results))} runs"
-    return f"{runs}: {orders}, {seeds}, {protocol} protocol."
 
 
 def _at_sites(c: Contents) -> dict[str, Any]:
