@@ -65,7 +65,7 @@ class Cell:
     below : tuple of str
         Smaller lines under it: an interval, a spread.
     look : str
-        Classes of the page's style: ``best``, ``bad``, ``keeps-nothing`` ...
+        Classes of the page's style: ``bad``, ``keeps-nothing`` ...
     link : str
         Page beside this one that it leads to.
     """
@@ -76,12 +76,10 @@ class Cell:
     link: str = ""
 
     def rich(self) -> Text:
-        """For a terminal: the best bold, smaller lines dim; nothing is read as markup."""
+        """For a terminal: smaller lines dim; nothing is read as markup."""
         from rich.text import Text
 
-        shown = Text(
-            printable(self.text), "bold" if "best" in self.look.split() else ""
-        )
+        shown = Text(printable(self.text))
         for line in self.below:
             shown.append(f"\n{printable(line)}", "dim")
         return shown
@@ -160,7 +158,7 @@ class Table:
         return "\n".join(lines).strip("\n")
 
     def print(self, console: Console) -> None:
-        """Print it: the best of a column bold, smaller lines dim."""
+        """Print it."""
         from rich import box
         from rich.table import Table as RichTable
         from rich.text import Text
@@ -179,7 +177,7 @@ class Table:
         console.print(found)
 
 
-def interval_cell(e: Estimate | None, look: str = "") -> Cell:
+def interval_cell(e: Estimate | None) -> Cell:
     """A number above its interval and spread, where these have a width; a dash for nothing."""
     if e is None:
         return Cell("–")
@@ -188,7 +186,7 @@ def interval_cell(e: Estimate | None, look: str = "") -> Cell:
         below.append(bracket(e.low, e.high))
     if math.isfinite(e.sd_orders):
         below.append(f"± {number(e.sd_orders)}")
-    return Cell(number(e.value), tuple(below), look)
+    return Cell(number(e.value), tuple(below))
 
 
 def interval_table(study: Study) -> Table:
@@ -231,28 +229,21 @@ def status_text(found: RunProgress) -> str:
     return joined(lines)
 
 
-def check_lines(verdict: Verdict) -> list[tuple[str, str]]:
-    """Lines of `fcforge check`, each with its colour ("" for none)."""
+def check_text(verdict: Verdict) -> str:
+    """What `fcforge check` prints."""
     cohort = verdict.cohort
-    plain = [f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs"]
-    if len(verdict.cohort):
-        plain.append(f"  {verdict.target}")
+    lines = [f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs"]
+    if len(cohort):
+        lines.append(f"  {verdict.target}")
     for site, count in verdict.sites().items():
         people = ", ".join(f"{n} {who}" for who, n in count.items())
-        plain.append(f"  {site}: {people}")
-    plain += [f"  {note}" for note in verdict.notes]
-    lines = [(line, "") for line in plain]
-    colours = {"error": "red", "warning": "yellow"}
-    for finding in verdict.complaints:
-        line = f"{finding.severity}: {finding}"
-        lines.append((line, colours[finding.severity]))
+        lines.append(f"  {site}: {people}")
+    lines += [f"  {note}" for note in verdict.notes]
+    lines += [f"{found.severity}: {found}" for found in verdict.complaints]
     told = Counter(finding.severity for finding in verdict.complaints)
-    counts = ", ".join(counted(n, severity) for severity, n in told.items())
-    if verdict.ok:
-        lines.append((f"ok, {counts}".rstrip(", "), "green"))
-    else:
-        lines.append((f"{counts}: nothing would be trained", "red"))
-    return [(printable(line), colour) for line, colour in lines]
+    counts = [counted(n, severity) for severity, n in told.items()]
+    end = ["ok", *counts] if verdict.ok else [*counts, "nothing would be trained"]
+    return joined([*lines, ", ".join(end)])
 
 
 def prediction_text(rows: Sequence[Prediction]) -> str:
