@@ -12,6 +12,7 @@ import numpy as np
 from numpy import ndarray as Array
 
 TINY = 1e-12
+RIDGE = 1e-8
 Alike = Callable[[Array, Array], Array]
 SAMPLE = "likelihood ratio, reference sample"
 KNOWN = "likelihood ratio, site known"
@@ -149,7 +150,7 @@ def nearness(a: Array, b: Array) -> Array:
     return -distances(a, b)
 
 
-def leverage(rows: Array, moments: Array, ridge: float = 1e-8) -> Array:
+def leverage(rows: Array, root: Array) -> Array:
     r"""Attack on released second moments: :math:`-\log\, a^\top (M + \lambda I)^{-1} a`.
 
     A person who was added to :math:`M = \sum a a^\top` has leverage at most 1; with fewer people
@@ -158,21 +159,13 @@ def leverage(rows: Array, moments: Array, ridge: float = 1e-8) -> Array:
     Parameters
     ----------
     rows : ndarray of shape (n, q)
-    moments : ndarray of shape (q, q) or (m, q)
-        M itself, or a root R with R'R = M.
-    ridge : float
-        lambda as a share of the largest eigenvalue.
+    root : ndarray of shape (m, q)
+        R with R'R = M; lambda is `RIDGE` times the largest eigenvalue of M.
     """
-    is_square = moments.shape[0] == moments.shape[1]
-    if is_square and np.allclose(moments, moments.T):
-        values, vectors = np.linalg.eigh(moments)
-        along = rows @ vectors
-    else:
-        _, single, axes = np.linalg.svd(moments, full_matrices=False)
-        values = single**2
-        along = rows @ axes.T
-    floor = ridge * max(float(np.abs(values).max()), TINY)
-    values = np.maximum(values, 0.0)
+    _, single, axes = np.linalg.svd(root, full_matrices=False)
+    values = single**2
+    along = rows @ axes.T
+    floor = RIDGE * max(float(values.max()), TINY)
     outside = (rows * rows).sum(1) - (along * along).sum(1)
     outside = np.maximum(outside, 0.0)
     total = (along * along / (values + floor)).sum(1) + outside / floor
