@@ -13,6 +13,7 @@ from numpy import ndarray as Array
 
 TINY = 1e-12
 RIDGE = 1e-8
+COMPONENTS = 30
 Alike = Callable[[Array, Array], Array]
 SAMPLE = "likelihood ratio, reference sample"
 KNOWN = "likelihood ratio, site known"
@@ -73,7 +74,7 @@ def kde_log_density(x: Array, points: Array) -> Array:
     return logsumexp(-0.5 * apart**2, axis=1) - constant
 
 
-def domias(x: Array, records: Array, reference: Array, components: int = 30) -> Array:
+def domias(x: Array, records: Array, reference: Array) -> Array:
     r"""DOMIAS, :math:`\log p_S(x) - \log p_{Ref}(x)`, densities by KDE.
 
     Both densities are taken on the principal axes of the released records, the space in which
@@ -88,7 +89,7 @@ def domias(x: Array, records: Array, reference: Array, components: int = 30) -> 
     _, sizes, axes = np.linalg.svd(records - centre, full_matrices=False)
     rank = int((sizes**2 > 1e-9 * sizes[0] ** 2).sum())
     few = 2 * min(len(reference), len(records)) // 3
-    axes = axes[: max(1, min(components, few, rank))].T
+    axes = axes[: max(1, min(COMPONENTS, few, rank))].T
     target = (x - centre) @ axes
     theirs = kde_log_density(target, (reference - centre) @ axes)
     return kde_log_density(target, (records - centre) @ axes) - theirs

@@ -10,7 +10,6 @@ Its list of rounds is locked while in use, and knows what was published even if 
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -111,8 +110,7 @@ class Noise(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """What a keeper publishes of a round.
 
     Attributes
