@@ -11,7 +11,6 @@ from fcforge.replay.selection import (
     distances,
     even_split,
     farthest_first,
-    filled,
     mahalanobis,
     margin,
     reservoir,
@@ -112,11 +111,6 @@ def test_even_split_keeps_class_shares(patients):
     assert sorted(torch.cat([kept, held]).tolist()) == list(range(320))
     assert len(held) == 64
     assert abs(int(y[held].sum()) - patients / 5) <= 1
-
-
-def test_rows_are_filled_up_to_a_multiple():
-    assert filled(torch.tensor([4, 5]), 4).tolist() == [4, 5, -1, -1]
-    assert filled(torch.arange(8), 4).tolist() == list(range(8))
 
 
 def test_reservoir_keeps_everybody_equally_often():

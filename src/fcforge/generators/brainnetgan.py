@@ -94,10 +94,6 @@ class BrainNetGAN(WGAN):
     networks = (generate, critic)
     width: Size = 8
 
-    def see(self, fc: Tensor) -> tuple[Tensor, Params]:
-        """FC as it is."""
-        return fc, {}
-
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
         """Edge baselines start at the mean FC."""
         rois = batch.n_rois

@@ -75,6 +75,12 @@ class SumNoise(Checked):
         return found
 
 
+def contributed(start: Start, fc: Tensor, y: Tensor) -> np.ndarray:
+    """Sum (numbers,) of what a site's people contribute, whole units."""
+    features = log_features(fc.cpu().numpy(), start.shrink)
+    return vector.contributions(start, features, y.cpu().numpy()).sum(0)
+
+
 @dataclass(frozen=True)
 class Released(SumNoise, Generator):
     """Subjects as the public people have them, with diagnoses as the site's release says.
@@ -97,11 +103,10 @@ class Released(SumNoise, Generator):
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """The release of the site; either diagnosis can be drawn from it."""
         start = self.public
-        features = log_features(batch.fc.cpu().numpy(), start.shrink)
         seed = int(torch.randint(2**63 - 1, (), generator=rng))
         own = np.random.default_rng(seed)
-        rows = vector.contributions(start, features, batch.y.cpu().numpy())
-        given = rows.sum(0) + self.drawn(rows.shape[1], 1, own)
+        given = contributed(start, batch.fc, batch.y)
+        given = given + self.drawn(len(given), 1, own)
         counts = torch.ones(N_CLASSES, dtype=torch.int64)
         return {"release": torch.from_numpy(given), "counts": counts}
 

@@ -84,9 +84,9 @@ class WGAN(Generator):
     lr: Positive = 1e-4
     noise: Size = 100
 
-    @abstractmethod
     def see(self, fc: Tensor) -> tuple[Tensor, Params]:
-        """Subjects in the space the critic sees, and what leads back from it."""
+        """Subjects in the space the critic sees, and what leads back from it; FC as it is."""
+        return fc, {}
 
     @abstractmethod
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:

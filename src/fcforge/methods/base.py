@@ -218,11 +218,9 @@ class Method(Checked):
 
         By default what `start` makes: a state that does not grow. `lane` has the network.
         """
-        params, stats = (
-            {k: v.to("meta") for k, v in part.items()}
-            for part in (lane.params, lane.stats)
-        )
-        found = alike(self.start(model, Lane(params, stats, {})).state)
+        fresh = lane._replace(state={}).named()
+        shapes = Lane.from_named({k: v.to("meta") for k, v in fresh.items()})
+        found = alike(self.start(model, shapes).state)
         return bounded(found, sites, model.n_outputs)
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor | None:

@@ -39,8 +39,6 @@ from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
 from fcforge.replay.hcts import draw_slots
 from fcforge.settings import Size
 
-Weights = Sequence[Tensor | float]  # of logits and readout
-
 
 @dataclass(frozen=True)
 class Forge(SyntheticMemory):
@@ -149,7 +147,11 @@ class Forge(SyntheticMemory):
         return misfit(now.logits, batch.y) + past, then.stats
 
     def distilled(
-        self, student: Output, taught: Output | Replay, weight: Tensor, factors: Weights
+        self,
+        student: Output,
+        taught: Output | Replay,
+        weight: Tensor,
+        factors: Sequence[Tensor | float],
     ) -> list[Tensor]:
         """Distances of logits and readouts (n, d) from a teacher's, subjects weighed (n,)."""
         pairs = [(student.logits, taught.logits)]

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fcforge.generators.released import SumNoise
+from fcforge.generators.released import SumNoise, contributed
 from fcforge.messages import ConfigError
 from fcforge.methods.base import (
     EVERY,
@@ -33,7 +33,7 @@ from fcforge.models.edge import WHOLE_LOG
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start
-from fcforge.releases.vector import log_features, vertices
+from fcforge.releases.vector import vertices
 from fcforge.releases.worth import noise_per_person
 from fcforge.settings import Size
 
@@ -80,10 +80,9 @@ class PublicHead(Method):
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Take the head of the start."""
-        like = lane.params["head.0.weight"]
         start = public.start
         nothing = vector.solve(start, np.zeros(start.n_numbers), 0.0)
-        params = head_params(start, nothing, like.device, model.n_outputs)
+        params = head_params(start, nothing, lane.device, model.n_outputs)
         return lane._replace(params=params)
 
 
@@ -113,20 +112,19 @@ class ForgeRelease(SumNoise, PublicHead):
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """No release yet: the public head."""
-        like = lane.params["head.0.weight"]
-        total = like.new_zeros(public.start.n_numbers, dtype=torch.float64)
-        state = {"release.sum": total, "release.count": total.new_zeros(())}
-        return super().learn_public(model, lane._replace(state=state), public)
+        size = public.start.n_numbers
+        total = torch.zeros(size, dtype=torch.float64, device=lane.device)
+        begun = {"release.sum": total, "release.count": total.new_zeros(())}
+        return super().learn_public(model, lane.holding(begun), public)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Add what the site's people contribute and solve again.
 
         Sums are whole numbers far below 2^53: float64 holds them exactly.
         """
-        start = site.start
-        features = log_features(site.fc.cpu().numpy(), start.shrink)
-        rows = vector.contributions(start, features, site.y.cpu().numpy())
-        given = rows.sum(0)
+        assert site.public is not None  # no learner without a start is built
+        start = site.public.start
+        given = contributed(start, site.fc, site.y)
         if self.form == "local":
             own = numpy_rng(site.seed, "release", site.name)
             given = given + self.drawn(len(given), 1, own)
@@ -142,8 +140,8 @@ class ForgeRelease(SumNoise, PublicHead):
             noisy = noisy + self.drawn(len(noisy), doses, together)
         beta = vector.solve(start, noisy, float(doses * self.units**2), count)
         params = head_params(start, beta, total.device, model.n_outputs)
-        state = {"release.sum": total, "release.count": counted}
-        return Lane(params, lane.stats, state)
+        held = {"release.sum": total, "release.count": counted}
+        return lane._replace(params=params).holding(held)
 
     @property
     def start_noise(self) -> float:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fcforge.messages import ConfigError, SealedError
+from fcforge.messages import SealedError
 from fcforge.models.base import Inputs, Model
 from fcforge.releases.start import Start
 from fcforge.types import FCBatch
@@ -261,16 +261,6 @@ class SiteView:
                 f"{what} of site '{self.name}' was asked for after the site was sealed.",
                 do="A learner may use a site's subjects only between begin_site and end_site.",
             )
-
-    @property
-    def start(self) -> Start:
-        """The public start, or an error in a run without one."""
-        if self.public is None:
-            raise ConfigError(
-                f"site '{self.name}' is learned without a public start.",
-                do="Add a [start] table that names the public sites.",
-            )
-        return self.public.start
 
     @property
     def rows(self) -> Tensor:

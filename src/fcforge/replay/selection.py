@@ -238,19 +238,10 @@ def even_split(y: Tensor, held: int) -> tuple[Tensor, Tensor]:
     """
     order = torch.argsort(y, stable=True)
     n = len(order)
-    place = torch.div(
-        (2 * torch.arange(held, device=y.device) + 1) * n,
-        2 * held,
-        rounding_mode="floor",
-    )
+    place = (2 * torch.arange(held, device=y.device) + 1) * n // (2 * held)
     out = torch.zeros(n, dtype=torch.bool, device=y.device)
     out[place] = True
     return order[~out], order[out]
-
-
-def filled(rows: Tensor, step: int) -> Tensor:
-    """Rows (n,) with empty places (-1) after them up to a multiple of `step`."""
-    return F.pad(rows, (0, -len(rows) % step), value=-1)
 
 
 def reservoir(

@@ -258,11 +258,6 @@ def gate_log(p: Params, adj_edges: Tensor, s: VAESettings) -> Tensor:
     return torch.nn.functional.logsigmoid(scale * adj_edges + logit)
 
 
-def head(p: Params, z: Tensor) -> Tensor:
-    """beta_0 + beta' z, (n,)."""
-    return linear(p, "head", z)[:, 0]
-
-
 def latent_given_y(p: Params, y: Tensor, noise: Tensor, floor: float) -> Tensor:
     r"""Z | y in closed form from z ~ N(0, I) and y | z ~ N(b + w'z, s^2).
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import RNG, Params, device_rng, normal
+from fcforge.generators.base import RNG, Params, device_rng, linear, normal
 from fcforge.generators.corr_gauss import class_means, within_class_variance
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
@@ -43,7 +43,7 @@ def reconstruction_nll(
 def label_nll(p: Params, z: Tensor, y: Tensor, floor: float) -> Tensor:
     """-log N(y; b + w'z, sigma_y^2) per subject (n,), up to a constant."""
     sigma = p["log_sigma_y"].exp().clamp(floor, 10.0)
-    error = (y - net.head(p, z)) / sigma
+    error = (y - linear(p, "head", z)[:, 0]) / sigma
     return 0.5 * error.square() + sigma.log()
 
 
@@ -125,14 +125,6 @@ class Lanes(NamedTuple):
     second: Tensor
     taken: Tensor
 
-    @classmethod
-    def start(cls, networks: Sequence[Params], device: torch.device) -> "Lanes":
-        """Fresh networks, no step taken."""
-        flat = [torch.cat([v.flatten() for v in p.values()]) for p in networks]
-        params = torch.stack(flat).to(device)
-        still = torch.zeros_like(params)
-        return cls(params, still, still.clone(), params.new_zeros(len(flat), 1))
-
 
 class Step(NamedTuple):
     """One step's subjects (lanes, b) by row of the bank, what they weigh, noise and dropout."""
@@ -191,8 +183,8 @@ class LaneBatches:
             )
 
     def _step(self, chosen: Sequence[Tensor]) -> Step:
-        size = min(self.s.batch_size, max(self.sizes))
         s = self.s
+        size = min(s.batch_size, max(self.sizes))
         rows = torch.zeros(len(chosen), size, dtype=torch.int64)
         weight = torch.zeros(len(chosen), size)
         noise = torch.zeros(len(chosen), size, s.d_z)
@@ -252,7 +244,10 @@ def train(sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]) -> list[
     shapes = {k: v.shape for k, v in starts[0].items()}
     batches = LaneBatches(sites, s, rngs)
     device = batches.device
-    lanes = Lanes.start(starts, device)
+    flat = [torch.cat([v.flatten() for v in p.values()]) for p in starts]
+    params = torch.stack(flat).to(device)
+    still = torch.zeros_like(params)
+    lanes = Lanes(params, still, still.clone(), params.new_zeros(len(flat), 1))
     step: Callable[..., tuple[Lanes]] = advance(batches, shapes)
     if device.type == "cuda":
         step = Graphed(step, carried=1)

@@ -167,10 +167,10 @@ def _turned(rows: Tensor, k: int) -> Tensor:
     return found
 
 
-def gram(z: Tensor, blocks: int = 8) -> Tensor:
+def gram(z: Tensor) -> Tensor:
     r""":math:`Z Z^\top` (m, m) of Z (m, p); the half above the diagonal is not computed twice."""
     out = z.new_empty(len(z), len(z))
-    parts = torch.arange(len(z), device=z.device).chunk(blocks)
+    parts = torch.arange(len(z), device=z.device).chunk(8)
     for part in parts:
         if not len(part):
             continue

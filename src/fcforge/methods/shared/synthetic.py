@@ -12,6 +12,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -207,7 +208,8 @@ class SyntheticMemory(Method):
         }
         if self.sampling == "hcts":
             if site.leaked is not None:
-                held = torch.cat([held, selection.filled(site.leaked, LEAKED)])
+                free = -len(site.leaked) % LEAKED
+                held = torch.cat([held, F.pad(site.leaked, (0, free), value=-1)])
             entry |= {"dev.row": held, "dev.y": torch.where(held >= 0, y[held], 0)}
         return entry
 
