@@ -77,7 +77,6 @@ def test_a_covariate_becomes_the_target():
     assert found.target.restored(found.y).tolist() == [5, 35, 65]
     assert (found.target.kind, found.target.outputs) == ("number", 1)
     assert "1 subject left out (no age)" in found.faults[0].what
-    assert people.of_number("Age", (5, 65)).target == found.target
     assert "age" not in found.covariates  # nothing can be removed for it
     for name, limits in (("height", (0, 1)), ("age", (65, 5))):
         with pytest.raises(ConfigError, match=name):
@@ -107,10 +106,10 @@ def test_limits_are_finite(limits):
         small().of_number("age", limits)
 
 
-def test_a_number_in_words_is_named_with_its_subject():
+def test_a_number_in_words_is_named():
     people = small(4)
     ages = np.array(["n/a", "k.A.", "12;5", "13"])
-    words = r"age is not a number: 'k.A.' \(subject 's01'\), '12;5' \(subject 's02'\)"
+    words = r"covariate 'age' holds text \(k.A., 12;5\)"
     with pytest.raises(DataError, match=words):
         replace(people, covariates={"age": ages}).of_number("age", (5, 65))
 

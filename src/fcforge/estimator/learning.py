@@ -28,7 +28,6 @@ from fcforge.exchange.schema import site_name
 from fcforge.exchange.starts.public_cache import STARTS, public_start
 from fcforge.messages import ConfigError, check_names
 from fcforge.methods import METHODS
-from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.requests import TrustRequest
 from fcforge.settings import make
 from fcforge.sites.cohort import Cohort, as_text
@@ -40,12 +39,7 @@ if TYPE_CHECKING:
 
 RELEASES = "forge_release"
 # of method forge_release, here
-SETTINGS = {
-    "mechanism": "gaussian",
-    "epsilon": EPSILON,
-    "delta": DELTA,
-    "accept_labels": False,
-}
+SETTINGS = ("mechanism", "epsilon", "delta", "accept_labels")
 # settings of a part are in this parameter of the estimator
 HELD_IN = {
     "method": "method_params",

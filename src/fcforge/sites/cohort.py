@@ -164,11 +164,10 @@ class Cohort:
         return replace(self.select(index), faults=kept)
 
     def of_number(self, name: str, limits: tuple[float, float]) -> Cohort:
-        """The cohort whose target is a covariate, in any case; who has none is left out."""
-        name = {own.lower(): own for own in self.covariates}.get(name.lower(), name)
+        """The cohort whose target is a covariate; who has none is left out."""
         check_names("target", [name], ["diagnosis", *self.covariates])
         target = Target(name, (), limits)
-        values = _numbers(name, self.covariates[name], self.subject_id)
+        values = as_numbers(name, self.covariates[name])
         known = np.isfinite(values)
         faults = list(self.faults)
         if not known.all():
@@ -218,21 +217,19 @@ def write_people(path: Path, people: Cohort) -> Path:
     return path
 
 
-def _numbers(name: str, values: np.ndarray, subjects: np.ndarray) -> np.ndarray:
-    """A column as numbers, NaN where one is missing; who has a word there is named."""
-    found = []
-    words = []
-    for subject, value in zip(subjects.tolist(), values.tolist(), strict=True):
-        number = as_number(str(value))
-        found.append(number)
-        if number is None:
-            words.append(f"'{value}' (subject '{subject}')")
+def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
+    """A covariate as float64, NaN where one is missing; `DataError` where it holds words."""
+    values = np.asarray(values)
+    if values.dtype.kind in "fiub":
+        return values.astype(float)
+    numbers = [as_number(str(value)) for value in values]
+    words = [v for v, n in zip(values, numbers, strict=True) if n is None]
     if words:
         raise DataError(
-            f"{name} is not a number: {some(words)}.",
-            do="Write a number such as 12.4, or n/a where it is not known.",
+            f"covariate '{name}' holds text ({some(words)}), not numbers.",
+            do="Write numbers, the same way at every site, and n/a where one is not known.",
         )
-    return np.array(found, dtype=np.float64)
+    return np.array(numbers, dtype=np.float64)
 
 
 def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fcforge.messages import ConfigError, DataError, check_names, some
 from fcforge.releases.vector import from_log_features, log_features
+from fcforge.sites.cohort import Cohort, as_numbers
 from fcforge.types import SHRINK, FCBatch, Site
-
-if TYPE_CHECKING:
-    from fcforge.sites.cohort import Cohort
 
 Covariates = Mapping[str, np.ndarray]
 MIN_FD = 1e-3  # mm; a mean framewise displacement below it is as good as none
@@ -43,18 +41,6 @@ def terms(name: str, values: np.ndarray) -> list[np.ndarray]:
         decades = (values - 20.0) / 10.0
         return [decades, decades**2]
     return [values]
-
-
-def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
-    """A covariate as float64, or `DataError` where it is text."""
-    values = np.asarray(values)
-    if values.dtype.kind not in "fiub":
-        raise DataError(
-            f"covariate '{name}' holds text ('{values.flat[0]}'), not numbers.",
-            where="confounds to remove",
-            do="Code it in numbers, the same way at every site, or do not remove it.",
-        )
-    return values.astype(float)
 
 
 def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
@@ -143,28 +129,27 @@ class Confounds:
 
     def apply(self, site: Site) -> Site:
         """A site whose three parts have the confounds removed, every subject by itself."""
-        _require_of_site(site, self.names, site.subject_ids)
         parts: dict[str, Any] = {}
         for name in site.subject_ids:
             people: FCBatch = getattr(site, name)
-            fc = self.remove(people.fc.numpy(), site.covariates[name])
+            own = _covariates(site, name, self.names)
+            fc = self.remove(people.fc.numpy(), own)
             parts[name] = FCBatch.from_numpy(fc, people.y.numpy())
         return replace(site, **parts)
 
 
-def _require_of_site(site: Site, names: Sequence[str], parts: Iterable[str]) -> None:
-    for part in parts:
-        known = site.covariates.get(part, {})
-        ids = site.subject_ids.get(part, ())
-        require_covariates(known, names, ids, f"site '{site.name}' ({part})")
+def _covariates(site: Site, part: str, names: Sequence[str]) -> Covariates:
+    """Covariates of a part of a site; `DataError` where somebody lacks one of `names`."""
+    known = site.covariates.get(part, {})
+    ids = site.subject_ids.get(part, ())
+    require_covariates(known, names, ids, f"site '{site.name}' ({part})")
+    return known
 
 
 def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
     """Confound step fitted on the training parts (train and val) of some sites."""
     sites = list(sites)
-    for site in sites:
-        _require_of_site(site, names, ("train", "val"))
-    people = [site.covariates[part] for site in sites for part in ("train", "val")]
+    people = [_covariates(s, part, names) for s in sites for part in ("train", "val")]
     everyone = FCBatch.concat([s.learning(with_val=True) for s in sites])
     values = {}
     for name in names:

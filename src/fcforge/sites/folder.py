@@ -370,15 +370,14 @@ def npz_fc(arrays: Mapping[str, np.ndarray], kind: Kind = "auto") -> np.ndarray:
         raise DataError(
             f"holds FC of many people, not '{kind}' (--kind).", do="Leave --kind out."
         )
-    name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
+    name = "fc_upper" if "fc_upper" in arrays else "fc"
     if name not in arrays:
         has = ", ".join(sorted(arrays)) or "nothing"
-        raise DataError(
-            f"array '{name}' is missing.", do=f"It has: {has}. Call it fc or fc_upper."
-        )
+        do = f"It has: {has}. Call it fc or fc_upper."
+        raise DataError("array 'fc_upper' is missing.", do=do)
     values = arrays[name]
-    square = name == "fc_upper" or values.shape[1:2] == values.shape[2:]
     n_axes = 3 if name == "fc" else 2
+    square = len(set(values.shape[1:])) == 1
     if values.ndim != n_axes or values.dtype.kind not in "fiu" or not square:
         raise DataError(
             f"'{name}' has shape {values.shape} and type {values.dtype}.",

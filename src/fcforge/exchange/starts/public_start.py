@@ -36,8 +36,8 @@ from fcforge.releases.start import (
 from fcforge.releases.vector import log_features, targets
 from fcforge.releases.worth import Dealings, noise_per_person, planned_noise
 from fcforge.settings import make
-from fcforge.sites.cohort import Cohort
-from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort, terms
+from fcforge.sites.cohort import Cohort, as_numbers
+from fcforge.sites.confounds import Confounds, fit_on_cohort, terms
 from fcforge.sites.datasets import require_valid, without_twins
 from fcforge.stats.resampling import measure
 
