@@ -129,17 +129,9 @@ def test_every_subject_is_tested_about_equally_often():
     assert max(tested.values()) < 90
 
 
-@pytest.mark.parametrize(
-    ("sizes", "match"),
-    [
-        ((12, 0), "has no patients"),
-        ((0, 12), "has no controls"),
-        ((3, 9), "too small"),
-        ((4, 3), ""),
-    ],
-)
-def test_sites_that_cannot_be_split(sizes, match):
-    with pytest.raises(DataError, match=f"site 'A'.*{match}"):
+@pytest.mark.parametrize("sizes", [(12, 0), (0, 12), (12, 1)])
+def test_sites_that_cannot_be_split(sizes):
+    with pytest.raises(DataError, match="site 'A'.*too small to split"):
         split_site(cohort_of({"A": sizes}), "A", 0)
 
 

@@ -149,17 +149,15 @@ class ReadsFC(BaseEstimator):
     ) -> tuple[np.ndarray, np.ndarray]:
         """X as numbers (n, p) or FC (n, R, R), and labels (none without y)."""
         X = to_matrices(X, self.kind) if self.features == "fc" else X
-        common = {"reset": reset, "dtype": "numeric", "allow_nd": self.features == "fc"}
-        labels = np.zeros(0)
-        if y is None:
-            X = validate_data(self, X, **common)
-        else:
-            X, labels = validate_data(self, X, y, y_numeric=self._numbers, **common)
-            if not self._numbers:
-                check_classification_targets(labels)
-            labels = column_or_1d(
-                labels, dtype=float if self._numbers else None, warn=True
-            )
+        both = {} if y is None else {"y": y, "y_numeric": self._numbers}
+        nd = self.features == "fc"
+        found = validate_data(
+            self, X, reset=reset, dtype="numeric", allow_nd=nd, **both
+        )
+        X, labels = (found, np.zeros(0)) if y is None else found
+        if y is not None and not self._numbers:
+            check_classification_targets(labels)
+        labels = column_or_1d(labels, dtype=float if self._numbers else None, warn=True)
         if X.ndim > 3:
             raise InputError(f"Found array with dim {X.ndim}, expected 2 or 3.")
         return X if X.dtype == np.float32 else X.astype(np.float64), labels

@@ -179,19 +179,18 @@ def load_bsnip(
 def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     """The cohort with the covariates of an .npz, joined by subject id."""
     arrays = read_npz(path)
-    ids = as_text(arrays.get("subject_id", ()))
-    place = {who: k for k, who in enumerate(ids.tolist())}
-    if len(place) < len(ids):
+    ids = as_text(arrays.get("subject_id", ())).tolist()
+    people = cohort.subject_id.tolist()
+    if len(set(ids)) < len(ids):
         raise DataError("names a subject twice.", do="Keep one row each.")
-    rows = np.array([place.get(who, -1) for who in cohort.subject_id.tolist()])
-    known = rows >= 0
-    if not known.any():
+    if set(ids).isdisjoint(people):
         raise DataError("holds none of these subjects (array 'subject_id').")
     added = {}
     for name, values in arrays.items():
-        numbers = values.shape == ids.shape and values.dtype.kind in "fiu"
+        numbers = values.shape == (len(ids),) and values.dtype.kind in "fiu"
         if numbers and name not in ARRAYS:
-            added[name] = np.where(known, values[rows].astype(float), np.nan)
+            known = dict(zip(ids, values, strict=True))
+            added[name] = np.array([known.get(who, np.nan) for who in people], float)
     return replace(cohort, covariates={**added, **cohort.covariates})
 
 

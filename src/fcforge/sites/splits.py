@@ -8,12 +8,7 @@ import numpy as np
 from fcforge.messages import DataError
 from fcforge.randomness import numpy_rng
 from fcforge.sites.cohort import Cohort
-from fcforge.sites.datasets import (
-    class_counts,
-    not_splittable,
-    refuse_twins,
-    require_valid,
-)
+from fcforge.sites.datasets import class_counts, refuse_twins, require_valid
 from fcforge.types import Conditions, FCBatch, Site, strata
 
 SPLITS = ("train", "val", "test")
@@ -133,9 +128,7 @@ def _require_splittable(members: Cohort, site: str, asked: Conditions) -> None:
     counts = class_counts(members.y, members.target)
     tested = 1 / asked.folds if asked.folds else asked.test_fraction
     train = min(split_counts(n, tested, asked.val_fraction)[0] for n in counts)
-    what = not_splittable(members.y, members.target)
     if train < 1 or min(counts) < asked.folds:
-        what = what or f"is too small to split ({min(counts)} of a class)."
-    if what:
+        what = f"is too small to split ({min(counts)} of a class)."
         do = "Run `fcforge check`; train on more of them, or ask for fewer folds."
         raise DataError(what, where=f"site '{site}'", do=do)
