@@ -131,7 +131,7 @@ def test_every_subject_is_tested_about_equally_often():
 
 @pytest.mark.parametrize("sizes", [(12, 0), (0, 12), (12, 1)])
 def test_sites_that_cannot_be_split(sizes):
-    with pytest.raises(DataError, match="site 'A'.*too small to split"):
+    with pytest.raises(DataError, match=r"site 'A'.*too small to split"):
         split_site(cohort_of({"A": sizes}), "A", 0)
 
 

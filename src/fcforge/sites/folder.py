@@ -32,13 +32,13 @@ from fcforge.sites.matrices import rows_as_fc, to_fc
 from fcforge.sites.participants import (
     CONTROLS,
     DISORDERS,
-    Groups,
     Listed,
     Participant,
     Read,
     Reading,
     Words,
     columns_of,
+    groups_of,
 )
 from fcforge.types import Target
 
@@ -123,11 +123,10 @@ def load_folder(
         named = columns_of(columns) if isinstance(columns, str) else columns
         listed, read = _open(path, named, pattern, kind, variable)
         if target == "diagnosis":
-            column = listed.label_column
-            if listed.people and not column:
+            if listed.people and not listed.label_column:
                 raise participants.no_column("label", [*listed.people[0].extra])
             said = [person.diagnosis for person in listed.people]
-            groups = Groups.of(said, positive, negative, column, classes, partial)
+            groups = groups_of(said, positive, negative, classes, partial)
             listed = participants.labelled(listed, groups, drop_unlabelled)
         elif positive or negative or classes or drop_unlabelled:
             what = f"target = '{target}' is a number, and groups are of a diagnosis."

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mode
 from typing import Any, NamedTuple
@@ -107,94 +106,73 @@ def label_of(value: str, column: str = "") -> int:
     raise DataError(f"unknown diagnosis '{value.strip()}'.", do=do)
 
 
-@dataclass(frozen=True)
-class Groups:
-    """The groups that are compared.
+def groups_of(
+    values: Iterable[str],
+    positive: Words = None,
+    negative: Words = None,
+    classes: Sequence[str] = (),
+    partial: bool = False,
+) -> dict[str, int]:
+    """Place of the group of each diagnosis, controls first; empty where words say it themselves.
 
-    Attributes
+    Parameters
     ----------
-    words : tuple of tuple of str
-        Diagnoses of each group in small letters, controls first; none where the words say it.
-    column : str
-        Where the diagnoses stand.
+    values : iterable of str
+        Diagnoses as the data have them.
+    positive, negative, classes, partial
+        As in `load_folder`; several diagnoses of a group are joined by commas, too.
+
+    Raises
+    ------
+    DataError
+        Two disorders and no groups named, a diagnosis in two groups, or groups that are not
+        in the data.
     """
-
-    words: tuple[tuple[str, ...], ...] = ()
-    column: str = ""
-
-    @classmethod
-    def of(
-        cls,
-        values: Iterable[str],
-        positive: Words = None,
-        negative: Words = None,
-        column: str = "",
-        classes: Sequence[str] = (),
-        partial: bool = False,
-    ) -> Groups:
-        """Groups of a column of diagnoses.
-
-        Parameters
-        ----------
-        values : iterable of str
-        column : str
-        positive, negative, classes, partial
-            As in `load_folder`; several diagnoses of a group are joined by commas, too.
-
-        Raises
-        ------
-        DataError
-            Two disorders and no groups named, a diagnosis in two groups, or groups that are not
-            in the data.
-        """
-        counts = Counter(v.strip() for v in values if not is_missing(v))
-        known = {_plain(value) for value in counts}
-        told = ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
-        words = [_listed(group) for group in classes or (negative, positive)]
-        if classes and (positive or negative or len(classes) < 3 or not all(words)):
-            what = f"classes = {list(classes)} lists three groups or more, and nothing else does."
+    counts = Counter(v.strip() for v in values if not is_missing(v))
+    known = {_plain(value) for value in counts}
+    told = ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
+    words = [_listed(group) for group in classes or (negative, positive)]
+    if classes and (positive or negative or len(classes) < 3 or not all(words)):
+        what = f"classes = {list(classes)} lists three groups or more, and nothing else does."
+        raise DataError(what, do=NAME_THEM)
+    named = [word for group in words for word in set(group)]
+    if not named:
+        _refuse_two_disorders(known, told)
+        return {}
+    if not all(words):
+        rest = known - {*named}
+        if len(rest) != 1:
+            what = f"one group is named, and the other could be several: {told}."
             raise DataError(what, do=NAME_THEM)
-        named = [word for group in words for word in set(group)]
-        if not named:
-            _refuse_two_disorders(known, told)
-            return cls(column=column)
-        if not all(words):
-            rest = known - {*named}
-            if len(rest) != 1:
-                what = f"one group is named, and the other could be several: {told}."
-                raise DataError(what, do=NAME_THEM)
-            words[words.index(())] = tuple(rest)
-        for word, times in Counter(named).items():
-            if times > 1:
-                what = f"the diagnosis '{word}' is named in {times} groups."
-                raise DataError(what, do="Name each diagnosis in one group only.")
-        absent = [", ".join(group) for group in words if known.isdisjoint(group)]
-        everything = len(absent) == len(words) and bool(known)
-        if everything or (absent and not partial):
-            lost = "' or '".join(absent if everything else absent[:1])
-            what = f"nobody has the diagnosis '{lost}'; there are: {told}."
-            raise DataError(what, do="Name the diagnoses as the data write them.")
-        return cls(tuple(words), column)
+        words[words.index(())] = tuple(rest)
+    for word, times in Counter(named).items():
+        if times > 1:
+            what = f"the diagnosis '{word}' is named in {times} groups."
+            raise DataError(what, do="Name each diagnosis in one group only.")
+    absent = [", ".join(group) for group in words if known.isdisjoint(group)]
+    everything = len(absent) == len(words) and bool(known)
+    if everything or (absent and not partial):
+        lost = "' or '".join(absent if everything else absent[:1])
+        what = f"nobody has the diagnosis '{lost}'; there are: {told}."
+        raise DataError(what, do="Name the diagnoses as the data write them.")
+    return {word: k for k, group in enumerate(words) for word in group}
 
-    def label(self, value: str) -> int | None:
-        """0 for a control, 1 for a patient, or the place of its group; None for another.
 
-        Raises
-        ------
-        DataError
-            No diagnosis, or a word that does not say which group it means.
-        """
-        if is_missing(value):
-            do = (
-                "Fill it in, or leave such people out: --drop-unlabelled (of a start or a config: "
-                "--set dataset.drop_unlabelled=true)."
-            )
-            raise DataError("has no diagnosis.", do=do)
-        if not self.words:
-            return label_of(value, self.column)
-        word = _plain(value)
-        found = (place for place, group in enumerate(self.words) if word in group)
-        return next(found, None)
+def meaning_of(value: str, groups: Mapping[str, int], column: str = "") -> int | None:
+    """0 for a control, 1 for a patient, or the place of its group; None for another.
+
+    Raises
+    ------
+    DataError
+        No diagnosis, or a word that does not say which group it means.
+    """
+    if is_missing(value):
+        do = (
+            "Fill it in, or leave such people out: --drop-unlabelled (of a start or a config: "
+            "--set dataset.drop_unlabelled=true)."
+        )
+        raise DataError("has no diagnosis.", do=do)
+    return groups.get(_plain(value)) if groups else label_of(value, column)
 
 
 def _listed(words: Words) -> tuple[str, ...]:
@@ -370,7 +348,9 @@ def owns_file(file_name: str, subject: str) -> bool:
     )
 
 
-def labelled(listed: Listed, groups: Groups, drop_unlabelled: bool = False) -> Listed:
+def labelled(
+    listed: Listed, groups: Mapping[str, int], drop_unlabelled: bool = False
+) -> Listed:
     """People with what their diagnosis means; a fault for the others, one for all left out."""
     kept: list[Participant] = []
     faults = list(listed.faults)
@@ -379,7 +359,8 @@ def labelled(listed: Listed, groups: Groups, drop_unlabelled: bool = False) -> L
         word = person.diagnosis
         missing = is_missing(word)
         try:
-            y = None if missing and drop_unlabelled else groups.label(word)
+            skip = missing and drop_unlabelled
+            y = None if skip else meaning_of(word, groups, listed.label_column)
         except DataError as error:
             faults.append(Fault.of(error, person.subject_id, person.site))
             continue

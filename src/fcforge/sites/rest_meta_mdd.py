@@ -100,14 +100,15 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     """
     data = read_mat(path)
     with at(path):
-        if not {"SubID", "Dx", *_LIST_COLUMNS} <= data.keys():
+        if not {"SubID", "Dx"} <= data.keys():
             raise DataError(
                 "not the consortium's subject list.",
                 do="It has SubID, Dx, Age, Sex, Edu, Site and Motion.",
             )
         ids = data["SubID"].tolist()
         dx = data["Dx"].ravel()
-        columns = {name: data[key].ravel() for key, name in _LIST_COLUMNS.items()}
+        known = {key: name for key, name in _LIST_COLUMNS.items() if key in data}
+        columns = {name: data[key].ravel() for key, name in known.items()}
         if any(len(values) != len(ids) for values in (dx, *columns.values())):
             raise DataError("its columns differ in length.")
         labels = [_label(who) for who in ids]
