@@ -30,7 +30,7 @@ def test_the_strongest_attack_is_told_in_sentences(found):
 def test_the_strongest_attack_has_the_highest_auc_not_the_narrowest_interval(found):
     narrow = replace(found.rows[3], auc=Estimate(0.60, 0.59, 0.61), attack="narrow")
     wide = replace(found.rows[3], auc=Estimate(0.70, 0.55, 0.85), attack="wide")
-    assert Audit((narrow, wide)).strongest((narrow, wide)) == wide
+    assert "'wide'" in Audit((narrow, wide)).words()[1]
 
 
 def test_references_are_never_the_strongest_attack():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,11 +118,6 @@ class Audit:
         to_beat = max([0.5, *untrained])
         return row.auc.low > 0.5 and row.auc.value > to_beat
 
-    def strongest(self, rows: Iterable[AuditRow]) -> AuditRow | None:
-        """Of the attacks that beat chance the one with the highest AUC."""
-        sure = [row for row in rows if self.beats_chance(row)]
-        return highest(sure) if sure else None
-
     def words(self) -> list[str]:
         """Whether the strongest attack tells who took part, and how often it is right."""
         rows = [row for row in self.rows if not row.is_reference]
@@ -132,15 +127,10 @@ class Audit:
             rows = [row for row in rows if row.release == given]
         if not rows:
             return []
-        strongest = self.strongest(rows)
-        worst = strongest or highest(rows)
+        sure = [row for row in rows if self.beats_chance(row)]
+        worst = max(sure or rows, key=lambda row: row.auc.value)
         found = (worst.attack, worst.release, 100 * worst.auc.value)
-        return [TOLD[strongest is not None], TIMES.format(*found)]
-
-
-def highest(rows: Iterable[AuditRow]) -> AuditRow:
-    """The row with the highest AUC."""
-    return max(rows, key=lambda row: row.auc.value)
+        return [TOLD[bool(sure)], TIMES.format(*found)]
 
 
 def read_audit(path: str | Path) -> Audit:

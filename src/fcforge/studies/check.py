@@ -11,7 +11,6 @@ from fcforge.settings import override_only
 from fcforge.sites import Cohort, Fault, check_cohort, dataset_of, load_dataset
 from fcforge.sites.cohort import grouped
 from fcforge.sites.datasets import class_counts
-from fcforge.types import Component
 
 
 @dataclass(frozen=True)
@@ -76,23 +75,17 @@ def check_target(asked: CheckRequest) -> Verdict:
     people may be meant for a public start.
     """
     target = asked.target
-    settings = asked.overrides
     if target.suffix == ".toml":
         if asked.loading:
             given = ", ".join(f"--set dataset.{name}=..." for name in asked.loading)
             raise ConfigError("a config says itself how its data are read.", do=given)
-        return _check_config(target, settings)
+        return _check_config(target, asked.overrides)
     if not target.exists():
         raise DataError("no such file or folder.", where=target)
-    cohort = load_dataset(_folder(asked))
+    changed = override_only({"dataset": {}}, asked.overrides)
+    said = {**asked.loading, "path": str(target)}
+    cohort = load_dataset(dataset_of("folder", said, changed["dataset"]))
     return Verdict(str(target), cohort, check_cohort(cohort, to_split=False), [])
-
-
-def _folder(asked: CheckRequest) -> Component:
-    """The data as dataset ``folder``, read as the options and ``--set dataset.*`` say."""
-    given = override_only({"dataset": {}}, asked.overrides)
-    said = {**asked.loading, "path": str(asked.target)}
-    return dataset_of("folder", said, given["dataset"])
 
 
 def _check_config(target: Path, settings: Sequence[str]) -> Verdict:

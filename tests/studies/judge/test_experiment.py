@@ -155,9 +155,3 @@ def test_the_typical_subject_is_the_nearest_to_its_class_mean() -> None:
     np.testing.assert_allclose(edge_mean, [0.4], rtol=1e-6)
     # eigenvalues 1 + r and 1 - r, largest first
     np.testing.assert_allclose(eigenvalues, [1.4, 0.6], rtol=1e-6)
-
-
-def test_a_missing_class_is_shown_by_anybody(real) -> None:
-    train, _ = real
-    _, patient, *_ = portrait(FCBatch(train.fc, torch.zeros_like(train.y)))
-    assert any(np.array_equal(patient, fc) for fc in train.fc.numpy())

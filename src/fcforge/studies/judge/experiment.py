@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from fcforge.files import write_text
 from fcforge.generators import make_generator
-from fcforge.generators.cache import fit_cached, fit_together
+from fcforge.generators.cache import fit_cached
 from fcforge.generators.corr_gauss import class_means
 from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
@@ -59,8 +58,6 @@ def portrait(batch: FCBatch) -> tuple[np.ndarray, ...]:
     typical = []
     for label in (0, 1):
         members = (batch.y == label).nonzero().flatten()
-        if not members.numel():
-            members = (batch.y >= 0).nonzero().flatten()
         distance = (e[members] - means[label]).norm(dim=1)
         nearest = members[distance.argmin()]
         typical.append(batch.fc[nearest])
@@ -128,11 +125,6 @@ class JudgeRun:
     device: str
     say: Say
 
-    @property
-    def generators(self) -> Path:
-        """Folder of fitted generators."""
-        return self.out / "generators"
-
     def records(self) -> list[dict[str, Any]]:
         """Records of all sites; those that are in the folder already are not made again."""
         # All that records depend on, but the sites: another stamp, and they are made anew.
@@ -142,8 +134,6 @@ class JudgeRun:
         path = self.out / RECORDS
         stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         done = stored["sites"] if stored.get("stamp") == stamp else {}
-        if self.device != "cpu" and any(name not in done for name in self.panel.sites):
-            self.fit_together()
         for name in self.panel.sites:
             if name in done:
                 self.say(f"{name}: already judged")
@@ -183,21 +173,10 @@ class JudgeRun:
         if component is None:
             return train, {}
         generator = make_generator(component)
-        state = fit_cached(generator, train, (seed, name), self.generators)
+        state = fit_cached(generator, train, (seed, name), self.out / "generators")
         rng = torch_rng(seed, "judge", name, component.name)
         y = train.y.repeat(self.panel.multiple)
         return generator.sample(state, y, rng), generator.diagnostics(state)
-
-    def fit_together(self) -> None:
-        """Fit every generator on all sites and seeds side by side, where a GPU can do so."""
-        asked = []
-        for name, seed in product(self.panel.sites, self.panel.seeds):
-            asked.append((self.split(name, seed)[0], (seed, name)))
-        for row, component in self.rows.items():
-            if component is not None:
-                where = self.generators, self.device
-                n = fit_together(make_generator(component), asked, *where)
-                self.say(f"{row}: {n} of {len(asked)} fitted")
 
     def portraits(self) -> Portraits:
         """What the figures show of the first site and seed, the real subjects first."""
