@@ -130,11 +130,10 @@ def _require_small(value: Any, where: str) -> None:
     """Raise `ExchangeError` for a setting that nobody can have meant."""
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
-    for item in value if isinstance(value, list) else ():
-        _require_small(item, where)
-    size = abs(value) if isinstance(value, int) else 0
-    if isinstance(value, str | list):
-        size = len(value)
+    if isinstance(value, list):
+        for item in value:
+            _require_small(item, where)
+    size = len(value) if isinstance(value, str | list) else abs(value or 0)
     if size > MOST.get(type(value), math.inf):
         raise ExchangeError(f"the chain's setting {where!r:.40} is too large ({size}).")
 

@@ -79,7 +79,7 @@ class Subjects:
     def of(cls, batch: FCBatch, site: Tensor) -> Self:
         """Subjects of a batch whose FC is exactly what its upper triangle says."""
         upper = graphs.edges(batch.fc).float()
-        if len(batch) and not torch.equal(graphs.from_edges(upper), batch.fc):
+        if not torch.equal(graphs.from_edges(upper), batch.fc):
             raise ExchangeError(
                 "an FC matrix is not symmetric with unit diagonal, so that it would change on "
                 "its way.",
@@ -92,10 +92,7 @@ class Subjects:
 
     def batch(self) -> FCBatch:
         """Their FC and labels."""
-        if len(self):
-            return FCBatch(graphs.from_edges(self.upper), self.y)
-        n_rois = graphs.n_rois_of(self.upper.shape[1])
-        return FCBatch(torch.zeros(0, n_rois, n_rois), self.y)
+        return FCBatch(graphs.from_edges(self.upper), self.y)
 
     def of_site(self, place: int) -> FCBatch:
         """FC and labels of one site's."""
