@@ -88,13 +88,6 @@ def test_other_zips_are_refused(data):
             archive.unpack(zipped({**parts, name: b"scans"}))
 
 
-def test_arrays_belong_to_one_record(contents):
-    root = contents.records[0]
-    twin = record(records.Release, parents=(root.id,), payload=root.payload)
-    with pytest.raises(ExchangeError, match="same arrays"):
-        archive.unpack(archive.pack(Contents((root, twin), contents.payloads)))
-
-
 @pytest.mark.parametrize("form", ["fcforge-capsule", "fcforge-consortium"])
 def test_older_files_are_refused_by_name(form):
     old = zipped({"manifest.json": json.dumps({"format": form, "version": 3})})

@@ -107,11 +107,12 @@ def unpack(data: bytes) -> Contents:
             f"is damaged, cut off, or not an exchange file ({error})."
         ) from error
     _check_version(parts.pop(MANIFEST, b""))
-    found = Contents(
-        _read_lines(parts.pop(RECORDS, b"")),
-        {Path(name).stem: part for name, part in parts.items()},
-    )
-    _check_payloads(found)
+    records = _read_lines(parts.pop(RECORDS, b""))
+    found = Contents(records, {Path(name).stem: parts[name] for name in parts})
+    named = {record.payload for record in records}
+    for digest, part in found.payloads.items():
+        if schema.sha256(part) != digest or digest not in named:
+            raise ExchangeError(f"the arrays {digest[:16]!r} are not of its records.")
     if pack(found) != data:
         raise ExchangeError("holds something other than its records and their arrays.")
     return found
@@ -140,16 +141,6 @@ def _read_lines(data: bytes) -> tuple[Record, ...]:
     if len(lines) > MAX_RECORDS:
         raise ExchangeError(f"it has {len(lines)} records, more than {MAX_RECORDS}.")
     return tuple(read_record(line, f"record {i + 1}") for i, line in enumerate(lines))
-
-
-def _check_payloads(found: Contents) -> None:
-    """Arrays are as their name says, and belong to exactly one record."""
-    named = [record.payload for record in found.records if record.payload]
-    if len(set(named)) < len(named):
-        raise ExchangeError("two of its records have the same arrays.")
-    for digest, data in found.payloads.items():
-        if schema.sha256(data) != digest or digest not in named:
-            raise ExchangeError(f"the arrays {digest[:16]!r} are not of its records.")
 
 
 def read(path: str | Path) -> Contents:
