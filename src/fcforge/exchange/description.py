@@ -6,7 +6,7 @@ travels, does it work on real people, and can an attacker tell who took part.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fcforge.exchange.records import AttackRow, Audit, Expected, Record, Spending
@@ -88,9 +88,9 @@ class Description:
     model: str
     sites: tuple[str, ...]
     answers: tuple[Answer, ...]
-    facts: Mapping[str, str] = field(default_factory=dict)
-    tables: tuple[PlainTable, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, str]
+    tables: tuple[PlainTable, ...]
+    settings: Mapping[str, Any]
     real_subjects: bool = False
 
 
@@ -148,22 +148,17 @@ def who_signed(root: Record, records: Sequence[Record]) -> Answer:
     unsigned = sorted({record.site for record in records if not record.key})
     if unsigned:
         say = f"Not everybody: {', '.join(unsigned)} did not sign."
-        if not any(record.key for record in records):
-            say = "Nobody signed it."
         why = "Whoever had the file could have made what is not signed."
         return Answer(SIGNED, "warn", say, (why,))
-    signed = [root, *records] if root.key else records
-    keys = {record.site: record.key[:16] for record in signed}
-    authors = counted(len(keys), "author")
-    more: tuple[str, ...] = (
+    keys = {record.site: record.key[:16] for record in (root, *records) if record.key}
+    more = [
         f"Keys: {', '.join(f'{site} {key}' for site, key in sorted(keys.items()))}.",
         "`fcforge verify --trust KEY.pub` tells whether a key is the sender's.",
-    )
-    say = f"Everybody signed what is theirs ({authors})."
+    ]
     if not root.key:
-        say = f"{authors} signed what is theirs; nobody signed what they began with."
-        more = (f"Their signatures name it by its id: {root.id}.", *more)
-    return Answer(SIGNED, "good", say, more)
+        more.append(f"Nobody signed what they began with, which they name: {root.id}.")
+    say = f"Everybody signed what is theirs ({counted(len(keys), 'author')})."
+    return Answer(SIGNED, "good", say, tuple(more))
 
 
 def strongest(attacks: Sequence[AttackRow]) -> AttackRow | None:
