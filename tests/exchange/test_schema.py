@@ -246,11 +246,6 @@ def test_people_and_budgets_have_bounds():
     Policy(exact_allowed=True).require_budget(None, 0.0)
 
 
-def test_a_keeper_is_known_by_name():
-    with pytest.raises(ExchangeError, match="'Ministry' is no keeper"):
-        POLICY.keeper("Ministry")
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

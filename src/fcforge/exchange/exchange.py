@@ -22,6 +22,7 @@ from fcforge.exchange.records import (
     Audit,
     Record,
     Rotation,
+    Spending,
     Taken,
     Withdrawal,
     agreement,
@@ -128,16 +129,16 @@ class Exchange:
 
     def withdrawn(self, site: str, key: Signer = None) -> Self:
         """The exchange as if `site` had given nothing, with the withdrawal on record."""
-        mine = [r for r in self.records if r.site == site and r.withdrawable]
+        mine = self.of(Spending, site)
         if not mine:
-            known = sorted({r.site for r in self.records if r.withdrawable})
+            known = sorted({r.site for r in self.of(Spending)})
             raise ExchangeError(
                 f"there is nothing of site '{site}' that could be withdrawn.",
                 do=f"Sites with something: {', '.join(known) or 'none'}. A step of a chain cannot "
                 "be undone; begin the chain anew without it.",
             )
         takes = [
-            Taken(kind=r.kind, number=r.number, commitment=r.committed) for r in mine
+            Taken(kind=r.kind, number=r.number, commitment=r.commitment) for r in mine
         ]
         gone = taken_back(self.records, [(site, one) for one in takes])
         lost = tuple(sorted(gone))
@@ -149,8 +150,10 @@ class Exchange:
         mine = [r.id for r in self.everything if (r.site, r.key) == (site, public)]
         vouches = tuple(sorted(mine))
         proof = new.sign(agreement(site, public, vouches)).hex()
-        said: dict[str, Any] = {"vouches": vouches, "proof": proof}
-        return self.recorded(Rotation, site, old, new_key=public_hex(new), **said)
+        named = public_hex(new)
+        return self.recorded(
+            Rotation, site, old, new_key=named, vouches=vouches, proof=proof
+        )
 
     def recorded(
         self,

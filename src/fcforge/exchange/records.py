@@ -72,7 +72,6 @@ class Record(Closed):
     has_payload: ClassVar[bool] = False
     # its payload goes once another builds on it; none where that was learned in one process
     passes_on: ClassVar[bool] = False
-    withdrawable: ClassVar[bool] = False
 
     kind: str
     site: SiteName
@@ -358,8 +357,6 @@ class Spending(Promised):
     commitment : str
         Salted SHA-256 of people, scans and diagnoses, in order; the salt stays at home.
     """
-
-    withdrawable: ClassVar[bool] = True
 
     spent_epsilon: Budget
     spent_delta: Share

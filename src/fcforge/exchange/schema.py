@@ -513,11 +513,3 @@ class Policy(Closed):
                 do="Choose less; what a person spends adds up over releases, and whoever was given "
                 "without noise has spent all there is.",
             )
-
-    def keeper(self, name: str) -> Keeper:
-        """The keeper so called; else `ExchangeError`."""
-        for keeper in self.keepers:
-            if keeper.name == name:
-                return keeper
-        known = ", ".join(k.name for k in self.keepers) or "none"
-        raise ExchangeError(f"'{name}' is no keeper here; the policy names {known}.")

@@ -135,25 +135,22 @@ def _handed(
     request: LearnRequest, key: Signer, agree: Callable[[Exchange], Any]
 ) -> tuple[Exchange, Cohort]:
     """What a hospital goes on from, agreed to, and its people, who fit it."""
-    before = None
-    if request.state is None and request.trust:
-        what = "--trust says who must have signed --state, which is missing."
-        raise ConfigError(
-            what, do="Name the file that you were handed, or leave it out."
-        )
-    if request.state is not None:
-        trust = Trust.asked(request)
-        before = exchange.open_exchange(request.state, trust)
-        for keeper in before.root.policy.keepers:
-            what = f"the card of keeper '{keeper.name}' in the start"
-            trust.keyring.require_valid(keeper.key, what, keeper.name)
-    # a first hospital, which is handed nothing, begins a chain
-    request.require_for(before.root.kind if before else "chain")
-    if before is None:
+    if request.state is None:  # a first hospital, which begins a chain
+        if request.trust:
+            what = "--trust says who must have signed --state, which is missing."
+            do = "Name the file that you were handed, or leave it out."
+            raise ConfigError(what, do=do)
+        request.require_for("chain")
         from fcforge.exchange.chains.chain import begin  # needs torch
 
         people = load_people(request.data, [request.site], **request.loading)
         return begin(request, people, key), people
+    trust = Trust.asked(request)
+    before = exchange.open_exchange(request.state, trust)
+    request.require_for(before.root.kind)
+    for keeper in before.root.policy.keepers:
+        what = f"the card of keeper '{keeper.name}' in the start"
+        trust.keyring.require_valid(keeper.key, what, keeper.name)
     before.require_same_signing(key is not None)
     people = people_for(before, request, request.site)
     agree(before)
@@ -233,8 +230,7 @@ def merge_files(asked: MergeRequest) -> Exchange:
 
 def refit_threshold(request: ThresholdRequest) -> Threshold:
     """Fit a hospital's own threshold for a newer exchange; nothing leaves the hospital."""
-    trust = Trust.asked(request)
-    found = exchange.open_exchange(request.file, trust)
+    found = exchange.open_exchange(request.file, Trust.asked(request))
     name = site_name(request.site)
     people = people_for(found, request, name)
     PrivateRecord.read(request.register)  # a new one would know nobody

@@ -105,7 +105,7 @@ def test_a_round_published_again_without_the_withdrawal_at_hand(tmp_path):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"site": "Somebody"}, "no keeper here"),
+        ({"site": "Somebody"}, "keeper's key in the policy"),
         ({"epsilon": 2.0}, "another budget"),
         ({"round": "summer"}, "that is not there"),
         ({"hospitals": 2}, "of 2 hospitals; the policy asks for 3"),
