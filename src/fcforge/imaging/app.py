@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -145,23 +145,14 @@ class _Maker:
 
 
 def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
-    """Runs of one subject are joined; scans that are not runs of one experiment are a question."""
-    for key in ("acq", "ce", "rec", "echo", "part", "feature", "ses"):
-        values = sorted({source.entities.get(key, "") for source in own}, reverse=True)
-        if len(values) > 1 and (key, session) != ("ses", "all"):
-            found = [f"{key}-{value}" if value else f"no {key}" for value in values]
+    """Runs of one subject are joined; scans that differ in anything else are a question."""
+    runs = {"dir", "run", "ses"} if session == "all" else {"dir", "run"}
+    for one, other in combinations(own, 2):
+        differ = {key for key, _ in one.entities.items() ^ other.entities.items()}
+        if not differ or differ - runs:
             raise DataError(
-                f"several scans of one run: {', '.join(found)}.",
-                do=f"Choose one: --select {found[0]}; sessions: --session, or all to join them.",
-            )
-    seen: dict[tuple[str, ...], Path] = {}
-    for source in own:
-        run = source.said("ses", "task", "dir", "run")
-        twin = seen.setdefault(run, source.path)
-        if twin != source.path:
-            raise DataError(
-                f"two files for one run: {twin.name} and {source.path.name}.",
-                do="Choose by a part of the file name, e.g. --select space-MNI152NLin6Asym.",
+                f"{one.path.name} and {other.path.name} are not two runs of one scan.",
+                do="Choose one: --select with a part of its name, --session (all joins them).",
             )
 
 

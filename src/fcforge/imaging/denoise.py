@@ -93,8 +93,8 @@ def make_denoise(
     return Denoise(name, parameters, band)
 
 
-def fmriprep_confounds(bold: Path, denoise: Denoise) -> Confounds:
-    """Confound table and kept volumes of an fMRIPrep scan.
+def fmriprep_confounds(bold: Path, denoise: Denoise, drop: int = 0) -> Confounds:
+    """Confound table and kept volumes of an fMRIPrep scan without its first `drop` volumes.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def fmriprep_confounds(bold: Path, denoise: Denoise) -> Confounds:
             warnings.filterwarnings("ignore", "All volumes", RuntimeWarning)
             # nilearn knows .nii.gz alone; it looks beside the name and does not open the scan.
             name = str(bold) + (".gz" if bold.suffix == ".nii" else "")
-            confounds, sample_mask = load_confounds(name, **denoise.parameters)
+            confounds, kept = load_confounds(name, **denoise.parameters)
     except (ValueError, KeyError, OSError, pd.errors.ParserError) as error:
         reason = re.sub(r"\s+", " ", str(error)).strip()
         if "ould not find associated confound file" in reason:
@@ -126,7 +126,8 @@ def fmriprep_confounds(bold: Path, denoise: Denoise) -> Confounds:
             f"missing confounds: {reason[:160]}",
             do=f"Method '{denoise.name}' needs them; or choose --denoise none.",
         ) from None
-    return confounds, sample_mask
+    kept = None if kept is None else kept[kept >= drop] - drop
+    return confounds.iloc[drop:].reset_index(drop=True), kept
 
 
 def framewise_displacement(table: Path) -> np.ndarray | None:

@@ -5,7 +5,7 @@ Of a 4D scan in MNI space it is the mean signal of every ROI, and how much of ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,40 +137,36 @@ def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> Subje
         )
     series = of_rois.join_runs([run.series for run in runs])
     with at(sources[0].path):
-        return _joined(runs, series, atlas, request)
+        found = _joined(runs, series, atlas, request)
+        if found.dof is not None and found.dof < request.min_dof:
+            left = f"{max(found.dof, 0):.0f} degrees of freedom"
+            volumes = sum(run.carpet.shape[1] for run in runs)
+            raise DataError(
+                f"denoising leaves {left} of {volumes} volumes, {request.min_dof} are needed.",
+                do=MORE_DOF,
+            )
+    return found
 
 
 def _joined(
     runs: tuple[Run, ...], series: np.ndarray, atlas: Atlas, request: FCRequest
 ) -> SubjectFC:
     empty = tuple(np.flatnonzero(of_rois.empty_rois(series)).tolist())
-    sources = [run.source for run in runs]
-    used = request.settings_of(sources)
+    names = some([atlas.roi_names[i] for i in empty])
     odd = [warning for run in runs for warning in run.warnings]
     if empty:
-        names = some([atlas.roi_names[i] for i in empty])
         odd.append(f"{counted(len(empty), 'ROI')} without signal, FC 0 ({names})")
-    found = SubjectFC(sources[0].subject, runs, np.empty(0), empty, used, tuple(odd))
-    if found.dof is not None and found.dof < request.min_dof:
-        left = f"{max(found.dof, 0):.0f} degrees of freedom"
-        volumes = sum(run.carpet.shape[1] for run in runs)
-        raise DataError(
-            f"denoising leaves {left} of {volumes} volumes, {request.min_dof} are needed.",
-            do=MORE_DOF,
-        )
     if len(empty) > request.max_empty * atlas.n_rois:
-        raise _too_empty(runs, atlas, empty)
-    return found._replace(fc=of_rois.pearson_fc(series, atlas.roi_names))
-
-
-def _too_empty(runs: Sequence[Run], atlas: Atlas, empty: Sequence[int]) -> DataError:
-    names = some((atlas.roi_names[i] for i in empty), 3)
-    nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
-    more = f"; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else "."
-    return DataError(
-        f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}){more}",
-        do="Look at its coverage; or allow more: --max-empty.",
-    )
+        nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
+        raise DataError(
+            f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}); {nan_voxels} NaN "
+            "voxels inside ROIs.",
+            do="Look at its coverage; or allow more: --max-empty.",
+        )
+    fc = of_rois.pearson_fc(series, atlas.roi_names)
+    sources = [run.source for run in runs]
+    used = request.settings_of(sources)
+    return SubjectFC(sources[0].subject, runs, fc, empty, used, tuple(odd))
 
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
@@ -214,8 +210,11 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     series = raw[request.drop :]
     report = _left_by(source)
     if not source.denoised:
-        found = _confounds(source, request, len(series))
-        series, report = denoise.clean_series(series, request.denoising, tr, found)
+        how = request.denoising
+        found = denoise.NONE
+        if source.has_confounds:
+            found = denoise.fmriprep_confounds(source.path, how, request.drop)
+        series, report = denoise.clean_series(series, how, tr, found)
     warnings = _warnings(source, scan, request, notes["NaNVoxels"])
     carpet = carpet[:, request.drop :]
     report = {**notes, **report}
@@ -238,22 +237,6 @@ def _warnings(
             f"no confounds beside the scan: '{asked.name}' takes out none, only trend and band"
         )
     return tuple(found)
-
-
-def _confounds(source: Source, request: FCRequest, n_volumes: int) -> denoise.Confounds:
-    """Confounds of the volumes that were not dropped, and those kept; none but for fMRIPrep."""
-    confounds, kept = denoise.NONE
-    if source.has_confounds:
-        confounds, kept = denoise.fmriprep_confounds(source.path, request.denoising)
-    if confounds is not None:
-        confounds = confounds.iloc[request.drop :].reset_index(drop=True)
-        kept = None if kept is None else kept[kept >= request.drop] - request.drop
-        if len(confounds) != n_volumes:
-            rows = len(confounds)
-            raise DataError(
-                f"the scan has {n_volumes} volumes, its confounds have {rows} rows."
-            )
-    return confounds, kept
 
 
 # -- from voxels to ROIs ---------------------------------------------------------------------------

@@ -4,7 +4,6 @@ A damaged file gives one `DataError` that names it, whatever the reading library
 that would fill the memory is refused by its headers, before anything is unpacked (`MemoryBudget`).
 """
 
-import io
 import math
 import os
 import zipfile
@@ -190,10 +189,9 @@ def _text(stream: IO[bytes], budget: MemoryBudget) -> str:
 
 
 def _parse_npy(stream: IO[bytes], budget: MemoryBudget) -> np.ndarray:
-    content = io.BytesIO(_bytes(stream, budget))
-    budget.take_npy(content)
-    content.seek(0)
-    return np.lib.format.read_array(content, allow_pickle=False)
+    budget.take_npy(stream)
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def _parse_npz(stream: IO[bytes], budget: MemoryBudget) -> dict[str, np.ndarray]:

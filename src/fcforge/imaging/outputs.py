@@ -57,11 +57,9 @@ def subject_folder(out: Path, source: Source) -> Path:
 def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
     """FC file of a subject, one for all its runs: named by what they have in common."""
     source = sources[0]
-    if len(sources) > 1:
-        several = len({s.said("ses") for s in sources}) > 1
-        other = {"run", "dir", *(["ses"] if several else [])}
-        shared = {k: v for k, v in source.entities.items() if k not in other}
-        source = replace(source, entities=shared)
+    for other in sources:
+        shared = source.entities.items() & other.entities.items()
+        source = replace(source, entities=dict(shared))
     name = f"{base_name(source)}_atlas-{atlas.name}_stat-pearsoncorrelation_relmat.tsv"
     return subject_folder(out, source) / name
 

@@ -83,22 +83,15 @@ def plan_route(route: str = "auto") -> dict[str, str]:
 
     Parameters
     ----------
-    route : {"auto", "pip", "fsl"}
-        "pip" never looks for FSL; "fsl" insists on it.
+    route : {"auto", "pip"}
+        "pip" never looks for FSL.
     """
     plan = dict(zip(STEPS, ("fcforge", "fcforge", "", "ants"), strict=True))
     if route == "pip":
         return plan
     # SPM12 is the standalone, which needs the MATLAB runtime only
     paper = dict(zip(STEPS, ("slicetimer", "mcflirt", "topup", "spm12"), strict=True))
-    missing = [name for name in paper.values() if not shutil.which(name)]
-    fsl = ", ".join(name for name in missing if name != "spm12")
-    if route == "fsl" and fsl:
-        raise DataError(
-            f"FSL is not installed ({fsl} not found).",
-            do="Source FSL's set-up, or use --route pip.",
-        )
-    return plan | {step: name for step, name in paper.items() if name not in missing}
+    return plan | {step: name for step, name in paper.items() if shutil.which(name)}
 
 
 # Split at blanks before paths are put in, so that a path may have blanks of its own.
