@@ -23,7 +23,7 @@ import numpy as np
 
 from fcforge.imaging.matrix_files import read_table, read_text
 from fcforge.imaging.scan import Grid, load_image, read_labels
-from fcforge.messages import ConfigError, DataError
+from fcforge.messages import ConfigError, DataError, some
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -137,15 +137,6 @@ class Atlas:
             cval=-1,
         )
 
-    def describe(self) -> dict[str, Any]:
-        """What a sidecar needs to know about the atlas."""
-        return {
-            "Name": self.name,
-            "Image": self.image.name if isinstance(self.image, Path) else None,
-            "SHA256": self.sha256,
-            "ROIs": self.n_rois,
-        }
-
 
 @lru_cache(maxsize=2)
 def weights_on(atlas: Atlas, grid: Grid) -> csr_array:
@@ -227,7 +218,7 @@ def families() -> list[dict[str, Any]]:
 
 def is_aal(name: str) -> bool:
     """Whether a name means AAL-116."""
-    return name.lower() in {"aal", "aal116", "aal1", "aal90+26"}
+    return name.lower() in {"aal", "aal116"}
 
 
 def load_atlas(name: str = "AAL116", *, lut: str | Path | None = None) -> Atlas:
@@ -299,10 +290,16 @@ def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atl
     values, digest = (np.arange(1, shape[3] + 1), "") if maps else _labels(image)
     if len(values) < 2:
         raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=where)
-    if names:
-        listed = np.array(list(names))
-        _require_same(values, listed, exact, where)
-        values = listed if exact else values
+    there = set(values.tolist())
+    listed = names.keys() if exact else names.keys() & there
+    if names and listed != there:
+        odd = some(sorted(listed ^ there))
+        raise DataError(
+            f"volume and table disagree: one of them alone has the labels {odd}.",
+            where=where,
+            do="Pass the table of this volume.",
+        )
+    values = np.array(list(names)) if exact and names else values
     roi_names = tuple(names.get(int(v), f"ROI_{v}") for v in values)
     return Atlas(
         "".join(c for c in name if c.isalnum()),
@@ -319,24 +316,6 @@ def _system(roi_name: str) -> str:
     """Schaefer's names say the Yeo network: 7Networks_LH_Vis_1 is Vis."""
     match = re.match(r"\d+Networks_[LR]H_([A-Za-z]+)", roi_name)
     return match[1] if match else ""
-
-
-def _require_same(
-    values: np.ndarray, listed: np.ndarray, exact: bool, where: str | Path
-) -> None:
-    """Refuse a table that lacks labels of the volume or, with `exact`, lists others."""
-    missing = np.setdiff1d(listed, values) if exact else listed[:0]
-    extra = np.setdiff1d(values, listed)
-    if len(missing) or len(extra):
-        lost = (
-            f"{len(missing)} listed ROIs are not in the volume {missing[:5].tolist()}"
-        )
-        more = f"{len(extra)} labels are not in the table {extra[:5].tolist()}"
-        raise DataError(
-            f"volume and table disagree: {lost}, {more}.",
-            where=where,
-            do="Pass the table of this volume.",
-        )
 
 
 def _labels(image: Any) -> tuple[np.ndarray, str]:

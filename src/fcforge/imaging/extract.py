@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CARPET_VOXELS = 1500
 Signals = tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]  # see `roi_means`
+LEFT = {"Denoising": "none by fcforge; as the tool before left it"}
 MORE_DOF = (
     "Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); FC of so short "
     "a scan is mostly chance."
@@ -178,13 +179,6 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     return run if fd is None else run._replace(fd=fd[request.drop :])
 
 
-def _left_by(source: Source) -> dict[str, Any]:
-    before = "as the files have it"
-    if source.tool not in ("series", "nifti"):
-        before = f"as left by {source.tool}"
-    return {"Denoising": f"none by fcforge; {before}"}
-
-
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     raw, names = of_rois.read_series(source.path, variable=request.variable)
     columns = of_rois.parse_columns(request.columns)
@@ -196,7 +190,7 @@ def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     chosen = (raw[:, columns], names[columns])
     values = of_rois.match_atlas(chosen, atlas)[request.drop :]
     of_rois.refuse_gaps(values, atlas.roi_names)
-    report = {**_left_by(source), "VolumesKept": len(values)}
+    report = {**LEFT, "VolumesKept": len(values)}
     tr = request.tr or source.said_tr
     return Run(source, values, tr, None, None, values.T, report, warnings)
 
@@ -208,7 +202,7 @@ def _from_scan(source: Source, atlas: Atlas, request: FCRequest) -> Run:
         scan, atlas, source.mask, request.min_coverage
     )
     series = raw[request.drop :]
-    report = _left_by(source)
+    report: dict[str, Any] = LEFT
     if not source.denoised:
         how = request.denoising
         found = denoise.NONE

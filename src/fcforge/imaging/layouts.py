@@ -218,6 +218,12 @@ def _scan(path: Path, request: FCRequest) -> dict[str, str] | None:
     name = stem_of(path.name)
     if _NOT_SCAN.search(name) or path.name.endswith("series.nii"):
         return None
+    said = entities(path.name)
+    space = said.get("space", "scanner")
+    # raw and native-space scans would give FC of the wrong places
+    if request.layout == "auto" and "sub" in said and not space.startswith("MNI"):
+        what = f"{path.name} is in {space} space, FC needs MNI space."
+        raise DataError(what, where=request.source, do=TO_MNI)
     return {"sub": name, "task": "rest", "space": "MNI152"}
 
 
@@ -286,7 +292,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
 
 
 def find_sources(request: FCRequest) -> list[Source]:
-    """All wanted runs below ``request.source``, sorted by subject, session and run.
+    """All wanted runs below ``request.source``, sorted by subject and name.
 
     Raises
     ------
@@ -302,30 +308,12 @@ def find_sources(request: FCRequest) -> list[Source]:
     names = (said or list(LAYOUTS)) if auto else [request.layout]
     tried = (_found(name, request) for name in names)
     found = next(filter(None, tried), [])
-    if auto:
-        _require_mni(found, root)
     wanted = [source for source in found if request.takes(source)]
     if not wanted:
         raise _nothing_found(request, found)
     wanted = _one_task(wanted, request)
 
-    def place(source: Source) -> tuple[str, ...]:
-        return (*source.said("sub", "ses", "run"), source.path.name)
-
-    return sorted(wanted, key=place)
-
-
-def _require_mni(found: list[Source], root: Path) -> None:
-    """Refuse raw and native-space BIDS scans, which would give FC of the wrong places."""
-    for scan in found:
-        said = entities(scan.path.name)
-        space = said.get("space", "")
-        if scan.tool == "nifti" and "sub" in said and not space.startswith("MNI"):
-            raise DataError(
-                f"{scan.path.name} is in {space or 'scanner'} space, FC needs MNI space.",
-                where=root,
-                do=TO_MNI,
-            )
+    return sorted(wanted, key=lambda source: (source.subject, source.path.name))
 
 
 def _found(layout: str, request: FCRequest) -> list[Source]:

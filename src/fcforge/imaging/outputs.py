@@ -91,7 +91,7 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
         "Sources": [str(run.source.path) for run in runs],
         "Tool": runs[0].source.tool,
         "RepetitionTime": runs[0].tr,
-        "Atlas": atlas.describe(),
+        "Atlas": {"Name": atlas.name, "ROIs": atlas.n_rois, "SHA256": atlas.sha256},
         "EmptyROIs": [atlas.roi_names[i] for i in result.empty],
         "EmptyROIRule": "FC of an empty ROI is 0 with every other ROI, 1 with itself",
         "MeanFD": result.mean_fd,

@@ -275,12 +275,7 @@ def find_raw(root: Path) -> list[RawRun]:
             where=root,
             do="Give a BIDS folder, or a folder with one 4D file per subject.",
         )
-    runs = [_describe(path, root) for path in paths]
-
-    def place(run: RawRun) -> tuple[str, ...]:
-        return (*run.source.said("sub", "ses"), run.source.path.name)
-
-    return sorted(runs, key=place)
+    return [_describe(path, root) for path in sorted(paths)]
 
 
 def _describe(path: Path, root: Path) -> RawRun:
