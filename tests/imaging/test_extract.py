@@ -91,13 +91,6 @@ def test_columns_without_names_are_said_to_be_taken_in_order(tmp_path):
     np.testing.assert_allclose(found.series, named.series)
 
 
-def test_mean_fc_is_of_rois_with_signal(tmp_path):
-    found = subject_fc([series(tmp_path, b=7.0)], ATLAS, request(max_empty=0.5))
-    kept = found.fc[np.ix_([0, 2, 3], [0, 2, 3])]
-    assert found.empty == (1,)
-    assert found.mean_fc == pytest.approx(kept[np.triu_indices(3, 1)].mean())
-
-
 def test_dpabis_wide_files_give_the_columns_asked_for(tmp_path):
     path = tmp_path / "ROISignals_1.txt"
     np.savetxt(path, np.random.default_rng(0).standard_normal((12, 1568)))

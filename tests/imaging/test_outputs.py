@@ -74,7 +74,6 @@ def test_a_subject_is_written_and_its_sidecar_marks_it_done(tmp_path):
     assert side["Volumes"] == 6
     assert side["DegreesOfFreedom"] == 60.0
     assert side["MeanFD"] == pytest.approx(0.2)
-    assert side["MinCoverage"] == 0.25
     assert side["Warnings"] == ["odd"]
     assert side["Settings"] == {"drop": 0}
     assert is_done(path, "key")

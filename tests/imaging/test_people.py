@@ -87,9 +87,7 @@ SIDE = {
     "Volumes": 150,
     "DegreesOfFreedom": None,
     "RepetitionTime": 2.0,
-    "MeanFC": 0.25,
     "EmptyROIs": ["Vermis_3"],
-    "MinCoverage": None,
 }
 
 
@@ -107,7 +105,7 @@ def test_rows_join_the_users_columns_and_the_sidecars(tmp_path):
             "SITE_ID": "A",
             "DX_GROUP": "2",
             "mean_fd": "9",
-            "min_coverage": "0.8",
+            "dof": "8",
             "file": "x.npy",
         }
     }
@@ -122,7 +120,7 @@ def test_rows_join_the_users_columns_and_the_sidecars(tmp_path):
     )
     assert one["dx_group"] == "2"  # 2 means control under that name alone
     assert one["mean_fd"] == "0.1235"  # measured here: not the user's
-    assert one["min_coverage"] == "0.8"  # unknown here: the user's
+    assert one["dof"] == "8"  # unknown here: the user's
     assert (one["n_empty_rois"], one["tr"]) == ("1", "2")
     assert one["file"] == "sub-1/func/sub-1_relmat.tsv"
     assert list(one) == list(two)

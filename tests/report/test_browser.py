@@ -64,7 +64,6 @@ def other_pages() -> dict[str, str]:
             "site": "NYU",
             "dx_group": "control",
             "mean_fd": 0.1,
-            "mean_fc": 0.3 + k / 100,
             "n_volumes": 180,
             "tr": 2,
             "note": "x" * 60,

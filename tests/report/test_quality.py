@@ -72,7 +72,6 @@ def rows() -> pd.DataFrame:
             "site": "NYU" if k % 2 else "UM",
             "diagnosis": k % 2,
             "mean_fd": "n/a" if k == 3 else f"{0.1 + 0.01 * k:.2f}",
-            "mean_fc": 0.3 + 0.001 * k,
             "n_volumes": 180,
             "tr": 2 if k < 6 else 3,
             "file": "sub.tsv",

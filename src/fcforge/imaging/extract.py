@@ -107,13 +107,6 @@ class SubjectFC(NamedTuple):
         return sum(run.report["DegreesOfFreedom"] for run in self.runs)
 
     @property
-    def mean_fc(self) -> float:
-        """Mean correlation of two ROIs that have a signal."""
-        with_signal = np.delete(np.arange(len(self.fc)), self.empty)
-        pairs = np.triu_indices(len(with_signal), 1)
-        return float(self.fc[np.ix_(with_signal, with_signal)][pairs].mean())
-
-    @property
     def n_volumes(self) -> int:
         """Volumes the FC rests on."""
         return sum(len(run.series) for run in self.runs)

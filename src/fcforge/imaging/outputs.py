@@ -85,7 +85,6 @@ def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
 def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
     """What the sidecar says of a subject."""
     runs = result.runs
-    coverage = [run.coverage.min() for run in runs if run.coverage is not None]
     return {
         "Description": "Pearson correlation of ROI time series",
         "Sources": [str(run.source.path) for run in runs],
@@ -97,8 +96,6 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
         "MeanFD": result.mean_fd,
         "Volumes": result.n_volumes,
         "DegreesOfFreedom": result.dof,
-        "MeanFC": result.mean_fc,
-        "MinCoverage": float(min(coverage)) if coverage else None,
         "Settings": result.settings,
         "Runs": [{"File": run.source.path.name, **run.report} for run in runs],
         "Warnings": result.warnings,

@@ -24,9 +24,7 @@ FROM_SIDECAR = {
     "n_volumes": "Volumes",
     "dof": "DegreesOfFreedom",
     "tr": "RepetitionTime",
-    "mean_fc": "MeanFC",
     "n_empty_rois": "EmptyROIs",
-    "min_coverage": "MinCoverage",
 }
 # What numpy, scipy, nilearn and the disk may throw at one subject's odd data: that subject fails
 # with the type named, the others go on. Anything else is a bug of ours and stops the program.

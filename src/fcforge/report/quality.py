@@ -94,8 +94,7 @@ def group_page(
     """A table of subjects, what failed and why, and the methods paragraph."""
     sections = []
     if len(people):
-        note = "Mean FC is that of ROIs with signal."
-        sections.append(Section("Subjects", _subjects(people), note))
+        sections.append(Section("Subjects", _subjects(people)))
     warnings = [("serious", text) for text in by_reason(failed)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
     sections.append(Section("Methods", (methods,), note))
