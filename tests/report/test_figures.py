@@ -15,18 +15,16 @@ from fcforge.report.rendering import picture
 @pytest.fixture
 def figure():
     mean = np.array([np.nan, 0.5, 0.7])
-    others = [np.array([0.4, 0.4]), np.array([0.1, 0.2, 0.3])]
     own = (mean, mean - 0.1, mean + 0.1)
-    made = figures.stage_figure(own, others, np.full(3, 0.6), (0, 1))
+    made = figures.stage_figure(own, np.full(3, 0.6), (0, 1))
     made.axes[0].set_title("Zürich \u202e<b>")
     return made
 
 
-def test_a_learner_stands_out_among_the_others(figure):
+def test_a_learner_stands_beside_its_baseline(figure):
     (axes,) = figure.axes
     lines = [(line.get_color(), line.get_linestyle()) for line in axes.lines]
-    others, own = [(figures.FAINT, "-")] * 2, (figures.ACCENT, "-")
-    assert lines == [*others, (figures.MUTED, "--"), own]
+    assert lines == [(figures.MUTED, "--"), (figures.ACCENT, "-")]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["1", "2", "3"]
     assert axes.get_ylim() == (0, 1)
 
@@ -51,7 +49,7 @@ def test_svg_takes_its_inks_from_the_page_and_points_nowhere(figure):
 
 
 def test_two_pictures_in_a_page_share_no_id(figure):
-    other = figures.stage_figure([np.ones(2)] * 3, [], np.ones(2), (0, 2))
+    other = figures.stage_figure([np.ones(2)] * 3, np.ones(2), (0, 2))
     ids = re.findall(
         r'\sid="([^"]+)"', str(figures.inline(figure)) + str(figures.inline(other))
     )

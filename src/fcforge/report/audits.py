@@ -8,7 +8,7 @@ from fcforge.messages import printable
 from fcforge.privacy.attacks import KNOWN, SAMPLE
 from fcforge.report.rendering import Section
 from fcforge.report.terminal import Heading, Table, interval_cell
-from fcforge.studies.audit_result import Audit, AuditRow
+from fcforge.studies.audit_result import Audit
 
 COLUMNS = (
     Heading("release", words=True),
@@ -32,19 +32,15 @@ MEANING = "; ".join(f"{c.title}: {c.help}" for c in COLUMNS if c.help) + "."
 def audit_table(audit: Audit) -> Table:
     """One row per attack on every release."""
     rows = []
-    shown = in_order(audit)
+    given = audit.about.get("released")
+    # what was given away first, what it is to be read against last
+    shown = sorted(audit.rows, key=lambda r: (r.is_reference, r.release != given))
     for row in shown:
         release = f"{row.release} (reference)" if row.is_reference else row.release
         measures = (row.auc, row.tpr, row.identified, row.control)
         rows.append((release, row.attack, *map(interval_cell, measures)))
     quiet = frozenset(k for k, row in enumerate(shown) if row.is_reference)
     return Table.of(COLUMNS, rows, quiet=quiet, note=MEANING)
-
-
-def in_order(audit: Audit) -> list[AuditRow]:
-    """What was given away first, what it is to be read against last."""
-    given = audit.about.get("released")
-    return sorted(audit.rows, key=lambda row: (row.is_reference, row.release != given))
 
 
 def as_text(audit: Audit) -> str:

@@ -161,16 +161,11 @@ def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float
 
 @drawn
 def stage_figure(
-    own: Sequence[np.ndarray],
-    others: Sequence[np.ndarray],
-    baseline: np.ndarray,
-    limits: tuple[float, float],
+    own: Sequence[np.ndarray], baseline: np.ndarray, limits: tuple[float, float]
 ) -> Figure:
-    """Mean, low and high of a learner over the stages, other means faint, a baseline dashed."""
+    """Mean, low and high of a learner over the stages, a baseline dashed."""
     figure = canvas(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
     axes = figure.subplots()
-    for other in others:
-        axes.plot(np.arange(len(other)), other, color=FAINT, lw=0.9)
     axes.plot(np.arange(len(baseline)), baseline, "--", color=MUTED, lw=2)
     mean, low, high = own
     stages = np.arange(len(mean))

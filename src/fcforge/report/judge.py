@@ -168,10 +168,9 @@ def spectra_figure(p: Portraits) -> Figure:
     axes = figure.subplots()
     inks = (figures.INK, *figures.SERIES)
     for k, (name, values) in enumerate(zip(p.rows, p.spectrum, strict=True)):
-        again, ink = divmod(k, len(inks))
         rank = np.arange(1, len(values) + 1)
-        style = ("-", "--", ":")[again % 3]
-        axes.plot(rank, values, style, color=inks[ink], lw=1.4, label=name)
+        style = "--" if k >= len(inks) else "-"
+        axes.plot(rank, values, style, color=inks[k % len(inks)], lw=1.4, label=name)
     axes.set_yscale("symlog", linthresh=0.01)
     # exponents would be too small
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

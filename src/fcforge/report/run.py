@@ -390,14 +390,14 @@ def _over_stages(c: Contents, n_draws: int) -> dict[str, Any]:
 def _curve_panels(
     found: Mapping[str, Curve], c: Contents, what: str
 ) -> list[tuple[str, Markup]]:
-    """A learner with its band, the others faint behind it, the baseline dashed."""
+    """A learner with its band, the baseline dashed."""
     limits = figures.span([x for curve in found.values() for x in curve])
-    learners = {row.learner: found[row.learner] for row in c.learners}
     panels = []
-    for title, own in learners.items():
-        others = [curve.mean for other, curve in learners.items() if other != title]
+    for row in c.learners:
+        title = row.learner
+        own = found[title]
         baseline = found[c.words.own].mean
-        figure = figures.stage_figure(own, others, baseline, limits)
+        figure = figures.stage_figure(own, baseline, limits)
         alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"
         panels.append((title, picture(figure, alt)))
     return panels
