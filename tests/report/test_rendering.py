@@ -1,15 +1,19 @@
 """Pages: what is printed is escaped, nothing is loaded."""
 
 import re
+from pathlib import Path
 
+import matplotlib as mpl
+import numpy as np
 import pytest
 from markupsafe import Markup
 from page_parser import EVIL, Page, require_sound
 
-from fcforge.report.figures import canvas
+from fcforge.report import rendering
 from fcforge.report.rendering import (
     PHONE,
     Section,
+    canvas,
     coded,
     flat,
     picture,
@@ -98,3 +102,111 @@ def test_text_of_a_picture_has_12_px_on_a_phone(inches):
         min(1, PHONE / (96 * inches)) * 96 / 72
     )  # px of a point, no larger than drawn
     assert text * shown >= 12
+
+
+# -- pictures --------------------------------------------------------------------------------------
+@pytest.fixture
+def figure():
+    mean = np.array([np.nan, 0.5, 0.7])
+    own = (mean, mean - 0.1, mean + 0.1)
+    made = rendering.stage_figure(own, np.full(3, 0.6), (0, 1))
+    made.axes[0].set_title("Zürich \u202e<b>")
+    return made
+
+
+def test_a_learner_stands_beside_its_baseline(figure):
+    (axes,) = figure.axes
+    lines = [(line.get_color(), line.get_linestyle()) for line in axes.lines]
+    assert lines == [(rendering.MUTED, "--"), (rendering.ACCENT, "-")]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["1", "2", "3"]
+    assert axes.get_ylim() == (0, 1)
+
+
+def test_axis_helpers():
+    assert rendering.span(
+        [np.array([0.61, np.nan]), np.array([0.88])]
+    ) == pytest.approx((0.60, 0.90))
+    assert rendering.span([np.array([np.nan])]) == (0.0, 1.0)
+    assert rendering.span([]) == (0.0, 1.0)
+    assert rendering.span([np.array([0.5])]) == pytest.approx((0.5, 0.55))
+
+
+def test_svg_takes_its_inks_from_the_page_and_points_nowhere(figure):
+    svg = str(rendering.inline(figure))
+    assert "var(--accent)" in svg
+    assert "var(--muted)" in svg
+    assert not re.search("#0[12]0[12]0", svg)  # no stand-in is left
+    assert "http" not in svg
+    assert "?&lt;b&gt;" in svg  # the name, escaped and without its direction mark
+    assert Page(svg).open == []
+
+
+def test_two_pictures_in_a_page_share_no_id(figure):
+    other = rendering.stage_figure([np.ones(2)] * 3, np.ones(2), (0, 2))
+    ids = re.findall(
+        r'\sid="([^"]+)"', str(rendering.inline(figure)) + str(rendering.inline(other))
+    )
+    assert len(ids) == len(set(ids))
+
+
+def test_text_of_a_picture_is_at_least_12_px(figure):
+    sizes = re.findall(
+        r"font(?:-size)?: (?:bold )?([\d.]+)px", str(rendering.inline(figure))
+    )
+    assert sizes
+    assert min(map(float, sizes)) * 96 / 72 >= 12  # user units are points
+
+
+def test_a_picture_says_what_it_shows(figure):
+    box = Page(str(picture(figure, 'accuracy "of" NYU'))).of("div")[0]
+    assert (box["role"], box["aria-label"]) == ("img", 'accuracy "of" NYU')
+
+
+def test_the_users_settings_of_matplotlib_stay(figure):
+    assert figure.axes
+    assert mpl.rcParams["svg.fonttype"] == mpl.rcParamsDefault["svg.fonttype"]
+    assert mpl.rcParams["text.color"] == mpl.rcParamsDefault["text.color"]
+
+
+def test_rois_are_grouped_by_system_in_order_of_appearance():
+    order, starts = rendering.by_system(["b", "a", "b", "c", "a"])
+    assert order.tolist() == [0, 2, 1, 4, 3]
+    assert starts == {"b": 0, "a": 2, "c": 4}
+
+
+def test_a_matrix_is_drawn_in_that_order():
+    values = np.arange(9.0).reshape(3, 3)
+    axes = rendering.canvas(3, 3).subplots()
+    image = rendering.matrix(axes, values, ["x", "y", "x"])
+    assert image.get_array().tolist() == [[0, 2, 1], [6, 8, 7], [3, 5, 4]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["x", "y"]
+    assert axes.get_yticks().tolist() == [0.5, 2.0]
+
+
+def test_a_line_for_those_who_cannot_see_it():
+    assert rendering.describe(np.array([0.5, np.nan, 0.25])) == "0.500, 0.250"
+
+
+def test_text_of_a_page_is_at_least_12_px_on_screen_and_on_paper():
+    style = (Path(rendering.__file__).parent / "templates" / "style.css").read_text()
+    root = min(16.0, *map(float, re.findall(r"html \{ font-size: ([\d.]+)px", style)))
+    sizes = re.findall(r"font-size: ([^v;}][^;}]*)", style)  # pictures: test_rendering
+    assert len(sizes) > 20
+    for size in sizes:
+        number, unit = re.match(
+            r"(?:max\(|clamp\()?([\d.]+)(px|rem|em)\b", size
+        ).groups()
+        assert float(number) * (1 if unit == "px" else root) >= 12, size
+
+
+def test_colours_are_those_of_the_style_and_of_the_pictures():
+    room = Path(rendering.__file__).parent
+    for path in {*room.rglob("*.py"), *room.rglob("*.j2")} - {Path(rendering.__file__)}:
+        assert not re.search(r"[\"':]#[0-9a-fA-F]{3,6}\b|RdBu", path.read_text()), (
+            path.name
+        )
+
+
+def test_names_in_any_script_are_drawn_without_a_word_about_fonts(figure):
+    figure.axes[0].set_xlabel("北京大学")
+    assert "北京" in rendering.inline(figure)

@@ -15,7 +15,7 @@ from fcforge.exchange.description import Description
 from fcforge.exchange.explanation import explain_model
 from fcforge.files import write_text
 from fcforge.messages import FCForgeError, counted, people
-from fcforge.report import figures
+from fcforge.report import rendering
 from fcforge.report.explaining import uses
 from fcforge.report.rendering import Section, macro, picture, sections_page
 from fcforge.report.terminal import Table, interval_text, plain_table
@@ -52,7 +52,7 @@ WORTH_NOTE = (
     "AUROC above the public head (0), estimated from the public people alone; bars are one "
     "standard error. Local: noise by each hospital. Pooled: everybody's scans in one place."
 )
-WAYS = (("keepers", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
+WAYS = (("keepers", rendering.SERIES[0], True), ("local", rendering.SERIES[1], False))
 
 
 def page_of(
@@ -109,10 +109,10 @@ def pictures(model: Model) -> list[Section]:
     return [Section(IN_A_PICTURE, drawn, WORTH_NOTE), used]
 
 
-@figures.drawn
+@rendering.drawn
 def _worth_figure(told: Worth) -> Figure:
     """What an epsilon would buy, with two keepers and without."""
-    figure = figures.canvas(6.4, 2.8, left=0.1, right=0.98, top=0.96, bottom=0.19)
+    figure = rendering.canvas(6.4, 2.8, left=0.1, right=0.98, top=0.96, bottom=0.19)
     axes = figure.subplots()
     for way, colour, keepers in WAYS:
         rows = [row for row in told.rows[::-1] if row.keepers == keepers]
@@ -120,8 +120,8 @@ def _worth_figure(told: Worth) -> Figure:
         gains = [row.gain for row in rows]
         errors = [row.error for row in rows]
         axes.errorbar(names, gains, errors, color=colour, marker="o", label=way)
-    axes.axhline(told.pooled, ls="--", color=figures.MUTED, label="pooled")
-    axes.axhline(0, color=figures.FAINT)
+    axes.axhline(told.pooled, ls="--", color=rendering.MUTED, label="pooled")
+    axes.axhline(0, color=rendering.FAINT)
     axes.set(xlabel="epsilon of every person")
     axes.legend()
     return figure

@@ -14,9 +14,18 @@ from fcforge.exchange import explanation
 from fcforge.exchange.explanation import Explanation, by_network, networks_of
 from fcforge.files import write_text
 from fcforge.messages import counted, number
-from fcforge.report import figures
-from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
-from fcforge.report.rendering import Section, macro, picture, sections_page
+from fcforge.report import rendering
+from fcforge.report.rendering import (
+    CONTROL,
+    DIVERGING,
+    NETWORKS,
+    PATIENT,
+    Section,
+    macro,
+    picture,
+    png,
+    sections_page,
+)
 from fcforge.report.terminal import Table
 
 EDGES = 30  # in a picture
@@ -154,11 +163,11 @@ def uses(found: Explanation) -> tuple[Any, ...]:
     way = np.sign(found.slope.mean(0))
     matrix = found.matrix(values=times)
     # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
-    figure = figures.fc_figure(
+    figure = rendering.fc_figure(
         matrix,
         found.atlas.systems,
         TIMES,
-        cmap=figures.SEQUENTIAL,
+        cmap=rendering.SEQUENTIAL,
         vmin=0.0,
         vmax=np.quantile(matrix, 0.995),
     )

@@ -19,8 +19,7 @@ from fcforge.report import judge
 from fcforge.report.audits import section
 from fcforge.report.exchange_file import page_of as exchange_page
 from fcforge.report.exchange_file import pictures
-from fcforge.report.figures import short
-from fcforge.report.rendering import render, sections_page
+from fcforge.report.rendering import render, sections_page, short
 from fcforge.report.run import contents, page_of, read_folder
 from fcforge.report.run_words import leaks_on
 from fcforge.runner.store import BROKEN

@@ -12,8 +12,16 @@ import pandas as pd
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
 from fcforge.imaging.people import by_reason
-from fcforge.report.figures import MUTED, SERIES, canvas, colour_bar, drawn, fc_figure
-from fcforge.report.rendering import Section, sections_page
+from fcforge.report.rendering import (
+    MUTED,
+    SERIES,
+    Section,
+    canvas,
+    colour_bar,
+    drawn,
+    fc_figure,
+    sections_page,
+)
 from fcforge.report.terminal import Cell, Table
 
 if TYPE_CHECKING:

@@ -1,23 +1,35 @@
-"""How pages are made: one set of templates, all text escaped, nothing loaded."""
+"""How pages are made: one set of templates, all text escaped, nothing loaded; and their pictures.
+
+Pictures are matplotlib's, as inline SVG whose inks follow the page from light to dark: they are
+drawn with stand-in colours, and in the page each becomes a variable of the style sheet. Text stays
+text of at least 12 px, also where a phone shrinks the picture: margins leave room for larger
+letters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, wraps
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from fcforge import __version__, messages
-from fcforge.report.figures import SMALL, inline, short
+from fcforge import __version__
+from fcforge.messages import bracket, number, p_value, percent, printable
 from fcforge.report.terminal import Table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PHONE = 340  # px that a picture has on a phone of 400
@@ -82,7 +94,7 @@ def picture(figure: Figure, alt: str) -> Markup:
 def safe(value: Any) -> Any:
     """What is printed into a page: other people's text without what cannot be seen."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return messages.printable(value, keep="\n")
+        return printable(value, keep="\n")
     return value
 
 
@@ -143,16 +155,9 @@ def templates() -> jinja2.Environment:
     )
     style = files("fcforge.report").joinpath("templates", "style.css")
     env.globals.update(style=Markup(style.read_text("utf-8")), version=__version__)
-    for known in (messages.bracket, np.isfinite, share):
+    for known in (bracket, np.isfinite, share):
         env.globals[known.__name__] = known
-    for word in (
-        coded,
-        flat,
-        short,
-        messages.number,
-        messages.percent,
-        messages.p_value,
-    ):
+    for word in (coded, flat, short, number, percent, p_value):
         env.filters[word.__name__] = word
     return env
 
@@ -174,3 +179,227 @@ def sections_page(
     """A page of sections under a title; `kind` says above it what the page is."""
     about = {"title": title, "kind": kind, "lead": lead, "home": home}
     return render("sections.html.j2", **about, sections=sections, **more)
+
+
+# -- pictures --------------------------------------------------------------------------------------
+P = ParamSpec("P")
+SMALL = 9.2  # points: 12.3 px
+NORMAL = 9.8  # points: 13 px
+SEQUENTIAL = "Blues"
+DIVERGING = "RdBu_r"
+INK = "#010101"
+MUTED = "#010102"
+LINE = "#010103"
+FAINT = "#010104"
+ACCENT = "#010105"
+PATIENT = "var(--patient)"  # the ends of DIVERGING
+CONTROL = "var(--control)"
+POINTS = "#2171b5"  # points and networks are drawn into PNG, which knows no variables
+NETWORKS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#8c564b",
+    "#7f7f7f",
+    "#6a3d9a",
+    "#b8a500",
+    "#1b1b1b",
+)
+SERIES = tuple(f"#02020{k}" for k in range(8))
+INKS = {
+    INK: "ink",
+    MUTED: "muted",
+    LINE: "line",
+    FAINT: "faint",
+    ACCENT: "accent",
+    **{ink: f"s{k}" for k, ink in enumerate(SERIES)},
+}
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fcforge",
+    "font.size": NORMAL,
+    "font.family": "sans-serif",
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "axes.titlesize": SMALL,
+    "axes.titlelocation": "left",
+    "axes.titlecolor": MUTED,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": LINE,
+    "axes.facecolor": "none",
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "grid.color": LINE,
+    "grid.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": SMALL,
+}
+
+
+Drawn = Callable[P, "Figure"]
+
+
+def drawn(make: Drawn[P]) -> Drawn[P]:
+    """Draw in the style of the pages, whatever the user's own settings of matplotlib."""
+
+    @wraps(make)
+    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return make(*args, **kwargs)
+
+    return styled
+
+
+def canvas(width: float, height: float, **margins: float) -> Figure:
+    """An empty figure of so many inches (96 px each); margins as of ``subplots_adjust``."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=144)
+    figure.subplots_adjust(**margins)
+    return figure
+
+
+def inline(figure: Figure, name: str = "") -> Markup:
+    """A figure as inline SVG, without anything that points outside the page.
+
+    `name` tells two figures of a page apart that look the same: their ids must differ.
+    """
+    import matplotlib as mpl
+
+    out = io.StringIO()
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        # the text stays text: the browser has fonts that matplotlib lacks
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    svg = out.getvalue()
+    svg = re.sub(
+        r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL
+    )
+    svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    own = f"f{hashlib.sha256((name + svg).encode()).hexdigest()[:10]}-"
+    svg = re.sub(r'((?:\sid|\shref)="#?|url\(#)(?!data:)', rf"\g<1>{own}", svg)
+    for ink, variable in INKS.items():
+        svg = svg.replace(ink, f"var(--{variable})")
+    return Markup(printable(svg, keep="\n").replace("<svg", '<svg class="plot"', 1))
+
+
+def png(figure: Figure, alt: str, dpi: int = 120) -> Markup:
+    """A figure as an image inside the page, for what is made of pixels."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=dpi, facecolor="white")
+    width, height = (round(96 * inch) for inch in figure.get_size_inches())
+    data = base64.b64encode(out.getvalue()).decode()
+    image = '<img class="plot" width="{}" height="{}" alt="{}" src="data:image/png;base64,{}">'
+    return Markup(image).format(width, height, printable(alt), data)
+
+
+def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float]:
+    """Common axis: the range of all finite values, widened to whole steps."""
+    flat = np.concatenate([np.empty(0), *map(np.ravel, values)])
+    flat = flat[np.isfinite(flat)]
+    if not len(flat):
+        return 0.0, 1.0
+    low = np.floor(flat.min() / step) * step
+    high = max(np.ceil(flat.max() / step) * step, low + step)
+    return float(low), float(high)
+
+
+@drawn
+def stage_figure(
+    own: Sequence[np.ndarray], baseline: np.ndarray, limits: tuple[float, float]
+) -> Figure:
+    """Mean, low and high of a learner over the stages, a baseline dashed."""
+    figure = canvas(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
+    axes = figure.subplots()
+    axes.plot(np.arange(len(baseline)), baseline, "--", color=MUTED, lw=2)
+    mean, low, high = own
+    stages = np.arange(len(mean))
+    axes.plot(stages, mean, "o-", color=ACCENT, lw=2, ms=4)
+    axes.fill_between(stages, low, high, color=ACCENT, alpha=0.17, lw=0)
+    axes.set(ylim=limits, xlabel="sites learned")
+    axes.set_xticks(stages, stages + 1)
+    axes.grid(axis="y")
+    axes.tick_params(length=0)
+    return figure
+
+
+def short(value: str, most: int) -> str:
+    """Text cut to `most` characters."""
+    return value if len(value) <= most else value[: most - 1] + "…"
+
+
+def matrix(
+    axes: Axes,
+    values: np.ndarray,
+    systems: Sequence[str],
+    *,
+    named: bool = True,
+    **scale: Any,
+) -> Any:
+    """Draw a matrix with its ROIs grouped by brain system, thin lines between the systems."""
+    order, starts = by_system(systems)
+    shown = values[np.ix_(order, order)]
+    image = axes.imshow(shown, interpolation="nearest", **{"cmap": DIVERGING, **scale})
+    bounds = np.array([*starts.values(), len(order)])
+    for place in bounds[1:-1]:
+        axes.axhline(place - 0.5, color="black", lw=0.4)
+        axes.axvline(place - 0.5, color="black", lw=0.4)
+    axes.set(xticks=[], yticks=[])
+    if named and len(starts) > 1:
+        middle = (bounds[1:] + bounds[:-1] - 1) / 2
+        roomy = np.diff(bounds) >= len(order) / 20  # others have no room for a name
+        names = np.array([printable(s) for s in starts])
+        axes.set_yticks(middle[roomy], names[roomy])
+    axes.tick_params(length=0)
+    return image
+
+
+def by_system(systems: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
+    """ROIs in the order of their brain systems (by first ROI), and where each system starts."""
+    rank = {name: k for k, name in enumerate(dict.fromkeys(systems))}
+    places = np.array([rank[s] for s in systems])
+    order = np.argsort(places, kind="stable")
+    starts = {name: int(np.searchsorted(places[order], k)) for name, k in rank.items()}
+    return order, starts
+
+
+@drawn
+def fc_figure(
+    values: np.ndarray,
+    systems: Sequence[str],
+    label: str,
+    width: float = 5.1,
+    **scale: Any,
+) -> Figure:
+    """One matrix with a colour bar; its rows name the systems."""
+    left = 0.27 if any(systems) else 0.12
+    height = 1.13 * (0.87 - left) * width  # the matrix is as high as its colour bar
+    figure = canvas(width, height, left=left, right=0.87, top=0.91, bottom=0.09)
+    axes = figure.subplots()
+    image = matrix(axes, values, systems, **scale)
+    colour_bar(figure, image, label, ax=axes, fraction=0.05, pad=0.03)
+    return figure
+
+
+def colour_bar(figure: Figure, image: Any, label: str, **place: Any) -> None:
+    """The scale of an image, its name above it: a phone's larger letters need the room beside."""
+    bar = figure.colorbar(image, **place)
+    bar.outline.set_visible(False)
+    bar.ax.set_title(label, loc="right")
+
+
+def describe(values: np.ndarray) -> str:
+    """Values of a line as text, for those who cannot see it."""
+    return ", ".join(number(v) for v in values if np.isfinite(v))

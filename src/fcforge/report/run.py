@@ -19,7 +19,7 @@ from fcforge.files import write_text
 from fcforge.messages import counted, duration, memory, no_formula, rounded
 from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
 from fcforge.metrics.cells import PRIMARY
-from fcforge.report import figures
+from fcforge.report import rendering
 from fcforge.report.rendering import picture, render
 from fcforge.report.run_words import (
     Finding,
@@ -328,7 +328,7 @@ def _at_sites(c: Contents) -> dict[str, Any]:
     axis = (0.0, 1.0)
     if first.kind == "number":
         ends = [(e.low, e.high) for sites in found.values() for e in sites.values()]
-        axis = figures.span([np.zeros(1), np.array(ends)])
+        axis = rendering.span([np.zeros(1), np.array(ends)])
     tested = {site: counted(len(first.y[site]), "test subject") for site in first.sites}
     return {"at_sites": found, "axis_of_sites": axis, "tested": tested}
 
@@ -368,7 +368,7 @@ def _forest(c: Contents, against: str) -> Forest:
     # the permutation test is conservative against a constant, see fcforge.stats.compare
     with_p = against != "baseline"
     ends = [(d.low, d.high, 0.0) for d in found.values()]
-    return Forest(title, note, *figures.span([np.array(ends)]), with_p, rows)
+    return Forest(title, note, *rendering.span([np.array(ends)]), with_p, rows)
 
 
 # -- pictures --------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def _over_stages(c: Contents, n_draws: int) -> dict[str, Any]:
         "accuracy": _curve_panels(accuracy, c, c.words.metric),
         "forgetting": _curve_panels(forgetting, c, "forgetting"),
         "matrices": matrices,
-        "heat": figures.span(list(matrices.values())),
+        "heat": rendering.span(list(matrices.values())),
     }
 
 
@@ -391,13 +391,13 @@ def _curve_panels(
     found: Mapping[str, Curve], c: Contents, what: str
 ) -> list[tuple[str, Markup]]:
     """A learner with its band, the baseline dashed."""
-    limits = figures.span([x for curve in found.values() for x in curve])
+    limits = rendering.span([x for curve in found.values() for x in curve])
     panels = []
     for row in c.learners:
         title = row.learner
         own = found[title]
         baseline = found[c.words.own].mean
-        figure = figures.stage_figure(own, baseline, limits)
-        alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"
+        figure = rendering.stage_figure(own, baseline, limits)
+        alt = f"{what} of {title} over the stages: {rendering.describe(own.mean)}"
         panels.append((title, picture(figure, alt)))
     return panels
