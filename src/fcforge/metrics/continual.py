@@ -317,26 +317,18 @@ def finite(result: RunResult) -> bool:
     return all(bool(np.isfinite(s).all()) for s in result.scores.values())
 
 
-def constant_predictor(
-    result: RunResult, tolerance: float = 1e-6
-) -> dict[str, np.ndarray]:
-    """Cells in which a learner says the same of everybody.
+def constant_predictor(result: RunResult) -> np.ndarray:
+    """Cells in which every subject gets one class although several are present.
 
     Returns
     -------
-    dict
-        ``one_class``: every subject of the cell gets one class although both are present;
-        ``flat``: the standard deviation of the scores is below `tolerance`. Both of shape
-        (T, T), bool, columns in order of arrival.
+    ndarray of shape (T, T), bool
+        Columns in order of arrival.
     """
 
     def cells(site: str, p: np.ndarray) -> np.ndarray:
-        y = result.truth(site)
-        spread = p.std(1).max(-1) if y.ndim == 2 else p.std(-1)
-        said, own = called(p, y)
+        said, own = called(p, result.truth(site))
         several = result.kind != "number" and len(np.unique(own)) > 1
-        one = (said == said[:, :1]).all(-1) & several
-        return np.stack([one, spread < tolerance], axis=-1)
+        return (said == said[:, :1]).all(-1) & several
 
-    one, flat = Runs.of([result]).stack(cells)[0, :, 1:]
-    return {"one_class": one, "flat": flat}
+    return Runs.of([result]).stack(cells)[0, 1:]

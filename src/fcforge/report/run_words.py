@@ -111,7 +111,7 @@ def _constant(runs: RunResults) -> str:
     cells = 0
     for r in runs:
         learned = np.tri(len(r.spec.order), dtype=bool)
-        one += int(constant_predictor(r)["one_class"][learned].sum())
+        one += int(constant_predictor(r)[learned].sum())
         cells += int(learned.sum())
     if one < ONE_CLASS_SHARE * cells:
         return ""
