@@ -3,20 +3,18 @@
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from fcforge.runner.execute import wanted_generators
 from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Node, missing_nodes, traits_of
 from fcforge.runner.run import Prepared
-from fcforge.runner.site_loader import SiteLoader
 from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer
 from fcforge.speed import one_thread
-from fcforge.types import RunSpec
+from fcforge.types import Component, RunSpec
 
 SHORT = 1  # epochs of a short and of a long trial: FORGE chooses subjects before
 LONG = 6  # the first epoch and the sixth, so that their difference holds one choice
@@ -56,10 +54,10 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
         alike.setdefault(replace(node.spec, order=(), seed=0).key, []).append(node)
     waiting = 0
     with tempfile.TemporaryDirectory() as scratch, one_thread():
-        trials = _Trials(prepared, Store(scratch))
-        costs = [trials.fit(node.spec) for node in wanted_generators(todo)]
+        trainer = Trainer(prepared.cohort, Store(scratch))
+        costs = _fit(trainer, todo)
         for nodes in alike.values():
-            one = trials.train(nodes[len(nodes) // 2].spec)
+            one = _train(trainer, nodes[len(nodes) // 2].spec)
             scored = one._replace(seconds=0.0)  # an untrained network
             costs += [one if node.depth else scored for node in nodes]
             depths = [node.depth for node in nodes if node.continued]
@@ -68,55 +66,48 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
     return Cost(len(todo), seconds, sum(one.stays for one in costs) + waiting)
 
 
-class _Borrowing(SiteLoader):
-    """A loader whose sites share what was drawn of the first: drawing is timed once."""
+def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
+    """Cost of every generator, and of drawing from it; of each kind one is fitted."""
+    known: dict[str, Trial] = {}
+    found = []
+    for node in wanted_generators(todo):
+        kind = repr(node.spec.learner.generator)
+        if kind not in known:
+            before = trainer.store.size()
+            seconds = _clocked(trainer.fit_generator, node.spec)
+            known[kind] = Trial(seconds, trainer.store.size() - before)
+        found.append(known[kind])
+    return found
 
-    def _subjects(self, name: Any, site: Any, spec: RunSpec, n: int) -> Any:
-        draw = partial(super()._subjects, name, site, spec, n)
-        return self.bank.once((repr(spec.learner.generator), n), draw)
 
-
-class _Trials:
-    """Short trainings in a folder of their own."""
-
-    def __init__(self, prepared: Prepared, store: Store) -> None:
-        self.store = store
-        self.trainer = Trainer(prepared.cohort, store)
-        public = self.trainer.public
-        self.trainer.loader = _Borrowing(generators=store.generators, public=public)
-        self.fitted: dict[str, Trial] = {}
-
-    def fit(self, spec: RunSpec) -> Trial:
-        """Cost of a site's generator; of each kind one is fitted."""
-        kind = repr(spec.learner.generator)
-        if kind not in self.fitted:
-            before = self.store.size()
-            seconds = _clocked(self.trainer.fit_generator, spec)
-            self.fitted[kind] = Trial(seconds, self.store.size() - before)
-        return self.fitted[kind]
-
-    def train(self, spec: RunSpec) -> Trial:
-        """Cost of learning the last site of a spec; what is done once per site is not counted."""
-        run = self.trainer.run
-        short = _brief(spec, SHORT)
-        run([short])
-        seconds = _clocked(run, [short])
-        files = self.store.folder(short.key).iterdir()
-        sizes = {file.suffix: file.stat().st_size for file in files}
-        state = sizes.pop(".safetensors", 0)
-        own = not pipeline_of(spec.learner)
-        if own and self.trainer.learner(spec).method.fits:  # else there are no epochs
-            more = _clocked(run, [_brief(spec, LONG)]) - seconds
-            seconds += max(more, 0.0) * (spec.training.epochs - SHORT) / (LONG - SHORT)
-        if traits_of(spec.learner).grows:  # the others were learned before
-            seconds -= _clocked(self.trainer.load_lane, short)
-        return Trial(max(seconds, 0.0), sum(sizes.values()), state)
+def _train(trainer: Trainer, spec: RunSpec) -> Trial:
+    """Cost of learning the last site of a spec; what is done once per site is not counted."""
+    short = _brief(spec, SHORT)
+    trainer.run([short])
+    seconds = _clocked(trainer.run, [short])
+    files = trainer.store.folder(short.key).iterdir()
+    sizes = {file.suffix: file.stat().st_size for file in files}
+    state = sizes.pop(".safetensors", 0)
+    own = not pipeline_of(spec.learner)
+    if own and trainer.learner(spec).method.fits:  # else there are no epochs
+        more = _clocked(trainer.run, [_brief(spec, LONG)]) - seconds
+        seconds += max(more, 0.0) * (spec.training.epochs - SHORT) / (LONG - SHORT)
+    if traits_of(spec.learner).grows:  # the others were learned before
+        seconds -= _clocked(trainer.load_lane, short)
+    return Trial(max(seconds, 0.0), sum(sizes.values()), state)
 
 
 def _brief(spec: RunSpec, epochs: int) -> Node:
-    """A node that learns the last site of a spec, after the others were shown."""
+    """A node that learns the last site of a spec, after the others were shown.
+
+    Its synthetic subjects are drawn at no cost: generators are timed by themselves.
+    """
+    learner = spec.learner
+    if learner.generator:
+        learner = replace(learner, generator=Component("bootstrap"))
     short = replace(spec.training, epochs=epochs)
-    return Node(replace(spec, training=short), None, shown=len(spec.order))
+    brief = replace(spec, learner=learner, training=short)
+    return Node(brief, None, shown=len(spec.order))
 
 
 def _clocked(call: Callable[..., Any], *given: Any) -> float:
