@@ -6,9 +6,8 @@ subjects that it remembers. A chain's file has these subjects, a run folder thei
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -75,11 +74,11 @@ class SiteLoader:
         part = "train+val" if with_val else "train"
         whose = ("real", site.name, spec.seed)
         learning = site.learning(with_val=with_val)
-        train = self.bank.add(PoolName(*whose, f"{part}:{_tag(spec)}"), learning)
-        val = self.bank.add(PoolName(*whose, f"val:{_tag(spec)}"), site.val)
+        train = self.bank.add(PoolName(*whose, f"{part}:{tag(spec)}"), learning)
+        val = self.bank.add(PoolName(*whose, f"val:{tag(spec)}"), site.val)
         leaked = None
         if spec.leaks.context_on_test:
-            name = PoolName("test", site.name, spec.seed, _tag(spec))
+            name = PoolName("test", site.name, spec.seed, tag(spec))
             leaked = self.bank.add(name, site.test)
         make = None
         if spec.learner.generator:
@@ -201,13 +200,12 @@ def _different(rows: Sequence[Tensor]) -> Tensor:
     return torch.unique(every[every >= 0])
 
 
-def _tag(spec: RunSpec) -> str:
+def tag(spec: RunSpec) -> str:
     """What decides a site's subjects beside its name and the seed."""
-    removed = f"{spec.confounds}{spec.start}" if spec.confounds else ""
-    plain = f"{spec.test_fraction}:{spec.val_fraction}:{removed}"
-    if spec.left_out is not None:
-        plain += f":without {spec.left_out}"
-    return plain + f":{spec.folds} folds" * bool(spec.folds) + so_far(spec)
+    split = (spec.test_fraction, spec.val_fraction, spec.folds, spec.left_out)
+    removed = (spec.confounds, spec.start) if spec.confounds else ()
+    so_far = "".join(f"{SO_FAR}{site}" for site in spec.fitted_on)
+    return f"{split}{removed}{so_far}"
 
 
 def as_it_was(spec: RunSpec, pool: PoolName) -> RunSpec:
@@ -216,29 +214,14 @@ def as_it_was(spec: RunSpec, pool: PoolName) -> RunSpec:
     return replace(spec, order=tuple(names.split(SO_FAR))) if names else spec
 
 
-def so_far(spec: RunSpec) -> str:
-    """Sites that the confound step was fitted on, as the end of a pool's name."""
-    return "".join(f"{SO_FAR}{site}" for site in spec.fitted_on)
-
-
 def synthetic_size(pool: PoolName) -> int:
     """How many subjects a synthetic pool has."""
-    made, _, _ = pool.part.partition(SO_FAR)
-    return int(made.rsplit(":", 1)[1])
+    return int(pool.part.partition(":")[0])
 
 
 def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
     """Name of a synthetic pool: all that decides its content."""
-    decides = [
-        asdict(spec.learner.generator) if spec.learner.generator else None,
-        spec.test_fraction,
-        spec.val_fraction,
-        spec.training.selection,
-        spec.leaks.generator_sees_test,
-        [list(spec.confounds), str(spec.start)],
-        *[f"{spec.folds} folds"] * bool(spec.folds),
-        *[f"without {spec.left_out}"] * (spec.left_out is not None),
-    ]
-    text = json.dumps(decides, sort_keys=True).encode()
-    digest = hashlib.sha256(text).hexdigest()[:12]
-    return PoolName("synthetic", site, spec.seed, f"{digest}:{n}{so_far(spec)}")
+    generator = (spec.learner.generator, spec.start)
+    learns_from = (spec.training.selection, spec.leaks.generator_sees_test)
+    decides = f"{n}:{generator}{learns_from}{tag(spec)}"
+    return PoolName("synthetic", site, spec.seed, decides)

@@ -21,7 +21,13 @@ from fcforge.runner.own_threshold import without_fold
 from fcforge.runner.pipelines import Pipeline, pipeline_of, scores_after
 from fcforge.runner.plan import Node
 from fcforge.runner.public import Public, make_run_start
-from fcforge.runner.site_loader import PUBLIC, SiteLoader, as_it_was, synthetic_size
+from fcforge.runner.site_loader import (
+    PUBLIC,
+    SiteLoader,
+    as_it_was,
+    synthetic_size,
+    tag,
+)
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.confounds import fit_on_training
@@ -60,9 +66,7 @@ class Trainer:
     # -- what a node needs ---------------------------------------------------------------------
     def sites(self, spec: RunSpec) -> dict[str, Site]:
         """Sites of a seed, split once, confounds removed."""
-        decides = (spec.test_fraction, spec.val_fraction, spec.folds, spec.left_out)
-        removed = (spec.confounds, spec.start, spec.fitted_on)
-        key = str((spec.seed, decides, removed))
+        key = f"{spec.seed}{tag(spec)}"
         if key not in self._sites:
             if spec.fitted_on:  # one set of sites for every prefix: keep the last few
                 _forget_oldest(self._sites, 6)
