@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +96,9 @@ def worker_processes(cluster: Any) -> list[int]:
     return [nanny.pid for nanny in cluster.workers.values()]
 
 
-def train_on(
-    cluster, prepared, store, dataset=None, progress=lambda *step: None
-) -> None:
+def train_on(cluster, prepared, store, progress=lambda *step: None) -> None:
     with ours.open_cluster(cluster.scheduler_address) as client:
-        work = Work(prepared.plan, store, progress)
-        run_on(client, work, dataset or prepared.experiment.dataset)
+        run_on(client, Work(prepared.plan, store, progress))
 
 
 def test_the_same_numbers_as_the_local_run(prepared, local_run, dask_cluster, tmp_path):
@@ -165,13 +163,13 @@ def test_an_error_on_a_worker_arrives_as_it_is(prepared, dask_cluster, tmp_path)
     elsewhere = Component(
         "simulated", {"n_sites": 3, "n_rois": 8, "scale": 0.1, "seed": 5}
     )
+    nodes = {
+        key: replace(node, spec=replace(node.spec, dataset=elsewhere))
+        for key, node in prepared.plan.nodes.items()
+    }
+    other = replace(prepared, plan=replace(prepared.plan, nodes=nodes))
     with pytest.raises(DataError, match="other data"):
-        train_on(
-            dask_cluster,
-            prepared,
-            open_store(prepared, tmp_path / "run"),
-            dataset=elsewhere,
-        )
+        train_on(dask_cluster, other, open_store(prepared, tmp_path / "run"))
 
 
 # -- without a cluster -------------------------------------------------------------------------
@@ -229,7 +227,7 @@ def first_site(prepared) -> Any:
 
 def test_a_task_can_be_repeated(prepared, first_site, tmp_path):
     store = open_store(prepared, tmp_path)
-    args = (first_site, prepared.experiment.dataset, str(tmp_path), versions(), None)
+    args = (first_site, str(tmp_path), versions(), None)
     assert train_node(*args) == first_site.key
     before = (tmp_path / "nodes" / first_site.key / "meta.json").stat().st_mtime_ns
     assert train_node(*args) == first_site.key
@@ -241,19 +239,13 @@ def test_a_task_can_be_repeated(prepared, first_site, tmp_path):
 
 def test_a_worker_with_other_versions_refuses(prepared, first_site, tmp_path):
     with pytest.raises(ConfigError, match="same versions everywhere"):
-        train_node(
-            first_site,
-            prepared.experiment.dataset,
-            str(tmp_path),
-            ("0", versions()[1]),
-            None,
-        )
+        train_node(first_site, str(tmp_path), ("0", versions()[1]), None)
 
 
 def test_a_worker_that_does_not_see_the_folder_says_so(prepared, first_site, tmp_path):
     gone = str(tmp_path / "gone")
     with pytest.raises(StoreError, match="drive that all machines share"):
-        train_node(first_site, prepared.experiment.dataset, gone, versions(), None)
+        train_node(first_site, gone, versions(), None)
     assert not Path(gone).exists()
 
 
@@ -297,4 +289,4 @@ def test_a_lost_cluster_is_one_clear_error(
         prepared.plan, open_store(prepared, tmp_path / "run"), lambda *step: None
     )
     with pytest.raises(FCForgeError, match=says):
-        ours.run_on(Client(), work, prepared.experiment.dataset)
+        ours.run_on(Client(), work)

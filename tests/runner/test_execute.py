@@ -27,19 +27,21 @@ from small_world import cohort, learner_spec, plan_of, run_plan, run_spec
 
 def test_generators_are_fitted_ahead_and_found(tmp_path):
     """Several processes fit each (site, seed) once; the run then only reads them."""
-    spec = replace(
-        run_spec(learner_spec("forge"), 2), training=Training(epochs=1, batch_size=16)
-    )
-    plan = plan_of(spec, replace(spec, seed=1))
     path = tmp_path / "data.npz"
     made = cohort()
     np.savez(path, fc=made.fc, label=made.y, site=made.site, subject_id=made.subject_id)
-    dataset, store = Component("folder", {"path": str(path)}), Store(tmp_path / "run")
+    spec = replace(
+        run_spec(learner_spec("forge"), 2),
+        dataset=Component("folder", {"path": str(path)}),
+        training=Training(epochs=1, batch_size=16),
+    )
+    plan = plan_of(spec, replace(spec, seed=1))
+    store = Store(tmp_path / "run")
     store.root.mkdir()
     said = []
     work = Work(plan, store, lambda *step: said.append(step))
     with _workers(2) as pool:
-        fit_ahead(work, pool, dataset)
+        fit_ahead(work, pool)
     assert [step[:2] for step in said] == [(0, plan.trainings)] * 5
     ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
     assert len(ahead) == 8  # two sites, two seeds: generators, and what was drawn

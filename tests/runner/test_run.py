@@ -78,8 +78,6 @@ def test_kill_and_the_same_command_again(tmp_path):
     status = fcforge("status", folder)
     assert status.code == 0
     assert "site trainings done" in status.out
-    results, asked = collect(Store(folder))
-    assert len(results) < asked
 
     again = fcforge(
         "run", small_config(), "--out", folder, "--jobs", 2, "--device", "cpu"

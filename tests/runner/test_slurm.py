@@ -109,8 +109,7 @@ def test_jobs_of_slurm_train_and_a_cancelled_one_comes_back(
         "distributed.deploy.lost-worker-timeout": "1s",
     }
     with dask.config.set(settings), cluster.open_cluster("slurm:1") as client:
-        dataset = prepared.experiment.dataset
-        cluster.run_on(client, Work(prepared.plan, store, cancel_the_job), dataset)
+        cluster.run_on(client, Work(prepared.plan, store, cancel_the_job))
     assert_same_run(store.root, local.root)
     assert len(cancelled) == 1
     assert seen > set(cancelled)  # the rest was done by another job

@@ -29,7 +29,7 @@ from fcforge.report.run_words import (
     methods_paragraphs,
 )
 from fcforge.report.terminal import PIPE_WIDTH, Cell, Heading, Table, interval_cell
-from fcforge.runner.collect import collect_some, kept_by
+from fcforge.runner.collect import collect, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Comparison, Row
 from fcforge.stats.resampling import N_DRAWS, interval, pair_of
@@ -293,7 +293,7 @@ def report_folder(folder: Path, page: Path) -> tuple[list[Row], list[Finding]]:
 def read_folder(folder: Path, home: str = "") -> tuple[list[RunResult], About]:
     """Results of a run folder and what its page says besides them."""
     store = Store(folder)
-    results, expected = collect_some(store)
+    results, expected = collect(store)
     stored = store.read_experiment()
     settings = stored["experiment"]
     about = About(settings["title"], kept_by(store), expected, settings, home=home)

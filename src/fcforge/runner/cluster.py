@@ -19,7 +19,6 @@ from fcforge.messages import ConfigError, FCForgeError, StoreError
 from fcforge.runner import execute
 from fcforge.runner.plan import Node, Work
 from fcforge.runner.store import Store
-from fcforge.types import Component
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -52,9 +51,7 @@ def _appears(store: Store, key: str, patience: float = 60.0) -> bool:
     return True
 
 
-def train_node(
-    node: Node, dataset: Component, root: str, ours: tuple[str, str], parent: str | None
-) -> str:
+def train_node(node: Node, root: str, ours: tuple[str, str], parent: str | None) -> str:
     """Train one node unless it is stored; returns its key. `parent` only orders the tasks."""
     if versions() != ours:
         raise ConfigError(
@@ -66,7 +63,7 @@ def train_node(
         return node.key
     if parent is not None and not _appears(store, parent):
         raise StoreError(f"a worker does not see node {parent}.", where=root)
-    return execute.train(node, dataset, root)
+    return execute.train(node, root)
 
 
 # -- here --------------------------------------------------------------------------------------
@@ -153,13 +150,13 @@ def _top_up(cluster: Any, jobs: int, stop: threading.Event) -> None:
         cluster.scale(jobs=jobs)
 
 
-def run_on(client: Client, work: Work, dataset: Component) -> None:
+def run_on(client: Client, work: Work) -> None:
     """Train all missing nodes on the workers of `client`; children follow their parents."""
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm import CommClosedError
 
     root = str(work.store.root.resolve())
-    futures = _submit(client, work.todo, dataset, root)
+    futures = _submit(client, work.todo, root)
     node_of = {
         future.key: node for future, node in zip(futures, work.todo, strict=True)
     }
@@ -182,9 +179,7 @@ def run_on(client: Client, work: Work, dataset: Component) -> None:
             client.cancel(futures)
 
 
-def _submit(
-    client: Client, todo: Sequence[Node], dataset: Component, root: str
-) -> list[Future]:
+def _submit(client: Client, todo: Sequence[Node], root: str) -> list[Future]:
     """One task per node, shallow first; a parent that is not to do is in the store."""
     run = uuid.uuid4().hex[:8]  # names of tasks that no other run has
     ours = versions()
@@ -194,7 +189,6 @@ def _submit(
         futures[node.key] = client.submit(
             train_node,
             node,
-            dataset,
             root,
             ours,
             parent,

@@ -88,20 +88,11 @@ def _planned(told: str) -> tuple[Experiment, Plan]:
     return experiment, make_plan(specs, sites, read_traits(methods))
 
 
-def collect_some(store: Store) -> tuple[list[RunResult], int]:
-    """As `collect`; `StoreError` when no run is complete."""
-    results, asked = collect(store)
-    if not results:
-        raise StoreError(
-            f"none of the {asked} runs is complete yet.",
-            where=store.root,
-            do="See `fcforge status`; `fcforge run` with the same config continues.",
-        )
-    return results, asked
-
-
 def collect(store: Store) -> tuple[list[RunResult], int]:
-    """Results of all complete runs of a folder, and how many runs were asked for."""
+    """Results of all complete runs of a folder, and how many runs were asked for.
+
+    Raises `StoreError` where no run is complete.
+    """
     experiment, plan, data = stored_plan(store)
     done = store.done()
     scores = {key: store.read_scores(key) for key in plan.nodes if key in done}
@@ -111,14 +102,17 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
         if all(key in scores for key in keys):
             made.append(result_of(spec, keys, scores, metas, data))
     results = [result for result in made if result.spec.left_out is None]
+    asked = len(plan.runs)
+    if not results:
+        raise StoreError(
+            f"none of the {asked} runs is complete yet.",
+            where=store.root,
+            do="See `fcforge status`; `fcforge run` with the same config continues.",
+        )
     if not experiment.own_threshold:
-        return results, len(plan.runs)
-    folds = {}
-    for result in made:
-        if result.spec.left_out is not None:
-            folds[result.spec.key] = result.scores
-    own = _with_own(results, folds, data)
-    return [*results, *own], 2 * len(plan.runs)
+        return results, asked
+    scores_of = {result.spec.key: result.scores for result in made}
+    return [*results, *_with_own(results, scores_of, data)], 2 * asked
 
 
 def _with_own(

@@ -29,7 +29,7 @@ from fcforge.messages import ConfigError, DataError, FCForgeError, StoreError, c
 from fcforge.runner.plan import Node, Work
 from fcforge.runner.store import Store
 from fcforge.sites import load_dataset
-from fcforge.types import Component
+from fcforge.types import RunSpec
 
 if TYPE_CHECKING:
     from fcforge.runner.trainer import Trainer
@@ -122,7 +122,7 @@ _trainers: dict[tuple[str, str], Trainer] = {}
 _lock = threading.Lock()
 
 
-def _trainer(dataset: Component, root: str, data_sha256: str) -> Trainer:
+def _trainer(spec: RunSpec, root: str) -> Trainer:
     """Trainer of this process for a dataset and a run folder; the data are loaded once."""
     import torch
 
@@ -131,7 +131,7 @@ def _trainer(dataset: Component, root: str, data_sha256: str) -> Trainer:
     # one thread: the order of sums, and so every number, is the same on any machine; set in the
     # task, as torch counts threads per thread, and Dask chooses the thread
     torch.set_num_threads(1)
-    key = (repr(dataset), root)
+    key = (repr(spec.dataset), root)
     if key not in _trainers:
         if not Path(root).is_dir():
             raise StoreError(
@@ -139,27 +139,27 @@ def _trainer(dataset: Component, root: str, data_sha256: str) -> Trainer:
                 where=root,
                 do="Give --out on a drive that all machines share under the same path.",
             )
-        cohort = load_dataset(dataset)
-        if data_sha256 and cohort.content_sha256() != data_sha256:
+        cohort = load_dataset(spec.dataset)
+        if spec.data_sha256 and cohort.content_sha256() != spec.data_sha256:
             raise DataError(
-                f"a worker finds other data than this machine in dataset '{dataset.name}'.",
+                f"a worker finds other data than this machine in dataset '{spec.dataset.name}'.",
                 do="Put the data on a drive that all machines share.",
             )
         _trainers[key] = Trainer(cohort, Store(root))
     return _trainers[key]
 
 
-def train(node: Node, dataset: Component, root: str) -> str:
+def train(node: Node, root: str) -> str:
     """Train a node into the run folder at `root`; returns its key."""
     with _lock:
-        _trainer(dataset, root, node.spec.data_sha256).run([node])
+        _trainer(node.spec, root).run([node])
     return node.key
 
 
-def fit_generator(node: Node, dataset: Component, root: str) -> None:
+def fit_generator(node: Node, root: str) -> None:
     """Fit the generator of a node's last site into the run folder's cache, and draw from it."""
     with _lock:
-        _trainer(dataset, root, node.spec.data_sha256).fit_generator(node.spec)
+        _trainer(node.spec, root).fit_generator(node.spec)
 
 
 # -- here --------------------------------------------------------------------------------------
@@ -180,17 +180,16 @@ def _workers(n: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(n, get_context("spawn"), _start_worker)
 
 
-def run_local(work: Work, dataset: Component, jobs: int) -> None:
+def run_local(work: Work, jobs: int) -> None:
     """Train all missing nodes with `jobs` worker processes; children follow their parents."""
     if not work.todo:
         return
     jobs = min(jobs, len(work.todo))
     pool = _workers(jobs)
-    root = str(work.store.root)
     try:
         if jobs > 1:  # two workers that need a generator at one time would both fit it
-            fit_ahead(work, pool, dataset)
-        _train_all(work, jobs, lambda node: pool.submit(train, node, dataset, root))
+            fit_ahead(work, pool)
+        _train_all(work, jobs, pool)
     except BrokenProcessPool as error:
         what = "a worker process died (killed, or out of memory)."
         do = "The same command again continues; --jobs with a smaller number needs less memory."
@@ -203,23 +202,24 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def fit_ahead(work: Work, pool: ProcessPoolExecutor, dataset: Component) -> None:
+def fit_ahead(work: Work, pool: ProcessPoolExecutor) -> None:
     """Fit `wanted_generators` in the processes of a pool, and draw from them."""
     root = str(work.store.root)
     ahead = {}
     for node in wanted_generators(work.todo):
-        ahead[pool.submit(fit_generator, node, dataset, root)] = node
+        ahead[pool.submit(fit_generator, node, root)] = node
     for done in as_completed(ahead):
         done.result()
         work.done([], f"generator of {ahead[done].spec.order[-1]}")
 
 
-def _train_all(work: Work, jobs: int, submit: Callable[[Node], Future[str]]) -> None:
+def _train_all(work: Work, jobs: int, pool: ProcessPoolExecutor) -> None:
     """Keep `jobs` workers busy, and one more node at hand, until nothing is left."""
+    root = str(work.store.root)
     running: dict[Future[str], Node] = {}
     while True:
         while len(running) <= jobs and (node := work.take()) is not None:
-            running[submit(node)] = node
+            running[pool.submit(train, node, root)] = node
         if not running:
             return
         ended, _ = wait(running, return_when=FIRST_COMPLETED)

@@ -141,8 +141,7 @@ def run_experiment(
     """Train every node that the store does not hold yet."""
     work = Work(prepared.plan, store, progress)
     if device == "cpu" and group is None:
-        dataset = prepared.experiment.dataset
-        return run_local(work, dataset, jobs or default_jobs())
+        return run_local(work, jobs or default_jobs())
     from fcforge.runner.trainer import Trainer
 
     trainer = Trainer(prepared.cohort, store, device, group or MOST_LANES)
@@ -160,8 +159,7 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
             where: Any = {"jobs": place.jobs, "device": place.device}
             run_experiment(prepared, store, **where, progress=progress)
         else:
-            work = Work(prepared.plan, store, progress)
-            run_on(client, work, prepared.experiment.dataset)
+            run_on(client, Work(prepared.plan, store, progress))
     return store
 
 

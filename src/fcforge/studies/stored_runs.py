@@ -19,7 +19,7 @@ import pandas as pd
 
 from fcforge.messages import StoreError, counted
 from fcforge.metrics import finite, metric_named
-from fcforge.runner.collect import collect_some, stored_plan
+from fcforge.runner.collect import collect, stored_plan
 from fcforge.runner.store import Store
 from fcforge.stats import (
     Estimate,
@@ -137,7 +137,7 @@ def usable(results: RunResults) -> dict[str, list[RunResult]]:
 def unseen_of(folder: Path, metric: str = "accuracy") -> list[Study]:
     """Values of a run folder at sites that were not learned yet."""
     metric_named(metric)
-    results, _ = collect_some(Store(folder))
+    results, _ = collect(Store(folder))
     if max(len(r.spec.order) for r in results) < 2:
         raise StoreError("the runs of this folder have one site: none is unseen.")
     return unseen_tables(results, metric)
@@ -145,7 +145,7 @@ def unseen_of(folder: Path, metric: str = "accuracy") -> list[Study]:
 
 def calibration_of(folder: Path) -> list[Study]:
     """How well a run folder's scores are calibrated, and what acting on them is worth."""
-    results, _ = collect_some(Store(folder))
+    results, _ = collect(Store(folder))
     return calibration_tables(results)
 
 
@@ -220,4 +220,4 @@ def subgroups_of(folder: Path) -> list[Study]:
             where=folder,
             do="Give the covariates with the data (docs/experiments.md) and run it again.",
         )
-    return subgroup_tables(collect_some(store)[0], groups)
+    return subgroup_tables(collect(store)[0], groups)
