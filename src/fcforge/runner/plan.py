@@ -171,6 +171,13 @@ class Plan:
         """The runs that were asked for; those that only fit thresholds are not among them."""
         return [(spec, keys) for spec, keys in self.stages if spec.left_out is None]
 
+    def nodes_of_learners(self) -> dict[str, set[str]]:
+        """Keys of the nodes of every learner's runs, by its title."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for spec, keys in self.runs:
+            found[spec.learner.title].update(keys)
+        return found
+
     @property
     def trainings(self) -> int:
         """Site trainings with shared prefixes (`joint` counts one)."""

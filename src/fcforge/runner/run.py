@@ -7,7 +7,7 @@ from typing import Any
 
 from fcforge.messages import StoreError
 from fcforge.runner.collect import describe_sites, stored_plan
-from fcforge.runner.config import CONDITIONS, Experiment
+from fcforge.runner.config import Experiment
 from fcforge.runner.execute import Place, default_jobs, run_lanes, run_local
 from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Plan, Progress, Work, make_plan, stored_traits
@@ -15,7 +15,6 @@ from fcforge.runner.public import resolve_public
 from fcforge.runner.store import MADE_BY, Store
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.confounds import require_covariates
-from fcforge.types import LearnerSpec
 
 
 @dataclass(frozen=True)
@@ -92,38 +91,23 @@ def _told(prepared: Prepared) -> dict[str, Any]:
 
 
 def _refuse_another(store: Store, prepared: Prepared) -> None:
-    """Raise `StoreError` unless the folder's experiment is this one, learners and runs aside."""
-    stored, _, there = stored_plan(store)
-    other = there.get("fcforge", "an earlier one")
-    if other != MADE_BY:
-        what = f"this folder was begun by another fcforge ({other}), this is {MADE_BY}."
+    """Raise `StoreError` unless rows of one title have nodes in common, and there is such a row."""
+    stored, plan, there = stored_plan(store)
+    maker = there.get("fcforge", "an earlier one")
+    if maker != MADE_BY:
+        what = f"this folder was begun by another fcforge ({maker}), this is {MADE_BY}."
         do = "Choose another --out, or go on with that version. `fcforge report` reads both."
         raise StoreError(what, where=store.root, do=do)
-    same_data = there["data_sha256"] == prepared.data_sha256
-    differs = _difference(stored, prepared.experiment) if same_data else "data"
-    if differs:
+    old = plan.nodes_of_learners()
+    new = prepared.plan.nodes_of_learners()
+    both = old.keys() & new.keys()
+    changed = sorted(title for title in both if old[title].isdisjoint(new[title]))
+    if changed or not both:
         what = f"this folder holds another experiment ('{stored.title}')"
+        rows = f"for learner '{changed[0]}'" if changed else "and learners"
         do = "Choose another --out, or delete the folder."
-        raise StoreError(f"{what}: other {differs}.", where=store.root, do=do)
-
-
-def _difference(stored: Experiment, asked: Experiment) -> str:
-    """What two experiments of one folder may not differ in, where they do; else empty."""
-    for name in CONDITIONS:
-        if getattr(stored, name) != getattr(asked, name):
-            return name
-    old = {learner.title: _decides(learner) for learner in stored.learners}
-    both = [learner for learner in asked.learners if learner.title in old]
-    for learner in both:
-        if old[learner.title] != _decides(learner):
-            return f"learner '{learner.title}'"
-    return "" if both else "learners"
-
-
-def _decides(learner: LearnerSpec) -> LearnerSpec:
-    """The row without the place of its pipeline's module."""
-    params = {k: v for k, v in learner.method.params.items() if k != "folder"}
-    return replace(learner, method=replace(learner.method, params=params))
+        text = f"{what}: other data or settings {rows}."
+        raise StoreError(text, where=store.root, do=do)
 
 
 MOST_LANES = 128  # together on a GPU: from there on more lanes win little
