@@ -161,28 +161,6 @@ def test_a_lane_equals_the_same_run_alone(model, variant):
         assert torch.equal(together.state[k], alone[2].state[k])
 
 
-def test_lanes_with_weights_of_their_own_train_side_by_side():
-    """Each ends as the learner with those weights alone; the weights do not travel."""
-    world = World(dtype=torch.float64)
-    learners = [learner("gcn", l1=l1, l3=l3) for l1, l3 in ((0.2, 0.15), (0.4, 0.3))]
-    shared = {chosen.method.apart()[0] for chosen in learners}
-    assert len(shared) == 1
-    assert learner(l1=0).method.apart()[0] not in shared  # nothing to replay labels for
-    alone = [world.learn(chosen, ("A", "B"))[-1] for chosen in learners]
-    jobs = []
-    for chosen in learners:
-        lane = world.learn(chosen, ("A",))[-1]
-        own = {k: v.double() for k, v in chosen.method.apart()[1].items()}
-        lane = lane._replace(state=lane.state | own)
-        jobs.append(Job(lane, world.view("B", 1), 0, ("A", "B")))
-    together = learn_site(learners[0], jobs, world.bank, TRAINING)
-    for one, other in zip(together, alone, strict=True):
-        assert one.state.keys() == other.state.keys()
-        for k, v in other.params.items():
-            assert torch.allclose(one.params[k], v, rtol=0, atol=1e-6)
-    assert not same(together[0].params, together[1].params)
-
-
 # -- settings ----------------------------------------------------------------------------
 def test_the_papers_values():
     """Equation and appendix; where they are silent, the authors' code."""

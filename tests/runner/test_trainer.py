@@ -197,32 +197,6 @@ def test_folds_of_unequal_size_do_not_train_together(tmp_path):
             )
 
 
-def test_learners_that_differ_in_loss_weights_alone_train_together(
-    monkeypatch, tmp_path
-):
-    forges = [learner_spec("forge", {"l1": l1}) for l1 in (0.2, 0.4, 0.0)]
-    titled = [replace(spec, title=f"{i}") for i, spec in enumerate(forges)]
-    plan = plan_of(*(run_spec(spec, 2) for spec in titled))
-    run_plan(plan, tmp_path / "alone", group=1)
-    sizes, honest = [], Trainer.learn_group
-
-    def counted(trainer, members):
-        sizes.append(len(members))
-        honest(trainer, members)
-
-    monkeypatch.setattr(Trainer, "learn_group", counted)
-    run_plan(plan, tmp_path / "together", group=8)
-    assert sorted(sizes) == [1, 1, 2, 2]  # a weight of zero is another training
-    together = stored_lanes(plan, tmp_path / "together")
-    for key, tensors in stored_lanes(plan, tmp_path / "alone").items():
-        assert tensors.keys() == together[key].keys()
-        for name, value in tensors.items():
-            if name.startswith("params"):
-                torch.testing.assert_close(
-                    together[key][name], value, rtol=1e-3, atol=1e-4
-                )
-
-
 def test_a_card_too_small_gets_smaller_groups(monkeypatch, tmp_path):
     plan = _several_seeds()
     run_plan(plan, tmp_path / "plain", group=1)

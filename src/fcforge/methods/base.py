@@ -181,14 +181,6 @@ class Method(Checked):
         """Noise per person that a run's public start is made for; None: whatever comes."""
         return None
 
-    def apart(self) -> tuple["Method", State]:
-        """What lanes that train together must agree in, and what each may have of its own.
-
-        The runner puts the second part into a lane's state while a site is learned: learners
-        that differ in it alone train side by side.
-        """
-        return self, {}
-
     def check_model(self, model: Model) -> None:
         """Raise `ConfigError` where the method cannot teach this model; asked before any work."""
 

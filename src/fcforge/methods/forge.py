@@ -13,7 +13,7 @@ the authors' code; every difference is a field.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -24,13 +24,11 @@ from fcforge.methods.base import (
     Inputs,
     Lane,
     Loss,
-    Method,
     Model,
     Output,
     Params,
     Replay,
     SiteView,
-    State,
     misfit,
 )
 from fcforge.methods.shared.penalty import TEACHER, teacher, with_teacher, without
@@ -94,12 +92,6 @@ class Forge(SyntheticMemory):
         },
     }
 
-    def apart(self) -> tuple[Method, State]:
-        """Each lane may have its own weights of the loss, as long as the same are zero."""
-        l1, l2, l3 = (float(weight > 0) for weight in self.weights)
-        plain = replace(self, lambdas="asd", l1=l1, l2=l2, l3=l3)
-        return plain, {"weights": torch.tensor(self.weights)}
-
     @property
     def replay_size(self) -> int:
         """Nothing is replayed when nothing is asked of it."""
@@ -111,8 +103,8 @@ class Forge(SyntheticMemory):
         return with_teacher(lane) if self.teach_current and site.position else lane
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Drop what is there while a site is learned: own weights and the teacher."""
-        return super().end_site(model, without(lane, "weights", *TEACHER), site)
+        """Drop what is there while a site is learned: the teacher."""
+        return super().end_site(model, without(lane, *TEACHER), site)
 
     def updates_at(self, epoch: int, epochs: int) -> bool:
         """Choose anew every `refresh` epochs, first before the first step at a site."""
@@ -135,7 +127,7 @@ class Forge(SyntheticMemory):
         if replay is None:
             return super().loss(model, params, lane, batch, key)
         now, then = both_batches(model, params, lane, batch, key, self.forward)
-        l1, *weights = lane.state.get("weights", self.weights)
+        l1, *weights = self.weights
         past = l1 * misfit(then.logits, replay.y, replay.weight)
         past = sum(self.distilled(then, replay, replay.weight, weights), past)
         if self.sum_sites:

@@ -6,7 +6,7 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Future,
@@ -233,26 +233,15 @@ def run_lanes(work: Work, trainer: Trainer) -> None:
     """Train all missing nodes in this process: learner by learner, depth by depth, many lanes."""
     if trainer.device.startswith("cuda"):
         trainer.fit_generators(wanted_generators(work.todo))
-    order = lane_order(work.todo, trainer)
+
+    def order(node: Node) -> tuple[str, int]:
+        return node.spec.learner.title, node.depth
+
     for _, nodes in groupby(sorted(work.todo, key=order), key=order):
         members = list(nodes)
         trainer.run(members)
         last = members[-1]
         work.done(members, f"{last.spec.learner.title}, depth {last.depth}")
-
-
-def lane_order(
-    nodes: Sequence[Node], trainer: Trainer
-) -> Callable[[Node], tuple[str, int]]:
-    """Sorting key of nodes: learners that train together, depth by depth."""
-    leader: dict[str, str] = {}  # first learner of those that train together
-    by_title: dict[str, str] = {}
-    for node in nodes:
-        title = node.spec.learner.title
-        if title not in by_title:
-            alike = trainer.alike(node.spec.prefix(0))
-            by_title[title] = leader.setdefault(alike, title)
-    return lambda node: (by_title[node.spec.learner.title], node.depth)
 
 
 def wanted_generators(nodes: Sequence[Node]) -> list[Node]:

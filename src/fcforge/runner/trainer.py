@@ -31,7 +31,7 @@ from fcforge.runner.site_loader import (
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.confounds import fit_on_training
-from fcforge.types import Component, RunSpec, Site
+from fcforge.types import RunSpec, Site
 
 # addresses of the subjects that a state remembers, beside its tensors
 POOL = "pool"
@@ -239,19 +239,11 @@ class Trainer:
             last = node.spec.order[-1:]
             site = self.sites(node.spec)[last[0]]  # folds differ by a subject
             sizes = (len(site.train), len(site.val))
-            alike = self.alike(replace(node.spec, order=last))
+            alike = replace(node.spec, order=last, seed=0).key
             signature = (alike, node.depth, engine.shapes(lane), sizes)
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():
             self._run_alike(members)
-
-    def alike(self, spec: RunSpec) -> str:
-        """What runs of one training agree in: all of a spec but the seed and `Method.apart`."""
-        if pipeline_of(spec.learner):
-            return spec.learner.title
-        named = replace(spec.learner, method=Component(spec.learner.method.name))
-        shared = replace(spec, seed=0, learner=named).key
-        return f"{shared} {self.learner(spec).method.apart()[0]}"
 
     def _run_alike(self, members: Sequence[tuple[Node, Lane]]) -> None:
         """Train lanes of one shape; where the device has no memory for a group, half as many."""
@@ -290,9 +282,6 @@ class Trainer:
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
         view = self.loader.view(self.sites(spec)[site], spec)
-        _, own = self.learner(spec).method.apart()
-        moved = {k: v.to(self.device) for k, v in own.items()}
-        lane = lane._replace(state=lane.state | moved)
         return Job(lane, view, spec.seed, spec.order, peek)
 
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
