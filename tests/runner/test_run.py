@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from fcforge.messages import StoreError
-from fcforge.runner.collect import collect, progress_of
+from fcforge.runner.collect import collect
 from fcforge.runner.config import Experiment
-from fcforge.runner.plan import Work, missing_nodes
+from fcforge.runner.plan import Work
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.runner.trainer import Trainer
@@ -200,21 +200,6 @@ def test_a_damaged_node_stops_the_run_and_is_redone_when_deleted(tmp_path):
     shutil.rmtree(lane.parent)
     assert good.done() == lanes(prepared, tmp_path / "bad").done()
     assert_same_run(tmp_path / "bad", tmp_path / "good")
-
-
-def test_a_node_that_was_cut_short_counts_as_missing_and_is_redone(tmp_path):
-    prepared = prepare(small_experiment(0, "finetune", "analytic"))
-    store = lanes(prepared, tmp_path)
-    before = progress_of(tmp_path)
-    key = next(n.key for n in prepared.plan.nodes.values() if n.depth == 1)
-    scores = store.folder(key) / "scores.npz"
-    whole = scores.read_bytes()
-    scores.write_bytes(whole[:-9])
-    assert progress_of(tmp_path).trained == before.trained - 1
-    assert [node.key for node in missing_nodes(prepared.plan, store)] == [key]
-    lanes(prepared, tmp_path)
-    assert scores.read_bytes() == whole
-    assert progress_of(tmp_path).trained == before.trained
 
 
 # -- states ------------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def progress_of(folder: str | Path) -> RunProgress:
     """Progress of a run folder, learner by learner."""
     store = Store(folder)
     experiment, plan, _ = stored_plan(store)
-    done = store.whole()
+    done = store.done()
     learners: dict[str, dict[str, int]] = {}
     for spec, keys in plan.runs:
         row = learners.setdefault(spec.learner.title, {"done": 0, "asked": 0})

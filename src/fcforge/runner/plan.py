@@ -255,7 +255,7 @@ Progress = Callable[
 
 def missing_nodes(plan: Plan, store: Store) -> list[Node]:
     """Nodes to train, shallow first: not stored yet, or without a state that is needed again."""
-    done = store.whole()
+    done = store.done()
     found = []
     parents = set[str | None]()
     for key, node in reversed(plan.nodes.items()):

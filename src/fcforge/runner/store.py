@@ -16,7 +16,6 @@ whole node or nothing, and the same command again continues with the nodes that 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 import zlib
@@ -77,27 +76,6 @@ class Store:
         if not folder.is_dir():
             return set()
         return {p.name for p in folder.iterdir() if not p.name.startswith(".")}
-
-    def whole(self) -> set[str]:
-        """Keys of the complete nodes whose files were not cut short.
-
-        A full disk or a broken copy may do so. A whole zip archive (the scores) ends with a
-        record of 22 bytes, whole JSON (the facts) with a brace.
-        """
-        return {key for key in self.done() if self._ends(self.folder(key))}
-
-    @staticmethod
-    def _ends(folder: Path) -> bool:
-        endings = (("scores.npz", 22, b"PK\5\6"), ("meta.json", 1, b"}"))
-        for name, back, mark in endings:
-            try:
-                with (folder / name).open("rb") as stream:
-                    stream.seek(-back, os.SEEK_END)
-                    if stream.read(len(mark)) != mark:
-                        return False
-            except OSError:
-                return False
-        return True
 
     def sweep(self, older_than: float = 3600.0) -> None:
         """Delete what a killed run was writing when it died.
