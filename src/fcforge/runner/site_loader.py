@@ -166,17 +166,6 @@ class SiteLoader:
         start = public.start if public else None
         return make_generator(spec.learner.generator, start), source, names
 
-    def subject_bytes(self, rows: Sequence[Tensor], each: int) -> int:
-        """What remembered rows take: so many bytes `each`, or their generator's state if less."""
-        held = _different(rows)
-        names, pool, _ = self.bank.address(held)
-        total = 0
-        counts = pool.bincount(minlength=len(names))
-        for name, n in zip(names, counts, strict=True):
-            taken = int(n) * each
-            total += min(taken, self.state_bytes.get(name, taken))
-        return total
-
     # -- rows of a state as places among some subjects, and back -------------------------------
     def to_places(self, state: State, keys: Sequence[str]) -> tuple[State, Tensor]:
         """State whose rows are places in the list of rows it holds, and that list (sorted)."""

@@ -2,7 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from fcforge.engine import Evaluator, Job, learn_site, start_lane
 from fcforge.generators.base import Generator
 from fcforge.generators.cache import fit_together, read_state, write_state
 from fcforge.messages import FCForgeError
-from fcforge.methods import Lane, Learner, build_learner
+from fcforge.methods import Lane, Learner, Method, build_learner
 from fcforge.replay.bank import PoolName
 from fcforge.runner.execute import describe
 from fcforge.runner.own_threshold import without_fold
@@ -205,33 +206,30 @@ class Trainer:
         else:
             self.loader.view(site, spec)
 
-    def memory_bytes(self, node: Node, lane: Lane) -> int:
-        """What the method keeps beyond the network.
+    def memory_bytes(
+        self, method: Method, lane: Lane, held: Mapping[PoolName, int]
+    ) -> int:
+        """What a method keeps beyond the network, with so many subjects `held` of each pool.
 
         A remembered subject counts its FC edges; synthetic ones of a site together count no more
         than the state of their generator, which the run folder holds instead of them.
         """
-        method = self.learner(node.spec).method
-        state = lane.state
+        total = 0
+        for pool, n in held.items():
+            taken = n * _edge_bytes(self.cohort.n_rois)
+            total += min(taken, self.loader.state_bytes.get(pool, taken))
         apart = (*method.transient, *method.row_keys)
-        rest = [v for k, v in state.items() if not k.startswith(apart)]
-        held = self.loader.subject_bytes(
-            [state[k] for k in method.row_keys if k in state],
-            _edge_bytes(self.cohort.n_rois),
-        )
-        return held + sum(v.numel() * v.element_size() for v in rest)
+        rest = [v for k, v in lane.state.items() if not k.startswith(apart)]
+        return total + sum(v.numel() * v.element_size() for v in rest)
 
     # -- training ------------------------------------------------------------------------------
     def run(self, nodes: Sequence[Node]) -> None:
         """Train nodes of equal depth, in groups of lanes that fit together."""
-        ours = []
+        waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
         for node in nodes:
             if pipeline := pipeline_of(node.spec.learner):
                 self._run_pipeline(node, pipeline)
-            else:
-                ours.append(node)
-        waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
-        for node in ours:
+                continue
             if not node.depth:
                 self.write(node, self.first_lane(node.spec), 0.0)
                 continue
@@ -286,12 +284,13 @@ class Trainer:
 
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
         """Evaluate a lane on every site and store the node."""
-        keys = self.learner(node.spec).method.row_keys
-        state, rows = self.loader.to_places(lane.state, keys)
+        method = self.learner(node.spec).method
+        state, rows = self.loader.to_places(lane.state, method.row_keys)
         pools, pool, item = self.loader.bank.address(rows)
-        facts: dict[str, Any] = {
+        held = Counter(pools[k] for k in pool.tolist())
+        facts = {
             "seconds": seconds,
-            "memory_bytes": self.memory_bytes(node, lane),
+            "memory_bytes": self.memory_bytes(method, lane, held),
             "pools": [list(p) for p in pools],
         }
         stored = None
@@ -321,7 +320,6 @@ class Trainer:
         facts = {
             "seconds": time.perf_counter() - started,
             "memory_bytes": subjects * _edge_bytes(self.cohort.n_rois),
-            "pools": [],
         }
         self._store_node(node, facts, found)
 
