@@ -203,19 +203,13 @@ def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
     from sklearn.base import is_regressor
 
     learns = "partial_fit" if pipeline.keeps == "partial_fit" else "fit"
-    missing = [name for name in (learns, "predict") if not hasattr(estimator, name)]
     scores = ("predict_proba", "decision_function")
-    says = any(hasattr(estimator, name) for name in scores)
-    what = ""
-    if isinstance(estimator, type):
-        what = "a class"
-    elif missing:
-        what = f"a {type(estimator).__name__} without {missing[0]}"
-    elif not says and not is_regressor(estimator):
-        what = f"a {type(estimator).__name__} without {' or '.join(scores)}"
-    if what:
-        do = "Give an unfitted classifier or regressor of scikit-learn's kind."
-        what = f"estimator '{pipeline.estimator}' is {what}."
+    trained = hasattr(estimator, learns) and not isinstance(estimator, type)
+    scored = any(hasattr(estimator, name) for name in scores)
+    if not trained or not (scored or is_regressor(estimator)):
+        kind = type(estimator).__name__
+        what = f"estimator '{pipeline.estimator}' ({kind}) cannot {learns} and score."
+        do = f"Give an unfitted regressor, or a classifier with {' or '.join(scores)}."
         raise ConfigError(what, where=where, do=do)
 
 
