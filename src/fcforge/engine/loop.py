@@ -149,23 +149,15 @@ def learn_site(
     tick : callable
         Called after every epoch.
     """
-    method = learner.method
     lanes = []
     for job in jobs:
         job.site.wanted = fit
-        lanes.append(method.begin_site(learner.model, job.lane, job.site))
+        lanes.append(learner.method.begin_site(learner.model, job.lane, job.site))
     jobs = [job._replace(lane=lane) for job, lane in zip(jobs, lanes, strict=True)]
-    if fit and method.fits and training.epochs > 0:
+    if fit and learner.method.fits and training.epochs > 0:
         with products(training.precision):
             lanes = learn_lanes(learner, jobs, bank, training, tick)
-    ended = []
-    for job, lane in zip(jobs, lanes, strict=True):
-        job.site.rng = job.rng("end")
-        ended.append(method.end_site(learner.model, lane, job.site))
-        if (
-            job.site.leaked is None
-        ):  # a measured leak keeps what it must not, on purpose
-            check_kept(method, ended[-1], bank, job.site.name)
+    ended = [end(learner, job, lane) for job, lane in zip(jobs, lanes, strict=True)]
     for job in jobs:
         job.site.seal()
     return ended
@@ -180,6 +172,16 @@ def products(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def end(learner: Learner, job: Job, lane: Lane) -> Lane:
+    """The lane after the method's last look at its site; it may keep what it says it keeps."""
+    site = job.site
+    site.rng = job.rng("end")
+    ended = learner.method.end_site(learner.model, lane, site)
+    if site.leaked is None:  # a measured leak keeps what it must not, on purpose
+        check_kept(learner.method, ended, site.bank, site.name)
+    return ended
 
 
 def learn_lanes(

@@ -1,6 +1,5 @@
 """Trains nodes of the prefix tree: the dataset, the bank and the lanes of one process."""
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ from fcforge.runner.site_loader import (
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.confounds import fit_on_training
-from fcforge.types import RunSpec, Site
+from fcforge.types import Component, LearnerSpec, RunSpec, Site
 
 # addresses of the subjects that a state remembers, beside its tensors
 POOL = "pool"
@@ -122,11 +121,9 @@ class Trainer:
 
     def _pretrained_path(self, spec: RunSpec) -> Path:
         """Place of the network of a seed that was trained on the public people."""
-        public = [spec.start, spec.confounds]
-        decides = [*public, spec.learner.model, spec.seed, spec.training]
-        digest = hashlib.sha256(str(decides).encode()).hexdigest()
-        name = digest[:24]
-        return self.store.generators / f"pretrained-{name}.safetensors"
+        model = LearnerSpec(Component("finetune"), spec.learner.model)
+        alone = replace(spec, learner=model, order=(), left_out=None)
+        return self.store.generators / f"pretrained-{alone.key}.safetensors"
 
     def learner(self, spec: RunSpec) -> Learner:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
