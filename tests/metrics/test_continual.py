@@ -29,9 +29,12 @@ def test_golden_matrix(name, value):
     assert getattr(m, name)(GOLDEN) == pytest.approx(value, abs=1e-9)
 
 
-def test_golden_transfer():
+def test_golden_transfer_and_intransigence():
     assert m.aaa(GOLDEN) == pytest.approx(0.72056, abs=5e-6)
     assert m.fwt(GOLDEN, np.full(3, 0.5)) == pytest.approx(0.075)
+    assert m.intransigence(GOLDEN, np.array([0.72, 0.78, 0.80])) == pytest.approx(
+        0.0233333333
+    )
 
 
 def test_golden_curves():

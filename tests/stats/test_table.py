@@ -28,6 +28,8 @@ def test_table_has_the_majority_row_and_all_columns():
     assert at.fm["finetune/gcn"] > at.fm["FORGE/gcn"] > at.fm["cumulative/gcn"]
     assert at.memory_bytes["ewc/gcn"] == 420_000
     assert at.seconds["ewc/gcn"] == 4.0
+    assert at.intransigence["cumulative/gcn"] == 0
+    assert np.isnan(at.intransigence["analytic ridge"])
 
 
 def test_majority_is_not_added_twice():

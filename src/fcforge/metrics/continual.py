@@ -148,6 +148,19 @@ def fwt(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return _column_mean(before - b[..., 1:], _known(a)[..., 1:])
 
 
+def intransigence(a: np.ndarray, a_star: np.ndarray) -> np.ndarray:
+    r"""Cost of learning in turn, when learning: :math:`\frac1T\sum_k (a^*_k - a_{k,k})`.
+
+    Parameters
+    ----------
+    a : ndarray of shape (..., T, T)
+    a_star : ndarray of shape (..., T)
+        The same cells of a reference that sees all data so far (cumulative or joint).
+    """
+    when_learned = np.diagonal(a, axis1=-2, axis2=-1)
+    return _column_mean(a_star - when_learned, _known(a))
+
+
 _OF_MATRIX: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     f.__name__: f for f in (acc, aaa, for_literal, for_triangular, fm, bwt)
 }

@@ -13,6 +13,8 @@ import numpy as np
 
 from fcforge.messages import DataError
 from fcforge.metrics import finite
+from fcforge.metrics.cells import PRIMARY
+from fcforge.metrics.continual import intransigence
 from fcforge.stats import resampling
 from fcforge.stats.resampling import N_DRAWS, pair_of
 from fcforge.types import Component, Estimate, Kind, LearnerSpec, RunResult, RunResults
@@ -58,6 +60,8 @@ class Row:
         Runs behind the numbers; runs left out because their scores are not finite.
     n_orders, n_seeds : int
     estimates : mapping of column key to Estimate
+    intransigence : float
+        Against the cumulative (else joint) learner of the same model; NaN without one.
     memory_bytes, seconds : float
         Largest memory kept between sites, and total training time, mean over runs.
     is_majority : bool
@@ -72,6 +76,7 @@ class Row:
     n_orders: int
     n_seeds: int
     estimates: Mapping[str, Estimate]
+    intransigence: float
     memory_bytes: float
     seconds: float
     is_majority: bool
@@ -202,9 +207,36 @@ def is_majority(result: RunResult) -> bool:
     return result.spec.learner.method.name == "majority"
 
 
-def _row(runs: list[RunResult], keeps: str, n_draws: int) -> Row:
+def _matrices(runs: RunResults) -> dict[tuple, np.ndarray]:
+    """Matrix (T, T) of the primary metric of every run, by (seed, order)."""
+    found = {}
+    for batch in resampling.split_batches(runs):
+        metric = PRIMARY[batch.runs[0].kind]
+        values = batch.values(metric)[:, 1:]
+        for run, matrix in zip(batch.runs, values, strict=True):
+            found[pair_of(run)] = matrix
+    return found
+
+
+def _a_star(
+    groups: Mapping[str, list[RunResult]], model: str
+) -> dict[tuple, np.ndarray]:
+    """Matrices of the cumulative (else joint) learner on `model`."""
+    for method in ("cumulative", "joint"):
+        for runs in groups.values():
+            learner = runs[0].spec.learner
+            if (learner.method.name, learner.model.name) == (method, model):
+                return _matrices(runs)
+    return {}
+
+
+def _row(runs: list[RunResult], keeps: str, star: dict, n_draws: int) -> Row:
     good = [r for r in runs if finite(r)]
     majority = is_majority(runs[0])
+    costs = []
+    for key, matrix in _matrices(good).items() if star else ():
+        if key in star:
+            costs.append(intransigence(matrix, np.diag(star[key])))
     return Row(
         learner=runs[0].spec.learner.title,
         keeps=keeps or ("statistics" if majority else "not stated"),
@@ -213,6 +245,7 @@ def _row(runs: list[RunResult], keeps: str, n_draws: int) -> Row:
         n_orders=len({r.spec.order for r in good}),
         n_seeds=len({r.spec.seed for r in good}),
         estimates=_estimates(good, runs[0].kind, n_draws),
+        intransigence=float(np.mean(costs)) if costs else float("nan"),
         memory_bytes=float(np.mean([np.max(r.memory_bytes) for r in runs])),
         seconds=float(np.mean([np.sum(r.seconds) for r in runs])),
         is_majority=majority,
@@ -249,8 +282,14 @@ def rows(
         Of the bootstrap.
     """
     groups = group(with_majority(results, own=True))
-    kept = keeps or {}
-    found = [_row(runs, kept.get(title, ""), n_draws) for title, runs in groups.items()]
+    stars: dict[str, dict] = {}
+    found = []
+    for title, runs in groups.items():
+        model = runs[0].spec.learner.model.name
+        if model not in stars:
+            stars[model] = _a_star(groups, model)
+        kept = (keeps or {}).get(title, "")
+        found.append(_row(runs, kept, stars[model], n_draws))
     return sorted(found, key=_rank)
 
 
@@ -283,6 +322,7 @@ def records(found: Sequence[Row]) -> list[dict[str, Any]]:
             record[f"{key}_low"] = e.low
             record[f"{key}_high"] = e.high
         record |= {
+            "intransigence": row.intransigence,
             "memory_bytes": row.memory_bytes,
             "seconds": row.seconds,
             "runs": row.n_runs,
