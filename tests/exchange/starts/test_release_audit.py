@@ -16,6 +16,7 @@ from fcforge.exchange.starts.release_audit import (
     audit_people,
     audit_release,
     given_people,
+    require_numbers,
 )
 from fcforge.exchange.starts.release_step import own_features
 from fcforge.messages import DataError
@@ -147,6 +148,14 @@ def test_without_the_receipt_nothing_is_attacked():
         audit_release(
             given(SITE).exchange.model, replace(asked(given(SITE)), site="Elsewhere")
         )
+
+
+def test_numbers_must_be_those_of_these_people():
+    done = given(SITE)
+    model = done.exchange.model
+    require_numbers(model, done.new[0], rows())
+    with pytest.raises(DataError, match="add up to"):
+        require_numbers(model, done.new[0], rows() + vector.UNIT)
 
 
 def test_what_was_given_last_is_audited():

@@ -7,13 +7,14 @@ than the whole site does: what is found here is more than the release itself giv
 """
 
 from dataclasses import asdict, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fcforge.exchange.audit import Attacked, require_given
 from fcforge.exchange.private_record import people_in
-from fcforge.exchange.records import Spending
+from fcforge.exchange.records import Release, Spending
 from fcforge.exchange.starts.release_step import own_features
 from fcforge.messages import DataError
 from fcforge.privacy import attacks, noise
@@ -32,6 +33,7 @@ SHADOWED = (SAMPLE, "class mean", "loss against public head")  # seen by shadow 
 PLAN = AuditPlan(worlds=100, n_draws=100)
 FEW = 8  # worlds of the reference that leaks everything: slow, and always found
 MIN_PEOPLE = 32
+UNLIKELY = 1e-9
 
 
 class Trial:
@@ -168,8 +170,11 @@ def audit_release(model: "Releases", asked: Attacked) -> Audit:
     the record; people, scans or diagnoses that differ are refused by name.
     """
     record, features, y = given_people(model, asked)
+    start = model.start.arrays
+    if isinstance(record, Release):
+        require_numbers(model, record, vector.contributions(start, features, y))
     plan = replace(PLAN, seed=asked.plan.seed)
-    found = audit_people(model.start.arrays, features, y, *record.budget, plan)
+    found = audit_people(start, features, y, *record.budget, plan)
     about = {
         **found.about,
         "what": f"the {record.title}",
@@ -191,3 +196,25 @@ def given_people(
     places = receipt.places(people_in(mine))
     features = own_features(model, mine)
     return record, features[places], mine.y[places]
+
+
+def require_numbers(model: "Releases", release: Release, rows: np.ndarray) -> None:
+    """Refuse where the released numbers cannot be these people's sum plus the stated noise.
+
+    The receipt proves people, scans and diagnoses, not covariates: others would be attacked in
+    vain.
+    """
+    from scipy.stats import chi2  # slow to import
+
+    apart = model.read_numbers(release) - rows.sum(0, dtype=np.float64)
+    variance = float(Fraction(release.variance))
+    if variance:
+        far = float((apart**2).sum()) / variance
+        fits = chi2.sf(far, len(apart)) > UNLIKELY
+    else:  # another machine may cut a number to the next unit
+        fits = bool(np.abs(apart).max() <= 2 * len(rows))
+    if not fits:
+        raise DataError(
+            f"the numbers of the {release.title} are not what these people add up to.",
+            do="Check the covariates: they must be those that were learned.",
+        )
