@@ -11,6 +11,7 @@ from fcforge.exchange.exchange import Exchange
 from fcforge.exchange.keeping.keepers import CARD, write_keeper
 from fcforge.exchange.keys import write_keys
 from fcforge.exchange.site_step import keep_files, learn_site, merge_files, start_file
+from fcforge.exchange.starts.public_start import make_public
 from fcforge.files import whole_folder
 from fcforge.requests import KeepRequest, LearnRequest, MergeRequest, StartRequest
 from fcforge.sites.cohort import Cohort, write_people
@@ -37,7 +38,7 @@ class Played:
     people, tested : int
         Who gave to the round, and on whom heads are measured.
     auroc : mapping of title to Estimate
-        Of the public head and the consortium's.
+        Of the public head, the consortium's and that of everybody's scans in one place.
     """
 
     exchange: Exchange
@@ -62,12 +63,21 @@ def play_round(place: Path, n_rois: int = 40) -> Played:
             _give(folder / name, start, learning.select_sites([name]))
         files = [start, *_halves(folder, start)]
         merged = merge_files(MergeRequest(files, folder / MERGED))
+    auroc = _measured(merged, _those(everybody, [public, learning]), tested)
+    return Played(merged, len(learning), len(tested), auroc)
+
+
+def _measured(
+    merged: Exchange, everybody: Cohort, tested: Cohort
+) -> dict[str, Estimate]:
+    """AUROC of the heads before and after the round, and of one head on everybody."""
     rows = prediction.evaluate(merged, tested).rows
-    auroc = {
+    pooled = prediction.evaluate(make_public(everybody), tested).rows
+    return {
         "public head": rows["public head alone"]["auroc"],
         f"after the round, epsilon {EPSILON:g}": rows["exchange"]["auroc"],
+        "everybody's scans in one place": pooled["exchange"]["auroc"],
     }
-    return Played(merged, len(learning), len(tested), auroc)
 
 
 def _those(everybody: Cohort, parts: list[Cohort]) -> Cohort:
