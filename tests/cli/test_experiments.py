@@ -12,7 +12,7 @@ import pytest
 
 from fcforge import __version__
 from fcforge.cli import experiments
-from fcforge.cli.experiments import catalogue
+from fcforge.cli.experiments import ROOMS, catalogue
 from fcforge.exchange import demo_round
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
@@ -404,6 +404,12 @@ def test_methods_say_what_they_keep():
     rows = catalogue("methods")
     assert rows["er"].endswith("(keeps real subjects)")
     assert rows["finetune"].endswith("(keeps nothing)")
+
+
+def test_list_alone_says_what_it_lists():
+    lines = fcforge("list").out.splitlines()
+    assert [line.split()[0] for line in lines] == [*ROOMS]
+    assert json.loads(fcforge("list", "methods", "--json").out) == list(METHODS)
 
 
 def test_an_unknown_kind():

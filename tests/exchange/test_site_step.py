@@ -256,8 +256,11 @@ def test_a_start_is_written_with_its_policy(planned, folder, tmp_path):
 
 
 def test_planned_exact_sums_are_taken(planned):
-    """One flag is enough."""
+    """One flag is enough; a policy that refuses them is no start."""
     said = {"sites": sites()[0], "exact": True}
+    with pytest.raises(ConfigError, match="exact_allowed=false"):
+        start_file(planned(**said, overrides=["policy.exact_allowed=false"]))
+    assert not planned().out.exists()
     made = start_file(planned(**said, overrides=["start.axes=4"]))
     assert made.root.policy.exact_allowed
 

@@ -225,11 +225,13 @@ def _about(thing: Any) -> str:
 
 
 def list_things(
-    what: Annotated[str, Argument(help="datasets, models, generators or methods.")],
+    what: Annotated[
+        str, Argument(help="datasets, models, generators or methods.")
+    ] = "",
     as_json: given.AsJson = False,
 ) -> None:
     """List what a config can name."""
-    rows = catalogue(what)
+    rows = catalogue(what) if what else {name: f"fcforge list {name}" for name in ROOMS}
     if as_json:
         print(json.dumps(list(rows)))
         return

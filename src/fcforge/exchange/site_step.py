@@ -61,6 +61,9 @@ def start_file(asked: StartRequest) -> Exchange:
     said = {"start": {}, "policy": allowed, "dataset": {}}
     given = override_only(said, asked.overrides)
     policy = Policy.of(given["policy"], [read_card(path) for path in asked.keeper])
+    if asked.exact and not policy.exact_allowed:
+        what = "--exact plans exact sums, which policy.exact_allowed=false refuses."
+        raise ConfigError(what, do="Leave one of them out.")
     cohort = _public_people(asked, given["dataset"])
     key = read_signer(asked.sign)
     made = make_public(cohort, listed(asked.remove), given["start"], policy, key, plan)
