@@ -1,7 +1,7 @@
 """The command line itself: its entry point, and what several commands share.
 
 Commands with many options are made from requests; other options are described here, each once.
-Messages and progress go to stderr: one line that changes on a terminal, plain lines in logs.
+Messages and progress go to stderr: a bar on a terminal, plain lines in logs.
 """
 
 import functools
@@ -84,17 +84,21 @@ def progress_on_stderr(what: str) -> Iterator[Report]:
 
     No time left is told: pieces of work differ in length, so that any guess would swing.
     """
-    from rich.text import Text
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    shown = at_work(what)
+    line_of = TextColumn("{task.description}", markup=False)
+    shown = Progress(BarColumn(), line_of, console=Console(stderr=True), transient=True)
+    task = shown.add_task("")
     told = -math.inf
+    on_terminal = sys.stderr.isatty()
 
     def report(done: int, total: int, last: str) -> None:
         nonlocal told
         line = f"{what}: {done}/{total} {last}".rstrip()
         now = time.monotonic()
-        if sys.stderr.isatty():
-            shown.update(Text(printable(line)))
+        if on_terminal:
+            shown.update(task, completed=done, total=total, description=printable(line))
             shown.start()  # at the first report: before it somebody may have to be asked
         elif done == total or now - told >= EVERY:
             told = now
@@ -103,7 +107,8 @@ def progress_on_stderr(what: str) -> Iterator[Report]:
     try:
         yield report
     finally:
-        shown.stop()
+        if on_terminal:
+            shown.stop()
 
 
 # -- options ---------------------------------------------------------------------------------------

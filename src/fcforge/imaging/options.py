@@ -113,8 +113,9 @@ class PreprocessRequest(ImagingRequest):
     sdc: bool = option(
         False, "Correct distortion with a reverse-phase image, by FSL's topup."
     )
-    route: Literal["auto", "pip"] = option(
-        "auto", "FSL and SPM12 where installed (auto), or never (pip)."
+    route: Literal["auto", "pip", "fsl"] = option(
+        "auto",
+        "FSL and SPM12 where installed (auto), never (pip), or insisted on (fsl).",
     )
 
     @property

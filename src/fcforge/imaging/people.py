@@ -156,7 +156,10 @@ def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
     kept = list[str]()
     failed = list[tuple[str, str]]()
     console = Console(stderr=True)
-    for subject in track(subjects, "subjects", console=console, transient=True):
+    bar = track(subjects, "subjects", console=console, transient=True)
+    for number, subject in enumerate(bar, start=1):
+        if not console.is_terminal:
+            say(f"subject {number} of {len(subjects)}: {subject}")
         try:
             (made if make(subject) else kept).append(subject)
         except (FCForgeError, *SURPRISES) as error:

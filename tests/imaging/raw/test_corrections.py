@@ -50,6 +50,9 @@ def test_route_follows_what_is_installed(monkeypatch: pytest.MonkeyPatch):
     }
     install()
     assert corrections.plan_route("auto") == pip
+    install("slicetimer", "mcflirt")
+    with pytest.raises(DataError, match="topup are not all installed"):
+        corrections.plan_route("fsl")
     install("slicetimer", "mcflirt", "topup")
     assert corrections.plan_route("pip") == pip
     assert corrections.plan_route("auto") == {
@@ -59,7 +62,7 @@ def test_route_follows_what_is_installed(monkeypatch: pytest.MonkeyPatch):
         "registration": "ants",
     }
     install("slicetimer", "mcflirt", "topup", "spm12")
-    assert corrections.plan_route("auto")["registration"] == "spm12"
+    assert corrections.plan_route("fsl")["registration"] == "spm12"
 
 
 def test_command_lines():
@@ -262,7 +265,7 @@ def _calls(log: Path) -> list[list[str]]:
 def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
     stand_ins: Path, raw: Path
 ):
-    code, lines = _preprocess(raw, "auto")
+    code, lines = _preprocess(raw, "fsl")
     assert code == 0, lines
     names = [Path(call[0]).name for call in _calls(stand_ins)]
     assert names == ["slicetimer", "mcflirt", "topup", "applytopup"]

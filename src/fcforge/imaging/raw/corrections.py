@@ -83,15 +83,21 @@ def plan_route(route: str = "auto") -> dict[str, str]:
 
     Parameters
     ----------
-    route : {"auto", "pip"}
-        "pip" never looks for FSL.
+    route : {"auto", "pip", "fsl"}
+        "pip" never looks for FSL; "fsl" insists on it.
     """
     plan = dict(zip(STEPS, ("fcforge", "fcforge", "", "ants"), strict=True))
     if route == "pip":
         return plan
     # SPM12 is the standalone, which needs the MATLAB runtime only
     paper = dict(zip(STEPS, ("slicetimer", "mcflirt", "topup", "spm12"), strict=True))
-    return plan | {step: name for step, name in paper.items() if shutil.which(name)}
+    there = {step: name for step, name in paper.items() if shutil.which(name)}
+    if route == "fsl" and not there.keys() >= set(STEPS[:3]):
+        raise DataError(
+            "FSL's slicetimer, mcflirt and topup are not all installed.",
+            do="Source FSL's set-up, or use --route pip.",
+        )
+    return plan | there
 
 
 # Split at blanks before paths are put in, so that a path may have blanks of its own.
