@@ -35,6 +35,8 @@ def test_names_of_sites(site, names) -> None:
         (["a", None, "b"], r"site\[1\] is None, which is not the name"),
         ([1.0, 2.0, np.nan], r"site\[2\] is nan, which is not the name"),
         (pd.Series(["a", pd.NA, "b"]), r"site\[1\]"),
+        ([1.5, 2.0, 1.0], r"site\[0\] is 1.5, which is not the name"),
+        (True, "True, which is not the name"),
         (["a", "b"], r"shape \(2,\), but X has 3 subjects"),
         ([["a"], ["b"], ["c"]], r"shape \(3, 1\)"),
     ],

@@ -218,3 +218,45 @@ def test_a_card_too_small_for_one_lane_says_so(monkeypatch, tmp_path):
     assert not any(
         n.depth for n in map(_several_seeds().nodes.get, Store(tmp_path).done())
     )
+
+
+@pytest.mark.parametrize(("fit", "measured_at"), [(32, [1]), (31, [1, 2])])
+def test_memory_is_measured_again_where_it_is_scarce(
+    fit, measured_at, monkeypatch, tmp_path
+):
+    """Groups of two lanes: room for 16 times as many is room at the next site, too."""
+    from fcforge.runner import trainer as trainer_module
+
+    depths = []
+
+    def measured(learner, job, bank, training):
+        depths.append(len(job.prefix))
+        return fit
+
+    monkeypatch.setattr(trainer_module.engine, "lanes_that_fit", measured)
+    base = run_spec(
+        learner_spec("finetune"), 2, training=Training(epochs=1, batch_size=16)
+    )
+    plan = plan_of(*(replace(base, seed=s) for s in range(2)))
+    run_plan(plan, tmp_path, group=4)
+    assert depths == measured_at
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_groups_are_sized_to_what_the_card_has_free(tmp_path):
+    from fcforge.engine import lanes_that_fit
+
+    plan = _several_seeds()
+    trainer = Trainer(cohort(), Store(tmp_path), "cuda", 64)
+    node = next(n for n in plan.nodes.values() if n.depth == 1)
+    trainer.run([n for n in plan.nodes.values() if n.depth == 0])
+    job, learner = (
+        trainer.job(node.spec, trainer.load_lane(node)),
+        trainer.learner(node.spec),
+    )
+    whole = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)
+    free, _ = torch.cuda.mem_get_info()
+    held = torch.empty(free * 3 // 4, dtype=torch.uint8, device="cuda")
+    quarter = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)
+    del held
+    assert 1 < quarter < whole / 2

@@ -94,7 +94,7 @@ def test_people_without_a_diagnosis_are_left_out_when_asked(tmp_path):
     assert "no diagnosis: 1" in left.faults[0].what
 
 
-def test_files_without_a_row_are_not_loaded_and_ids_may_lack_zeros(tmp_path):
+def test_files_without_a_row_are_listed_and_ids_may_lack_zeros(tmp_path):
     rows = ["participant_id\tsite\tdiagnosis"]
     for k in range(4):
         np.savetxt(tmp_path / f"sub-005000{k}_fc.csv", np.eye(3), delimiter=",")
@@ -102,7 +102,9 @@ def test_files_without_a_row_are_not_loaded_and_ids_may_lack_zeros(tmp_path):
     (tmp_path / "participants.tsv").write_text("\n".join(rows[:-1]))
     back = load_folder(tmp_path)
     assert back.subject_id.tolist() == ["50000", "50001", "50002"]
-    assert back.faults == ()
+    assert [f.severity for f in back.faults] == ["warning"]
+    assert "1 file of nobody" in back.faults[0].what
+    assert "sub-0050003_fc.csv" in back.faults[0].what
 
 
 @pytest.mark.parametrize(

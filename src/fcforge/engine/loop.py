@@ -149,14 +149,11 @@ def learn_site(
     tick : callable
         Called after every epoch.
     """
-    lanes = []
-    for job in jobs:
-        job.site.wanted = fit
-        lanes.append(learner.method.begin_site(learner.model, job.lane, job.site))
-    jobs = [job._replace(lane=lane) for job, lane in zip(jobs, lanes, strict=True)]
+    jobs = [begin(learner, job, fit) for job in jobs]
+    lanes = [job.lane for job in jobs]
     if fit and learner.method.fits and training.epochs > 0:
         with products(training.precision):
-            lanes = learn_lanes(learner, jobs, bank, training, tick)
+            lanes = learn_lanes(learner, jobs, bank, training, tick, graphed=True)
     ended = [end(learner, job, lane) for job, lane in zip(jobs, lanes, strict=True)]
     for job in jobs:
         job.site.seal()
@@ -174,6 +171,13 @@ def products(precision: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def begin(learner: Learner, job: Job, wanted: bool = True) -> Job:
+    """The job after the method's first look at its site."""
+    job.site.wanted = wanted
+    lane = learner.method.begin_site(learner.model, job.lane, job.site)
+    return job._replace(lane=lane)
+
+
 def end(learner: Learner, job: Job, lane: Lane) -> Lane:
     """The lane after the method's last look at its site; it may keep what it says it keeps."""
     site = job.site
@@ -185,15 +189,20 @@ def end(learner: Learner, job: Job, lane: Lane) -> Lane:
 
 
 def learn_lanes(
-    learner: Learner, jobs: Sequence[Job], bank: Bank, training: Training, tick: Tick
+    learner: Learner,
+    jobs: Sequence[Job],
+    bank: Bank,
+    training: Training,
+    tick: Tick,
+    graphed: bool,
 ) -> list[Lane]:
-    """The epochs of one site for all jobs; on a GPU as a CUDA graph."""
+    """The epochs of one site for all jobs; on a GPU as a CUDA graph unless told otherwise."""
     method = learner.method
     epochs = training.epochs
     plan = _batches(method, jobs, training, bank)
     lane = stack([j.lane for j in jobs])
     opt = stack([Adam.start(j.lane.params) for j in jobs])
-    begin_epoch, step = _lifted(learner, training, bank, jobs)
+    begin_epoch, step = _lifted(learner, training, bank, jobs, graphed)
     keeper = Keeper(learner, jobs, training, bank)
     for epoch, (first, steps) in enumerate(_keys(jobs, plan)):
         if method.updates_at(epoch, epochs):
@@ -239,14 +248,14 @@ def _batches(
 
 
 def _lifted(
-    learner: Learner, training: Training, bank: Bank, jobs: Sequence[Job]
+    learner: Learner, training: Training, bank: Bank, jobs: Sequence[Job], graphed: bool
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`begin_epoch` and the step of all lanes, as CUDA graphs where that pays."""
     method = learner.method
     inputs = bank.inputs(learner.model)
     n = len(jobs)
     replaying = method.replay_size > 0 and jobs[0].site.position > 0
-    captured = bank.device.type == "cuda"
+    captured = graphed and bank.device.type == "cuda"
     begin = lift(lambda la, k: (method.begin_epoch(learner.model, la, inputs, k),), n)
     alone = n == 1 and not captured
     one = make_step(learner, training, inputs, bank.y, replaying=replaying, alone=alone)
@@ -269,3 +278,31 @@ def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
                 where=f"site '{site}'",
                 do="Declare keeps = 'real subjects' or drop them in end_site.",
             )
+
+
+# -- how many lanes a card holds: one lane is tried, the rest is arithmetic ------------------------
+SHARE = 0.7  # of the free memory; the rest is for fragments and the libraries' own workspaces
+UNBOUNDED = 1 << 30
+
+
+def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -> int:
+    """Lanes like `job` that the bank's device can train together, from one epoch of one lane.
+
+    Peak memory of that epoch is what a lane needs; a CUDA graph holds no more. A CPU has no limit
+    here: its groups are small anyway.
+    """
+    if bank.device.type != "cuda" or not learner.method.fits:
+        return UNBOUNDED
+    job = begin(learner, job)
+    each = 1
+    short = replace(training, epochs=1)
+    # the first epoch also prepares the bank and the libraries' workspaces
+    for _ in range(2):
+        torch.cuda.synchronize(bank.device)
+        torch.cuda.reset_peak_memory_stats(bank.device)
+        before = torch.cuda.memory_allocated(bank.device)
+        learn_lanes(learner, [job], bank, short, lambda: None, graphed=False)
+        each = max(1, torch.cuda.max_memory_allocated(bank.device) - before)
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(bank.device)
+    return max(1, int(SHARE * free / each))

@@ -22,7 +22,8 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     """Site of each of n subjects, as text, (n,).
 
     None: all are of one site, `default`. One name: all are of it. An array: one name per subject.
-    1, 1.0 and "1" are the same site; an empty or missing name raises `InputError`.
+    1, 1.0 and "1" are the same site; what is empty or missing, a fraction or a truth value is no
+    name and raises `InputError`.
     """
     if site is None:
         return np.full(n, default, dtype=object)
@@ -34,7 +35,8 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
         raise InputError(what, do=f"Give one name, or an array of shape ({n},).")
     names = [whole(_said(value)) for value in values]
     for place, name in enumerate(names):
-        if is_missing(name):
+        number = isinstance(values[place], (float, np.floating))
+        if is_missing(name) or (number and "." in name) or name in ("True", "False"):
             what = (
                 f"site[{place}] is {values[place]!r}, which is not the name of a site."
             )

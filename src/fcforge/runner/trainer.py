@@ -37,6 +37,8 @@ from fcforge.types import Component, LearnerSpec, RunSpec, Site
 POOL = "pool"
 ITEM = "item"
 
+AMPLE = 16  # times the lanes there are: memory for them at later sites, too
+
 
 class Trainer:
     """Trains nodes of one dataset and writes them into a store.
@@ -61,6 +63,7 @@ class Trainer:
         self._sites: dict[str, dict[str, Site]] = {}
         self._learners: dict[str, Learner] = {}
         self._evaluators: dict[str, Evaluator] = {}
+        self._fit: dict[tuple[int, int], tuple[int, int]] = {}
         self._public: dict[str, Public] = {}
 
     # -- what a node needs ---------------------------------------------------------------------
@@ -241,15 +244,15 @@ class Trainer:
             self._run_alike(members)
 
     def _run_alike(self, members: Sequence[tuple[Node, Lane]]) -> None:
-        """Train lanes of one shape; where the device has no memory for a group, half as many."""
+        """Train lanes of one shape, as many at once as the device holds."""
         node = members[0][0]
-        size = min(self.group, len(members))
+        size = min(self.group, self._lanes_that_fit(members))
         done = 0
         while done < len(members):
             try:
                 self.learn_group(members[done : done + size])
             except torch.OutOfMemoryError as error:
-                # nothing of the group is written yet
+                # another program took memory since it was measured; nothing of the group is written
                 if size == 1:
                     raise FCForgeError(
                         "the device has no memory for a single lane.",
@@ -261,6 +264,19 @@ class Trainer:
                 torch.cuda.empty_cache()
                 continue
             done += size
+
+    def _lanes_that_fit(self, members: Sequence[tuple[Node, Lane]]) -> int:
+        """Lanes that the device holds; where it held far more at an earlier site, as many."""
+        node, lane = members[0]
+        learner = self.learner(node.spec)
+        key = id(learner), node.spec.training.batch_size
+        depth, lanes = self._fit.get(key, (0, 0))
+        if depth != node.depth and lanes < AMPLE * min(len(members), self.group):
+            job = self.job(node.spec, lane)
+            bank = self.loader.bank
+            lanes = engine.lanes_that_fit(learner, job, bank, node.spec.training)
+            self._fit[key] = node.depth, lanes
+        return lanes
 
     def learn_group(self, members: Sequence[tuple[Node, Lane]]) -> None:
         """Teach lanes of one shape the last site of their nodes, and store these."""

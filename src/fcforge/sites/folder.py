@@ -23,10 +23,10 @@ from fcforge.imaging.matrix_files import (
 )
 from fcforge.imaging.parsers import as_numbers
 from fcforge.imaging.people import read_people, table_in
-from fcforge.messages import ConfigError, DataError, at, some
+from fcforge.messages import ConfigError, DataError, at, counted, some
 from fcforge.requests import Kind
 from fcforge.sites import participants
-from fcforge.sites.cohort import Cohort, as_text, fc_from_upper
+from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
 from fcforge.sites.datasets import not_correlations
 from fcforge.sites.matrices import rows_as_fc, to_fc
 from fcforge.sites.participants import (
@@ -202,7 +202,8 @@ def _open(
     if table := table_in(path):
         there = scan_files(path, pattern)
         listed = participants.people_of(read_table(table), named)
-        return listed, lambda person: read_fc(
+        faults = [*listed.faults, *_of_nobody(listed, there)]
+        return listed._replace(faults=faults), lambda person: read_fc(
             _file_of(person, path, there), kind, variable
         )
     if path.suffix.lower() in TEXT:
@@ -245,6 +246,17 @@ def _file_of(person: Participant, folder: Path, there: Sequence[Path]) -> Path:
         do = "Say which: --set 'dataset.pattern=**/*_relmat.tsv', for example."
         raise DataError(f"has {len(found)} files ({told}).", do=do)
     return found[0]
+
+
+def _of_nobody(listed: Listed, there: Sequence[Path]) -> Iterator[Fault]:
+    """A warning that lists the files that belong to nobody in the table."""
+    known = [person.subject_id for person in listed.people]
+    others = {path.name for path in there}
+    for who in [*known, *(fault.subject for fault in listed.faults)]:
+        others -= {name for name in others if participants.owns_file(name, who)}
+    if others and not any(person.file for person in listed.people):
+        what = f"{counted(len(others), 'file')} of nobody in the table: {some(sorted(others))}."
+        yield Fault("warning", what, "Not loaded; add rows, or take the files away.")
 
 
 def read_fc(path: Path, kind: Kind = "auto", variable: str | None = None) -> Reading:
