@@ -11,6 +11,7 @@ SMALL = 50  # code lines of a module that needs no test file of its own
 
 SPANNING = {  # test files of no single module, and why
     "estimator/test_explaining.py": "edges that moved a decision, and their stability",
+    "cli/test_imaging.py": "fc and preprocess as they are typed",
     "cli/test_round.py": "a round as hospitals and keepers type it",
     "exchange/keeping/test_round_files.py": "a round from shares to its sum, in files",
     "exchange/test_no_subject_inside.py": "bytes of a chain of every method",

@@ -173,7 +173,7 @@ def test_a_preset_is_what_other_settings_change():
         ),
         (
             {"preset": "curch"},
-            "b: preset = 'curch' is unknown. Did you mean 'church'? Known: chur",
+            "b: unknown preset 'curch'. Did you mean 'church'? Known: chur",
         ),
         (
             {"prest": 1},

@@ -27,7 +27,7 @@ from typing import (
     get_type_hints,
 )
 
-from fcforge.messages import ConfigError, look_up, unknown_name
+from fcforge.messages import ConfigError, check_names, look_up, unknown_name
 
 if TYPE_CHECKING:
     from fcforge.types import Component
@@ -125,7 +125,9 @@ def validation_error(hint: Any, value: Any) -> Invalid | None:
         found = [validation_error(h, value) for h in args]
         return None if None in found else found[0]
     if origin is Literal:
-        return _of_choices(args, value)
+        if value in args:
+            return None
+        return Invalid("is unknown", unknown_name("", str(value), map(str, args)).do)
     if origin in (tuple, list, Sequence):
         return _of_items(args, origin is tuple and args[-1] is not Ellipsis, value)
     return _of_type(origin or hint, value)
@@ -136,13 +138,6 @@ def _of_bounds(extras: tuple[Any, ...], value: Any) -> Invalid | None:
         if isinstance(bound, Bound) and not bound.holds(value):
             return Invalid(bound.wrong, bound.use)
     return None
-
-
-def _of_choices(known: tuple[Any, ...], value: Any) -> Invalid | None:
-    if value in known:
-        return None
-    error = unknown_name("", str(value), map(str, known))
-    return Invalid("is unknown", error.do)
 
 
 def _of_items(args: tuple[Any, ...], fixed: bool, value: Any) -> Invalid | None:
@@ -176,8 +171,8 @@ def field_types(target: Any) -> Mapping[str, Any]:
     return {name: hint for name, hint in hints.items() if name != "return"}
 
 
-def _require(name: str, found: Invalid | None, value: Any, where: str) -> None:
-    if found:
+def _require(name: str, hint: Any, value: Any, where: str) -> None:
+    if found := validation_error(hint, value):
         what = f"{name} = {value!r} {found.wrong}."
         raise ConfigError(what, where=where, do=found.use)
 
@@ -188,8 +183,7 @@ class Validated:
     def __post_init__(self) -> None:
         own: Any = type(self)
         for name, hint in field_types(own).items():
-            value = getattr(self, name)
-            _require(name, validation_error(hint, value), value, self.where())
+            _require(name, hint, getattr(self, name), self.where())
 
     @classmethod
     def where(cls) -> str:
@@ -257,7 +251,7 @@ def checked(
         values[name] = _read(
             hints[name], value, f"{where}: {name}", getattr(base, name, None)
         )
-        _require(name, validation_error(hints[name], values[name]), value, where)
+        _require(name, hints[name], values[name], where)
     return values
 
 
@@ -278,8 +272,7 @@ def make(
     params = dict(params)
     if "preset" in params and getattr(cls, "presets", None):
         name = params.pop("preset")
-        found = _of_choices(("default", *cls.presets), name)
-        _require("preset", found, name, where)
+        check_names("preset", [str(name)], ("default", *cls.presets), where=where)
         base = cls.from_preset(name)
     if base is None and issubclass(cls, Checked) and not given:
         base = cls()

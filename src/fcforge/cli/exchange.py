@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -50,7 +49,16 @@ def learn(request: requests.LearnRequest) -> None:
     from fcforge.report.terminal import continued_text, learned_text
 
     def agree(before: Exchange) -> None:
-        _agree(continued_text(before, request), request.yes)
+        say(continued_text(before, request))
+        if request.yes:
+            return
+        if not sys.stdin.isatty():
+            raise ConfigError(
+                "there is no terminal on which to ask whether to go on with this.",
+                do="Read the lines above; if they are what you expect, add --yes.",
+            )
+        if not typer.confirm("Go on with this?", err=True):
+            raise typer.Exit(1)
 
     with progress_on_stderr("learning") as tick:
         done = learn_site(request, agree=agree, warn=_warn, tick=tick)
@@ -62,20 +70,6 @@ def learn(request: requests.LearnRequest) -> None:
 
 def _warn(text: str) -> None:
     say(text, style="yellow")
-
-
-def _agree(text: str, yes: bool) -> None:
-    """Show what is about to be continued, and ask unless `yes` was said."""
-    say(text)
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError(
-            "there is no terminal on which to ask whether to go on with this.",
-            do="Read the lines above; if they are what you expect, add --yes.",
-        )
-    if not typer.confirm("Go on with this?", err=True):
-        raise typer.Exit(1)
 
 
 @takes
@@ -113,7 +107,7 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
     from fcforge.exchange.exchange import open_exchange
     from fcforge.exchange.keys import Trust
     from fcforge.exchange.private_record import PrivateRecord
-    from fcforge.report.terminal import evaluation_text
+    from fcforge.report.terminal import as_json, evaluation_text
     from fcforge.sites import load_people
     from fcforge.sites.datasets import left_out
 
@@ -129,10 +123,7 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
         found = prediction.evaluate(opened, cohort, private)
     if found.warning:
         say(found.warning, style="red")
-    if asked.as_json:
-        print(json.dumps(found.to_json(), indent=1))
-    else:
-        print(evaluation_text(found))
+    print(as_json(found.to_json()) if asked.as_json else evaluation_text(found))
 
 
 @takes
@@ -235,15 +226,12 @@ def verify(asked: requests.VerifyRequest) -> int:
     """Check a file bit by bit; exit code 1 when it must not be used."""
     from fcforge.exchange.keys import Trust
     from fcforge.exchange.verification import verify as verified
-    from fcforge.report.terminal import verify_text
+    from fcforge.report.terminal import as_json, verify_text
 
     checks = verified(asked.file, Trust.asked(asked), asked.expect)
     ok = all(check.ok for check in checks)
-    if asked.as_json:
-        found = {"ok": ok, "checks": [asdict(check) for check in checks]}
-        print(json.dumps(found, indent=1))
-    else:
-        print(verify_text(checks))
+    found = {"ok": ok, "checks": [asdict(check) for check in checks]}
+    print(as_json(found) if asked.as_json else verify_text(checks))
     return 0 if ok else 1
 
 
@@ -291,4 +279,3 @@ COMMANDS = (
     audit,
     keep,
 )
-PANEL = "Exchange"

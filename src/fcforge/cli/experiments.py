@@ -1,4 +1,4 @@
-"""Commands around experiments: from ``init`` to ``report``, and the studies of a run."""
+"""Commands around experiments: scans to FC, ``init`` to ``report``, and the studies of a run."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typer import Argument, Option
 from fcforge.cli import commands as given
 from fcforge.cli.commands import at_work, progress_on_stderr, say, takes
 from fcforge.files import write_text
+from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.messages import FCForgeError, duration
 from fcforge.requests import CheckRequest
 
@@ -96,15 +97,12 @@ def data(
 @takes
 def check(asked: CheckRequest) -> int:
     """Check a config or a dataset, subject by subject, before anything runs."""
-    from fcforge.report.terminal import check_text
+    from fcforge.report.terminal import as_json, check_text
     from fcforge.studies.check import check_target
 
     with at_work("checking"):
         verdict = check_target(asked)
-    if asked.as_json:
-        print(json.dumps(verdict.to_json(), indent=1))
-    else:
-        print(check_text(verdict))
+    print(as_json(verdict.to_json()) if asked.as_json else check_text(verdict))
     return 0 if verdict.ok else 1
 
 
@@ -163,14 +161,12 @@ def _train(prepared: Prepared, folder: Path, place: Place) -> None:
 
 def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show the progress of a run."""
-    from fcforge.report.terminal import status_text
+    from fcforge.report import terminal
     from fcforge.runner.collect import progress_of
 
     found = progress_of(folder)
-    if as_json:
-        print(json.dumps(asdict(found), indent=1))
-    else:
-        print(status_text(found))
+    text = terminal.as_json(asdict(found)) if as_json else terminal.status_text(found)
+    print(text)
 
 
 def report(
@@ -334,16 +330,16 @@ def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
 
 def _show(measured: Callable[[], Sequence[Study]], as_json: bool) -> None:
     """Print the tables of a study."""
+    from fcforge.report import terminal
     from fcforge.report.run import study_json
-    from fcforge.report.terminal import interval_table
 
     with at_work("measuring"):
         tables = measured()
     if as_json:
         found = {table.title: study_json(table.rows) for table in tables}
-        print(json.dumps(found, indent=1))
+        print(terminal.as_json(found))
     else:
-        shown = [interval_table(table).markdown() for table in tables]
+        shown = [terminal.interval_table(table).markdown() for table in tables]
         print("\n".join(shown), end="")
 
 
@@ -360,6 +356,25 @@ def motion(
     with at_work("measuring"):
         rows = motion_rows(experiment)
     _print_rows(rows, as_json)
+
+
+# -- from scans to FC ------------------------------------------------------------------------------
+@takes
+def fc(request: FCRequest) -> int:
+    """Make FC of every subject from the output of fMRIPrep, XCP-D, C-PAC, DPABI or your own."""
+    from fcforge.imaging.app import fc_folder
+    from fcforge.report import quality
+
+    return fc_folder(request, quality).code
+
+
+@takes
+def preprocess(request: PreprocessRequest) -> int:
+    """Bring raw scans to MNI space in basic steps, without T1w images; prefer fMRIPrep."""
+    from fcforge.imaging.raw.pipeline import preprocess_folder
+    from fcforge.report import quality
+
+    return preprocess_folder(request, quality).code
 
 
 COMMANDS = (
@@ -379,4 +394,4 @@ COMMANDS = (
     list_things,
     judge,
 )
-PANEL = "Experiments"
+IMAGING = (fc, preprocess)

@@ -227,13 +227,17 @@ def _scan_section(found: Explanation, k: int) -> Section:
         networks = found.networks(k).to_numpy()
     pairs = edge_names(rois)
     each = found.contribution[k]
+    tested = found.deletion
+    random = tested.random[k]
     parts = (
         _sum_words(found, k),
         _brain(found, each),
         _sum_table("Strongest edges", "edge", pairs, each, ADDS, NOT_MEASURED),
         _sum_table("ROIs", "ROI", rois, found.rois(k), ADDS, HALVES),
         _network_table(found, networks, ADDS),
-        _deletion_words(found, k),
+        f"Deletion test: with its {counted(tested.k, 'strongest edge')} set to the reference "
+        f"the log odds move by {number(float(tested.explained[k]), 2)} towards it; with as many "
+        f"random edges by {number(random.mean(), 2)} (mean of {len(random)} draws).",
     )
     return Section(found.subjects[k], parts)
 
@@ -261,14 +265,4 @@ def _sum_words(found: Explanation, k: int) -> str:
     return (
         f"{words}. The {LISTED} strongest of {len(size)} edges, below, make up {share:.1f} % of "
         "all movement."
-    )
-
-
-def _deletion_words(found: Explanation, k: int) -> str:
-    tested = found.deletion
-    random = tested.random[k]
-    return (
-        f"Deletion test: with its {counted(tested.k, 'strongest edge')} set to the reference "
-        f"the log odds move by {number(float(tested.explained[k]), 2)} towards it; with as many "
-        f"random edges by {number(random.mean(), 2)} (mean of {len(random)} draws)."
     )

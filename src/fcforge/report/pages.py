@@ -96,19 +96,17 @@ def find_items(root: Path) -> list[Item]:
     for folder, names, files in os.walk(root):  # does not follow links
         names[:] = [name for name in names if not name.startswith(".")]
         for kind, path in _items_of(Path(folder), files):
-            items.append(_item(kind, path, root))
+            relative = path.relative_to(root).as_posix()
+            shown = relative if relative != "." else root.resolve().name or "/"
+            name = printable(shown)
+            hyphened = re.sub(r"[^a-z0-9]+", "-", name.lower())
+            slug = hyphened.strip("-")[:60]
+            digest = hashlib.sha256(os.fsencode(relative)).hexdigest()
+            page = f"{kind}-{slug}-{digest[:8]}.html"
+            items.append(Item(kind, path, name, page))
             if path == Path(folder):
                 names.clear()  # what belongs to an item is not an item
     return sorted(items, key=lambda item: item.name)
-
-
-def _item(kind: str, path: Path, root: Path) -> Item:
-    relative = path.relative_to(root).as_posix()
-    name = printable(relative if relative != "." else root.resolve().name or "/")
-    hyphened = re.sub(r"[^a-z0-9]+", "-", name.lower())
-    slug = hyphened.strip("-")[:60]
-    digest = hashlib.sha256(os.fsencode(relative)).hexdigest()
-    return Item(kind, path, name, f"{kind}-{slug}-{digest[:8]}.html")
 
 
 def _items_of(folder: Path, names: list[str]) -> Iterator[tuple[str, Path]]:

@@ -304,6 +304,12 @@ def read_folder(folder: Path, home: str = "") -> tuple[list[RunResult], About]:
 def page_of(about: About, c: Contents) -> str:
     """The page as text."""
     first = c.results[0]
+    main = PRIMARY[first.kind]
+    found = {k: stats.per_site(runs, main) for k, runs in c.groups.items()}
+    axis = (0.0, 1.0)
+    if first.kind == "number":  # from the lowest R²
+        ends = [(e.low, e.high) for sites in found.values() for e in sites.values()]
+        axis = rendering.span([np.zeros(1), np.array(ends)])
     return render(
         "run.html.j2",
         about=about,
@@ -313,38 +319,18 @@ def page_of(about: About, c: Contents) -> str:
         shown=results_table(c.rows, c.levels),
         forests=[_forest(c, against) for against in FORESTS if c.forests[against]],
         **_over_stages(c, about.n_draws),
-        **_at_sites(c),
+        at_sites=found,
+        axis_of_sites=axis,
+        tested={
+            site: counted(len(first.y[site]), "test subject") for site in first.sites
+        },
         settings=about.settings,
         environment=first.environment,
         methods=methods_paragraphs(c.results, about.n_draws),
     )
 
 
-def _at_sites(c: Contents) -> dict[str, Any]:
-    """Estimates at every site on a common axis: shares of 1, or from the lowest R²."""
-    first = c.results[0]
-    main = PRIMARY[first.kind]
-    found = {k: stats.per_site(runs, main) for k, runs in c.groups.items()}
-    axis = (0.0, 1.0)
-    if first.kind == "number":
-        ends = [(e.low, e.high) for sites in found.values() for e in sites.values()]
-        axis = rendering.span([np.zeros(1), np.array(ends)])
-    tested = {site: counted(len(first.y[site]), "test subject") for site in first.sites}
-    return {"at_sites": found, "axis_of_sites": axis, "tested": tested}
-
-
 # -- tables ----------------------------------------------------------------------------------------
-class Forest(NamedTuple):
-    """Differences from one reference on a common axis."""
-
-    title: str
-    note: str
-    low: float
-    high: float
-    with_p: bool
-    rows: list[tuple[str, Comparison, str]]  # learner, difference, look
-
-
 FORESTS = {
     "baseline": ("Against {own}", "Is a learner better than {naive}?"),
     "finetune": (
@@ -354,10 +340,11 @@ FORESTS = {
 }
 
 
-def _forest(c: Contents, against: str) -> Forest:
+def _forest(c: Contents, against: str) -> dict[str, Any]:
+    """Differences from one reference on a common axis."""
     title, note = (text.format(**c.words._asdict()) for text in FORESTS[against])
     found = c.forests[against]
-    rows = []
+    rows = []  # learner, difference, look
     for learner, d in found.items():
         look = "unclear"
         if d.low > 0:
@@ -365,10 +352,15 @@ def _forest(c: Contents, against: str) -> Forest:
         elif d.high < 0:
             look = "clear-down"
         rows.append((learner, d, look))
-    # the permutation test is conservative against a constant, see fcforge.stats.compare
-    with_p = against != "baseline"
     ends = [(d.low, d.high, 0.0) for d in found.values()]
-    return Forest(title, note, *rendering.span([np.array(ends)]), with_p, rows)
+    return {
+        "title": title,
+        "note": note,
+        "ends": rendering.span([np.array(ends)]),
+        # the permutation test is conservative against a constant, see fcforge.stats.compare
+        "with_p": against != "baseline",
+        "rows": rows,
+    }
 
 
 # -- pictures --------------------------------------------------------------------------------------

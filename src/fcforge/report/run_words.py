@@ -174,7 +174,18 @@ def methods_paragraphs(results: RunResults, n_draws: int) -> tuple[str, str, str
     kind = results[0].kind
     more = OF_NUMBERS if kind == "number" else OF_CLASSES
     measured = MEASURED.format(**WORDS[kind]._asdict()) + more
-    return (_what_was_run(results), measured, _how_sure(results, n_draws))
+    n_seeds = len({r.spec.seed for r in results})
+    over = "test subjects and trainings" if n_seeds > 2 else "test subjects"
+    sure = (
+        "Values are means over orders and seeds, with the standard deviation over orders. "
+        f"Intervals are 95 % bootstrap intervals over {over} ({n_draws} draws, Bayesian bootstrap "
+        "stratified by site and class, the same weight for a subject in every order, seed and "
+        "learner; AUROC to first order); they do not cover the choice of sites. Differences are "
+        "paired over orders, seeds and subjects; their p-values come from a permutation test that "
+        "exchanges the two learners' scores subject by subject, and are given with Holm's "
+        "correction within each list, too."
+    )
+    return (_what_was_run(results), measured, sure)
 
 
 def sources(results: RunResults) -> str:
@@ -224,18 +235,4 @@ def _training(t: Training) -> str:
         f"What has no closed form was trained with Adam ({rate}, batches of {t.batch_size}, "
         f"weight decay {t.weight_decay:g}, gradient norm clipped at {t.clip:g}) for "
         f"{counted(t.epochs, 'epoch')} per site; {KEPT_EPOCH[t.selection]}."
-    )
-
-
-def _how_sure(results: RunResults, n_draws: int) -> str:
-    n_seeds = len({r.spec.seed for r in results})
-    over = "test subjects and trainings" if n_seeds > 2 else "test subjects"
-    return (
-        "Values are means over orders and seeds, with the standard deviation over orders. "
-        f"Intervals are 95 % bootstrap intervals over {over} ({n_draws} draws, Bayesian bootstrap "
-        "stratified by site and class, the same weight for a subject in every order, seed and "
-        "learner; AUROC to first order); they do not cover the choice of sites. Differences are "
-        "paired over orders, seeds and subjects; their p-values come from a permutation test that "
-        "exchanges the two learners' scores subject by subject, and are given with Holm's "
-        "correction within each list, too."
     )
