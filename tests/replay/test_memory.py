@@ -155,6 +155,10 @@ def test_stored_logits_are_those_of_the_network_in_eval_mode(method):
 ALONE = [m for m, c in METHODS.items() if c.depends_on != "all" and not c.needs_start]
 VARIANTS = [(m, {}) for m in ALONE]
 VARIANTS += [("forge", {"sampling": s}) for s in ("uniform", "reservoir")]
+VARIANTS += [
+    ("forge", {"sampler": "official", "sampling": s})
+    for s in ("hcts", "uniform", "reservoir")
+]
 VARIANTS += [("ewc", {"online": True})]
 
 

@@ -135,6 +135,8 @@ class SyntheticMemory(Method):
         found["dev.y"] = Declared((dev,), torch.int64)
         found["replay.active"] = Declared((None,), torch.int64, low=0, high=n - 1)
         found["replay.quota"] = Declared((sites,), torch.int64, low=0, high=self.memory)
+        if self.hcts.official:
+            found["replay.share"] = Declared((sites,), low=0)
         if self.sampling == "hcts":
             arms = alike(self.hcts.start("meta"))
             found |= {
