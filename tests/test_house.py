@@ -14,6 +14,7 @@ SPANNING = {  # test files of no single module, and why
     "cli/test_imaging.py": "fc and preprocess as they are typed",
     "cli/test_round.py": "a round as hospitals and keepers type it",
     "exchange/keeping/test_round_files.py": "a round from shares to its sum, in files",
+    "exchange/test_public_starts.py": "starts by name, from fetching to the file",
     "exchange/test_no_subject_inside.py": "bytes of a chain of every method",
     "exchange/test_two_hospitals.py": "two folders, two processes, one file",
     "exchange/test_options.py": "every option of every command that opens a file",

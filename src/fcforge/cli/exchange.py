@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 @takes
 def start(asked: requests.StartRequest) -> None:
     """Make a public start: what hospitals add their releases to, made of public people alone."""
-    from fcforge.exchange.site_step import start_file
-    from fcforge.exchange.starts.public_cache import public_start
+    from fcforge.exchange.site_step import public_start, start_file
     from fcforge.report.terminal import described_text
 
     with at_work("making the start"):

@@ -25,7 +25,7 @@ from fcforge.exchange.exchange import Exchange, open_exchange, packed
 from fcforge.exchange.keys import Trust
 from fcforge.exchange.private_record import PrivateRecord, Receipt, default_place
 from fcforge.exchange.schema import site_name
-from fcforge.exchange.starts.public_cache import STARTS, public_start
+from fcforge.exchange.site_step import STARTS, public_start
 from fcforge.messages import ConfigError, check_names
 from fcforge.methods import METHODS
 from fcforge.requests import TrustRequest

@@ -9,9 +9,9 @@ import pytest
 from small_exchange import data_file, given, sites, start
 
 from fcforge.estimator import ForgeClassifier, InputError
+from fcforge.exchange import site_step
 from fcforge.exchange.exchange import open_exchange, save
-from fcforge.exchange.starts import public_cache
-from fcforge.exchange.starts.public_cache import STARTS, Source, public_start
+from fcforge.exchange.site_step import STARTS, Source, public_start
 from fcforge.messages import ConfigError, DataError
 from fcforge.sites import abide
 from fcforge.sites.abide import subjects_sha256
@@ -72,27 +72,27 @@ def bucket(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("name", "rois"), [("abide-aal", 116), ("abide-cc200", 200)])
 def test_a_start_is_fetched_once_and_kept(bucket, name, rois):
     place = public_start(name)
-    assert place == public_cache.cache_folder() / f"{name}.fcx"
+    assert place == site_step.cache_folder() / f"{name}.fcx"
     assert len(bucket) == N + 1
     made = open_exchange(place)
     assert (made.root.people, made.root.n_rois) == (N, rois)
     assert made.root.policy.exact_allowed
     assert public_start(name) == place
     assert len(bucket) == N + 1
-    people = load_folder(public_cache.public_people(name))
+    people = load_folder(site_step.public_people(name))
     assert people.roi_names[0] == ("Precentral_L" if rois == 116 else "1")
 
 
 def test_other_people_than_the_published_ones_are_no_start(bucket, monkeypatch):
-    monkeypatch.setattr(public_cache, "make_public", lambda *people, **plan: start())
+    monkeypatch.setattr(site_step, "make_public", lambda *people, **plan: start())
     monkeypatch.setitem(STARTS, "abide-aal", Source("abide-871", people="0" * 64))
     with pytest.raises(DataError, match=r"abide-871\.npz.*not those of 'abide-aal'"):
         public_start("abide-aal")
-    assert not (public_cache.cache_folder() / "abide-aal.fcx").exists()
+    assert not (site_step.cache_folder() / "abide-aal.fcx").exists()
 
 
 def test_other_arrays_of_the_same_people_are_told(bucket, monkeypatch):
-    monkeypatch.setattr(public_cache, "make_public", lambda *people, **plan: start())
+    monkeypatch.setattr(site_step, "make_public", lambda *people, **plan: start())
     monkeypatch.setitem(STARTS, "abide-aal", Source("abide-871", arrays="0" * 64))
     told = []
     public_start("abide-aal", told.append)
@@ -101,7 +101,7 @@ def test_other_arrays_of_the_same_people_are_told(bucket, monkeypatch):
 
 def test_what_somebody_put_into_the_cache_is_not_believed(bucket, monkeypatch):
     """Neither a start of other people, nor their scans, nor what hospitals gave around one."""
-    folder = public_cache.cache_folder()
+    folder = site_step.cache_folder()
     folder.mkdir()
     monkeypatch.setitem(STARTS, "abide-aal", Source("abide-871", people="0" * 64))
     data_file(folder).rename(folder / "abide-871.npz")
@@ -136,12 +136,12 @@ def test_without_a_published_hash_the_ids_are_compared_and_it_is_told(
     bucket, monkeypatch
 ):
     """A start of ten ROIs and made-up people was taken for abide-cc200, without a word."""
-    folder = public_cache.cache_folder()
+    folder = site_step.cache_folder()
     folder.mkdir()
     mine = start(exact_allowed=True)
     save(mine, folder / "abide-cc200.fcx")
     data_file(folder).rename(folder / "abide-871-cc200.npz")
-    for use in (public_start, public_cache.public_people):
+    for use in (public_start, site_step.public_people):
         with pytest.raises(DataError, match="not those of 'abide-cc200'"):
             use("abide-cc200")
     ids = subjects_sha256([*mine.root.ids, *mine.root.left_out])
@@ -162,7 +162,7 @@ def test_nothing_is_kept_of_a_fetch_that_somebody_is_missing_from(bucket, monkey
     monkeypatch.setattr(abide, "_read_url", get)
     with pytest.raises(DataError, match="39 subjects, 40 in the published file"):
         public_start("abide-aal")
-    assert not list(public_cache.cache_folder().glob("*"))
+    assert not list(site_step.cache_folder().glob("*"))
     with pytest.raises(ConfigError, match="abide-cc200"):
         public_start("abide-cc20")
 
@@ -186,7 +186,7 @@ def test_without_a_network_it_is_said_what_to_do(offline):
     said = fcforge("start", "--public", "abide-aal")
     assert said.code == 2
     told = f"download of {abide.PHENOTYPES} from {abide.BUCKET} failed"
-    cache = str(public_cache.cache_folder())
+    cache = str(site_step.cache_folder())
     with pytest.raises(InputError) as raised:
         ForgeClassifier(start="abide-aal").fit(
             np.stack([np.corrcoef(rng.normal(size=(116, 150))) for _ in range(8)]),
@@ -196,14 +196,14 @@ def test_without_a_network_it_is_said_what_to_do(offline):
     for text in (" ".join(said.err.split()), str(raised.value)):
         for words in (told, "Name or service not known", "Connect", cache, "start="):
             assert words in text
-    assert not list(public_cache.cache_folder().glob("*"))
+    assert not list(site_step.cache_folder().glob("*"))
 
 
 @pytest.mark.filterwarnings("ignore:no SHA-256 of 'abide-aal'")
 def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
     answer = fcforge("start", "--public", "abide-aal")
     assert answer.code == 0, answer.err
-    people = load_folder(public_cache.public_people("abide-aal"))
+    people = load_folder(site_step.public_people("abide-aal"))
     here = people.site == "NYU"
     model = ForgeClassifier(start="abide-aal")
     with pytest.raises(InputError, match=r"20 of its people are among the public ones"):
@@ -235,7 +235,7 @@ def test_the_published_people_are_those_of_the_file(shared_data):
 
 
 def test_the_published_arrays_were_the_same_on_all_processors():
-    file = Path(__file__).parents[3] / "results" / "public_start.json"
+    file = Path(__file__).parents[2] / "results" / "public_start.json"
     found = json.loads(file.read_text())
     arrays = {row["arrays"] for row in found["processors"]}
     assert arrays == {STARTS["abide-aal"].arrays}
