@@ -10,12 +10,12 @@ from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.messages import ConfigError
 from fcforge.privacy.noise import DELTA, EPSILON
 from fcforge.requests import (
-    KINDS,
     AuditRequest,
     LearnRequest,
     PredictRequest,
     Request,
     of_chain,
+    of_exchange,
     of_start,
     option,
 )
@@ -114,7 +114,7 @@ class Asked(Request):
     data: str
     epsilon: float | None = of_start(None, "How much.")
     accept_scans: bool = of_chain(False, "However odd.")
-    trust: list[str] = option([], "Whom.")
+    trust: list[str] = of_exchange([], "Whom.")
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,13 @@ class Asked(Request):
 )
 def test_an_option_is_honoured_or_refused_by_name(kind, given, refused):
     asked = Asked("a", **given)
-    (other,) = KINDS.keys() - {kind}
+    (other,) = {"start", "chain"} - {kind}
     asked.require_for(other)
     with pytest.raises(ConfigError, match=refused):
         asked.require_for(kind)
-    Asked("a", trust=["k.pub"]).require_for(kind)
+    trusting = Asked("a", trust=["k.pub"])
+    trusting.require_for(kind)
+    with pytest.raises(
+        ConfigError, match="is for a public start or a chain; this is an"
+    ):
+        trusting.require_for("generators")

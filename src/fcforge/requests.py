@@ -7,13 +7,19 @@ nor may it be where requests are defined.
 
 import math
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fcforge.messages import ConfigError
 from fcforge.settings import Bound, Fraction, Size, Validated
 
-KINDS = {"start": "a public start", "chain": "a chain"}  # of exchanges, in words
+# what a command may be about, in words
+KINDS = {
+    "start": "a public start",
+    "chain": "a chain",
+    "generators": "an audit of generators",
+}
 
 
 def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
@@ -27,7 +33,7 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
         What ``--help`` says.
     **more
         ``metavar`` makes a positional argument; ``flag`` is the option's name where it is not the
-        field's; ``only`` is the kind of exchange (`KINDS`) that honours it, where another does not.
+        field's; ``only`` are the `KINDS` that honour it, where another does not.
     """
     metadata = {"help": help, **more}
     if isinstance(default, list):
@@ -35,14 +41,10 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
-def of_start(default: Any, help: str) -> Any:
-    """Option that only a start honours."""
-    return option(default, help, only="start")
-
-
-def of_chain(default: Any, help: str) -> Any:
-    """Option that only a chain honours."""
-    return option(default, help, only="chain")
+of_start = partial(option, only=["start"])  # which a start alone honours
+of_chain = partial(option, only=["chain"])
+of_exchange = partial(option, only=["start", "chain"])
+of_generators = partial(option, only=["generators"])
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,14 @@ class Request(Validated):
         return found
 
     def require_for(self, kind: str) -> None:
-        """Raise `ConfigError` for an option that this kind of exchange does not honour."""
+        """Raise `ConfigError` for an option that one of the `KINDS` does not honour."""
         given = self.given()
         for one in fields(self):
-            only = one.metadata.get("only", kind)
-            if one.name in given and only != kind:
+            only = one.metadata.get("only", KINDS)
+            if one.name in given and kind not in only:
                 flag = one.name.replace("_", "-")
-                what = f"--{flag} is for {KINDS[only]}; this is {KINDS[kind]}."
+                honour = " or ".join(KINDS[each] for each in only)
+                what = f"--{flag} is for {honour}; this is {KINDS[kind]}."
                 raise ConfigError(what, do="Leave it out.")
 
 
@@ -96,10 +99,10 @@ KIND = "Content of the files: FC matrices, Fisher z or time series."
 class TrustRequest(Request):
     """What a signed file must show before it is used."""
 
-    trust: list[Path] = option(
+    trust: list[Path] = of_exchange(
         [], "Public key (PEM) that must have signed; may be repeated."
     )
-    require_signature: bool = option(
+    require_signature: bool = of_exchange(
         False, "Refuse anything unsigned (default: only if something else is signed)."
     )
 
@@ -263,19 +266,19 @@ class AuditRequest(PeopleRequest, TrustRequest, JsonRequest):
     state: Path | None = option(
         None, "Audit what the site gave to this exchange file instead."
     )
-    halves: Path | None = option(
+    halves: Path | None = of_generators(
         None, "Two halves of each run (.npz), for fingerprinting."
     )
     reference: Path | None = of_chain(
         None, "Chain: people who were not learned, for comparison."
     )
-    register: Path | None = option(None, PRIVATE)
-    record: Path | None = option(
+    register: Path | None = of_exchange(None, PRIVATE)
+    record: Path | None = of_exchange(
         None, "Exchange file to write with the audit inside (NAME.record: it alone)."
     )
-    sign: Path | None = option(None, SIGN)
+    sign: Path | None = of_exchange(None, SIGN)
     seed: int = option(0, "Seed of splits and generators.")
-    device: str = option("cpu", "Where to fit generators: cpu or cuda.")
+    device: str = of_generators("cpu", "Where to fit generators: cpu or cuda.")
     out: Path | None = option(None, "Folder for audit.json.")
 
 

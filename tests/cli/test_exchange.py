@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fcforge.exchange.exchange import open_exchange
-from fcforge.requests import KINDS, LearnRequest
+from fcforge.requests import LearnRequest
 from fcforge.sites.simulated import simulate
 from real_runs import Answer, chain_config, fcforge
 
@@ -267,12 +267,12 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["start", "chain"])
 def test_an_option_of_the_other_model_is_refused_by_name(world, kind, tmp_path):
     """Every option of `learn` that one model alone honours: none is passed over in silence."""
     file = {"start": "r2.fcx", "chain": "c2.fcx"}[kind]
     limited = [one for one in fields(LearnRequest) if "only" in one.metadata]
-    foreign = [one.name for one in limited if one.metadata["only"] != kind]
+    foreign = [one.name for one in limited if kind not in one.metadata["only"]]
     assert foreign
     told = words(world, SITES[2], tmp_path / "x.fcx")
     for name in foreign:

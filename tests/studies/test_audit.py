@@ -174,7 +174,7 @@ def test_command_says_what_is_missing(cohort, files, tmp_path) -> None:
     assert "say what to audit" in fcforge(*asked).err
     answer = fcforge(*asked, "--generator", "edge_gauss", "--record", tmp_path / "x")
     assert answer.code == 2
-    assert "--record is for an audit of an exchange file" in answer.err
+    assert "--record is for a public start or a chain" in answer.err
     assert (
         "Did you mean 'corr_gauss'" in fcforge(*asked, "--generator", "corr_gaus").err
     )

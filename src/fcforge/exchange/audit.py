@@ -26,9 +26,6 @@ from fcforge.sites import Cohort, load_people
 from fcforge.studies.audit import audit_generators
 from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
 
-# what an audit of the other thing does not honour
-OF_FILES = {"record", "reference", "register", "sign", "trust", "require_signature"}
-OF_GENERATORS = {"device", "halves"}
 AREAS = 0.01  # steps of recorded areas under a curve
 RATES = 0.05  # of recorded rates: every number of people from 20 on gives every step
 
@@ -102,6 +99,7 @@ def audit_as_asked(
     _check(request)
     if request.state is not None:
         return _audit_file(request, request.state)
+    request.require_for("generators")
     mine = load_people(request.data, request.site, **request.loading)
     return audit_generators(
         mine,
@@ -146,11 +144,6 @@ def _check(request: AuditRequest) -> None:
     if not request.site or (request.state is not None and len(request.site) != 1):
         do = "Give --site NAME; one site for an exchange file."
         raise ConfigError("name the site.", do=do)
-    foreign = OF_FILES if request.state is None else OF_GENERATORS
-    for name in foreign & request.given().keys():
-        kind = "an exchange file" if request.state is None else "generators"
-        what = f"--{name.replace('_', '-')} is for an audit of {kind}."
-        raise ConfigError(what, do="Leave it out.")
     if request.record is not None:
         archive.require_place(request.record)
     if request.out is not None:
