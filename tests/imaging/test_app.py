@@ -620,7 +620,7 @@ def test_real_halfpipe_files(shared_data, tmp_path, lines):
         )
         assert side["MeanFD"] > 0.05  # from fMRIPrep's confounds beside it
         assert "simple" not in json.dumps(side)  # HALFpipe denoised, we did not
-        of_series = {"drop", "max_empty", "columns", "variable"}
+        of_series = {"drop", "max_empty", "columns"}
         assert set(side["Settings"]) == of_series
     assert fc_command(**ask, atlas="AAL116") == 2
     assert "Time series there are of: schaefer400" in lines[-1]

@@ -179,7 +179,7 @@ def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
     columns = series.parse_columns(request.columns)
     for source in sources:
         with suppress(DataError):
-            values, names = series.read_series(source.path, variable=request.variable)
+            values, names = series.read_series(source.path)
             numbers = range(1, values[:, columns].shape[1] + 1)
             found = names[columns] or tuple(f"ROI_{i}" for i in numbers)
             return names_only(name, found)

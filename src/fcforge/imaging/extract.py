@@ -173,7 +173,7 @@ def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
 
 
 def _from_series(source: Source, atlas: Atlas, request: FCRequest) -> Run:
-    raw, names = of_rois.read_series(source.path, variable=request.variable)
+    raw, names = of_rois.read_series(source.path)
     columns = of_rois.parse_columns(request.columns)
     warnings: tuple[str, ...] = ()
     if not names and source.tool == "series":

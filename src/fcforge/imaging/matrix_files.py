@@ -232,7 +232,7 @@ def _pick(
     raise DataError(
         f"holds {found}.",
         where=path,
-        do=f"It has: {', '.join(sorted(arrays))}; name one as variable.",
+        do=f"It has: {', '.join(sorted(arrays))}; keep one, or of a dataset name it as variable.",
     )
 
 

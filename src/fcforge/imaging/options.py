@@ -66,7 +66,6 @@ class FCRequest(ImagingRequest):
     select: str = option("", "Part of the file name, such as space-MNI152NLin6Asym.")
     drop: Count = option(0, "Volumes to drop at the start.")
     columns: str | None = option(None, "Columns of a time series, such as 1-116.")
-    variable: str | None = option(None, "Variable in .mat or .npz files.")
     min_coverage: Share = option(
         0.5, "Share of an ROI that must be covered; below it the ROI is empty."
     )
@@ -90,7 +89,7 @@ class FCRequest(ImagingRequest):
         names = ["drop", "max_empty"]
         kinds = {run.kind for run in runs}
         names += ["min_coverage"] if "scan" in kinds else []
-        names += ["columns", "variable"] if "series" in kinds else []
+        names += ["columns"] if "series" in kinds else []
         if not all(run.denoised for run in runs):
             names.append("min_dof")
         return {name: getattr(self, name) for name in names}

@@ -19,16 +19,15 @@ from fcforge.messages import DataError, some
 Series = tuple[np.ndarray, tuple[str, ...]]  # (n_volumes, n_columns), names of columns
 
 
-def read_series(path: Path, *, variable: str | None = None) -> Series:
+def read_series(path: Path) -> Series:
     """Time series from a file; volumes are rows, ROIs are columns.
 
     Parameters
     ----------
     path : Path
         Text may be separated by tab, comma or blanks, with or without one header line
-        (``#2001<TAB>#2002`` of AFNI and the PCP, or names).
-    variable : str, optional
-        Name inside a .mat or .npz file; without it the only 2D array, or ``ROISignals``.
+        (``#2001<TAB>#2002`` of AFNI and the PCP, or names); of a .mat or .npz file the only 2D
+        array is taken, or ``ROISignals``.
 
     Returns
     -------
@@ -42,7 +41,7 @@ def read_series(path: Path, *, variable: str | None = None) -> Series:
     DataError
         Missing, empty, ragged, or not numbers.
     """
-    return read_matrix_file(path, variable, customary=("ROISignals",))
+    return read_matrix_file(path, customary=("ROISignals",))
 
 
 def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
