@@ -12,6 +12,7 @@ from imaging_trees import TR, fmriprep_subject, write_confounds
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.denoise import (
     PRESETS,
+    Denoise,
     clean_series,
     degrees_of_freedom,
     fmriprep_confounds,
@@ -24,6 +25,11 @@ from fcforge.imaging.options import FCRequest
 from fcforge.messages import ConfigError, DataError
 
 N = 160
+
+
+def denoising(name: str, band=(0.01, 0.1), fd_threshold: float = 0.5) -> Denoise:
+    """A method with the options that `fcforge fc` has by default."""
+    return make_denoise(name, band, fd_threshold)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +45,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory, aal_grid: np.ndarray) -> Path
 def test_roi_series_equal_nilearns_labels_masker(name: str, tree: Path, aal: Atlas):
     from nilearn.maskers import NiftiLabelsMasker
 
-    denoise = make_denoise(name)
+    denoise = denoising(name)
     (source,) = find_sources(FCRequest(tree, tree / "out", layout="fmriprep"))
     ours = extract_run(
         source, aal, FCRequest(tree, tree / "out", denoise=name, min_coverage=0.0)
@@ -72,7 +78,7 @@ def test_presets_are_nilearns(name: str, tree: Path):
     from nilearn.interfaces.fmriprep import load_confounds_strategy
 
     (source,) = find_sources(FCRequest(tree, tree / "out", layout="fmriprep"))
-    ours, kept = fmriprep_confounds(source.path, make_denoise(name))
+    ours, kept = fmriprep_confounds(source.path, denoising(name))
     theirs, their_kept = load_confounds_strategy(
         str(source.path), denoise_strategy=name
     )
@@ -89,7 +95,7 @@ def test_scrubbing_drops_the_jump_and_thresholds_are_recorded(tmp_path: Path, aa
     table = next(tmp_path.rglob("*confounds_timeseries.tsv"))
     write_confounds(table, np.random.default_rng(0), N, jumps=6)
     (source,) = find_sources(FCRequest(tmp_path, tmp_path / "out", layout="fmriprep"))
-    denoise = make_denoise("motion+scrub", fd_threshold=0.9)
+    denoise = denoising("motion+scrub", fd_threshold=0.9)
     _, kept = fmriprep_confounds(source.path, denoise)
     assert kept is not None
     assert not set(range(10, 16)) & set(kept.tolist())
@@ -114,7 +120,7 @@ def test_a_clean_signal_passes_and_a_confound_goes():
     fast = np.sin(2 * np.pi * 0.2 * t)
     series = np.stack([signal + 3 * noise + 2 * fast, np.full(200, 7.0)], axis=1)
     cleaned, report = clean_series(
-        series, make_denoise("none"), TR, (pd.DataFrame({"noise": noise}), None)
+        series, denoising("none"), TR, (pd.DataFrame({"noise": noise}), None)
     )
     assert np.corrcoef(series[:, 0], signal)[0, 1] < 0.3
     assert np.corrcoef(cleaned[:, 0], signal)[0, 1] > 0.93
@@ -124,18 +130,18 @@ def test_a_clean_signal_passes_and_a_confound_goes():
     assert report["ButterworthHz"] == (0.01, 0.1)
     cosine = pd.DataFrame({"cosine00": np.cos(np.pi * np.arange(200) / 200)})
     for high_pass in (0.01, None):
-        way = make_denoise("none", (high_pass, 0.1))
+        way = denoising("none", (high_pass, 0.1))
         _, report = clean_series(series, way, tr=TR, found=(cosine, None))
         assert report["ButterworthHz"] == (None, 0.1)  # the cosines are the high-pass
 
 
 def test_names_that_do_not_exist_and_empty_bands():
     with pytest.raises(ConfigError, match="Did you mean 'scrubbing'"):
-        make_denoise("scrubing")
+        denoising("scrubing")
     with pytest.raises(ConfigError, match="unknown denoise method 'moton'"):
-        make_denoise("moton+wm_csf")
+        denoising("moton+wm_csf")
     with pytest.raises(ConfigError, match="is empty"):
-        make_denoise("simple", (0.2, 0.1))
+        denoising("simple", (0.2, 0.1))
 
 
 def test_missing_confounds_file_and_column(tmp_path: Path, aal_grid):
@@ -145,12 +151,12 @@ def test_missing_confounds_file_and_column(tmp_path: Path, aal_grid):
     text = table.read_text()
     table.write_text(text.replace("white_matter", "wm"))
     with pytest.raises(DataError, match="missing confounds") as error:
-        fmriprep_confounds(source.path, make_denoise("simple"))
+        fmriprep_confounds(source.path, denoising("simple"))
     assert "\n" not in str(error.value)
     table.unlink()
     with pytest.raises(DataError, match=r"no \S+confounds_timeseries"):
-        fmriprep_confounds(source.path, make_denoise("simple"))
-    assert fmriprep_confounds(source.path, make_denoise("none")) == (None, None)
+        fmriprep_confounds(source.path, denoising("simple"))
+    assert fmriprep_confounds(source.path, denoising("none")) == (None, None)
 
 
 def test_too_few_volumes_and_no_tr():
@@ -159,9 +165,9 @@ def test_too_few_volumes_and_no_tr():
     x = np.random.default_rng(0).normal(size=(30, 3))
     table = pd.DataFrame(np.random.default_rng(1).normal(size=(30, 24))).add_prefix("c")
     with pytest.raises(DataError, match=r"30 volumes are .* 24 confounds"):
-        clean_series(x, make_denoise("none"), tr=2.0, found=(table, None))
+        clean_series(x, denoising("none"), tr=2.0, found=(table, None))
     with pytest.raises(DataError, match="TR, which is unknown"):
-        clean_series(x, make_denoise("none"), tr=None)
+        clean_series(x, denoising("none"), tr=None)
 
 
 def test_a_scan_that_is_all_outliers_is_one_error(tmp_path: Path, aal_grid, aal: Atlas):
@@ -179,7 +185,7 @@ def test_a_low_pass_beyond_half_the_sampling_rate_and_a_broken_motion_table(
 ):
     x = np.random.default_rng(0).normal(size=(40, 3))
     with pytest.raises(DataError, match=r"0.1 Hz .* 5 s, not 6 s"):
-        clean_series(x, make_denoise("none"), tr=6.0)
+        clean_series(x, denoising("none"), tr=6.0)
     (tmp_path / "FD.txt").write_text("0.1\nx\n")
     with pytest.raises(DataError, match=r"FD.txt: line 2 holds .x."):
         framewise_displacement(tmp_path / "FD.txt")
@@ -203,7 +209,7 @@ def test_degrees_of_freedom_are_those_of_noise(n):
     rng = np.random.default_rng(n)
     table = pd.DataFrame(rng.normal(size=(n, 10))).add_prefix("c")
     x, report = clean_series(
-        rng.normal(size=(n, 60)), make_denoise("none"), tr=2.0, found=(table, None)
+        rng.normal(size=(n, 60)), denoising("none"), tr=2.0, found=(table, None)
     )
     r = np.corrcoef(x, rowvar=False)[np.triu_indices(60, 1)]
     assert 1 / r.var() == pytest.approx(report["DegreesOfFreedom"], rel=0.25)
@@ -224,7 +230,7 @@ def test_a_short_scan_is_refused_with_its_degrees_of_freedom(
 def test_confounds_of_an_uncompressed_scan_are_found(tmp_path: Path, aal_grid):
     fmriprep_subject(tmp_path, "01", aal_grid, ending=".nii")
     (source,) = find_sources(FCRequest(tmp_path, tmp_path / "o"))
-    confounds, _ = fmriprep_confounds(source.path, make_denoise("simple"))
+    confounds, _ = fmriprep_confounds(source.path, denoising("simple"))
     assert confounds is not None
     assert len(confounds) == N
 
@@ -242,7 +248,7 @@ def test_real_confounds_of_fmriprep(shared_data, tmp_path):
         n = len(table.read_text().splitlines()) - 1
         sizes = {}
         for method in ("simple", "scrubbing", "compcor", "motion+wm_csf+global_signal"):
-            confounds, _ = fmriprep_confounds(bold, make_denoise(method))
+            confounds, _ = fmriprep_confounds(bold, denoising(method))
             assert confounds is not None
             assert len(confounds) == n
             assert np.isfinite(confounds.to_numpy()).all()

@@ -113,13 +113,14 @@ def test_motion_and_degrees_of_freedom_are_summed_over_runs():
             fd,
             x.T,
             {} if dof is None else {"DegreesOfFreedom": dof},
+            (),
         )
 
     moved = run(np.array([np.nan, 0.2, 0.4]), 20.0)
-    found = SubjectFC("01", (moved, run(None, 11.5)), np.eye(4), ())
+    found = SubjectFC("01", (moved, run(None, 11.5)), np.eye(4), (), {}, ())
     assert found.mean_fd == pytest.approx(0.3)
     assert found.dof == 31.5
-    assert SubjectFC("01", (moved, run(None, None)), np.eye(4), ()).dof is None
+    assert SubjectFC("01", (moved, run(None, None)), np.eye(4), (), {}, ()).dof is None
 
 
 SHAPE, AFFINE = (6, 4, 2), np.diag([10.0, 10, 10, 1])

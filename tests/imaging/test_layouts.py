@@ -56,7 +56,7 @@ def test_sessions_are_chosen_or_joined(tmp_path):
         touch(tmp_path, f"sub-01/ses-{ses}/func/sub-01_ses-{ses}_task-rest_{MNI}")
     assert [s.entities["ses"] for s in find(tmp_path, session="ses-pre")[0]] == ["pre"]
     assert len(find(tmp_path, session="all")[0]) == len(find(tmp_path)[0]) == 2
-    with pytest.raises(DataError, match=r"there is task-rest ses-post"):
+    with pytest.raises(DataError, match=r"there is: task-rest ses-post"):
         find(tmp_path, session="mid")
 
 
@@ -72,7 +72,7 @@ def test_further_entities_are_kept(tmp_path):
         (
             "fMRIPrep",
             ["sub-01/func/sub-01_task-rest_space-T1w_desc-preproc_bold.nii.gz"],
-            "scans in T1w space only, FC needs MNI space.*--output-spaces",
+            "no scan in MNI space, which FC needs; there is: T1w.*--output-spaces",
         ),
         (
             "",
@@ -82,7 +82,7 @@ def test_further_entities_are_kept(tmp_path):
         (
             "fMRIPrep",
             ["sub-01/func/sub-01_task-rest_bold.nii"],
-            "scans in scanner space only",
+            "no scan in MNI space, which FC needs; there is: scanner",
         ),
         (
             "XCP-D",

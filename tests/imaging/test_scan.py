@@ -83,7 +83,7 @@ def test_what_is_not_a_4d_nifti(tmp_path: Path):
         open_scan(tmp_path / "y.nii.gz")
     with pytest.raises(DataError, match="not a 4D scan"):
         open_scan(_save(tmp_path / "three.nii", np.zeros((4, 4, 4), dtype=np.int16)))
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="No such file"):
         open_scan(tmp_path / "none.nii.gz")
 
 

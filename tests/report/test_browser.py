@@ -86,7 +86,7 @@ def other_pages() -> dict[str, str]:
     return {
         "judge": judge.page_of(judgement),
         "quality": quality.subject_page(
-            SubjectFC("01", (run,), fc, (3,), {}), aal116()
+            SubjectFC("01", (run,), fc, (3,), {}, ()), aal116()
         ),
         "group": quality.group_page(
             pd.DataFrame(rows).astype(str), [("sub-99", "no scan")], "FC."

@@ -408,7 +408,7 @@ def test_the_positive_class_of_an_npz(labels, positive, classes, tmp_path):
         tmp_path / "x.npz", fc=fc, label=label, site=["A"] * n, subject_id=np.arange(n)
     )
     cohort = load_folder(tmp_path / "x.npz", positive=positive)
-    assert cohort.classes == classes
+    assert cohort.target.classes == classes
     patients = [
         str(value) == classes[1] or value == 1.0 == labels[1]
         for value in label.tolist()
@@ -425,7 +425,7 @@ def test_the_positive_class_of_a_participants_table(tmp_path):
     assert "unknown diagnosis 'dys'" in str(load_folder(tmp_path).faults[0])
     cohort = load_folder(tmp_path, positive="dys")
     assert cohort.y.tolist() == [1, 0, 1, 0]
-    assert cohort.classes == ("ref", "dys")
+    assert cohort.target.classes == ("ref", "dys")
     with pytest.raises(DataError, match=r"several: dys \(2\), ref \(2\)"):
         load_folder(tmp_path, positive="ASD")
 

@@ -75,19 +75,14 @@ def _require_a_pattern(X: np.ndarray) -> None:
         raise InputError("the mean of X over people is zero in every edge.", do=NOT_FC)
 
 
-def any_layout(p: int) -> Layout:
-    """Where any p numbers lie in made-up matrices: the beginning of the upper triangle."""
-    n_rois = math.ceil((1 + math.sqrt(1 + 8 * p)) / 2)
-    return Layout(max(3, n_rois), "upper", False)
-
-
 def numbers_as_fc(X: np.ndarray) -> np.ndarray:
-    """Any numbers (n, p) as the edges of made-up matrices, float32.
+    """Any numbers (n, p) as the first edges of the upper triangles of made-up matrices, float32.
 
     Edge models take artanh(r) / 0.2: r = tanh(0.2 x) makes them see x itself (up to |x| of
     about 24; larger numbers are cut). Missing places up to the next triangle are 0.
     """
-    return any_layout(X.shape[1]).fill(np.tanh(0.2 * X))
+    n_rois = math.ceil((1 + math.sqrt(1 + 8 * X.shape[1])) / 2)
+    return Layout(max(3, n_rois), "upper", False).fill(np.tanh(0.2 * X))
 
 
 def to_matrices(X: Any, kind: Kind) -> Any:

@@ -28,10 +28,10 @@ from fcforge.exchange.schema import site_name
 from fcforge.exchange.site_step import STARTS, public_start
 from fcforge.messages import ConfigError, check_names
 from fcforge.methods import METHODS
-from fcforge.requests import TrustRequest
+from fcforge.requests import Kind, TrustRequest
 from fcforge.settings import make
 from fcforge.sites.cohort import Cohort, as_text
-from fcforge.sites.matrices import Layout
+from fcforge.sites.matrices import Layout, Order
 from fcforge.types import Component, Conditions, LearnerSpec, Target, Training
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class Learns(Fitted, ABC):
     generator_params: Mapping[str, Any] | None = None
     training: Mapping[str, Any] | None = None
     features: Literal["fc", "any"] = "fc"
-    edges: Literal["nilearn", "upper"] = "nilearn"
-    kind: Literal["auto", "fc", "timeseries"] = "auto"
+    edges: Order = "nilearn"
+    kind: Kind = "auto"
     held_out: int = 0
     calibrate: Literal["none", "inner_val"] = "none"
     val_fraction: float = Conditions.val_fraction
@@ -202,7 +202,11 @@ class Learns(Fitted, ABC):
         with as_input_error():
             found = self.model_.calibrated(fc, columns)
         if self._from_start:
-            for sentence in self.model_.familiar(asked_about(fc, columns)):
+            # subjects of nowhere, called by their rows of X, whose diagnoses are not known
+            rows = as_text([f"X[{i}]" for i in range(len(fc))])
+            unknown = np.zeros(len(fc), dtype=np.int64)
+            who = Cohort("estimator", fc, unknown, rows, rows, covariates=columns)
+            for sentence in self.model_.familiar(who):
                 warnings.warn(sentence, stacklevel=3)
         return found
 
@@ -397,10 +401,3 @@ def as_labels(target: Target) -> np.ndarray:
     """Classes of a model as y has them, in its order; each by the first of its words."""
     first_words = [name.split("/")[0] for name in target.classes]
     return np.array([as_label(word) for word in first_words])
-
-
-def asked_about(fc: np.ndarray, columns: Mapping[str, np.ndarray]) -> Cohort:
-    """Subjects of nowhere, called by their rows of X, whose diagnoses are not known."""
-    rows = as_text([f"X[{i}]" for i in range(len(fc))])
-    unknown = np.zeros(len(fc), dtype=np.int64)
-    return Cohort("estimator", fc, unknown, rows, rows, covariates=columns)

@@ -87,22 +87,17 @@ def told_apart(
                 raise InputError(what, do=DROP)
             warnings.warn(f"{what} {DROP}", stacklevel=5)
             break
-    _warn_of_likeness(subjects)
-    return seen
-
-
-def _warn_of_likeness(subjects: Cohort) -> None:
-    """Warn of people at two sites whose scans look like one person's."""
     fc = subjects.fc
     if fc.shape[1] < MIN_ROIS or len(subjects.site_names) < 2:
-        return
+        return seen
     for one, other, r in twins_of(fc, np.arange(len(fc))):
         first = subjects.site[int(one)]
         second = subjects.site[int(other)]
         if first != second:
             twin = f"X[{one}] of site '{first}' (edges correlate {r:.3f})"
             what = f"X[{other}] of site '{second}' looks like the scan of {twin}."
-            warnings.warn(f"{what} {DROP}", stacklevel=6)
+            warnings.warn(f"{what} {DROP}", stacklevel=5)
+    return seen
 
 
 # -- covariates ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -19,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
 from fcforge.estimator.people import columns_of, positive_class, site_names
 from fcforge.messages import check_names
-from fcforge.sites.combat import SiteEffects, Unseen
+from fcforge.requests import Kind
+from fcforge.sites.combat import How, SiteEffects, Unseen
 from fcforge.sites.confounds import Confounds, design, require_covariates
-from fcforge.sites.matrices import Layout
+from fcforge.sites.matrices import Layout, Order
 from fcforge.types import LOG_SCALE, SHRINK
 
 
@@ -42,8 +43,8 @@ class MatrixLog(TransformerMixin, ReadsFC):
     """
 
     shrink: float = SHRINK
-    kind: Literal["auto", "fc", "timeseries"] = "auto"
-    edges: Literal["nilearn", "upper"] = "nilearn"
+    kind: Kind = "auto"
+    edges: Order = "nilearn"
 
     def fit(self, X: Any, y: Any = None) -> MatrixLog:
         """Find out how X is laid out."""
@@ -157,9 +158,9 @@ class SiteHarmoniser(_OfSubjects):
     effects_ : SiteEffects
     """
 
-    how: Literal["combat", "demean"] = "combat"
+    how: How = "combat"
     keep_diagnosis: bool = True
-    unseen: Literal["refuse", "estimate"] = "refuse"
+    unseen: Unseen = "refuse"
 
     def fit(
         self, X: Any, y: Any = None, site: Any = None, covariates: Any = None

@@ -52,7 +52,13 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
     }
     rows = _people_of(request, found)
     subjects = people.wanted(request.participant_label, rows, found)
-    _refuse_one_name(subjects)
+    # BIDS names keep letters and digits alone; two subjects must not end in one file.
+    for one, other in pairwise(sorted(subjects, key=outputs.bids_label)):
+        if (label := outputs.bids_label(one)) == outputs.bids_label(other):
+            raise DataError(
+                f"subjects '{one}' and '{other}' would both be sub-{label}.",
+                do="Rename one of them.",
+            )
     atlas = _resolve_atlas(request, sources)
     name = "fcforge functional connectivity"
     outputs.write_description(request.out, request.source, name)
@@ -127,21 +133,18 @@ class _Maker:
         rows = people.participant_table(out, files, known)
         if len(rows):
             outputs.write_table(out / "participants.tsv", rows)
-        methods = self._methods(len(rows), len(outcome.failed))
+        tool = ""
+        with suppress(DataError):  # a damaged description does not undo what was made
+            tool = layouts.made_by(self.request.source)
+        first = next(iter(self.sources.values()))[0]
+        done = (len(rows), len(rows) + len(outcome.failed))
+        methods = describe_methods(self.request, self.atlas, first, tool, done)
         write_text(out / "methods.md", f"# Methods\n\n{methods}\n")
         say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         if self.request.report:
             write_text(
                 out / "group.html", self.pages.group_page(rows, outcome.failed, methods)
             )
-
-    def _methods(self, made: int, failed: int) -> str:
-        tool = ""
-        with suppress(DataError):  # a damaged description does not undo what was made
-            tool = layouts.made_by(self.request.source)
-        first = next(iter(self.sources.values()))[0]
-        done = (made, made + failed)
-        return describe_methods(self.request, self.atlas, first, tool, done)
 
 
 def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
@@ -153,16 +156,6 @@ def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
             raise DataError(
                 f"{one.path.name} and {other.path.name} are not two runs of one scan.",
                 do="Choose one: --select with a part of its name, --session (all joins them).",
-            )
-
-
-def _refuse_one_name(subjects: Sequence[str]) -> None:
-    """BIDS names keep letters and digits alone; two subjects must not end in one file."""
-    for one, other in pairwise(sorted(subjects, key=outputs.bids_label)):
-        if (label := outputs.bids_label(one)) == outputs.bids_label(other):
-            raise DataError(
-                f"subjects '{one}' and '{other}' would both be sub-{label}.",
-                do="Rename one of them.",
             )
 
 

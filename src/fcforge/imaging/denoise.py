@@ -40,10 +40,8 @@ Confounds = tuple[
 ]  # a table, and the volumes kept
 NONE: Confounds = (None, None)
 Band = tuple[float | None, float | None]  # lower and upper end in Hz
-BAND: Band = (0.01, 0.1)
 # of fMRIPrep and HALFpipe, of XCP-D
 FD_COLUMNS = ("framewise_displacement", "filtered_framewise_displacement", "fd_power")
-MIN_VOLUMES = 10
 MIN_TO_FILTER = 34  # the filter needs its ends
 TOO_FEW = "The scan moved too much, or is too short for this --denoise: choose another."
 
@@ -66,9 +64,7 @@ class Denoise(NamedTuple):
     band: Band
 
 
-def make_denoise(
-    name: str = "simple", band: Band = BAND, fd_threshold: float = 0.5
-) -> Denoise:
+def make_denoise(name: str, band: Band, fd_threshold: float) -> Denoise:
     """Method by name.
 
     A preset (``simple``, ``scrubbing``, ``compcor``, ``none``) or components
@@ -169,7 +165,7 @@ def clean_series(
     n_kept = len(series) if sample_mask is None else len(sample_mask)
     _require_band(band, tr)
     dof = degrees_of_freedom(n_kept, len(names), tr, band)
-    if n_kept < (MIN_TO_FILTER if any(band) else MIN_VOLUMES) or dof < 1:
+    if (any(band) and n_kept < MIN_TO_FILTER) or dof < 1:
         left = " left after scrubbing" if n_kept < len(series) else ""
         few = f"{n_kept} volumes{left} are too few for {len(names)} confounds"
         raise DataError(f"{few} and this band-pass.", do=TOO_FEW)

@@ -64,8 +64,8 @@ class Run(NamedTuple):
     coverage: np.ndarray | None
     fd: np.ndarray | None
     carpet: np.ndarray
-    report: Mapping[str, Any] = {}
-    warnings: tuple[str, ...] = ()
+    report: Mapping[str, Any]
+    warnings: tuple[str, ...]
 
 
 class SubjectFC(NamedTuple):
@@ -88,8 +88,8 @@ class SubjectFC(NamedTuple):
     runs: tuple[Run, ...]
     fc: np.ndarray
     empty: tuple[int, ...]
-    settings: Mapping[str, Any] = {}
-    warnings: tuple[str, ...] = ()
+    settings: Mapping[str, Any]
+    warnings: tuple[str, ...]
 
     @property
     def mean_fd(self) -> float | None:

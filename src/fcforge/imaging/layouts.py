@@ -367,21 +367,21 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     scans = nifti_files(root, "sub-*/**/*_bold")
     bold = {entities(path.name).get("space") or "scanner" for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
-    what = "no scan and no time series found."
+    other_atlas = f"nothing for atlas {request.atlas}. Time series there are of"
+    reasons = (
+        (
+            there,
+            "nothing with this task, session and name; there is",
+            "See --task, --session and --select.",
+        ),
+        (series, other_atlas, "Name one of them: --atlas NAME."),
+        (bold, "no scan in MNI space, which FC needs; there is", TO_MNI),
+    )
+    for instead, what, do in reasons:
+        if instead:
+            return DataError(f"{what}: {some(sorted(instead))}.", where=root, do=do)
     do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
-    if there:
-        what = (
-            f"nothing with this task, session and name; there is {some(sorted(there))}."
-        )
-        do = "See --task, --session and --select."
-    elif series:
-        known = some(sorted(series))
-        what = f"nothing for atlas {request.atlas}. Time series there are of: {known}."
-        do = "Name one of them: --atlas NAME."
-    elif bold:
-        what = f"scans in {some(sorted(bold))} space only, FC needs MNI space."
-        do = TO_MNI
-    return DataError(what, where=root, do=do)
+    return DataError("no scan and no time series found.", where=root, do=do)
 
 
 def made_by(root: Path) -> str:

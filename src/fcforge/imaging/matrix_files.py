@@ -212,7 +212,7 @@ def _as_words(array: np.ndarray) -> np.ndarray:
 
 
 def _pick(
-    arrays: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
     path: Path,
     variable: str | None,
     customary: Sequence[str],
@@ -220,9 +220,9 @@ def _pick(
     """The array named `variable`, or the only matrix, or the first with a customary name."""
     matrices = {}
     for name, array in arrays.items():
-        wanted = name == variable if variable else _is_matrix(array)
-        if wanted:
-            matrices[name] = np.asarray(array)
+        plain = array.ndim == 2 and array.dtype.kind in "fiu"
+        if name == variable if variable else plain:
+            matrices[name] = array
     for name in matrices if len(matrices) == 1 else customary:
         if name in matrices:
             return matrices[name]
@@ -234,12 +234,6 @@ def _pick(
         where=path,
         do=f"It has: {', '.join(sorted(arrays))}; keep one, or of a dataset name it as variable.",
     )
-
-
-def _is_matrix(array: Any) -> bool:
-    if not isinstance(array, np.ndarray):
-        return False
-    return array.ndim == 2 and array.dtype.kind in "fiu"
 
 
 def roi_names_in(arrays: Mapping[str, Any], n_rois: int) -> tuple[str, ...]:

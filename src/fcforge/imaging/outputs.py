@@ -15,7 +15,7 @@ import pandas as pd
 from fcforge import __version__
 from fcforge.files import write_text
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.imaging.extract import SubjectFC
 from fcforge.imaging.layouts import ENTITIES, Source, read_json, sidecar_of
 from fcforge.messages import DataError
 
@@ -73,7 +73,13 @@ def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
         The FC file.
     """
     for run in result.runs:
-        _write_run(out, run, atlas)
+        name = f"{base_name(run.source)}_atlas-{atlas.name}_stat-mean_timeseries.tsv"
+        series = subject_folder(out, run.source) / name
+        write_table(series, pd.DataFrame(run.series, columns=atlas.roi_names))
+        about = {"Source": run.source.path, "RepetitionTime": run.tr, **run.report}
+        if run.coverage is not None:
+            about["Coverage"] = run.coverage.tolist()
+        write_json(sidecar_of(series), {"Description": DESCRIPTION, **about})
     path = relmat_path(out, [run.source for run in result.runs], atlas)
     rois = atlas.roi_names
     write_table(path, pd.DataFrame(result.fc, index=rois, columns=rois), "Node")
@@ -100,18 +106,6 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
         "Runs": [{"File": run.source.path.name, **run.report} for run in runs],
         "Warnings": result.warnings,
     }
-
-
-def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
-    stem = (
-        subject_folder(out, run.source) / f"{base_name(run.source)}_atlas-{atlas.name}"
-    )
-    series = Path(f"{stem}_stat-mean_timeseries.tsv")
-    write_table(series, pd.DataFrame(run.series, columns=atlas.roi_names))
-    about = {"Source": run.source.path, "RepetitionTime": run.tr, **run.report}
-    if run.coverage is not None:
-        about["Coverage"] = run.coverage.tolist()
-    write_json(series.with_suffix(".json"), {"Description": DESCRIPTION, **about})
 
 
 def write_description(

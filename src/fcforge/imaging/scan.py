@@ -35,7 +35,7 @@ class ScanHeader(NamedTuple):
     shape: tuple[int, int, int, int]
     affine: np.ndarray
     tr: float | None
-    scanner_space: bool = False
+    scanner_space: bool
 
     @property
     def n_volumes(self) -> int:
@@ -216,8 +216,6 @@ def load_image(path: Any) -> Any:
 
     if hasattr(path, "dataobj"):
         return path
-    if not path.exists():
-        raise DataError("no such file.", where=path)
     try:
         image = nib.load(path)
     except (nib.filebasedimages.ImageFileError, OSError, EOFError, zlib.error) as error:

@@ -114,11 +114,6 @@ class Cohort:
         return int(self.fc.shape[-1])
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """What the data call the classes, controls first; none of a number."""
-        return self.target.classes
-
-    @property
     def site_names(self) -> tuple[str, ...]:
         """Sites in the order in which they first appear."""
         return tuple(dict.fromkeys(self.site.tolist()))

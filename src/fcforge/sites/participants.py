@@ -273,11 +273,27 @@ def assemble(name: str, listed: Listed, read: Read, path: Path) -> Cohort:
 
 
 def as_covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Covariates by their usual names of rows of a table."""
+    """Covariates by their usual names of rows of a table.
+
+    Each is numbers (n,) where every value is a number or missing (NaN), else text; sex in words
+    counts.
+
+    Examples
+    --------
+    >>> as_covariates([{"Sex": "M", "age": "12"}, {"Sex": "female", "age": "n/a"}])
+    {'sex': array([1., 2.]), 'age': array([12., nan])}
+    """
     found = {}
     for column in rows[0] if rows else ():
         name = ALIASES.get(column.lower(), column.lower())
-        found[name] = as_covariate(name, [row[column] for row in rows])
+        words = SEX if name == "sex" else {}
+        texts = [str(row[column]).strip() for row in rows]
+        numbers = [
+            np.nan if is_missing(text) else words.get(text.lower()) or as_number(text)
+            for text in texts
+        ]
+        known = None not in numbers
+        found[name] = np.array(numbers, dtype=np.float64) if known else as_text(texts)
     return found
 
 
@@ -315,25 +331,6 @@ def _unnamed(kept: Sequence[Loaded]) -> list[Fault]:
     files = counted(len(without), "file")
     what = f"{files} without ROI names, others have them ({some(without)})."
     return [Fault("warning", what, "They are taken to have the same ROIs in order.")]
-
-
-def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Numbers (n,) where every value is a number or missing (NaN), else text; sex in words counts.
-
-    Examples
-    --------
-    >>> as_covariate("sex", ["M", "female"]), as_covariate("age", ["12", "n/a"])
-    (array([1., 2.]), array([12., nan]))
-    """
-    texts = [str(v).strip() for v in values]
-    words = SEX if name == "sex" else {}
-    numbers = [
-        np.nan if is_missing(text) else words.get(text.lower()) or as_number(text)
-        for text in texts
-    ]
-    if None in numbers:
-        return as_text(values)
-    return np.array(numbers, dtype=np.float64)
 
 
 def owns_file(file_name: str, subject: str) -> bool:

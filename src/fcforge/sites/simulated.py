@@ -150,7 +150,10 @@ def simulate(
         ids += [f"{place.name}-{i:04d}" for i in range(1, n + 1)]
     names = world.atlas.roi_names
     cohort = Cohort("simulated", fc, y, site, as_text(ids), names, {"mean_fd": motion})
-    return replace(cohort, target=_target(disorders)).select_sites(sites)
+    if disorders > 1:
+        named = [f"disorder {k}" for k in range(1, disorders + 1)]
+        cohort = replace(cohort, target=Target(classes=("control", *named)))
+    return cohort.select_sites(sites)
 
 
 load_simulated = simulate  # as the table of datasets calls it
@@ -257,11 +260,6 @@ def _grow(points: np.ndarray, n_groups: int) -> np.ndarray:
 
 
 # -- people ----------------------------------------------------------------------------------------
-def _target(disorders: int) -> Target:
-    named = [f"disorder {k}" for k in range(1, disorders + 1)]
-    return Target(classes=("control", *named)) if disorders > 1 else Target()
-
-
 def _symmetric(rng: np.random.Generator, n: int) -> np.ndarray:
     """Symmetric (n, n) matrix with standard normal entries."""
     upper = np.triu(rng.standard_normal((n, n)))
@@ -356,7 +354,11 @@ class World:
         mean, _, traits = self.population
         by_trait = traits[:, :, None] * traits[:, None, :]
         parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
-        others = [self._other(k, disorder) for k in range(2, self.disorders + 1)]
+        others = []  # further disorders: some of the first one's pattern, the rest its own
+        for k in range(2, self.disorders + 1):
+            own = _disorder(self._rng("disorder", k), self.system)
+            own = STRENGTH * self.recipe.d_scale * own
+            others.append((SHARED * disorder + np.sqrt(1 - SHARED**2) * own)[None])
         parts = np.concatenate([parts, by_trait, *others]).astype(np.float32)
         z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1)
         attenuated = np.tanh(z).reshape(-1, *mean.shape) * reliability
@@ -382,12 +384,6 @@ class World:
         of = [severity * (label == k) for k in range(1, self.disorders + 1)]
         columns = [np.ones(n), gain, of[0], fd - 0.08, weight, *of[1:]]
         return label, fd, np.column_stack(columns)
-
-    def _other(self, number: int, first: np.ndarray) -> np.ndarray:
-        """Pattern (1, R, R) of a further disorder: some of the first one's, the rest its own."""
-        rng = self._rng("disorder", number)
-        own = STRENGTH * self.recipe.d_scale * _disorder(rng, self.system)
-        return (SHARED * first + np.sqrt(1 - SHARED**2) * own)[None]
 
     def _site_effects(
         self, place: SiteLayout

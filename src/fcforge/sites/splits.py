@@ -89,7 +89,13 @@ def split_cohort(
     asked = asked or Conditions()
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
-    _require_splittable(members, site_name, asked)
+    counts = class_counts(members.y, members.target)
+    tested = 1 / asked.folds if asked.folds else asked.test_fraction
+    train = min(split_counts(n, tested, asked.val_fraction)[0] for n in counts)
+    if train < 1 or min(counts) < asked.folds:
+        what = f"is too small to split ({min(counts)} of a class)."
+        do = "Run `fcforge check`; train on more of them, or ask for fewer folds."
+        raise DataError(what, where=f"site '{site_name}'", do=do)
     rng = numpy_rng(seed, "split", site_name)
     if asked.folds:
         rng = numpy_rng(seed // asked.folds, "folds", "split", site_name)
@@ -122,13 +128,3 @@ def make_sites(
     sites = {name: split_site(cohort, name, seed, asked) for name in cohort.site_names}
     refuse_twins(cohort, [site.subject_ids for site in sites.values()])
     return sites
-
-
-def _require_splittable(members: Cohort, site: str, asked: Conditions) -> None:
-    counts = class_counts(members.y, members.target)
-    tested = 1 / asked.folds if asked.folds else asked.test_fraction
-    train = min(split_counts(n, tested, asked.val_fraction)[0] for n in counts)
-    if train < 1 or min(counts) < asked.folds:
-        what = f"is too small to split ({min(counts)} of a class)."
-        do = "Run `fcforge check`; train on more of them, or ask for fewer folds."
-        raise DataError(what, where=f"site '{site}'", do=do)

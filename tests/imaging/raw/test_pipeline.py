@@ -149,7 +149,7 @@ def test_nilearns_strategies_read_our_confounds(done):
     root, _ = done
     bold = next((root / "out").rglob("*preproc_bold.nii.gz"))
     for name in ("simple", "motion+high_pass+wm_csf+global_signal"):
-        confounds, _ = fmriprep_confounds(bold, make_denoise(name))
+        confounds, _ = fmriprep_confounds(bold, make_denoise(name, (0.01, 0.1), 0.5))
         assert {"csf", "white_matter", "rot_z_derivative1"} <= set(confounds.columns)
 
 

@@ -312,7 +312,7 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
         "people_sha256": cohort.content_sha256(),
         "ids": tuple(sorted(cohort.subject_id.tolist())),
         "people": len(cohort),
-        "patients": int((cohort.y > 0).sum()) if cohort.classes else 0,
+        "patients": int((cohort.y > 0).sum()) if cohort.target.classes else 0,
         "sites": {name: int((cohort.site == name).sum()) for name in cohort.site_names},
         "n_rois": cohort.n_rois,
         "roi_names": tuple(cohort.roi_names),

@@ -47,11 +47,11 @@ class RawRun:
     """
 
     source: Source
-    tr: float | None = None
-    slice_timing: tuple[float, ...] = ()
-    phase: str = ""
-    readout: float = 0.05
-    reverse: Path | None = None
+    tr: float | None
+    slice_timing: tuple[float, ...]
+    phase: str
+    readout: float
+    reverse: Path | None
 
 
 def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
@@ -264,8 +264,6 @@ class _Way:
 
 def find_raw(root: Path) -> list[RawRun]:
     """Every ``*_bold.nii[.gz]`` of a BIDS tree, or every NIfTI file of a plain folder."""
-    if not root.is_dir():
-        raise DataError("no such folder.", where=root)
     paths = [*layouts.nifti_files(root, "sub-*/**/*_bold")] or [
         *layouts.nifti_files(root, "*")
     ]
