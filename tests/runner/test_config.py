@@ -215,7 +215,7 @@ def test_an_override_is_checked_like_the_file():
             config(learner=[{"method": "er", "generator": "corr_gauss"}]),
             "learner 0: method 'er' uses no generator",
         ),
-        (config(judge={"title": "T"}), "Run `fcforge judge x.toml`"),
+        (config(judge={"title": "T"}), "unknown setting 'judge'"),
         (config(learner=[{"method": {"strength": 3}}]), "a method table needs a name"),
         (config(learner=[]), "[[learner]] is missing"),
         (config(learner=[{"model": "gcn"}]), "learner 0: it names no method"),

@@ -1,6 +1,5 @@
 """TOML in, Experiment out; every mistake says what is known and the nearest name."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -160,9 +159,6 @@ def parse_experiment(data: Mapping[str, Any], path: Path) -> Experiment:
         Of the file, for error messages; modules and data given by ``--set`` lie beside it.
     """
     where = str(path)
-    if "judge" in data:
-        do = f"Run `fcforge judge {where}`."
-        raise ConfigError("this config judges generators.", where=where, do=do)
     tables: ConfigTables = make(ConfigTables, data, where)
     dataset = resolve_dataset(tables.dataset, path)
     others = field_types(Experiment).keys() - SAID
@@ -222,10 +218,7 @@ def read_component(value: Named, kind: str, where: str) -> Component:
     name = params.pop("name", None)
     if not isinstance(name, str):
         raise ConfigError(f"a {kind} table needs a name.", where=where)
-    try:
-        return Component(name, json.loads(json.dumps(params)))
-    except TypeError as error:  # TOML knows dates, settings do not
-        raise ConfigError(f"{kind} '{name}': {error}.", where=where) from error
+    return Component(name, params)
 
 
 def _check(
@@ -278,7 +271,13 @@ def _learners(
     """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
     if not tables.learner:
         raise ConfigError("[[learner]] is missing.", where=path)
-    _check_named_settings(tables, path)
+    for kind, known in _registries().items():
+        for name, params in getattr(tables, kind).items():  # used by a row or not
+            where = f"{path}: [{kind}.{name}]"
+            if not isinstance(params, Mapping):
+                what = f"{name} = {params!r} is not a table of settings."
+                raise ConfigError(what, where=where)
+            _check(Component(name, params), kind, known, where)
     rows = []
     for i, table in enumerate(tables.learner):
         place = f"{path}: learner {i}"
@@ -299,17 +298,6 @@ def require_different(kind: str, titles: Sequence[str], where: str) -> None:
         if titles.count(title) > 1:
             what = f"two {kind} are called '{title}'."
             raise ConfigError(what, where=where, do="Give each a title.")
-
-
-def _check_named_settings(tables: ConfigTables, path: Path) -> None:
-    """Names and settings of ``[method.forge]`` and the like, used by a row or not."""
-    for kind, known in _registries().items():
-        for name, params in getattr(tables, kind).items():
-            where = f"{path}: [{kind}.{name}]"
-            if not isinstance(params, Mapping):
-                what = f"{name} = {params!r} is not a table of settings."
-                raise ConfigError(what, where=where)
-            _check(Component(name, params), kind, known, where)
 
 
 def _part(
