@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fcforge.messages import ConfigError, FCForgeError, StoreError
@@ -27,7 +26,6 @@ RETRIES = 3  # of a task that failed, e.g. because a network drive did
 ALLOWED_DEATHS = 10  # of workers under one task, for schedulers that we start
 SLURM_JOBS = 4  # where `slurm` names no number
 TOP_UP_SECONDS = 15.0  # how often lost Slurm jobs are replaced
-_DO_INSTALL = "Install it: pip install '.[cluster]' in the folder of fcforge."
 
 
 # -- on a worker -------------------------------------------------------------------------------
@@ -80,10 +78,12 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> Iterator[Client]:
         and are waited for without a limit.
     """
     try:
+        import dask_jobqueue  # noqa: F401  the extra has both
         from distributed import Client
     except ImportError as error:
         what = "--cluster needs Dask, which is missing."
-        raise ConfigError(what, do=_DO_INSTALL) from error
+        do = "Install it: pip install '.[cluster]' in the folder of fcforge."
+        raise ConfigError(what, do=do) from error
     if address.partition(":")[0] == "slurm":
         jobs = _slurm_jobs(address)
         with _slurm(jobs) as ours, Client(ours, set_as_default=False) as client:
@@ -91,17 +91,15 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> Iterator[Client]:
         return
     try:
         client = Client(address, timeout=timeout, set_as_default=False)
+        client.wait_for_workers(1, timeout=timeout)
     except (OSError, ValueError) as error:
-        what = f"no Dask scheduler answers at '{address}'."
-        do = "Start one (`dask scheduler`) and give its address, tcp://HOST:PORT, or slurm."
+        what = f"no Dask scheduler answers at '{address}', or it has no worker."
+        do = (
+            "Start them (`dask scheduler`; `dask worker tcp://HOST:PORT --nthreads 1 --nworkers "
+            "8`) and give that address, or slurm."
+        )
         raise ConfigError(what, do=do) from error
     with client:
-        try:
-            client.wait_for_workers(1, timeout=timeout)
-        except TimeoutError as error:
-            what = f"the Dask scheduler at '{address}' has no worker."
-            do = f"Start some: `dask worker {address} --nthreads 1 --nworkers 8`."
-            raise ConfigError(what, do=do) from error
         yield client
 
 
@@ -118,12 +116,8 @@ def _slurm_jobs(address: str) -> int:
 def _slurm(jobs: int) -> Iterator[Any]:
     """Scheduler in this process and `jobs` Slurm jobs; a job that is lost is submitted again."""
     import dask.config
+    from dask_jobqueue import SLURMCluster
 
-    try:
-        from dask_jobqueue import SLURMCluster
-    except ImportError as error:
-        what = "--cluster slurm needs dask-jobqueue."
-        raise ConfigError(what, do=_DO_INSTALL) from error
     said = dask.config.get("jobqueue.slurm", {})
     cores = int(said.get("cores") or 1)
     processes = int(said.get("processes") or cores)
@@ -134,7 +128,12 @@ def _slurm(jobs: int) -> Iterator[Any]:
         SLURMCluster(cores=cores, processes=processes, memory=memory) as cluster,
     ):
         stop = threading.Event()
-        top_up = partial(_top_up, cluster, jobs, stop)
+
+        def top_up() -> None:
+            cluster.scale(jobs=jobs)
+            while not stop.wait(TOP_UP_SECONDS):
+                cluster.scale(jobs=jobs)
+
         thread = threading.Thread(target=top_up, daemon=True)
         thread.start()
         try:
@@ -144,12 +143,6 @@ def _slurm(jobs: int) -> Iterator[Any]:
             thread.join()
 
 
-def _top_up(cluster: Any, jobs: int, stop: threading.Event) -> None:
-    cluster.scale(jobs=jobs)
-    while not stop.wait(TOP_UP_SECONDS):
-        cluster.scale(jobs=jobs)
-
-
 def run_on(client: Client, work: Work) -> None:
     """Train all missing nodes on the workers of `client`; children follow their parents."""
     from distributed import CancelledError, KilledWorker, as_completed
@@ -157,13 +150,10 @@ def run_on(client: Client, work: Work) -> None:
 
     root = str(work.store.root.resolve())
     futures = _submit(client, work.todo, root)
-    node_of = {
-        future.key: node for future, node in zip(futures, work.todo, strict=True)
-    }
+    nodes = {node.key: node for node in work.todo}
     try:
         for future in as_completed(futures, loop=client.loop):
-            future.result()
-            node = node_of[future.key]
+            node = nodes[future.result()]
             work.done([node], node.title)
     except KilledWorker as error:
         raise FCForgeError(
