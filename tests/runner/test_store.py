@@ -176,7 +176,7 @@ def test_a_damaged_or_missing_experiment_says_so(tmp_path):
     for text in ('{"a": [1', "[1]", "3"):
         (tmp_path / "experiment.json").write_text(text)
         with pytest.raises(StoreError, match="Delete this file"):
-            store.read_experiment()
+            stored_plan(store)
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def _describe(site: Site, outputs: int) -> dict[str, Any]:
 
 def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
     """Experiment, plan and site descriptions of a run folder."""
-    data = store.read_experiment()
     try:
+        data = store.read_experiment()
         asked = ("experiment", "sites", "data_sha256")
         told = [data[name] for name in asked]
         told.append(data.get("methods", {}))

@@ -169,7 +169,9 @@ class SiteLoader:
     # -- rows of a state as places among some subjects, and back -------------------------------
     def to_places(self, state: State, keys: Sequence[str]) -> tuple[State, Tensor]:
         """State whose rows are places in the list of rows it holds, and that list (sorted)."""
-        rows = _different([state[key] for key in keys])
+        held = [state[key].reshape(-1) for key in keys]
+        every = torch.cat(held) if held else torch.empty(0, dtype=torch.int64)
+        rows = torch.unique(every[every >= 0])  # empty slots aside
         found = dict(state)
         for key in keys:
             place = torch.searchsorted(rows, state[key].clamp(min=0))
@@ -180,13 +182,6 @@ class SiteLoader:
         """Inverse of `to_places`: `rows` are those of the subjects in this bank."""
         table = torch.cat([rows, rows.new_tensor([-1])])  # place -1 stays -1
         return {**state, **{key: table[state[key]] for key in keys}}
-
-
-def _different(rows: Sequence[Tensor]) -> Tensor:
-    """All different rows (n,), empty slots aside."""
-    flat = [some.reshape(-1) for some in rows]
-    every = torch.cat(flat) if flat else torch.empty(0, dtype=torch.int64)
-    return torch.unique(every[every >= 0])
 
 
 def tag(spec: RunSpec) -> str:

@@ -67,15 +67,12 @@ class Store:
         """Whether it is a file, or a folder with other things than a run."""
         if not self.root.is_dir():
             return self.root.exists()
-        visible = [p.name for p in self.root.iterdir() if not p.name.startswith(".")]
+        visible = [path.name for path in self.root.glob("[!.]*")]
         return bool(visible) and "nodes" not in visible
 
     def done(self) -> set[str]:
         """Keys of all complete nodes (one directory listing, cheap on a network drive)."""
-        folder = self.root / "nodes"
-        if not folder.is_dir():
-            return set()
-        return {p.name for p in folder.iterdir() if not p.name.startswith(".")}
+        return {path.name for path in (self.root / "nodes").glob("[!.]*")}
 
     def sweep(self, older_than: float = 3600.0) -> None:
         """Delete what a killed run was writing when it died.
@@ -121,7 +118,7 @@ class Store:
     def read_meta(self, key: str) -> dict[str, Any]:
         """Spec, seconds, memory and addresses of a node."""
         with self._reading(key, "meta.json") as path:
-            return _table(path)
+            return json.loads(path.read_bytes())
 
     def read_scores(self, key: str) -> dict[str, np.ndarray]:
         """Scores by site."""
@@ -146,8 +143,7 @@ class Store:
 
     def drop(self, key: str) -> None:
         """Delete a node that is to be trained again, if it is there."""
-        if self.has(key):
-            shutil.rmtree(self.folder(key), ignore_errors=True)
+        shutil.rmtree(self.folder(key), ignore_errors=True)
 
     def drop_lane(self, key: str) -> None:
         """Delete a node's state; its scores stay."""
@@ -165,7 +161,7 @@ class Store:
         )
 
     def read_experiment(self) -> dict[str, Any]:
-        """What was asked for."""
+        """What was asked for; `ValueError` where the file is damaged."""
         path = self.root / "experiment.json"
         if not path.is_file():
             raise StoreError(
@@ -173,10 +169,7 @@ class Store:
                 where=self.root,
                 do="Run it first, or give the folder that was --out of `fcforge run`.",
             )
-        try:
-            return _table(path)
-        except ValueError as error:
-            raise self.unreadable(error) from error
+        return json.loads(path.read_bytes())
 
     def unreadable(self, error: Exception) -> StoreError:
         """The error for an experiment.json that makes no sense."""
@@ -206,11 +199,3 @@ class Store:
         except (*BROKEN, SafetensorError) as error:
             what = f"damaged file ({error})."
             raise StoreError(what, where=path, do=REDO) from error
-
-
-def _table(path: Path) -> dict[str, Any]:
-    """Names and values of a JSON file."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
-        raise ValueError("no names and values in it")
-    return found
