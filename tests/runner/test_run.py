@@ -171,7 +171,7 @@ def test_a_run_killed_while_it_wrote_its_first_file_can_start_again(tmp_path):
     assert store.read_experiment()["sites"]
 
 
-def test_leftovers_of_a_killed_run_are_ignored_and_swept(tmp_path):
+def test_leftovers_of_a_killed_run_are_ignored(tmp_path):
     prepared = prepare(small_experiment())
     store = lanes(prepared, tmp_path)
     leftover = tmp_path / "nodes" / ".0123456789abcdef.x"
@@ -179,11 +179,6 @@ def test_leftovers_of_a_killed_run_are_ignored_and_swept(tmp_path):
     done = store.done()
     lanes(prepared, tmp_path)
     assert store.done() == done
-    assert leftover.exists()  # too young: another process may be at it
-    hour_ago = time.time() - 4000
-    os.utime(leftover, (hour_ago, hour_ago))
-    lanes(prepared, tmp_path)
-    assert not leftover.exists()
 
 
 def test_a_damaged_node_stops_the_run_and_is_redone_when_deleted(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 
 import numpy as np
 import pytest
@@ -124,7 +123,6 @@ def test_unfinished_nodes_are_not_done(tmp_path):
 
 def test_a_node_can_be_dropped(tmp_path):
     store = filled(tmp_path)
-    store.sweep()
     assert store.has("k")
     store.drop("k")
     store.drop("k")
@@ -205,31 +203,6 @@ def test_an_experiment_of_another_version_is_one_clear_error(change, says, tmp_p
     store.write_experiment({**whole, **change})
     with pytest.raises(StoreError, match=f"{says}.*Delete this file"):
         stored_plan(store)
-
-
-def test_sweep_takes_old_leftovers_only(tmp_path):
-    store = filled(tmp_path)
-    store.generators.mkdir()
-    old = [
-        store.root / "nodes" / ".k2.abc",
-        store.root / ".experiment.json.abc",
-        store.generators / ".g.safetensors.77",
-    ]
-    new = store.root / "nodes" / ".k3.abc"
-    for path in (old[0], new):
-        path.mkdir()
-        (path / "scores.npz").write_bytes(b"half")
-    for path in old[1:]:
-        path.write_text("half")
-    hour_ago = time.time() - 3700
-    for path in old:
-        os.utime(path, (hour_ago, hour_ago))
-    os.utime(store.root / "nodes" / "k", (hour_ago, hour_ago))
-    store.sweep()
-    assert not any(path.exists() for path in old)
-    assert new.exists()
-    assert store.done() == {"k"}
-    Store(tmp_path / "nowhere").sweep()
 
 
 def test_foreign_files_are_told_from_our_own(tmp_path):

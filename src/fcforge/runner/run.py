@@ -70,7 +70,6 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
             where=store.root,
             do="Choose another --out.",
         )
-    store.sweep()
     store.write_experiment(_told(prepared))
     return store
 

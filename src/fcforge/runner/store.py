@@ -10,14 +10,14 @@ Layout::
     OUT/generators/              fitted generators by content hash
 
 A node is written into a temporary folder and renamed: kill -9 at any moment leaves either the
-whole node or nothing, and the same command again continues with the nodes that are missing.
+whole node or a name with a dot, which nobody reads, and the same command again continues with
+the nodes that are missing.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -73,21 +73,6 @@ class Store:
     def done(self) -> set[str]:
         """Keys of all complete nodes (one directory listing, cheap on a network drive)."""
         return {path.name for path in (self.root / "nodes").glob("[!.]*")}
-
-    def sweep(self, older_than: float = 3600.0) -> None:
-        """Delete what a killed run was writing when it died.
-
-        Younger ones stay: another process may be writing them now.
-        """
-        before = time.time() - older_than
-        for folder in (self.root, self.root / "nodes", self.generators):
-            for path in folder.glob(".*"):
-                if path.stat().st_mtime >= before:
-                    continue
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
 
     def write_node(
         self,
