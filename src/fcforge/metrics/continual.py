@@ -74,7 +74,7 @@ def for_literal(a: np.ndarray) -> np.ndarray:
 
 def _drops(a: np.ndarray) -> np.ndarray:
     """Best value from learning a site to the last but one stage, minus the final. (..., T-1)."""
-    return _learned(a).max(-2) - a[..., -1, :-1]
+    return _learned(a).max(-2, initial=-np.inf) - a[..., -1, :-1]
 
 
 def _learned(a: np.ndarray) -> np.ndarray:
@@ -95,8 +95,6 @@ def for_triangular(a: np.ndarray) -> np.ndarray:
 
 def fm(a: np.ndarray) -> np.ndarray:
     r"""Forgetting: :math:`\frac1{T-1}\sum_{i<T} (\max_{i\le l<T} a_{l,i} - a_{T,i})`."""
-    if a.shape[-1] < 2:
-        return np.full(a.shape[:-2], np.nan)
     return _column_mean(_drops(a), _known(a)[..., :-1])
 
 

@@ -68,8 +68,7 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
     """Experiment, plan and site descriptions of a run folder."""
     try:
         data = store.read_experiment()
-        asked = ("experiment", "sites", "data_sha256")
-        told = [data[name] for name in asked]
+        told = [data["experiment"], data["sites"], data["data_sha256"]]
         told.append(data.get("methods", {}))
         experiment, plan = _planned(json.dumps(told))
         for seed in experiment.seeds:

@@ -234,14 +234,6 @@ def _check(
     read(target, component.params, place)
 
 
-def _as_in_paper(component: Component, cls: type[Any]) -> Component:
-    """Protocol "paper": what has presets takes the paper's, unless the config says otherwise."""
-    settings = {f.name for f in fields(cls)}
-    if "paper" not in getattr(cls, "presets", ()) and "preset" not in settings:
-        return component
-    return replace(component, params={"preset": "paper", **component.params})
-
-
 def resolve_dataset(table: Mapping[str, Any], path: Path) -> Component:
     """Dataset that the config at `path` names, with its files' paths made absolute."""
     from fcforge.sites import DATASETS
@@ -303,13 +295,21 @@ def require_different(kind: str, titles: Sequence[str], where: str) -> None:
 def _part(
     where: str, tables: ConfigTables, paper: bool, kind: str, value: Named
 ) -> Component:
-    """A method, model or generator with what the config says of its name."""
+    """A method, model or generator with what the config says of its name.
+
+    Protocol "paper": what has presets takes the paper's, unless the config says otherwise.
+    """
     component = read_component(value, kind, where)
     shared = getattr(tables, kind).get(component.name, {})
     component = replace(component, params=merge(shared, component.params))
     known = _registries()[kind]
     _check(component, kind, known, where)
-    return _as_in_paper(component, known[component.name]) if paper else component
+    cls = known[component.name]
+    settings = {f.name for f in fields(cls)}
+    if paper and ("paper" in getattr(cls, "presets", ()) or "preset" in settings):
+        as_there = {"preset": "paper", **component.params}
+        component = replace(component, params=as_there)
+    return component
 
 
 def _learner(

@@ -89,15 +89,25 @@ class Pipeline(Checked):
         """A fresh, unfitted estimator."""
         from sklearn.base import clone
 
-        made = _HANDED.get(self.sha256)
-        if made is None and ":" not in self.estimator:
+        if self.sha256 in _HANDED:
+            return clone(_HANDED[self.sha256], safe=False)
+        where = f"estimator '{self.estimator}'"
+        module, _, function = self.estimator.partition(":")
+        if not function:
             raise ConfigError(
                 "it was handed over as an object and is not known in this process.",
-                where=f"estimator '{self.estimator}'",
+                where=where,
                 do="Train with jobs=1, or give the name of a function that makes it.",
             )
-        if made is None:
-            made = _made_by(self.estimator, self.folder)
+        try:
+            made = getattr(_module(module, self.folder), function)()
+        except Exception as error:
+            raise ConfigError(
+                f"it cannot be made ({type(error).__name__}: {error}).",
+                where=where,
+                do=f"Install {module}, or put {module}.py into {self.folder}; its function "
+                f"'{function}' takes no arguments and returns an unfitted estimator.",
+            ) from error
         return clone(made, safe=False)
 
     def require(self, target: Target) -> None:
@@ -132,7 +142,10 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     found = Pipeline(shown, folder=str(folder) if named else "", **settings)
     made = found.make() if named else clone(given, safe=False)
     _require_usable(made, found, where)
-    decides = _described(made).encode() + (_source(found) if named else b"")
+    decides = _described(made).encode()
+    if named:
+        file = _module(shown.partition(":")[0], found.folder).__file__
+        decides += Path(file).read_bytes() if file and Path(file).is_file() else b""
     found = replace(found, sha256=hashlib.sha256(decides).hexdigest()[:32])
     if not named:
         _HANDED[found.sha256] = made
@@ -163,12 +176,6 @@ def _described(value: Any) -> str:
     return repr(value)
 
 
-def _source(pipeline: Pipeline) -> bytes:
-    module, _, _ = pipeline.estimator.partition(":")
-    file = _module(module, pipeline.folder).__file__
-    return Path(file).read_bytes() if file and Path(file).is_file() else b""
-
-
 def _module(name: str, folder: str) -> ModuleType:
     """Module of that name: the .py file in the folder as it is now, else an installed one."""
     beside = Path(folder, f"{name}.py")
@@ -182,20 +189,6 @@ def _module(name: str, folder: str) -> ModuleType:
     module = sys.modules[spec.name] = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _made_by(name: str, folder: str) -> Any:
-    """The estimator that ``module:function`` returns."""
-    module, _, function = name.partition(":")
-    try:
-        return getattr(_module(module, folder), function)()
-    except Exception as error:
-        raise ConfigError(
-            f"it cannot be made ({type(error).__name__}: {error}).",
-            where=f"estimator '{name}'",
-            do=f"Install {module}, or put {module}.py into {folder}; its function '{function}' "
-            "takes no arguments and returns an unfitted estimator.",
-        ) from error
 
 
 def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:

@@ -12,7 +12,7 @@ from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.cohort import twins_of
 from fcforge.sites.confounds import Confounds, fit_on_cohort
 from fcforge.sites.datasets import without_twins
-from fcforge.types import SHRINK, Component, FCBatch, PublicSpec, Target
+from fcforge.types import SHRINK, Component, FCBatch, PublicSpec
 
 OTHERS = "others"
 
@@ -54,19 +54,12 @@ def resolve_public(wanted: Component, tested: Cohort) -> PublicSpec:
             )
     spec = PublicSpec(Component(wanted.name, {**params, "sites": list(sites)}))
     people = load_public(spec)
-    require_target(people.target, tested.target)
+    if not people.target.fits(tested.target):
+        both = f"the target of the public people is {people.target}, of the tested"
+        do = "Give both datasets one target and limits, or classes in one order."
+        raise ConfigError(f"{both} {tested.target}.", where="[start]", do=do)
     require_strangers(people, tested)
     return replace(spec, sha256=people.content_sha256())
-
-
-def require_target(public: Target, tested: Target) -> None:
-    """Raise `ConfigError` where a start is of something else."""
-    if not public.fits(tested):
-        raise ConfigError(
-            f"the target of the public people is {public}, of the tested {tested}.",
-            where="[start]",
-            do="Give both datasets one target and limits, or classes in one order.",
-        )
 
 
 @lru_cache(maxsize=2)

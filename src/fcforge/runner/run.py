@@ -139,8 +139,9 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
     with open_cluster(place.cluster) if place.cluster else nullcontext() as client:
         store = open_store(prepared, folder)
         if client is None:
-            where: Any = {"jobs": place.jobs, "device": place.device}
-            run_experiment(prepared, store, **where, progress=progress)
+            run_experiment(
+                prepared, store, jobs=place.jobs, device=place.device, progress=progress
+            )
         else:
             run_on(client, Work(prepared.plan, store, progress))
     return store

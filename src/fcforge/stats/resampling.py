@@ -231,10 +231,9 @@ def estimates(
     by_order: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for k, r in enumerate(results):
         by_order[r.spec.order].append(k)
-    several = len(by_order) > 1
     mean = points.mean(0)
     sd = np.full(mean.shape, np.nan)
-    if several:
+    if len(by_order) > 1:
         of_order = [points[places].mean(0) for places in by_order.values()]
         sd = np.stack(of_order).std(0, ddof=1)
     found = np.stack([mean, *interval(mean, draws), sd])

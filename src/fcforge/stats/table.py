@@ -138,13 +138,6 @@ WORDS: dict[Kind, Words] = {
 }
 
 
-def majority_learner(kind: Kind, own: bool) -> LearnerSpec:
-    """The learner of `majority_result`: it knows how common classes are, or the mean number."""
-    title = WORDS[kind].own if own else WORDS[kind].all_sites
-    model = Component("own" if own else "none")
-    return LearnerSpec(Component("majority"), model, title=title)
-
-
 def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     """What the commonest class of the sites learned so far would score on the same splits.
 
@@ -159,8 +152,7 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     n = np.array([len(result.y[s]) for s in order], dtype=float)
     means = {s: np.asarray(mean, dtype=float) for s, mean in result.train_mean.items()}
     weighted = [k * means[s] for k, s in zip(n, order, strict=True)]
-    seen = np.stack(weighted)
-    prior = (np.cumsum(seen, 0).T / np.cumsum(n)).T  # (T,) or (T, K)
+    prior = (np.cumsum(weighted, 0).T / np.cumsum(n)).T  # (T,) or (T, K)
     scores = {}
     for site in result.sites:
         share = np.stack([means[site]] * len(order)) if own else prior
@@ -169,9 +161,12 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     if result.kind != "number":
         even = 1 / max(2, prior[0].size)
         before = {s: np.full(p.shape, even) for s, p in before.items()}
+    title = WORDS[result.kind].own if own else WORDS[result.kind].all_sites
+    model = Component("own" if own else "none")
+    learner = LearnerSpec(Component("majority"), model, title=title)
     return replace(
         result,
-        spec=replace(result.spec, learner=majority_learner(result.kind, own)),
+        spec=replace(result.spec, learner=learner),
         scores=scores,
         initial=before,
         memory_bytes=np.full(len(order), 16),  # two counts

@@ -5,7 +5,7 @@ that who was trained on is known. The same worlds serve every attack and are eac
 models. A further part of the site (the attacker's reference) is in no world.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,7 @@ def summarise(
     member: np.ndarray,
     plan: AuditPlan,
     shadowed: Sequence[str] = RECORD_ATTACKS,
-) -> list[AuditRow]:
+) -> Iterator[AuditRow]:
     """Rows of one release from its worlds' evidence.
 
     Where there are four worlds, models of the others' `shadowed` scores attack it, too.
@@ -138,7 +138,6 @@ def summarise(
         features = np.stack([scores[name] for name in shadowed], 2)
         scores["shadow models"] = attacks.shadow(features, member)
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
-    rows = []
     for attack, values in scores.items():
         rng = numpy_rng(plan.seed, "audit interval", release, attack)
         area, rate = membership(values, member, rng, n_draws=plan.n_draws)
@@ -148,8 +147,7 @@ def summarise(
             hits = np.stack([e.hits[attack] for e in evidence])
             linked = identification(hits, member, rng, n_draws=plan.n_draws)
         found = (area, rate, linked, control, release in REFERENCES)
-        rows.append(AuditRow(release, attack, *found))
-    return rows
+        yield AuditRow(release, attack, *found)
 
 
 def synthetic(
@@ -199,7 +197,7 @@ def _attacked(
     member: np.ndarray,
     plan: AuditPlan,
     device: str,
-) -> list[AuditRow]:
+) -> Iterator[AuditRow]:
     """Rows of one release per world, attacked at once so that only scores stay in memory."""
     untrained = name == UNTRAINED
     evidence = []
@@ -254,7 +252,7 @@ def audit_generators(
         batch, other = in_halves(cohort, batch.y, halves)
     who = split_people(batch, other, plan)
     member = world_members(who.y, plan)
-    rows = []
+    rows: list[AuditRow] = []
     for name, component in asked.items():
         rows += _attacked(name, component, who, member, plan, device)
         say(f"{name}: {plan.worlds} trainings attacked")

@@ -21,7 +21,13 @@ from fcforge.randomness import numpy_rng
 from fcforge.sites import Cohort
 from fcforge.studies import audit as study
 from fcforge.studies.audit import Evidence, People
-from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
+from fcforge.studies.audit_result import (
+    BOOTSTRAP,
+    UNTRAINED,
+    Audit,
+    AuditPlan,
+    AuditRow,
+)
 from fcforge.types import Component, FCBatch, Site
 
 if TYPE_CHECKING:
@@ -48,7 +54,7 @@ def audit_chain(chain: "Chain", asked: Attacked) -> Audit:
     place = chain.sites.index(asked.site)
     subjects = _subjects_of(chain, place)
     found, left = _evidence(chain, who, member, subjects, asked.plan)
-    rows = []
+    rows: list[AuditRow] = []
     for name, evidence in found.items():
         rows += study.summarise(name, [evidence], member, asked.plan)
     own = chain.steps[place]

@@ -24,7 +24,13 @@ from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start
 from fcforge.studies.audit import Evidence, stratified, summarise
-from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
+from fcforge.studies.audit_result import (
+    BOOTSTRAP,
+    UNTRAINED,
+    Audit,
+    AuditPlan,
+    AuditRow,
+)
 
 if TYPE_CHECKING:
     from fcforge.exchange.starts.releases import Releases
@@ -146,7 +152,7 @@ def audit_people(
     if epsilon is not None:
         name = f"release at epsilon {epsilon:g}"
     evidence = trial.references() | {name: trial.released(epsilon, delta)}
-    rows = []
+    rows: list[AuditRow] = []
     for release, found in evidence.items():
         member = np.where(trial.inside[: len(found)], MEMBER, OUTSIDER)
         rows += summarise(release, found, member, plan, SHADOWED)

@@ -3,7 +3,6 @@
 The paper's numbers (appendix, ASD columns) stand in paper.csv.
 """
 
-import io
 import json
 import math
 from collections import Counter, defaultdict
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from fcforge.files import write_bytes
+from fcforge.files import whole_file
 from fcforge.messages import DataError
 from fcforge.types import Estimate
 
@@ -149,9 +148,8 @@ class Judgement:
 
 def write_portraits(folder: Path, portraits: Portraits) -> None:
     """Keep what the figures show."""
-    stream = io.BytesIO()
-    np.savez_compressed(stream, **portraits._asdict())
-    write_bytes(folder / PORTRAITS, stream.getvalue())
+    with whole_file(folder / PORTRAITS) as part:
+        np.savez_compressed(part, **portraits._asdict())
 
 
 def read_judgement(folder: Path) -> Judgement:
