@@ -67,17 +67,13 @@ class Graphed:
 
     def _capture(self, args: tuple[Any, ...]) -> None:
         self._static = pytree.tree_map(torch.clone, args)
-        _warm_up(self._fn, self._static)
+        # on a side stream first: libraries allocate and choose kernels there, not in a graph
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self._fn(*self._static)
+        torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             _copy(self._static[: self._carried], self._fn(*self._static))
         self._graph = graph
-
-
-def _warm_up(fn: Callable[..., Any], args: Any) -> None:
-    """Run on a side stream first: libraries allocate and choose kernels there, not in a graph."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        fn(*args)
-    torch.cuda.current_stream().wait_stream(side)

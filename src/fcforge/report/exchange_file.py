@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -87,9 +87,16 @@ def page_of(
     sections += more
     sections.append(Section("Settings that all hospitals share", found.settings))
     facts = [(key, value, "") for key, value in found.facts.items()]
-    said: Any = {"answers": found.answers, "sites": found.sites, "facts": facts}
-    said["real_subjects"] = found.real_subjects
-    return sections_page(name, found.kind, sections, home=home, **said)
+    return sections_page(
+        name,
+        found.kind,
+        sections,
+        home=home,
+        answers=found.answers,
+        sites=found.sites,
+        facts=facts,
+        real_subjects=found.real_subjects,
+    )
 
 
 def write_page(exchange: Exchange, name: str, path: Path, *first: Section) -> None:

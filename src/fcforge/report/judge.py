@@ -91,15 +91,7 @@ def write_judgement(folder: Path) -> str:
 def page_of(found: Judgement, home: str = "") -> str:
     """The page as text."""
     said = [("serious", text) for text in judged.collapse_list(found.records)]
-    sections = sections_of(found)
-    return sections_page(
-        found.title, "fcforge judge", sections, home=home, warnings=said
-    )
-
-
-def sections_of(found: Judgement) -> list[Section]:
-    """Pictures and tables; the first portrait is the real one."""
-    p = found.portraits
+    p = found.portraits  # the first is the real one
     low = min(LOWEST, float(p.edge_mean.min()) - 0.05)
     cards = []
     for k, name in enumerate(p.rows):
@@ -109,12 +101,15 @@ def sections_of(found: Judgement) -> list[Section]:
         cards.append((title, picture(portrait_figure(p, k, low), alt)))
     spectra = picture(spectra_figure(p), "mean eigenvalues by rank")
     drawn_ones = (macro("cards", cards), spectra)
-    return [
+    sections = [
         Section(
             "Generated functional connectivity", drawn_ones, f"{p.where} {PICTURED}"
         ),
         Section("Fidelity and use", tuple(tables_of(found)), READING),
     ]
+    return sections_page(
+        found.title, "fcforge judge", sections, home=home, warnings=said
+    )
 
 
 def tables_of(found: Judgement) -> list[Table]:

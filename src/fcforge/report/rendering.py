@@ -177,8 +177,15 @@ def sections_page(
     **more: Any,
 ) -> str:
     """A page of sections under a title; `kind` says above it what the page is."""
-    about = {"title": title, "kind": kind, "lead": lead, "home": home}
-    return render("sections.html.j2", **about, sections=sections, **more)
+    return render(
+        "sections.html.j2",
+        title=title,
+        kind=kind,
+        lead=lead,
+        home=home,
+        sections=sections,
+        **more,
+    )
 
 
 # -- pictures --------------------------------------------------------------------------------------
