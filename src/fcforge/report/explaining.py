@@ -34,7 +34,6 @@ SHOWN = 10  # scans on a page
 CSV_EDGES = 500  # of each scan
 ADDS = "adds to the log odds"
 TIMES = "times the average edge"
-SIGNED = "In times the average edge, below 0 where the edge speaks for control."
 
 LOOK: dict[str, Any] = {
     "edge_cmap": DIVERGING,
@@ -160,7 +159,6 @@ def _sum_table(
 def uses(found: Explanation) -> tuple[Any, ...]:
     """What a model uses: pictures and tables for the page of its file."""
     times = found.strength / found.strength.mean()
-    way = np.sign(found.slope.mean(0))
     matrix = found.matrix(values=times)
     # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
     figure = rendering.fc_figure(
@@ -171,13 +169,11 @@ def uses(found: Explanation) -> tuple[Any, ...]:
         vmin=0.0,
         vmax=np.quantile(matrix, 0.995),
     )
-    names = edge_names(found.atlas.roi_names)
-    signed = np.where(way < 0, -times, times)
+    signed = np.where(found.slope.mean(0) < 0, -times, times)
     return (
         _brain(found, signed),
         picture(figure, "strength of every edge in the model's answer"),
         _network_table(found, between_networks(found), TIMES),
-        _sum_table("Strongest edges", "edge", names, signed, "weight", SIGNED),
     )
 
 
