@@ -108,11 +108,7 @@ def test_datasets_are_listed():
     answer = without_torch("list", "datasets")
     assert answer.code == 0, answer.err
     assert "rest_meta_mdd" in answer.out
-    rows = dict(
-        line.split(maxsplit=1) for line in without_torch("list").out.splitlines()
-    )
-    assert "rest_meta_mdd" in rows["datasets"]
-    assert "torch" in rows["methods"]
+    assert "fcforge list methods" in without_torch("list").out
 
 
 def test_what_needs_torch_says_so_in_one_line(tmp_path):

@@ -467,3 +467,37 @@ def test_a_withdrawal_in_anothers_name_excuses_nothing(tmp_path):
     last = verify(dropped, Trust(), seen)[-1]
     assert not last.ok
     assert "signed by different keys" in last.detail
+
+
+def test_a_withdrawal_that_takes_its_own_parent_needs_a_key_that_stands(tmp_path):
+    """A stolen old key signs it; it goes with what it takes, and must be asked before."""
+    made, arrays = release(signer="A")
+    given = joined((made, arrays))
+    taken = records.Taken(kind="release", number=1, commitment=made.commitment)
+    said = {"takes": (taken,), "gone": ()}
+    stolen = records.make(records.Withdrawal, "NYU", 1, (made.id,), key_of("A"), **said)
+    rotated = given.rotated("NYU", key_of("A"), key_of("new"))
+    with pytest.raises(ExchangeError, match="does not vouch"):
+        rotated.joined([stolen])
+    save(given, tmp_path / "all.fcx")
+    parcel = archive.pack(archive.Contents((stolen,), {}))
+    (tmp_path / "w.record").write_bytes(parcel)
+    ring = Keyring().add("NYU", public_of("A")).revoke("NYU")
+    both = [tmp_path / "all.fcx", tmp_path / "w.record"]
+    assert not union_of(
+        both, Trust()
+    ).records  # by a key that stands it is theirs to do
+    with pytest.raises(ExchangeError, match="not trusted|revoked"):
+        union_of(both, Trust(ring))
+
+
+def test_kinds_that_the_root_does_not_know_are_refused():
+    """Nobody would look at what they carry."""
+    chain = record(records.Chain, site="maker")
+    made, arrays = release()
+    other = made.changed(parents=(chain.id,))
+    with pytest.raises(ExchangeError, match="no place around a chain"):
+        Exchange(chain).joined([other], arrays)
+    step = record(records.Step, "UM", 1, (START.id,), payload=made.payload)
+    with pytest.raises(ExchangeError, match="no place around a start"):
+        ROOT.joined([step], arrays)

@@ -179,6 +179,28 @@ def test_killed_at_every_moment_register_and_files_agree(tmp_path, monkeypatch):
     assert charged.count(True) > 3
 
 
+def test_what_was_never_paid_for_gets_no_name_later(tmp_path, monkeypatch):
+    """Killed before the receipt, the folder away, given elsewhere, the folder back."""
+    stick = tmp_path / "stick"
+    place = tmp_path / "fcforge.private"
+    real = private_record._write_hidden
+
+    def dying(placed, data):
+        real(placed, data)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(private_record, "_write_hidden", dying)
+        with pytest.raises(Killed):
+            give(place, [stick / "mine.fcx"], receipt())
+    stick.rename(tmp_path / "away")
+    give(place, [tmp_path / "other.fcx"], receipt())
+    (tmp_path / "away").rename(stick)
+    with PrivateRecord.open(place) as private:
+        assert len(private.receipts) == 1
+    assert list(stick.iterdir()) == []
+
+
 def test_a_full_disk_charges_nobody_and_says_so(tmp_path, monkeypatch):
     for at in range(1, 100):
         (tmp_path / str(at)).mkdir()

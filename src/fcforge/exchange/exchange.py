@@ -19,6 +19,7 @@ from fcforge.exchange.archive import Contents, in_order, load_arrays
 from fcforge.exchange.keys import PrivateKey, Signer, Trust, public_hex
 from fcforge.exchange.model import Model
 from fcforge.exchange.records import (
+    ASK,
     Audit,
     Record,
     Rotation,
@@ -111,6 +112,9 @@ class Exchange:
             every[record.id] = record
         every.pop(self.root.id, None)
         key_lines([self.root, *every.values()])  # of what is withdrawn, too
+        # one that takes back its own parent is gone afterwards
+        acting = [r for r in every.values() if isinstance(r, (Rotation, Withdrawal))]
+        _check_vouched(acting)
         gone = taken_back(every.values())
         kept = in_order(record for record in every.values() if record.id not in gone)
         arrays = {**self.payloads, **(payloads or {})}
@@ -207,6 +211,10 @@ class Exchange:
         _check_parents(self.everything)
         _check_once(self.everything)
         _check_vouched(self.everything)
+        for record in self.records:
+            if record.root_kind not in ("", self.root.kind):
+                what = f"the {record.title} has no place around a {self.root.kind}."
+                raise ExchangeError(what, do=ASK)
         odd = _carried(self.everything) ^ set(self.payloads)
         if odd:
             raise ExchangeError(f"the arrays {min(odd)[:12]} are missing or too many.")
@@ -359,8 +367,10 @@ def opened(contents: Contents) -> Exchange:
 
 def union_of(paths: Sequence[str | Path], trust: Trust) -> Exchange:
     """The union of files, in any order; at least one must hold the root."""
-    found = _assembled([archive.read(path) for path in paths])
-    require_trusted(found.everything, trust)
+    parcels = [archive.read(path) for path in paths]
+    found = _assembled(parcels)
+    # of what is withdrawn, too: else a stolen key could withdraw and be gone
+    require_trusted([r for parcel in parcels for r in parcel.records], trust)
     return found
 
 

@@ -94,11 +94,14 @@ class Journal:
         What the header says.
     kinds : TypeAdapter
         Of all lines, told apart by ``kind``.
+    pays : type
+        Of the line that makes files count.
     keep : str
         What to do about a damaged one.
     """
 
     format: ClassVar[str]
+    pays: ClassVar[type]
     kinds: ClassVar[TypeAdapter[Any]]
     keep: ClassVar[str]
 
@@ -219,10 +222,11 @@ class Journal:
             os.ftruncate(self._handle, os.lseek(self._handle, 0, os.SEEK_END) - begun)
         if not self.lines:
             self.append(Header(format=self.format))
-        for line in self.lines[:-1]:
-            if isinstance(line, Intent):
+        for line, following in zip(self.lines, [*self.lines[1:], None], strict=True):
+            if isinstance(line, Intent) and isinstance(following, self.pays):
                 _name(line.files)
-        _remove(placed)
+            elif isinstance(line, Intent):
+                _remove(line.files)
 
 
 def _placed(final: Path) -> Placed:
@@ -441,6 +445,7 @@ class PrivateRecord(Journal):
     """
 
     format = "fcforge-private"
+    pays = Receipt
     kinds = TypeAdapter(
         Annotated[Header | Intent | Receipt | Threshold, Field(discriminator="kind")]
     )

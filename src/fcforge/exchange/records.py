@@ -69,6 +69,7 @@ class Record(Closed):
 
     limit: ClassVar[int] = 16 << 10  # bytes in canonical JSON
     is_root: ClassVar[bool] = False
+    root_kind: ClassVar[str] = ""  # of the root that it builds on; empty: of any
     has_payload: ClassVar[bool] = False
     # its payload goes once another builds on it; none where that was learned in one process
     passes_on: ClassVar[bool] = False
@@ -337,6 +338,8 @@ class Promised(Record):
         0 and 0 under "none".
     """
 
+    root_kind: ClassVar[str] = "start"
+
     mechanism: Literal["gaussian", "none"]
     epsilon: Budget
     delta: Share
@@ -430,6 +433,7 @@ class Step(Record):
     limit: ClassVar[int] = 256 << 10
     has_payload: ClassVar[bool] = True
     passes_on: ClassVar[bool] = True
+    root_kind: ClassVar[str] = "chain"
 
     kind: Literal["step"] = "step"
     counts: StepCounts

@@ -181,12 +181,14 @@ class Chain(Model):
     # -- whether it can be meant -------------------------------------------------------------------
     def check(self) -> None:
         """Raise `ExchangeError` unless steps and arrays are those of one chain."""
-        for place, step in enumerate(self.steps):
-            if step.number != place + 1:
+        seen = set[str]()
+        for place, step in enumerate(self.steps, start=1):
+            if step.number != place:
                 raise ExchangeError(f"the {step.title} is of another chain or place.")
-            if step.site in self.sites[:place]:
+            if step.site in seen:
                 raise ExchangeError(f"the chain learns site '{step.site}' twice.")
-            if not set(step.held_out) <= set(self.sites[: place + 1]):
+            seen.add(step.site)
+            if not seen.issuperset(step.held_out):
                 raise ExchangeError(
                     f"the {step.title} measures a site it has not seen."
                 )

@@ -91,6 +91,7 @@ class RoundList(Journal):
     """The rounds that a keeper has published; beside its key."""
 
     format = "fcforge-rounds"
+    pays = Published
     kinds = TypeAdapter(
         Annotated[Header | Intent | Published, Field(discriminator="kind")]
     )
