@@ -487,7 +487,7 @@ def test_a_withdrawal_that_takes_its_own_parent_needs_a_key_that_stands(tmp_path
     assert not union_of(
         both, Trust()
     ).records  # by a key that stands it is theirs to do
-    with pytest.raises(ExchangeError, match="not trusted|revoked"):
+    with pytest.raises(ExchangeError, match=r"not trusted|revoked"):
         union_of(both, Trust(ring))
 
 
