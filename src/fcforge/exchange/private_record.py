@@ -153,7 +153,10 @@ class Journal:
         ExchangeError
             Nothing was added and nothing was written, unless it says otherwise.
         """
-        placed = [_placed(final) for final in files]
+        placed = []
+        for final in files:
+            hidden = f".{final.name[:40]}.{secrets.token_hex(6)}"
+            placed.append(Placed(hidden=hidden, final=str(final.absolute())))
         self.append(Intent(files=tuple(placed)))
         try:
             for place, data in zip(placed, files.values(), strict=True):
@@ -227,12 +230,6 @@ class Journal:
                 _name(line.files)
             elif isinstance(line, Intent):
                 _remove(line.files)
-
-
-def _placed(final: Path) -> Placed:
-    place = final.absolute()
-    hidden = f".{place.name[:40]}.{secrets.token_hex(6)}"
-    return Placed(hidden=hidden, final=str(place))
 
 
 def _write_hidden(place: Placed, data: bytes) -> None:

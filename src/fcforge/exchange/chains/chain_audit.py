@@ -52,7 +52,8 @@ def audit_chain(chain: "Chain", asked: Attacked) -> Audit:
         require_same_people(chain, site, asked)
         who, member = gather(chain, site, asked)
     place = chain.sites.index(asked.site)
-    subjects = _subjects_of(chain, place)
+    both = [chain.state.remembered.of_site(place), chain.state.held_out.of_site(place)]
+    subjects = FCBatch.concat([batch for batch in both if len(batch)] or both)
     found, left = _evidence(chain, who, member, subjects, asked.plan)
     rows: list[AuditRow] = []
     for name, evidence in found.items():
@@ -67,12 +68,6 @@ def audit_chain(chain: "Chain", asked: Attacked) -> Audit:
         "not_attacked": [f"state {key}" for key in left],
     }
     return Audit(tuple(rows), about)
-
-
-def _subjects_of(chain: "Chain", place: int) -> FCBatch:
-    """Synthetic subjects of one site that travel."""
-    both = [chain.state.remembered.of_site(place), chain.state.held_out.of_site(place)]
-    return FCBatch.concat([batch for batch in both if len(batch)] or both)
 
 
 # -- who was learned -------------------------------------------------------------------------------
