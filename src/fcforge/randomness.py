@@ -6,8 +6,6 @@ inside a lifted training step: it is a pure function of an integer key, so a lan
 same dropout mask alone, beside 119 other lanes, compiled, on a CPU or on a GPU.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from typing import TYPE_CHECKING, Any
@@ -31,7 +29,7 @@ def numpy_rng(seed: int, *names: str | int) -> np.random.Generator:
     return np.random.default_rng(derive(seed, *names))
 
 
-def torch_rng(seed: int, *names: str | int) -> torch.Generator:
+def torch_rng(seed: int, *names: str | int) -> "torch.Generator":
     """CPU torch generator keyed by (seed, names)."""
     import torch
 
@@ -47,7 +45,7 @@ def _mix(h: Any) -> Any:
     return h ^ ((h >> 16) & 0xFFFF)
 
 
-def fold(key: Tensor, number: int | Tensor) -> Tensor:
+def fold(key: "Tensor", number: "int | Tensor") -> "Tensor":
     """Derive a new int32 key from `key` for purpose or step `number`. Pure; works under vmap."""
     if isinstance(number, int):  # wrap as an int32 tensor would
         salt: int | Tensor = ((number * 0x9E3779B1 + 2**31) & 0xFFFFFFFF) - 2**31
@@ -56,13 +54,13 @@ def fold(key: Tensor, number: int | Tensor) -> Tensor:
     return _mix(_mix(key * 0x01000193 + 0x3C6EF372) ^ salt)
 
 
-def bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
+def bits(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
     """31 random bits per entry (int32 tensor of `shape`): a hash of (key, position)."""
     n = math.prod(shape)  # numpy here would break torch.compile's graph
     return (_hashed(key, n) & 0x7FFFFFFF).reshape(shape)
 
 
-def _hashed(key: Tensor, n: int) -> Tensor:
+def _hashed(key: "Tensor", n: int) -> "Tensor":
     """N int32 numbers of 32 random bits."""
     import torch
 
@@ -70,12 +68,12 @@ def _hashed(key: Tensor, n: int) -> Tensor:
     return _mix(_mix(counter * -1640531535 + key) ^ key)
 
 
-def uniform(key: Tensor, shape: tuple[int, ...]) -> Tensor:
+def uniform(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
     """Uniform numbers in (0, 1), float32."""
     return (bits(key, shape).double() + 0.5).mul(2.0**-31).float()
 
 
-def normal(key: Tensor, shape: tuple[int, ...]) -> Tensor:
+def normal(key: "Tensor", shape: tuple[int, ...]) -> "Tensor":
     """Standard normal numbers (Box-Muller), float32."""
     import torch
 
@@ -90,7 +88,7 @@ def dropped_of_256(p: float) -> int:
     return min(round(p * 256), 255)
 
 
-def keep_mask(key: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
+def keep_mask(key: "Tensor", shape: tuple[int, ...], p: float) -> "Tensor":
     """Inverted-dropout mask: 0 with probability `p`, else 1 / (1 - p).
 
     One hash gives four draws of 8 bits (a mask costs as much as a matrix product otherwise),

@@ -1,7 +1,5 @@
 """All that crosses a border between layers: FCBatch, Site, RunSpec, RunResult."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -109,7 +107,7 @@ class Target:
         """Numbers that a release is about: one, or one less than there are classes."""
         return max(1, self.outputs - 1)
 
-    def fits(self, other: Target) -> bool:
+    def fits(self, other: "Target") -> bool:
         """Whether another is learned as this one is.
 
         Of two classes each has words of its own; more have a word in common each, in one order.
@@ -170,11 +168,11 @@ class FCBatch:
         0 = control, 1 = patient, 2 and up further classes; of a number `Target.scaled`.
     """
 
-    fc: Tensor
-    y: Tensor
+    fc: "Tensor"
+    y: "Tensor"
 
     @classmethod
-    def from_numpy(cls, fc: np.ndarray, y: np.ndarray) -> FCBatch:
+    def from_numpy(cls, fc: np.ndarray, y: np.ndarray) -> "FCBatch":
         """Batch from arrays of shape (n, R, R) and (n,)."""
         import torch
 
@@ -185,7 +183,7 @@ class FCBatch:
         )
 
     @classmethod
-    def concat(cls, batches: Sequence[FCBatch]) -> FCBatch:
+    def concat(cls, batches: "Sequence[FCBatch]") -> "FCBatch":
         """One batch holding all subjects of `batches`, in order."""
         import torch
 
@@ -201,11 +199,11 @@ class FCBatch:
         """Number of ROIs (116 for AAL, any other atlas works)."""
         return int(self.fc.shape[-1])
 
-    def select(self, index: Any) -> FCBatch:
+    def select(self, index: Any) -> "FCBatch":
         """Batch of the subjects at `index` (integer tensor, slice or boolean mask)."""
         return FCBatch(self.fc[index], self.y[index])
 
-    def to(self, device: Any) -> FCBatch:
+    def to(self, device: Any) -> "FCBatch":
         """The subjects on a device."""
         return FCBatch(self.fc.to(device), self.y.to(device))
 
@@ -373,7 +371,7 @@ class RunSpec(Conditions):
     data_sha256: str = ""
     left_out: int | None = None
 
-    def prefix(self, depth: int) -> RunSpec:
+    def prefix(self, depth: int) -> "RunSpec":
         """Spec of the first `depth` sites of this order."""
         return replace(self, order=self.order[:depth])
 

@@ -1,7 +1,5 @@
 """Commands around exchange files: learning one site at a time, predicting, inspecting, auditing."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -47,7 +45,7 @@ def learn(request: requests.LearnRequest) -> None:
     from fcforge.exchange.site_step import learn_site, private_place, share_place
     from fcforge.report.terminal import continued_text, learned_text
 
-    def agree(before: Exchange) -> None:
+    def agree(before: "Exchange") -> None:
         say(continued_text(before, request))
         if request.yes:
             return
@@ -164,8 +162,8 @@ def _put(text: str, out: Path | None) -> None:
 def _explain(
     asked: requests.PredictRequest,
     folder: Path,
-    opened: Exchange,
-    rows: list[Prediction],
+    opened: "Exchange",
+    rows: "list[Prediction]",
 ) -> None:
     from fcforge.exchange.prediction import explain_scans
     from fcforge.imaging.atlas import load_atlas
@@ -207,7 +205,7 @@ def inspect(asked: requests.InspectRequest) -> None:
     print(text)
 
 
-def _inspect_exchange(asked: requests.InspectRequest, known: Trust) -> None:
+def _inspect_exchange(asked: requests.InspectRequest, known: "Trust") -> None:
     from fcforge.exchange.exchange import open_exchange
     from fcforge.report.exchange_file import write_page
     from fcforge.report.terminal import as_json, described_text

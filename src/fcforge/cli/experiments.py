@@ -1,7 +1,5 @@
 """Commands around experiments: scans to FC, ``init`` to ``report``, and the studies of a run."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import time
@@ -135,7 +133,7 @@ def run(
     _report(folder, folder / "report.html", as_json)
 
 
-def _print_cost(prepared: Prepared, folder: Path, jobs: int) -> None:
+def _print_cost(prepared: "Prepared", folder: Path, jobs: int) -> None:
     from fcforge.report.terminal import cost_text
     from fcforge.runner.store import Store
     from fcforge.runner.timing import estimate
@@ -145,7 +143,7 @@ def _print_cost(prepared: Prepared, folder: Path, jobs: int) -> None:
     print(cost_text(cost, prepared.plan, jobs))
 
 
-def _train(prepared: Prepared, folder: Path, place: Place) -> None:
+def _train(prepared: "Prepared", folder: Path, place: "Place") -> None:
     from fcforge.runner.run import train
 
     say(f"{prepared.plan.words} on {place.words}")
@@ -189,7 +187,7 @@ def _report(folder: Path, page: Path, as_json: bool) -> None:
     _print_rows(rows, as_json)
 
 
-def _print_rows(rows: Sequence[Row], as_json: bool) -> None:
+def _print_rows(rows: "Sequence[Row]", as_json: bool) -> None:
     from fcforge.report import run as shown
 
     if as_json:
@@ -328,7 +326,7 @@ def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
     _show(lambda: subgroups_of(folder), as_json)
 
 
-def _show(measured: Callable[[], Sequence[Study]], as_json: bool) -> None:
+def _show(measured: "Callable[[], Sequence[Study]]", as_json: bool) -> None:
     """Print the tables of a study."""
     from fcforge.report import terminal
     from fcforge.report.run import study_json

@@ -7,8 +7,6 @@
 ... ).fit(time_series, diagnosis)
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 One site after another: as steps of a chain, or as releases around a public start.
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -225,7 +223,7 @@ class Learns(Fitted, ABC):
         self.model_ = model
         self.receipts_ = private.receipts
 
-    def _begin(self, subjects: Cohort) -> Model:
+    def _begin(self, subjects: Cohort) -> "Model":
         """What the first site is learned from: a public start, or an empty chain."""
         if self._from_start:
             return self._opened_start()
@@ -269,7 +267,7 @@ class Learns(Fitted, ABC):
         same = {name: getattr(self, name) for name in SAME}
         return settings_for(LearnerSpec(**parts), n_rois, training=training, **same)
 
-    def _opened_start(self) -> Model:
+    def _opened_start(self) -> "Model":
         """The public start that sites are added to."""
         if self.features != "fc":
             what = "releases are made from FC only."
@@ -287,7 +285,7 @@ class Learns(Fitted, ABC):
         do = "Give start= a name, a file of `fcforge start`, or what `make_public` returned."
         raise ConfigError("method 'forge_release' needs a public start.", do=do)
 
-    def _around_start(self, model: Model) -> dict[str, Any]:
+    def _around_start(self, model: "Model") -> dict[str, Any]:
         """How sites are added to a start: exact by "analytic", with noise by "forge_release"."""
         for part in ("model", "generator", "training"):
             if getattr(self, HELD_IN[part]):

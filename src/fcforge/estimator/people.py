@@ -1,7 +1,5 @@
 """Who the rows of X are: their site, their class, their covariates."""
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from collections.abc import Iterable, Mapping

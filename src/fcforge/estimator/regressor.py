@@ -1,7 +1,5 @@
 """The scikit-learn face for numbers: ``ForgeRegressor().fit(X, age, site=hospital)``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 

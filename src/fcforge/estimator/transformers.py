@@ -6,8 +6,6 @@ Confounds and sites are metadata of the subjects. In a pipeline they are routed
 >>> SiteHarmoniser().set_fit_request(site=True).set_transform_request(site=True)  # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -46,7 +44,7 @@ class MatrixLog(TransformerMixin, ReadsFC):
     kind: Kind = "auto"
     edges: Order = "nilearn"
 
-    def fit(self, X: Any, y: Any = None) -> MatrixLog:
+    def fit(self, X: Any, y: Any = None) -> "MatrixLog":
         """Find out how X is laid out."""
         if not 0 <= self.shrink < 1:
             raise InputError(
@@ -111,7 +109,7 @@ class ConfoundRemover(_OfSubjects):
 
     remove: Sequence[str] | None = None
 
-    def fit(self, X: Any, y: Any = None, covariates: Any = None) -> ConfoundRemover:
+    def fit(self, X: Any, y: Any = None, covariates: Any = None) -> "ConfoundRemover":
         """Fit on X (n, p) and covariates, a mapping or data frame of columns (n,)."""
         X = self._numbers(X, reset=True)
         names = tuple(
@@ -164,7 +162,7 @@ class SiteHarmoniser(_OfSubjects):
 
     def fit(
         self, X: Any, y: Any = None, site: Any = None, covariates: Any = None
-    ) -> SiteHarmoniser:
+    ) -> "SiteHarmoniser":
         """Fit on X (n, p), sites as in `ForgeClassifier.fit`; effects of covariates are kept."""
         X = self._numbers(X, reset=True)
         names = _sites(site, len(X))

@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fcforge.exchange.records import AttackRow, Audit, Expected, Record, Spending
+from fcforge.exchange.records import (
+    AttackRow,
+    Audit,
+    Expected,
+    Record,
+    Spending,
+    Withdrawal,
+)
 from fcforge.messages import counted, memory, percent, some
 from fcforge.metrics import METRICS
 from fcforge.privacy.noise import ceiling, ceiling_of, epsilon_of
@@ -224,6 +231,8 @@ def _travels(model: "Releases", exact: list[str]) -> Answer:
         "a hospital that shares an id with them is refused.",
         "The head is not in the file: whoever opens it computes it from the releases.",
     )
+    if gone := sorted({w.site for w in model.exchange.of(Withdrawal)}):
+        more += (f"Withdrawn, and no longer in the model: {', '.join(gone)}.",)
     return Answer(TRAVELS, "alarm" if exact else "good", say, more)
 
 

@@ -22,8 +22,6 @@ References
 Sundararajan, Taly, Yan (2017), Axiomatic attribution for deep networks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,7 +201,7 @@ class Deletion:
     @classmethod
     def of(
         cls, model: Scored, fc: Array, reference: Array, found: Attribution
-    ) -> Deletion:
+    ) -> "Deletion":
         """Test of an attribution: its top edges must matter more than any others."""
         here = upper_from_fc(fc)
         there = upper_from_fc(reference[None])[0]
@@ -251,7 +249,7 @@ class Stability:
     n: int
 
     @classmethod
-    def of(cls, weights: Array) -> Stability:
+    def of(cls, weights: Array) -> "Stability":
         """Of the weights (k, E) of k trainings, at least two."""
         if len(weights) < 2:
             raise DataError(

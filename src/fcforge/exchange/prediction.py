@@ -274,6 +274,8 @@ def evaluate(
         own.require_site(cohort.site_names)
         rows["own threshold"] = own.odds(rows["exchange"])
         notes += own.stale(exchange.id)
+    elif private and model.target.kind == "two classes":
+        notes.append("no own threshold is kept; `fcforge threshold` fits one.")
     return _summed(cohort, rows, learned, notes)
 
 

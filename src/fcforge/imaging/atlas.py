@@ -6,8 +6,6 @@ AAL3 (166). `load_atlas("AAL116")` is the first alone, by the SHA-256 of its vox
 fetched once, then read from its data folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import re
@@ -139,7 +137,7 @@ class Atlas:
 
 
 @lru_cache(maxsize=2)
-def weights_on(atlas: Atlas, grid: Grid) -> csr_array:
+def weights_on(atlas: Atlas, grid: Grid) -> "csr_array":
     """Weight of every voxel of a grid in each ROI, (n_voxels in Fortran order, n_rois).
 
     Of labels it is 1 in the voxel's own ROI. Subjects of one study share a grid, so the answer

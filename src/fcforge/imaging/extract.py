@@ -3,8 +3,6 @@
 Of a 4D scan in MNI space it is the mean signal of every ROI, and how much of each ROI was seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -274,7 +272,7 @@ def roi_means(
     return series, coverage, carpet, notes
 
 
-def _signals(weights: csr_array, voxels: np.ndarray) -> np.ndarray:
+def _signals(weights: "csr_array", voxels: np.ndarray) -> np.ndarray:
     r"""Signals s (T, n_rois) of voxels x (n, T) by least squares on the weights W (n, n_rois).
 
     .. math:: \min_s \lVert x_t - W s_t \rVert^2

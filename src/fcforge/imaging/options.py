@@ -1,7 +1,5 @@
 """What the two imaging commands can be asked: every option once; nothing heavy is imported."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,14 +75,14 @@ class FCRequest(ImagingRequest):
     )
 
     @cached_property
-    def denoising(self) -> Denoise:
+    def denoising(self) -> "Denoise":
         """Method, band and thresholds as `clean_series` takes them."""
         from fcforge.imaging.denoise import make_denoise
 
         band = (self.high_pass or None, self.low_pass or None)
         return make_denoise(self.denoise, band, self.fd_threshold)
 
-    def settings_of(self, runs: Sequence[Source]) -> dict[str, Any]:
+    def settings_of(self, runs: "Sequence[Source]") -> dict[str, Any]:
         """Settings that took part in making FC of these runs, for its sidecar and page."""
         names = ["drop", "max_empty"]
         kinds = {run.kind for run in runs}
@@ -94,7 +92,7 @@ class FCRequest(ImagingRequest):
             names.append("min_dof")
         return {name: getattr(self, name) for name in names}
 
-    def takes(self, source: Source) -> bool:
+    def takes(self, source: "Source") -> bool:
         """Whether a file found is wanted; an empty string takes any."""
         task, session = source.said("task", "ses")
         in_session = self.session.removeprefix("ses-") in ("", "all", session)

@@ -3,8 +3,6 @@
 What is made of them is in `fcforge.exchange.explanation`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -42,7 +40,7 @@ class Scorer:
     kept: Callable[[np.ndarray], np.ndarray] | None = None
 
     @classmethod
-    def of(cls, model: Model, margin: Score, *, plain: bool = True) -> Scorer:
+    def of(cls, model: Model, margin: Score, *, plain: bool = True) -> "Scorer":
         """Scorer of a model; `plain` where the score is the margin of its logits itself."""
         if isinstance(model, Linear):
             linear = plain and model.features in ("z", "centred")

@@ -4,8 +4,6 @@ All arrays are (lanes, n, F) or (lanes, F), contiguous; a program works on ROWS 
 """
 
 # mypy: disable-error-code="no-untyped-def"
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 Everything comes from `Model.describe`: the same words for every model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,14 +97,14 @@ def page_of(
     )
 
 
-def write_page(exchange: Exchange, name: str, path: Path, *first: Section) -> None:
+def write_page(exchange: "Exchange", name: str, path: Path, *first: Section) -> None:
     """Write the page of an exchange file called `name`, with `first` before the rest."""
     model = exchange.model
     shown = page_of(model.describe(), name, more=pictures(model), first=first)
     write_text(path, shown)
 
 
-def pictures(model: Model) -> list[Section]:
+def pictures(model: "Model") -> list[Section]:
     """What sums would add, where that is known, and what the model uses."""
     told = getattr(model.exchange.root, "worth", None)  # a chain has none
     used = uses_section(model)
@@ -117,7 +115,7 @@ def pictures(model: Model) -> list[Section]:
 
 
 @rendering.drawn
-def _worth_figure(told: Worth) -> Figure:
+def _worth_figure(told: "Worth") -> "Figure":
     """What an epsilon would buy, with two keepers and without."""
     figure = rendering.canvas(6.4, 2.8, left=0.1, right=0.98, top=0.96, bottom=0.19)
     axes = figure.subplots()
@@ -134,7 +132,7 @@ def _worth_figure(told: Worth) -> Figure:
     return figure
 
 
-def uses_section(model: Model) -> Section:
+def uses_section(model: "Model") -> Section:
     """What the model uses, in pictures."""
     title = "What the model uses"
     if model.n_rois > MOST_ROIS:
@@ -154,7 +152,7 @@ def uses_section(model: Model) -> Section:
     return Section(title, uses(found), note)
 
 
-def round_section(played: Played) -> Section:
+def round_section(played: "Played") -> Section:
     """A round that was played, for somebody who has not heard of one."""
     hospitals = len(played.exchange.model.sites)
     rows = [(title, interval_text(found)) for title, found in played.auroc.items()]

@@ -1,7 +1,5 @@
 """Why a model said so, in pictures: a glass brain (nilearn), networks, tables of edges."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Judged generators: Markdown tables, one self-contained page, a section of a run's page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,7 +141,7 @@ def _cells(values: Mapping[str, Estimate], metrics: Iterable[str]) -> list[Cell]
 
 
 @drawn
-def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> Figure:
+def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> "Figure":
     """Typical control and patient, ROIs ordered by brain system; edge means against the real."""
     figure = canvas(3.5, 3.75, left=0.19, right=0.95, top=0.94, bottom=0.12)
     space = {"wspace": 0.12, "hspace": 0.18}
@@ -163,7 +161,7 @@ def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> Figure:
 
 
 @drawn
-def spectra_figure(p: Portraits) -> Figure:
+def spectra_figure(p: Portraits) -> "Figure":
     """Mean eigenvalue by rank on a symmetric log axis; below zero is invalid."""
     figure = canvas(5.4, 3.2, left=0.14, right=0.68, top=0.91, bottom=0.11)
     axes = figure.subplots()

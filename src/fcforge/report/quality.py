@@ -1,7 +1,5 @@
 """Quality pages of `fc` and `preprocess`: one per subject, one for the group."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -121,7 +119,7 @@ def _subjects(people: pd.DataFrame) -> Table:
 
 
 @drawn
-def _coverage_figure(coverage: np.ndarray) -> Figure:
+def _coverage_figure(coverage: np.ndarray) -> "Figure":
     figure = canvas(WIDE, 1.5, **MARGINS)
     axes = figure.subplots()
     rois = np.arange(len(coverage))
@@ -131,7 +129,7 @@ def _coverage_figure(coverage: np.ndarray) -> Figure:
 
 
 @drawn
-def _motion_figure(fd: np.ndarray) -> Figure:
+def _motion_figure(fd: np.ndarray) -> "Figure":
     """Framewise displacement with the line that scrubbing usually goes by."""
     figure = canvas(WIDE, 1.5, **MARGINS)
     axes = figure.subplots()
@@ -144,7 +142,7 @@ def _motion_figure(fd: np.ndarray) -> Figure:
 
 
 @drawn
-def _carpet_figure(carpet: np.ndarray) -> Figure:
+def _carpet_figure(carpet: np.ndarray) -> "Figure":
     """Every row in standard deviations about its own mean."""
     figure = canvas(WIDE, 3.5, **MARGINS)
     axes = figure.subplots()
@@ -161,7 +159,7 @@ def _carpet_figure(carpet: np.ndarray) -> Figure:
 
 
 @drawn
-def _mean_figure(mean: np.ndarray, affine: np.ndarray) -> Figure:
+def _mean_figure(mean: np.ndarray, affine: np.ndarray) -> "Figure":
     """The mean scan in MNI space with the edges of the template."""
     import nibabel as nib
     from nilearn.datasets import load_mni152_template

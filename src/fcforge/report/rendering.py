@@ -6,8 +6,6 @@ text of at least 12 px, also where a phone shrinks the picture: margins leave ro
 letters.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io
@@ -75,7 +73,7 @@ def macro(name: str, *values: Any) -> Markup:
     )
 
 
-def picture(figure: Figure, alt: str) -> Markup:
+def picture(figure: "Figure", alt: str) -> Markup:
     """A figure as wide as its place, at most a fifth wider than drawn.
 
     On a phone it shrinks, and its text is set larger (`style.css`): it stays readable.
@@ -260,7 +258,7 @@ def drawn(make: Drawn[P]) -> Drawn[P]:
     """Draw in the style of the pages, whatever the user's own settings of matplotlib."""
 
     @wraps(make)
-    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    def styled(*args: P.args, **kwargs: P.kwargs) -> "Figure":
         import matplotlib as mpl
 
         with mpl.rc_context(STYLE):
@@ -269,7 +267,7 @@ def drawn(make: Drawn[P]) -> Drawn[P]:
     return styled
 
 
-def canvas(width: float, height: float, **margins: float) -> Figure:
+def canvas(width: float, height: float, **margins: float) -> "Figure":
     """An empty figure of so many inches (96 px each); margins as of ``subplots_adjust``."""
     from matplotlib.figure import Figure
 
@@ -278,7 +276,7 @@ def canvas(width: float, height: float, **margins: float) -> Figure:
     return figure
 
 
-def inline(figure: Figure, name: str = "") -> Markup:
+def inline(figure: "Figure", name: str = "") -> Markup:
     """A figure as inline SVG, without anything that points outside the page.
 
     `name` tells two figures of a page apart that look the same: their ids must differ.
@@ -302,7 +300,7 @@ def inline(figure: Figure, name: str = "") -> Markup:
     return Markup(printable(svg, keep="\n").replace("<svg", '<svg class="plot"', 1))
 
 
-def png(figure: Figure, alt: str, dpi: int = 120) -> Markup:
+def png(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
     """A figure as an image inside the page, for what is made of pixels."""
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=dpi, facecolor="white")
@@ -326,7 +324,7 @@ def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float
 @drawn
 def stage_figure(
     own: Sequence[np.ndarray], baseline: np.ndarray, limits: tuple[float, float]
-) -> Figure:
+) -> "Figure":
     """Mean, low and high of a learner over the stages, a baseline dashed."""
     figure = canvas(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
     axes = figure.subplots()
@@ -348,7 +346,7 @@ def short(value: str, most: int) -> str:
 
 
 def matrix(
-    axes: Axes,
+    axes: "Axes",
     values: np.ndarray,
     systems: Sequence[str],
     *,
@@ -389,7 +387,7 @@ def fc_figure(
     label: str,
     width: float = 5.1,
     **scale: Any,
-) -> Figure:
+) -> "Figure":
     """One matrix with a colour bar; its rows name the systems."""
     left = 0.27 if any(systems) else 0.12
     height = 1.13 * (0.87 - left) * width  # the matrix is as high as its colour bar
@@ -400,7 +398,7 @@ def fc_figure(
     return figure
 
 
-def colour_bar(figure: Figure, image: Any, label: str, **place: Any) -> None:
+def colour_bar(figure: "Figure", image: Any, label: str, **place: Any) -> None:
     """The scale of an image, its name above it: a phone's larger letters need the room beside."""
     bar = figure.colorbar(image, **place)
     bar.outline.set_visible(False)

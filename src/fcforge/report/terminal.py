@@ -3,8 +3,6 @@
 One table for every reader: a terminal, Markdown and a page show the same cells.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math
@@ -75,7 +73,7 @@ class Cell:
     look: str = ""
     link: str = ""
 
-    def rich(self) -> Text:
+    def rich(self) -> "Text":
         """For a terminal: smaller lines dim; nothing is read as markup."""
         from rich.text import Text
 
@@ -127,7 +125,7 @@ class Table:
     @classmethod
     def of(
         cls, heads: Iterable[str | Heading], rows: Iterable[Sequence[Any]], **rest: Any
-    ) -> Table:
+    ) -> "Table":
         """A table from plain texts."""
         columns = tuple(Heading(h) if isinstance(h, str) else h for h in heads)
         made = []
@@ -157,7 +155,7 @@ class Table:
         lines = [line.rstrip() for line in out.getvalue().splitlines()]
         return "\n".join(lines).strip("\n")
 
-    def print(self, console: Console) -> None:
+    def print(self, console: "Console") -> None:
         """Print it."""
         from rich import box
         from rich.table import Table as RichTable
@@ -189,7 +187,7 @@ def interval_cell(e: Estimate | None) -> Cell:
     return Cell(number(e.value), tuple(below))
 
 
-def interval_table(study: Study) -> Table:
+def interval_table(study: "Study") -> Table:
     """One row per name, one column per key; nothing where a row lacks it."""
     columns = study.columns
     lines = []
@@ -205,7 +203,7 @@ def joined(lines: Sequence[str]) -> str:
     return "\n".join(map(printable, lines))
 
 
-def cost_text(cost: Cost, plan: Plan, jobs: int) -> str:
+def cost_text(cost: "Cost", plan: "Plan", jobs: int) -> str:
     """What a run would cost."""
     workers = counted(jobs, "idle CPU worker")
     return joined(
@@ -218,7 +216,7 @@ def cost_text(cost: Cost, plan: Plan, jobs: int) -> str:
     )
 
 
-def status_text(found: RunProgress) -> str:
+def status_text(found: "RunProgress") -> str:
     """How much of a run is done."""
     width = max(map(len, found.learners))
     done = f"{found.trained} of {found.trainings} site trainings done"
@@ -229,7 +227,7 @@ def status_text(found: RunProgress) -> str:
     return joined(lines)
 
 
-def check_text(verdict: Verdict) -> str:
+def check_text(verdict: "Verdict") -> str:
     """What `fcforge check` prints."""
     cohort = verdict.cohort
     lines = [f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs"]
@@ -246,14 +244,14 @@ def check_text(verdict: Verdict) -> str:
     return joined([*lines, ", ".join(end)])
 
 
-def prediction_text(rows: Sequence[Prediction]) -> str:
+def prediction_text(rows: "Sequence[Prediction]") -> str:
     """How many scans were answered."""
     told = Counter(row.status for row in rows)
     parts = [f"{n} {status}" for status, n in told.items()]
     return printable(f"{counted(len(rows), 'scan')}: {', '.join(parts)}.")
 
 
-def verify_text(checks: Sequence[Check]) -> str:
+def verify_text(checks: "Sequence[Check]") -> str:
     """Every check and what it comes to."""
     lines = [
         f"{'ok ' if check.ok else 'BAD'}  {check.name}: {check.detail}"
@@ -264,7 +262,7 @@ def verify_text(checks: Sequence[Check]) -> str:
 
 
 # -- a hospital's step -----------------------------------------------------------------------------
-def continued_text(before: Exchange, asked: LearnRequest) -> str:
+def continued_text(before: "Exchange", asked: "LearnRequest") -> str:
     """What a hospital is about to continue: whose it is, what was agreed, and what it costs."""
     from fcforge.exchange.keys import read_keyring
 
@@ -295,7 +293,7 @@ BELOW_CHANCE = (
 )
 
 
-def learned_text(done: Learned) -> str:
+def learned_text(done: "Learned") -> str:
     """What was found at the site and what is about to leave, before anything is written."""
     lines = _before_lines(done) if done.before else []
     for record in done.new:
@@ -310,7 +308,7 @@ def learned_text(done: Learned) -> str:
     return joined(lines)
 
 
-def _before_lines(done: Learned) -> list[str]:
+def _before_lines(done: "Learned") -> list[str]:
     """How the model that came in does at the site."""
     before = done.before
     n = people(int(before["people"]))
@@ -326,7 +324,7 @@ def _before_lines(done: Learned) -> list[str]:
     return [line, BELOW_CHANCE] if two and before["auroc"] < 0.5 else [line]
 
 
-def evaluation_text(found: Evaluation) -> str:
+def evaluation_text(found: "Evaluation") -> str:
     """Metrics with intervals, one row per model, and the majority class."""
     first_row = next(iter(found.rows.values()))
     names = [METRICS[name].title for name in first_row]
@@ -345,7 +343,7 @@ def evaluation_text(found: Evaluation) -> str:
 
 
 # -- an exchange file ------------------------------------------------------------------------------
-def described_text(found: Description) -> str:
+def described_text(found: "Description") -> str:
     """What `fcforge inspect` prints."""
     lines = [
         f"Exchange {found.id[:16]}: {found.kind}",
@@ -364,7 +362,7 @@ def described_text(found: Description) -> str:
     return joined(lines).rstrip()
 
 
-def records_text(records: Sequence[Record]) -> str:
+def records_text(records: "Sequence[Record]") -> str:
     """Single records in full: title, then every field."""
     lines = []
     for record in records:
@@ -381,7 +379,7 @@ def as_json(found: Any) -> str:
     return json.dumps(known, indent=1)
 
 
-def plain_table(table: PlainTable) -> Table:
+def plain_table(table: "PlainTable") -> Table:
     """A table of a description, to be shown."""
     heads = [Heading(title, words=True) for title in table.columns]
     return Table.of(heads, table.rows)

@@ -5,8 +5,6 @@ from the run folder, trains, writes its own node whole or not at all, and return
 So it may be repeated at will: a worker that dies costs what it was working on, nothing else.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 import uuid
@@ -66,7 +64,7 @@ def train_node(node: Node, root: str, ours: tuple[str, str], parent: str | None)
 
 # -- here --------------------------------------------------------------------------------------
 @contextmanager
-def open_cluster(address: str, *, timeout: float = 10.0) -> Iterator[Client]:
+def open_cluster(address: str, *, timeout: float = 10.0) -> "Iterator[Client]":
     """Client of a running scheduler (``tcp://host:port``) or of our own Slurm jobs.
 
     Parameters
@@ -143,7 +141,7 @@ def _slurm(jobs: int) -> Iterator[Any]:
             thread.join()
 
 
-def run_on(client: Client, work: Work) -> None:
+def run_on(client: "Client", work: Work) -> None:
     """Train all missing nodes on the workers of `client`; children follow their parents."""
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm import CommClosedError
@@ -169,7 +167,7 @@ def run_on(client: Client, work: Work) -> None:
             client.cancel(futures)
 
 
-def _submit(client: Client, todo: Sequence[Node], root: str) -> list[Future]:
+def _submit(client: "Client", todo: Sequence[Node], root: str) -> "list[Future]":
     """One task per node, shallow first; a parent that is not to do is in the store."""
     run = uuid.uuid4().hex[:8]  # names of tasks that no other run has
     ours = versions()

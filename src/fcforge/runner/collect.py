@@ -1,7 +1,5 @@
 """From stored nodes to results: one RunResult per complete run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 Scores = Mapping[Any, Mapping[str, np.ndarray]]  # of a node, by site
 
 
-def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
+def describe_sites(cohort: "Cohort", experiment: Experiment) -> dict[str, Any]:
     """Labels, ids, covariates and training prevalence of every (seed, site): no FC.
 
     Written beside the experiment so that reports need neither the data nor torch.

@@ -1,7 +1,5 @@
 """Run a plan on this machine: worker processes on CPUs, lanes on a GPU."""
 
-from __future__ import annotations
-
 import os
 import platform
 import signal
@@ -118,11 +116,11 @@ def pick_device(wanted: str) -> str:
 
 # -- in a worker process, of this machine or of another: one trainer per run folder -------------
 # The lock: Dask may give one process several threads, a trainer has one.
-_trainers: dict[tuple[str, str], Trainer] = {}
+_trainers: "dict[tuple[str, str], Trainer]" = {}
 _lock = threading.Lock()
 
 
-def _trainer(spec: RunSpec, root: str) -> Trainer:
+def _trainer(spec: RunSpec, root: str) -> "Trainer":
     """Trainer of this process for a dataset and a run folder; the data are loaded once."""
     import torch
 
@@ -229,7 +227,7 @@ def _train_all(work: Work, jobs: int, pool: ProcessPoolExecutor) -> None:
             work.done([node], node.title)
 
 
-def run_lanes(work: Work, trainer: Trainer) -> None:
+def run_lanes(work: Work, trainer: "Trainer") -> None:
     """Train all missing nodes in this process: learner by learner, depth by depth, many lanes."""
     if trainer.device.startswith("cuda"):
         trainer.fit_generators(wanted_generators(work.todo))

@@ -14,8 +14,6 @@ whole node or a name with a dot, which nobody reads, and the same command again 
 the nodes that are missing.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import zlib
@@ -79,7 +77,7 @@ class Store:
         key: str,
         meta: Mapping[str, Any],
         scores: Mapping[str, np.ndarray],
-        tensors: Mapping[str, Tensor] | None = None,
+        tensors: "Mapping[str, Tensor] | None" = None,
     ) -> None:
         """Write a node. A node that is already there (another worker was faster) stays."""
         from safetensors import SafetensorError
@@ -115,7 +113,7 @@ class Store:
         ):
             return {site: data[f"site{i}"] for i, site in enumerate(sites)}
 
-    def read_lane(self, key: str) -> dict[str, Tensor]:
+    def read_lane(self, key: str) -> "dict[str, Tensor]":
         """Tensors of a node's lane."""
         from safetensors.torch import load_file
 

@@ -1,7 +1,5 @@
 """A dataset before splitting: one FC matrix per subject, with diagnosis and site."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +35,7 @@ class Fault:
     """Subjects it is wrong with, where it is more than one (`grouped`)."""
 
     @classmethod
-    def of(cls, error: DataError, subject: str, site: str) -> Fault:
+    def of(cls, error: DataError, subject: str, site: str) -> "Fault":
         """The trouble with one subject, as a loader met it."""
         what = f"{error.where}: {error.what}" if error.where else error.what
         return cls("error", what, error.do, subject, site)
@@ -122,7 +120,7 @@ class Cohort:
     def _known_sites(self) -> set[str]:
         return {*self.site_names, *(f.site for f in self.faults)} - {""}
 
-    def select(self, index: np.ndarray | slice) -> Cohort:
+    def select(self, index: np.ndarray | slice) -> "Cohort":
         """Cohort of the subjects at `index` (integers, a boolean mask or a slice)."""
         return replace(
             self,
@@ -133,7 +131,7 @@ class Cohort:
             covariates={name: own[index] for name, own in self.covariates.items()},
         )
 
-    def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> Cohort:
+    def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> "Cohort":
         """Rename sites: ``{"UM": ["UM_1", "UM_2"]}`` makes one site UM of two."""
         taken = {part: new for new, parts in merge.items() for part in parts}
         check_names("site to merge", taken, self._known_sites)
@@ -145,7 +143,7 @@ class Cohort:
         site = [taken.get(s, s) for s in self.site.tolist()]
         return replace(self, site=as_text(site), faults=tuple(faults))
 
-    def select_sites(self, names: Sequence[str] | None) -> Cohort:
+    def select_sites(self, names: Sequence[str] | None) -> "Cohort":
         """Cohort of the named sites, grouped in the order of `names`; of all for None."""
         if names is None:
             return self
@@ -158,7 +156,7 @@ class Cohort:
         kept = tuple(f for f in self.faults if not f.site or f.site in names)
         return replace(self.select(index), faults=kept)
 
-    def of_number(self, name: str, limits: tuple[float, float]) -> Cohort:
+    def of_number(self, name: str, limits: tuple[float, float]) -> "Cohort":
         """The cohort whose target is a covariate; who has none is left out."""
         check_names("target", [name], ["diagnosis", *self.covariates])
         target = Target(name, (), limits)
@@ -172,7 +170,7 @@ class Cohort:
         made = replace(self, y=target.scaled(values), target=target, covariates=rest)
         return replace(made, faults=tuple(faults)).select(known)
 
-    def without(self, gone: Sequence[str]) -> Cohort:
+    def without(self, gone: Sequence[str]) -> "Cohort":
         """The cohort, and what is wrong with it, without the subjects of these ids."""
         faulty = [f.subject for f in self.faults]
         known = [*self.subject_id.tolist(), *faulty]
@@ -191,7 +189,7 @@ class Cohort:
         return digest.hexdigest()
 
     @cached_property
-    def twins(self) -> list[Twins]:
+    def twins(self) -> "list[Twins]":
         """Scans that look like one person; where ROIs are too few to tell, exact copies alone."""
         found = twins_of(self.fc, self.subject_id)
         if self.n_rois >= MIN_ROIS:

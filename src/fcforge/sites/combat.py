@@ -11,8 +11,6 @@ References
 Johnson, Li and Rabinovic 2007 (Biostatistics); Fortin et al. 2018 (NeuroImage).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -119,7 +117,7 @@ class SiteEffects:
         d: np.ndarray,
         y: np.ndarray | None,
         how: How,
-    ) -> SiteEffects:
+    ) -> "SiteEffects":
         """Effects of the sites of z (n, E), with covariates d (n, k) kept.
 
         With diagnoses y (0 or 1) their effect is kept, too: the level is midway between the

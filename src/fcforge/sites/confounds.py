@@ -10,8 +10,6 @@ on: the public people where there is a start, else the training parts of the sit
 subjects and diagnoses are never part of the fit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,7 +97,7 @@ class Confounds:
         covariates: Covariates,
         names: Sequence[str],
         shrink: float = SHRINK,
-    ) -> Confounds:
+    ) -> "Confounds":
         """Least squares of features (n, p) on the covariates.
 
         Columns that do not vary (one sex only) get the coefficient zero.

@@ -5,8 +5,6 @@ mean need nothing; a table with a second disorder, or with other words, names it
 ``positive`` and ``negative``, or ``classes`` where they are more than two.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -1,7 +1,5 @@
 """The results table: one row per learner, the majority row always among them."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -295,7 +293,7 @@ def _rank(row: Row) -> tuple[float, str]:
     return -np.nan_to_num(row.estimates["aaa"].value), ""
 
 
-def table(results: RunResults, **options: Any) -> pd.DataFrame:
+def table(results: RunResults, **options: Any) -> "pd.DataFrame":
     """The table as a DataFrame, one row per learner; options are those of `rows`.
 
     Every column of `columns_of` gives four: the mean over orders and seeds under its own key,

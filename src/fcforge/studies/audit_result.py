@@ -1,7 +1,5 @@
 """What an audit is made with and what it found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -75,7 +73,7 @@ class AuditRow:
         return found
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> AuditRow:
+    def from_json(cls, data: Mapping[str, Any]) -> "AuditRow":
         """Inverse of `to_json` (to four digits)."""
         found: dict[str, Any] = dict(data)
         for key, value in data.items():
@@ -97,7 +95,7 @@ class Audit:
         return {"about": dict(self.about), "rows": rows}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Audit:
+    def from_json(cls, data: Mapping[str, Any]) -> "Audit":
         """Inverse of `to_json`."""
         rows = map(AuditRow.from_json, data["rows"])
         return cls(tuple(rows), dict(data["about"]))

@@ -1,7 +1,5 @@
 """`fcforge.run`: an experiment from Python, with any scikit-learn estimator among its learners."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -44,7 +42,7 @@ class Results:
         return rows(self.runs, keeps=self.keeps)
 
     @property
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
         """The rows as a table, see `fcforge.stats.table`."""
         import pandas as pd
 

@@ -50,8 +50,8 @@ def test_covariates_that_cannot_be_meant_are_named():
     values = {"age": np.array([20.0, np.nan, 240.0]), "sex": np.array([1.0, 2.0, 1.0])}
     told = start(("age", "sex")).model.start.wrong_covariates(values, 3)
     assert told[0] == ""
-    assert told[1].startswith("has no age, the public people ")
-    assert told[2].startswith("has the age 240, the public people ")
+    assert told[1].startswith("has no age, which is removed")
+    assert told[2].startswith("has the age 240, which is removed")
     (nothing,) = start(("age", "sex")).model.start.wrong_covariates({}, 1)
     assert nothing.startswith("has no sex, ")
 

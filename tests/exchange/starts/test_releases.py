@@ -146,7 +146,7 @@ def test_people_who_do_not_fit_the_start_are_named():
     with pytest.raises(DataError, match=f"among the public ones.*{ids[2]}"):
         learned(start(), SITE, cohort=replace(mine(), subject_id=ids))
     months = {**mine().covariates, "age": mine().covariates["age"] * 12}
-    with pytest.raises(DataError, match=r"has the age .* the public people"):
+    with pytest.raises(DataError, match=r"has the age .* which is removed"):
         learned(start(("age",)), SITE, cohort=replace(mine(), covariates=months))
     with pytest.raises(DataError, match="has no age"):
         learned(start(("age",)), SITE, cohort=replace(mine(), covariates={}))

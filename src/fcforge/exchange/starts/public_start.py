@@ -112,7 +112,9 @@ class PublicStart:
             for i in np.flatnonzero(~near):  # nothing is near to NaN
                 value = f"the {name} {values[i]:.4g}"
                 has = f"no {name}" if np.isnan(values[i]) else value
-                told[i] = f"has {has}, the public people {low:.4g} to {high:.4g}"
+                told[i] = (
+                    f"has {has}, which is removed (public: {low:.4g} to {high:.4g})"
+                )
         return told
 
     def require_covariates(self, covariates: Covariates, ids: Sequence[str]) -> None:
