@@ -111,14 +111,10 @@ class Invalid(NamedTuple):
     use: str
 
 
-@cache
-def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    return get_origin(hint), get_args(hint)
-
-
 def validation_error(hint: Any, value: Any) -> Invalid | None:
     """Why `value` cannot be a `hint` (a type with its choices and bounds); None if it can."""
-    origin, args = _parts(hint)
+    origin = get_origin(hint)
+    args = get_args(hint)
     if origin is Annotated:
         return validation_error(args[0], value) or _of_bounds(args[1:], value)
     if origin in (Union, UnionType):

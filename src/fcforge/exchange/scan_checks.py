@@ -148,11 +148,10 @@ def require_labels(
             continue
         turned = True
         if not accept:
-            auroc = wins / (len(above) * len(below))
             raise DataError(
                 f"the model that came in tells this site's '{names[high]}' from '{names[low]}' the "
-                f"wrong way round (AUROC {auroc:.2f} of {len(y)} people; chance gives so little "
-                f"with p = {p:.2g}).",
+                f"wrong way round (AUROC {wins / len(above) / len(below):.2f} of {len(y)} "
+                f"people; chance gives so little with p = {p:.2g}).",
                 do="Check which diagnosis means patient in the data (--positive), or the order of "
                 "the classes, or the sign of the number; if it is right, add --accept-labels.",
             )

@@ -324,7 +324,6 @@ def page_of(about: About, c: Contents) -> str:
         tested={
             site: counted(len(first.y[site]), "test subject") for site in first.sites
         },
-        settings=about.settings,
         environment=first.environment,
         methods=methods_paragraphs(c.results, about.n_draws),
     )

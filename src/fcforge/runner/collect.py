@@ -1,9 +1,7 @@
 """From stored nodes to results: one RunResult per complete run."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,23 +64,15 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
     """Experiment, plan and site descriptions of a run folder."""
     try:
         data = store.read_experiment()
-        told = [data["experiment"], data["sites"], data["data_sha256"]]
-        told.append(data.get("methods", {}))
-        experiment, plan = _planned(json.dumps(told))
+        experiment = Experiment.from_json(data["experiment"])
+        specs = experiment.specs(data["sites"], data["data_sha256"])
+        traits = read_traits(data.get("methods", {}))
+        plan = make_plan(specs, data["sites"], traits)
         for seed in experiment.seeds:
             data["site_facts"][str(seed)]
         return experiment, plan, data
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise store.unreadable(error) from error
-
-
-@lru_cache(maxsize=2)
-def _planned(told: str) -> tuple[Experiment, Plan]:
-    """Experiment and plan as a run folder tells them; a report asks for them several times."""
-    asked, sites, sha, methods = json.loads(told)
-    experiment = Experiment.from_json(asked)
-    specs = experiment.specs(sites, sha)
-    return experiment, make_plan(specs, sites, read_traits(methods))
 
 
 def collect(store: Store) -> tuple[list[RunResult], int]:

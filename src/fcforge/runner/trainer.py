@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -115,18 +114,14 @@ class Trainer:
         view = self.loader.public_view(spec)
         trained = None
         if view is not None and learner.method.fits:
-            path = self._pretrained_path(spec)
+            model = LearnerSpec(Component("finetune"), spec.learner.model)
+            alone = replace(spec, learner=model, order=(), left_out=None)
+            path = self.store.generators / f"pretrained-{alone.key}.safetensors"
             if not path.exists():
                 given = (learner.model, view, spec.seed, spec.training, self.device)
                 write_state(path, engine.pretrain(*given).named())
             trained = Lane.from_named(read_state(path, self.device))
         return start_lane(learner, spec.seed, self.device, view, trained)
-
-    def _pretrained_path(self, spec: RunSpec) -> Path:
-        """Place of the network of a seed that was trained on the public people."""
-        model = LearnerSpec(Component("finetune"), spec.learner.model)
-        alone = replace(spec, learner=model, order=(), left_out=None)
-        return self.store.generators / f"pretrained-{alone.key}.safetensors"
 
     def learner(self, spec: RunSpec) -> Learner:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""

@@ -279,14 +279,13 @@ def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> No
     """A half is by a keeper of the policy, of enough hospitals that gave it what it says."""
     known = {keeper.name: keeper.key for keeper in policy.keepers}
     names = [one.site for one in half.hospitals]
-    fewest = policy.fewest_hospitals
-    few = f"is of {len(names)} hospitals; the policy asks for {fewest}"
+    few = f"is of {len(names)} hospitals; the policy asks for {policy.fewest_hospitals}"
     refuse(
         {
             "is not by the keeper's key in the policy": half.key
             != known.get(half.site),
             "names a hospital twice, or not in order": names != sorted(set(names)),
-            few: len(names) < fewest,
+            few: len(names) < policy.fewest_hospitals,
         }
     )
     for one in half.hospitals:

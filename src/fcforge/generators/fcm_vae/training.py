@@ -192,18 +192,14 @@ class LaneBatches:
         for lane, index in enumerate(chosen):
             n = len(index)
             kept = net.dropout_masks(n, self.rois, s, self.mask_rngs[lane])
-            masks.append({k: _filled(v, size) for k, v in kept.items()})
+            below = {k: v.new_ones(size - n, *v.shape[1:]) for k, v in kept.items()}
+            masks.append({k: torch.cat([v, below[k]]) for k, v in kept.items()})
             rows[lane, :n] = index + sum(self.sizes[:lane])
             weight[lane, :n] = 1.0
             noise[lane, :n] = normal(n, s.d_z, rng=self.rngs[lane])
         together = {k: torch.stack([m[k] for m in masks]) for k in masks[0]}
         there = self.device
         return Step(rows.to(there), weight.to(there), noise.to(there), together)
-
-
-def _filled(x: Tensor, size: int) -> Tensor:
-    """`x` (n, ...) with ones below, (size, ...)."""
-    return torch.cat([x, x.new_ones(size - len(x), *x.shape[1:])])
 
 
 def advance(
