@@ -226,7 +226,7 @@ def _travels(model: "Releases", exact: list[str]) -> Answer:
     if model.given:
         sets = f"{counted(len(model.given), 'set')} of {model.size} numbers"
         say = f"A public start and {sets} ({some(g.name for g in model.given)})."
-    more = (
+    more: tuple[str, ...] = (
         f"By its description the start was made from {model.exchange.root.people} public people; "
         "a hospital that shares an id with them is refused.",
         "The head is not in the file: whoever opens it computes it from the releases.",

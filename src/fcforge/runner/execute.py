@@ -174,12 +174,16 @@ def _start_worker() -> None:
     threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
+def _workers(n: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(n, get_context("spawn"), _start_worker)
+
+
 def run_local(work: Work, jobs: int) -> None:
     """Train all missing nodes with `jobs` worker processes; children follow their parents."""
     if not work.todo:
         return
     jobs = min(jobs, len(work.todo))
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker)
+    pool = _workers(jobs)
     try:
         if jobs > 1:  # two workers that need a generator at one time would both fit it
             fit_ahead(work, pool)
