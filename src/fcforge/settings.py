@@ -169,7 +169,8 @@ def field_types(target: Any) -> Mapping[str, Any]:
 
 def _require(name: str, hint: Any, value: Any, where: str) -> None:
     if found := validation_error(hint, value):
-        what = f"{name} = {value!r} {found.wrong}."
+        shown = list(value) if isinstance(value, tuple) else value  # as TOML writes it
+        what = f"{name} = {shown!r} {found.wrong}."
         raise ConfigError(what, where=where, do=found.use)
 
 
