@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 help:
 	@echo "make demo   set up, let simulated hospitals learn in turn and play a round, write pages"
 	@echo "make test   set up, check style, types and layers, run the tests, also as other CPUs round"
-	@echo "make tables make every published table and figure again from results/"
+	@echo "make tables make every published table and figure again from paper/results/"
 	@echo "make docs   set up, build the documentation into docs/_build"
 	@echo "make wheel  build the wheel and run the demo from it, without the repository"
 	@echo "make sbom   write build/fcforge.cdx.json, what fcforge is made of (CycloneDX)"
@@ -44,9 +44,9 @@ test: lint
 	$(BIN)/pytest -n auto --dist worksteal  # neighbours share what they set up
 	$(MAKE) --no-print-directory rounding
 
-# Every published table and figure, from the scores in results/.
+# Every published table and figure, from the scores in paper/results/.
 tables: $(VENV)/.core
-	$(BIN)/python benchmarks/make_tables.py
+	$(BIN)/python paper/benchmarks/make_tables.py
 
 # Other CPUs round differently, and no test may hang on it: the contracts that a rounded sum could
 # decide, once without vector units and once with MKL's common order of sums.

@@ -98,8 +98,8 @@ def skip(app, what, name, obj, skip, options):
 
 
 def lead_to_pages(app, name, source):
-    """A page here shows REPRODUCIBILITY.md; links to the file lead to that page."""
-    source[0] = source[0].replace("../REPRODUCIBILITY.md", "reproducing.md")
+    """A page here shows paper/RESULTS.md; links to the file lead to that page."""
+    source[0] = source[0].replace("../paper/RESULTS.md", "reproducing.md")
 
 
 def setup(app):

@@ -14,6 +14,7 @@ from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.sites import DATASETS
 
+PAPER = Path(__file__).parents[1] / "paper"
 GENERATOR_SOURCES = {
     "fcm_vae": "FORGE paper and its code",
     "regate": "Liu et al. 2021, public code read",
@@ -94,9 +95,7 @@ def generators() -> str:
 
 def estimators() -> str:
     """The estimator's defaults beside scikit-learn and nilearn, from the stored benchmark."""
-    stored = json.loads(
-        (Path(__file__).parents[1] / "results" / "estimators.json").read_text()
-    )
+    stored = json.loads((PAPER / "results" / "estimators.json").read_text())
 
     def shown(cell: Sequence[float]) -> str:
         return f"{cell[0]:.3f} ({cell[1]:.3f} to {cell[2]:.3f})"
@@ -126,9 +125,7 @@ def estimators() -> str:
 
 def defaults() -> str:
     """The estimator's default before and after version 0.2, from the stored benchmark."""
-    stored = json.loads(
-        (Path(__file__).parents[1] / "results" / "estimators.json").read_text()
-    )
+    stored = json.loads((PAPER / "results" / "estimators.json").read_text())
     rows = [
         (
             people,
@@ -147,9 +144,7 @@ def defaults() -> str:
 
 def first_day() -> str:
     """What a public start is worth to a hospital with thirty people, from the benchmark."""
-    stored = json.loads(
-        (Path(__file__).parents[1] / "results" / "public_start.json").read_text()
-    )
+    stored = json.loads((PAPER / "results" / "public_start.json").read_text())
     rows = [
         (
             f"{row['site']} ({row['tested']} tested)",
@@ -164,9 +159,7 @@ def first_day() -> str:
 
 def explanations() -> str:
     """Whether explanations name what matters, from the stored benchmark."""
-    stored = json.loads(
-        (Path(__file__).parents[1] / "results" / "explanations.json").read_text()
-    )
+    stored = json.loads((PAPER / "results" / "explanations.json").read_text())
 
     def shown(row: Mapping[str, Any], name: str) -> str:
         value = row.get(name, "")
@@ -251,10 +244,10 @@ def _command(heading: str, command: Any) -> list[str]:
 
 
 def reproducibility() -> str:
-    """REPRODUCIBILITY.md below a page's own title, with links as seen from this folder."""
-    record = Path(__file__).parents[1] / "REPRODUCIBILITY.md"
+    """paper/RESULTS.md below a page's own title, with links as seen from this folder."""
+    record = PAPER / "RESULTS.md"
     _title, _, told = record.read_text().partition("\n")
-    told = told.replace("](docs/", "](")
+    told = told.replace("](../docs/", "](")
     return re.sub(r"\[([^]]+)\]\(benchmarks/[^)]+\)", r"\1", told)
 
 

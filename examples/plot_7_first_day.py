@@ -57,7 +57,7 @@ for way, values in found.items():
 # %%
 # With ABIDE, NYU, UM, USM and UCLA in turn as the hospital and all other sites public, the mean
 # AUROC was .65 (thirty alone), .78 (start alone) and .78 (both), the accuracy .61, .69 and .72
-# (``benchmarks/public_start.py``).
+# (``paper/benchmarks/public_start.py``).
 fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
 ax.boxplot(list(found.values()), tick_labels=list(found))
 ax.set_ylabel("AUROC of the people not known")

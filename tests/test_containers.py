@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "Containerfile").read_text()
+TEXT = (ROOT / "supply" / "Containerfile").read_text()
 STEPS = [
     line.split(" ", 1)
     for line in TEXT.splitlines()

@@ -24,7 +24,7 @@ WITH_EXAMPLES = sorted(p for p in SRC.rglob("*.py") if "\n    >>> " in p.read_te
 PAGES = sorted(
     p for p in DOCS.glob("**/*.md") if not {"generated", "_build"} & set(p.parts)
 )
-ABOVE = [ROOT / name for name in ("README.md", "REPRODUCIBILITY.md", "CHANGELOG.md")]
+ABOVE = [ROOT / name for name in ("README.md", "paper/RESULTS.md", "CHANGELOG.md")]
 
 
 @pytest.fixture(scope="module")
@@ -234,15 +234,16 @@ def test_commands_have_the_options_that_pages_type(page):
 def test_every_experiment_is_on_its_page():
     text = (DOCS / "experiments.md").read_text()
     named = set(re.findall(r"`(\w+)`", text))
-    for path in (ROOT / "experiments").glob("*.toml"):
+    for path in (ROOT / "paper" / "experiments").glob("*.toml"):
         beside = re.sub("_529(_confounds)?$", r"\1", path.stem)
         also = re.sub("_529(_confounds)?$", r"_abide\1", path.stem)
         assert {path.stem, beside, also} & named, path.name
 
 
 def test_files_named_in_the_docs_exist():
-    named = r"(?:experiments|benchmarks|results|tests)/[a-z0-9_/+]+\.(?:toml|py|json|csv|npz)"
-    for page in [*PAGES, *ABOVE, ROOT / "benchmarks" / "RESULTS.md"]:
+    folder = r"(?:\w+/)*(?:experiments|benchmarks|results|tests)"
+    named = folder + r"/[a-z0-9_/+]+\.(?:toml|py|json|csv|npz)"
+    for page in [*PAGES, *ABOVE, ROOT / "paper" / "benchmarks" / "RESULTS.md"]:
         for name in re.findall(named, page.read_text()):
             assert (ROOT / name).is_file(), f"{page.name}: {name}"
 
@@ -265,7 +266,7 @@ def intervals(text: str) -> set[str]:
 def test_numbers_in_sentences_stand_in_a_table():
     pages = [
         ROOT / "README.md",
-        ROOT / "REPRODUCIBILITY.md",
+        ROOT / "paper" / "RESULTS.md",
         *DOCS.glob("results/*.md"),
     ]
     blocks = " ".join(text for page in pages for text in MADE.findall(page.read_text()))

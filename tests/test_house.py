@@ -63,7 +63,7 @@ def modules_of(test: Path) -> list[Path]:
     """Where the module of a test file may lie; a private one, a package, a benchmark."""
     room, name = test.parent, test.stem.removeprefix("test_")
     own = [f"{name}.py", f"_{name}.py", f"{name}/__init__.py"]
-    return [SRC / room / n for n in own] + [ROOT / room / f"{name}.py"]
+    return [SRC / room / n for n in own] + [ROOT / room / "benchmarks" / f"{name}.py"]
 
 
 def file_for(module: Path) -> Path:
@@ -88,7 +88,7 @@ def test_every_module_has_its_test_file_or_another():
 
 def test_benchmarks_name_what_is_there():
     """They are run by hand, and seldom: nobody noticed a name that a module had no more."""
-    for script in (ROOT / "benchmarks").glob("*.py"):
+    for script in (ROOT / "paper" / "benchmarks").glob("*.py"):
         nodes = list(ast.walk(ast.parse(script.read_text())))
         modules = {}
         for node in nodes:

@@ -1,4 +1,4 @@
-"""Hundreds of forged files of both kinds; `benchmarks/forgeries.py` tries all of them."""
+"""Hundreds of forged files of both kinds; `paper/benchmarks/forgeries.py` tries all of them."""
 
 from itertools import islice
 

@@ -235,7 +235,7 @@ def test_the_published_people_are_those_of_the_file(shared_data):
 
 
 def test_the_published_arrays_were_the_same_on_all_processors():
-    file = Path(__file__).parents[2] / "results" / "public_start.json"
+    file = Path(__file__).parents[2] / "paper" / "results" / "public_start.json"
     found = json.loads(file.read_text())
     arrays = {row["arrays"] for row in found["processors"]}
     assert arrays == {STARTS["abide-aal"].arrays}

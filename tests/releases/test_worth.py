@@ -204,7 +204,7 @@ def test_few_people_and_a_good_public_head_stay_public(world):
     assert suited(*one_site, few) == usual
 
 
-RESULTS = Path(__file__).parents[2] / "results" / "choose_sums_2.json"
+RESULTS = Path(__file__).parents[2] / "paper" / "results" / "choose_sums_2.json"
 
 
 def test_noise_per_person_by_hand():

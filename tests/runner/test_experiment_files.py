@@ -9,7 +9,7 @@ from fcforge.methods import build_learner, make_method
 from fcforge.runner.config import load_experiment
 from fcforge.runner.pipelines import pipeline_of
 
-FOLDER = Path(__file__).parents[2] / "experiments"
+FOLDER = Path(__file__).parents[2] / "paper" / "experiments"
 FILES = sorted(
     p.stem for p in FOLDER.glob("*.toml") if "judge" not in tomllib.loads(p.read_text())
 )

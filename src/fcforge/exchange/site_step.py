@@ -269,7 +269,7 @@ def keep_files(asked: KeepRequest) -> Kept:
 # ``FCFORGE_CACHE`` names that folder; by default it is ``~/.cache/fcforge``. What is promised of a
 # start is who it is made of: the scans, rounded to 16 bits, have the published SHA-256, or there is
 # no start. Its arrays are rounded to 12 bits, and came out the same bit by bit on four kinds of
-# processors (results/public_start.json); where they do not, it is said.
+# processors (paper/results/public_start.json); where they do not, it is said.
 class Source(NamedTuple):
     """What a public start is made of.
 

@@ -42,8 +42,9 @@ class Analytic(Method):
     ----------
     penalty : float or "gcv"
         Ridge penalty per standardised feature, by default a start's: chosen on the public people
-        of ABIDE's fourteen smaller sites (results/start_choice.json). "gcv" chooses it at every
-        stage by generalised cross-validation of the statistics, without touching a test split.
+        of ABIDE's fourteen smaller sites (paper/results/start_choice.json). "gcv" chooses it at
+        every stage by generalised cross-validation of the statistics, without touching a test
+        split.
     public_weight : float
         What one of a run's public people counts, a site's own subject counting 1.
     """

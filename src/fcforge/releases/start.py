@@ -61,7 +61,7 @@ SET = {"full": "axes", **{name: name for name in ("gamma", "even", "shrink", "pu
 
 @dataclass(frozen=True)
 class StartSettings(Checked):
-    """What a start is made with. Chosen on public people alone (benchmarks/choose_sums.py).
+    """What a start is made with. Chosen on public people alone (paper/benchmarks/choose_sums.py).
 
     Parameters
     ----------

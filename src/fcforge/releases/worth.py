@@ -5,7 +5,7 @@ sensitivity, divided by the people in it. It alone decides how many directions a
 about, so that one table serves sums and local noise, any number of people and any epsilon: ten
 times the people at epsilon 1 have less noise than 600 at epsilon 10. The table was chosen on
 ABIDE's fourteen smaller sites, by a rule that was committed before the run
-(benchmarks/choose_sums.py, results/choose_sums_2.json).
+(paper/benchmarks/choose_sums.py, paper/results/choose_sums_2.json).
 
 It was chosen at 116 ROIs. With p features the pull is :math:`\sqrt{6786 / p}` times the table's, at
 least once and at most three times: on the same sites with 20, 40 and 70 ROIs at random (24, 24 and

@@ -5,7 +5,7 @@ experiment tests: the test subjects are not even handed to the runner. They are 
 times, into an inner training and a validation part; every setting of a method's grid is learned on
 the former and scored on the latter. The setting with the highest AAA there is frozen for all
 orders; ties go to the lower Brier score, then to the default. Many seeds test nearly everybody:
-then tune on sites that are not tested at all (experiments/tune_development.toml).
+then tune on sites that are not tested at all (paper/experiments/tune_development.toml).
 """
 
 import json
@@ -145,8 +145,7 @@ def training_parts(
         raise ConfigError(
             f"fewer than 5 of a class are left to tune on at {', '.join(few)}, once the test "
             f"subjects of the config's seeds ({len(experiment.seeds)}) are cut away.",
-            do="Tune on sites that are not tested (as experiments/tune_development.toml), or set "
-            "fewer seeds.",
+            do="Tune on sites that are not tested, or set fewer seeds.",
         )
     return left
 

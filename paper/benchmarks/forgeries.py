@@ -1,0 +1,150 @@
+"""All forgeries of both kinds of file, and `learn` killed at random moments or run twice at once.
+
+Run: ``python paper/benchmarks/forgeries.py`` (some minutes; ``--every 20 --kills 3 --pairs 2``:
+half of one). Exit code 1 where something got through.
+"""
+
+import argparse
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parents[2]
+sys.path.insert(0, str(HERE / "tests" / "exchange"))
+
+import small_exchange as small  # noqa: E402
+from forging import accepted, forgeries, knowing  # noqa: E402
+from test_forgeries import chained, released  # noqa: E402
+
+from fcforge.exchange import archive  # noqa: E402
+from fcforge.exchange.exchange import save  # noqa: E402
+from fcforge.exchange.private_record import PrivateRecord  # noqa: E402
+
+SECONDS = 20  # a file that takes longer hangs
+SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def forged(folder: Path, every: int) -> bool:
+    """Try all forgeries, or one in `every`, and say what got through; whether nothing did."""
+    wrong: list[str] = []
+    tracebacks: Counter[str] = Counter()
+    tried = 0
+    begun = time.perf_counter()
+    signal.signal(signal.SIGALRM, _hangs)
+    for make in (released, chained):
+        exchange, forger = make()
+        trust = knowing(exchange)
+        for forgery in islice(forgeries(exchange, forger), 0, None, every):
+            tried += 1
+            signal.alarm(SECONDS)
+            try:
+                given = (forgery, exchange, forger, trust, folder / "forged.fcx")
+                wrong.append(accepted(*given))
+            except Exception as error:  # noqa: BLE001 (that is what is looked for)
+                tracebacks[f"{type(error).__name__}: {forgery.what}"] += 1
+            signal.alarm(0)
+    through = [what for what in wrong if what]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    seconds = time.perf_counter() - begun
+    print(f"{tried} forgeries in {seconds:.0f} s, at most {memory:.0f} MB of memory")
+    print(f"accepted with a false statement: {len(through)}", *through[:20], sep="\n  ")
+    total = sum(tracebacks.values())
+    print(f"tracebacks or hanging: {total}", *list(tracebacks)[:20], sep="\n  ")
+    return not through and not tracebacks
+
+
+def _hangs(*_: Any) -> None:
+    raise TimeoutError("hangs")
+
+
+class Hospital:
+    """A hospital with a folder of its own, about to learn."""
+
+    def __init__(self, above: Path) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir=above))
+        self.site = small.sites()[2]
+        self.data = small.data_file(self.folder)
+
+    def learning(self, out: str) -> "subprocess.Popen[bytes]":
+        """``fcforge learn``, running."""
+        said = ["learn", "--site", self.site, "--data", self.data, "--yes"]
+        said += [
+            "--state",
+            self.folder.parent / "start.fcx",
+            "--out",
+            self.folder / out,
+        ]
+        command = [sys.executable, "-m", "fcforge.cli", *map(str, said)]
+        return subprocess.Popen(command, **SILENT)  # type: ignore[call-overload]
+
+    def releases(self) -> int:
+        """How many there are; `AssertionError` unless register and files agree."""
+        with PrivateRecord.open(self.folder / "fcforge.private") as private:
+            receipts = {receipt.commitment for receipt in private.receipts}
+        given = set()
+        for path in self.folder.glob("*.fcx"):
+            mine = [r for r in archive.read(path).records if r.site == self.site]
+            given |= {record.committed for record in mine}
+        assert receipts == given, (receipts, given)
+        hidden = [p.name for p in self.folder.iterdir() if p.name.startswith(".")]
+        assert hidden == []
+        return len(receipts)
+
+
+def killed(folder: Path, times: int) -> Counter[int]:
+    """Releases after `learn` was killed at random moments."""
+    begun = time.perf_counter()
+    assert Hospital(folder).learning("a.fcx").wait() == 0
+    whole = time.perf_counter() - begun
+    found: Counter[int] = Counter()
+    for moment in np.random.default_rng(0).uniform(0.4, 1.1, times) * whole:
+        hospital = Hospital(folder)
+        running = hospital.learning("a.fcx")
+        time.sleep(moment)
+        running.kill()
+        running.wait()
+        found[hospital.releases()] += 1
+    return found
+
+
+def twice(folder: Path, times: int) -> Counter[int]:
+    """Releases after two `learn` of the same people at once."""
+    found: Counter[int] = Counter()
+    for _ in range(times):
+        hospital = Hospital(folder)
+        both = [hospital.learning(name) for name in ("a.fcx", "b.fcx")]
+        codes = [running.wait() for running in both]
+        assert sorted(codes) == [0, 2], codes
+        found[hospital.releases()] += 1
+    return found
+
+
+def main() -> int:
+    """Everything, in a folder that goes afterwards."""
+    asked = argparse.ArgumentParser(description="Forgeries, and learn interrupted.")
+    asked.add_argument("--every", type=int, default=1, help="Try one forgery in N.")
+    asked.add_argument("--kills", type=int, default=30, help="Times learn is killed.")
+    asked.add_argument("--pairs", type=int, default=20, help="Times two run at once.")
+    said = asked.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        good = forged(folder, said.every)
+        save(small.start(), folder / "start.fcx")
+        found = dict(killed(folder, said.kills))
+        print(f"killed {said.kills} times: {found} releases: times; all agree")
+        found = dict(twice(folder, said.pairs))
+        print(f"two at once {said.pairs} times: {found}; all agree")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

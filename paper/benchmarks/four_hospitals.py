@@ -1,0 +1,213 @@
+"""The paper's four hospitals in all 24 orders, from the pure functions of releases.
+
+usage: python paper/benchmarks/four_hospitals.py [--seeds 20]
+           [--out paper/results/four_hospitals.csv]
+
+For each file the start is made of the public sites (all but NYU, UM, USM, UCLA) for the planned
+people and epsilon (`fcforge.releases.worth`, chosen on public people alone). Seeds 0 to 19 of the
+split, strict; the head after each set of hospitals scores their test parts: what a run of
+`forge_release` does, with five draws of the noise for every seed. AAA is the accuracy averaged
+along the way over all 24 orders; AUROC is after all four, the mean over hospitals. Intervals are
+95 % over seeds, differences paired.
+"""
+
+import itertools
+
+import numpy as np
+from setting import (
+    FILES,
+    FOLDER,
+    ROOT,
+    SITES,
+    TWICE,
+    machine,
+    options,
+    quality,
+    whole_abide,
+)
+from sums import EPSILONS, commit, title, write_csv
+
+from fcforge.privacy.seeded_noise import experiment_noise
+from fcforge.randomness import numpy_rng
+from fcforge.releases import vector
+from fcforge.releases.start import Start, StartSettings, make_start
+from fcforge.releases.vector import log_features
+from fcforge.releases.worth import noise_per_person, planned_settings
+from fcforge.sites import split_site
+
+DRAWS = 5
+PLANS = [(e, True) for e in EPSILONS] + [(1.0, False)]
+SETS = [s for k in range(len(SITES) + 1) for s in itertools.combinations(SITES, k)]
+NAMES = ("aaa", "auroc", "aaa_gain", "auroc_gain")
+
+
+class Hospitals:
+    """Public and tested people of a file."""
+
+    def __init__(self, file: str) -> None:
+        cohort, public = whole_abide(FOLDER / file)
+        cohort = cohort.select(~np.isin(cohort.subject_id, TWICE))
+        everybody = log_features(cohort.fc, StartSettings().shrink)
+        inside = np.isin(cohort.site, public)
+        self.public = (everybody[inside], cohort.y[inside])
+        self.cohort = cohort.select_sites(SITES)
+        places = {i: k for k, i in enumerate(cohort.subject_id.tolist())}
+        rows = [places[i] for i in self.cohort.subject_id.tolist()]
+        self.features = everybody[rows]
+
+    def split(self, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Learning and tested rows of every hospital."""
+        found = {}
+        for name in SITES:
+            ids = split_site(self.cohort, name, seed).subject_ids
+            learn = np.isin(self.cohort.subject_id, [*ids["train"], *ids["val"]])
+            test = np.isin(self.cohort.subject_id, ids["test"])
+            found[name] = (np.flatnonzero(learn), np.flatnonzero(test))
+        return found
+
+
+def order_free(found: dict) -> tuple[float, float]:
+    """AAA over the 24 orders, and AUROC after all four.
+
+    Each size of set is equally often a stage, each set of one size equally often that stage.
+    """
+    seen = {s: np.mean([found[s][site][0] for site in s]) for s in SETS if s}
+    by_size = []
+    for size in range(1, len(SITES) + 1):
+        by_size.append(np.mean([v for s, v in seen.items() if len(s) == size]))
+    last = [auroc for _, auroc in found[SITES].values()]
+    return float(np.mean(by_size)), float(np.mean(last))
+
+
+def drawn(start: Start, units: int, doses: int, *names: str | int) -> np.ndarray:
+    """So many doses of repeatable noise."""
+    rng = numpy_rng(0, "four hospitals", *names)
+    found = np.zeros(start.n_numbers, dtype=np.int64)
+    for _ in range(doses if units else 0):
+        found = found + experiment_noise("seeded", units, len(found), rng)
+    return found
+
+
+def plan_values(world: Hospitals, epsilon: float | None, keepers: bool, seeds: int):
+    """AAA and AUROC (seeds, 2) of one plan, averaged over draws; those of the public head."""
+    people = sum(len(learn) for learn, _ in world.split(0).values())
+    doses = vector.DOSES if keepers else len(SITES)
+    settings = planned_settings(noise_per_person(people, epsilon, doses))
+    start = make_start(*world.public, settings)
+    rows = vector.contributions(start, world.features, world.cohort.y)
+    x = start.standardise(world.features)
+    units = vector.noise_units(epsilon)
+    values = []
+    for seed in range(seeds):
+        own = []
+        parts = world.split(seed)
+        for draw in range(DRAWS if units else 1):
+            found = {}
+            for chosen in SETS:
+                total = np.zeros(start.n_numbers, dtype=np.int64)
+                for name in chosen:
+                    total = total + rows[parts[name][0]].sum(0)
+                    if not keepers:
+                        total = total + drawn(start, units, 1, seed, draw, name)
+                if keepers and chosen:
+                    total = total + drawn(start, units, doses, seed, draw, *chosen)
+                count = doses if keepers else len(chosen)
+                beta = vector.solve(start, total, float(count * units**2), len(chosen))
+                weight, bias = vector.head(start, beta)
+                found[chosen] = {}
+                for name, (_, test) in parts.items():
+                    score = x[test] @ weight + bias
+                    found[chosen][name] = quality(score, world.cohort.y[test])
+            own.append(order_free(found))
+        values.append(np.mean(own, axis=0))
+    return np.array(values)
+
+
+def ridge_values(world: Hospitals, seeds: int, learns: bool) -> np.ndarray:
+    """The same of ridge on the public people and (with `learns`) everybody so far in one place."""
+    features, y = world.public
+    spread = features.std(0)
+    scale = np.where(spread > 1e-9, spread, np.inf)
+    public = (features - features.mean(0)) / scale
+    x = (world.features - features.mean(0)) / scale
+    everybody = np.concatenate([public, x])
+    gram = everybody @ everybody.T
+    t = 2.0 * np.concatenate([y, world.cohort.y]) - 1.0
+    n = len(public)
+    values = []
+    for seed in range(seeds):
+        parts = world.split(seed)
+        found = {}
+        for chosen in SETS:
+            learn = [n + parts[name][0] for name in chosen if learns]
+            rows = np.concatenate([np.arange(n), *learn])
+            tested = n + np.concatenate([test for _, test in parts.values()])
+            score = dict(
+                zip(
+                    tested.tolist(),
+                    dual(gram, t, rows, tested, x.shape[1]),
+                    strict=True,
+                )
+            )
+            found[chosen] = {}
+            for name, (_, test) in parts.items():
+                own = np.array([score[i] for i in (n + test).tolist()])
+                found[chosen][name] = quality(own, world.cohort.y[test])
+        values.append(order_free(found))
+    return np.array(values)
+
+
+def dual(
+    gram: np.ndarray, t: np.ndarray, rows: np.ndarray, tested: np.ndarray, p: int
+) -> np.ndarray:
+    """Scores of tested people by ridge on `rows` with a free intercept, from inner products."""
+    own = gram[np.ix_(rows, rows)]
+    cross = gram[np.ix_(tested, rows)]
+    middle = own.mean(0)
+    centred = own - middle - middle[:, None] + own.mean()
+    coefficient = np.linalg.solve(
+        centred + p * np.eye(len(rows)), t[rows] - t[rows].mean()
+    )
+    moved = cross - cross.mean(1, keepdims=True) - middle + own.mean()
+    return moved @ coefficient + t[rows].mean()
+
+
+def interval(values: np.ndarray) -> list[float]:
+    """Mean and its 95 % interval over seeds."""
+    half = 1.96 * values.std(ddof=1) / len(values) ** 0.5
+    return [
+        float(values.mean()),
+        float(values.mean() - half),
+        float(values.mean() + half),
+    ]
+
+
+def main() -> None:
+    args = options(__doc__, seeds=20, out=ROOT / "paper/results/four_hospitals.csv")
+    rows = []
+    for file in FILES.values():
+        world = Hospitals(file)
+        found = {"public head": ridge_values(world, args.seeds, learns=False)}
+        found["ridge + start"] = ridge_values(world, args.seeds, learns=True)
+        for epsilon, keepers in PLANS:
+            found[title(epsilon, keepers)] = plan_values(
+                world, epsilon, keepers, args.seeds
+            )
+            print(file, title(epsilon, keepers), flush=True)
+        for name, values in found.items():
+            both = np.concatenate([values, values - found["public head"]], 1)
+            row = {"file": file, "row": name, "seeds": args.seeds}
+            for key, column in zip(NAMES, both.T, strict=True):
+                ends = (key, f"{key}_low", f"{key}_high")
+                row |= dict(zip(ends, interval(column), strict=True))
+            rows.append(row)
+    about = {
+        "command": f"python paper/benchmarks/four_hospitals.py --seeds {args.seeds}",
+        "commit": commit(),
+        "machine": machine(),
+    }
+    write_csv(args.out, rows, about)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""Model-steps per second: one network at a time against lanes, with replay and distillation.
+
+    python paper/benchmarks/lanes.py [--device cuda|cpu] [--lanes 1 24 120 480] [--seconds 3]
+    python paper/benchmarks/lanes.py --device cpu --lanes 1 --density 0.27 0.37   # fine-tuning
+
+Prints, in one run and on one device: a PyG step as the authors write it (without and with replay
+and distillation), a plain dense loop in PyTorch, and the engine's lifted step of FORGE at several
+numbers of lanes and precisions, with the achieved floating-point rate and memory traffic beside
+what a copy and a float32 matrix product reach.
+
+With `--density` the steps are those of fine-tuning on subjects of the first real site (simulated
+ones where ABIDE is not there), thresholded to each density (real ABIDE graphs have 0.27 to 0.37 at
+tau 0.4); PyG is timed with and without collating its batch, which a DataLoader does in every step.
+"""
+
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from setting import DEVICE, Net, abide, ceilings, machine, options, save, show
+from torch import Tensor, nn
+
+from fcforge.engine import start_lane
+from fcforge.engine.lift import Adam, lift, stack
+from fcforge.engine.loop import make_step, products, step_keys
+from fcforge.graphs import adjacency, gcn_norm
+from fcforge.methods import Lane, make_method
+from fcforge.methods.base import Learner
+from fcforge.models.graph import GCN
+from fcforge.replay.bank import Bank, PoolName
+from fcforge.sites import load_dataset
+from fcforge.speed import Graphed
+from fcforge.types import Component, FCBatch, Training
+
+BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64
+FORGE = Component("forge", {"memory": MEMORY, "replay": 32, "sampling": "uniform"})
+# One model-step of 62 subjects: floating-point operations, and least bytes of activations (about
+# six reads and six writes per layer).
+FLOP = sum(
+    6 * (BATCH + 32) * ROIS * WIDTH * (w_in + ROIS) for w_in in (ROIS, 128, 128, 128)
+)
+TRAFFIC = DEPTH * (BATCH + 32) * ROIS * WIDTH * 4 * 12
+PYG, PLAIN = "PyG, replay and distillation", "plain dense loop, replay and distillation"
+Step = Callable[[], None]
+
+
+def fake_people(n: int = SUBJECTS) -> FCBatch:
+    """Subjects with ABIDE's density at tau = 0.4 (about 0.3)."""
+    rng = torch.Generator().manual_seed(0)
+    shared = torch.randn(n, 1, 150, generator=rng) * 0.75
+    series = shared + torch.randn(n, ROIS, 150, generator=rng)
+    return FCBatch(
+        torch.stack([torch.corrcoef(s) for s in series]), torch.arange(n) % 2
+    )
+
+
+def real_people(density: float) -> tuple[FCBatch, float]:
+    """128 subjects of the first site, and the threshold that keeps this share of ROI pairs."""
+    cohort = load_dataset(abide()[0])
+    here = np.flatnonzero(cohort.site == cohort.site[0])[:128]
+    people = FCBatch.from_numpy(cohort.fc[here], cohort.y[here])
+    pairs = people.fc[:, ~torch.eye(people.n_rois, dtype=torch.bool)]
+    return people, float(np.quantile(pairs.numpy(), 1 - density))
+
+
+# -- the engine ------------------------------------------------------------------------------------
+def full_memory(lane: Lane, bank: Bank, rows: Tensor) -> Lane:
+    """A lane of FORGE that remembers one past site."""
+    slots = torch.arange(MEMORY, device=bank.device)
+    held = rows[slots % len(rows)]
+    memory = {
+        "memory.row": held,
+        "memory.y": bank.y[held],
+        "memory.site": torch.zeros_like(held),
+        "memory.logits": torch.zeros(MEMORY, 2, device=bank.device),
+        "memory.embedding": torch.zeros(MEMORY, 2 * WIDTH, device=bank.device),
+        "replay.active": slots,
+        "replay.quota": torch.tensor([MEMORY], device=bank.device),
+    }
+    return lane._replace(state={**lane.state, **memory})
+
+
+def lanes_step(
+    device: str, n: int, precision: str, people: FCBatch, tau: float, replay: bool
+) -> Step:
+    """The engine's step on `n` lanes: FORGE (32 remembered beside 30 new) or fine-tuning."""
+    method = make_method(FORGE if replay else Component("finetune"))
+    learner = Learner(method, GCN(people.n_rois, tau=tau))
+    bank = Bank(device)
+    rows = bank.add(PoolName("real", "bench", 0, "train"), people)
+    lanes = [start_lane(learner, seed, bank.device) for seed in range(n)]
+    if replay:
+        lanes = [full_memory(lane, bank, rows) for lane in lanes]
+    inputs = bank.inputs(learner.model)
+    step = lift(make_step(learner, Training(), inputs, bank.y, replaying=replay), n)
+    if device.startswith("cuda"):
+        step = Graphed(step, carried=2)
+    state = [stack(lanes), stack([Adam.start(la.params) for la in lanes])]
+    chosen = rows[
+        torch.randint(len(rows), (BATCH,) if n == 1 else (n, BATCH), device=bank.device)
+    ]
+    keys = step_keys(torch.arange(n, dtype=torch.int32, device=bank.device))
+    keys = keys[0] if n == 1 else keys
+
+    def run() -> None:
+        with products(precision):
+            state[:] = step(*state, chosen, keys)
+
+    return run
+
+
+# -- ordinary loops --------------------------------------------------------------------------------
+def ordinary_step(
+    device: str, net: Net, batch: Callable, y: Tensor, replay: bool
+) -> Step:
+    """A step of an ordinary training loop; with `replay`, a second batch of 32 remembered subjects.
+
+    It adds their cross-entropy and the distillation of logits and readouts, as the authors do.
+    """
+    y, net = y.to(device), net.to(device).train()
+    teacher = [torch.zeros(len(y), k, device=device) for k in (2, 2 * WIDTH)]
+    optimiser, mse = net.optimiser(), nn.functional.mse_loss
+
+    def run() -> None:
+        rows = torch.randperm(len(y))[:BATCH].to(device)
+        loss = nn.functional.cross_entropy(net(*batch(rows))[0], y[rows])
+        if replay:
+            rows = torch.randperm(len(y))[:32].to(device)
+            logits, readout = net(*batch(rows))
+            loss = loss + 0.2 * nn.functional.cross_entropy(logits, y[rows])
+            loss = loss + 0.35 * mse(logits, teacher[0][rows])
+            loss = loss + 0.15 * mse(readout, teacher[1][rows])
+        net.learn(optimiser, loss)
+
+    return run
+
+
+def pyg_step(
+    device: str,
+    people: FCBatch,
+    tau: float,
+    *,
+    replay: bool = False,
+    collate: bool = True,
+) -> Step:
+    """The authors' step: PyG sparse message passing, batches collated anew each time."""
+    from pyg_loop import Batch, GCNConv, build_graphs, unpacked
+
+    graphs = build_graphs(people, tau)
+    ready = Batch.from_data_list(graphs[:BATCH]).to(device)
+
+    def batch(rows: Tensor) -> tuple:
+        if not collate:
+            return unpacked(ready)
+        return unpacked(
+            Batch.from_data_list([graphs[i] for i in rows.tolist()]).to(device)
+        )
+
+    return ordinary_step(device, Net(GCNConv, people.n_rois), batch, people.y, replay)
+
+
+class DenseConv(nn.Linear):
+    """``P x W + b`` of stacked graphs."""
+
+    def forward(self, x: Tensor, p: Tensor) -> Tensor:
+        """x (n R, F), p (n, R, R)."""
+        return torch.bmm(p, super().forward(x).reshape(len(p), ROIS, -1)).flatten(0, 1)
+
+
+def dense_step(device: str, people: FCBatch) -> Step:
+    """A plain dense loop: everything on the device, nothing collated, one network at a time."""
+    fc = people.fc.to(device)
+    p = gcn_norm(adjacency(fc, 0.4))
+
+    def pool(x: Tensor) -> Tensor:
+        nodes = x.reshape(-1, ROIS, WIDTH)
+        return torch.cat([nodes.mean(1), nodes.amax(1)], 1)
+
+    def batch(rows: Tensor) -> tuple:
+        return fc[rows].flatten(0, 1), (p[rows],), pool
+
+    return ordinary_step(device, Net(DenseConv, ROIS), batch, people.y, replay=True)
+
+
+# -- measuring -------------------------------------------------------------------------------------
+def rate(step: Step, n_lanes: int, args: Namespace) -> float:
+    """Model-steps per second of a callable that advances `n_lanes` models."""
+    sync = torch.cuda.synchronize if args.device.startswith("cuda") else int
+    for _ in range(3):
+        step()
+    sync()
+    started, steps = time.perf_counter(), 0
+    while time.perf_counter() - started < args.seconds:
+        for _ in range(5):
+            step()
+        steps += 5
+        sync()
+    return steps * n_lanes / (time.perf_counter() - started)
+
+
+def with_replay(args: Namespace) -> dict[str, float]:
+    """Model-steps per second of every variant, with replay and distillation."""
+    found, people = {}, fake_people()
+    try:
+        found["PyG, no replay"] = rate(pyg_step(args.device, people, 0.4), 1, args)
+        found[PYG] = rate(pyg_step(args.device, people, 0.4, replay=True), 1, args)
+    except ImportError:
+        print("torch_geometric is not installed: no PyG rows")
+    found[PLAIN] = rate(dense_step(args.device, people), 1, args)
+    for precision in args.precision:
+        for n in args.lanes:
+            step = lanes_step(args.device, n, precision, fake_people(200), 0.4, True)
+            found[f"lanes {n}, {precision}"] = rate(step, n, args)
+            del step
+    return found
+
+
+def fine_tuning(args: Namespace) -> None:
+    """Milliseconds of a step without replay, at every density asked for."""
+    for density in args.density:
+        people, tau = real_people(density)
+        steps = {
+            "PyG sparse, with collating": pyg_step(args.device, people, tau),
+            "PyG sparse, batch at hand": pyg_step(
+                args.device, people, tau, collate=False
+            ),
+            "fcforge dense": lanes_step(args.device, 1, "float32", people, tau, False),
+        }
+        took = {name: 1 / rate(step, 1, args) for name, step in steps.items()}
+        print(f"\n{abide()[1]}, density {density} (tau {tau:.3f}), batch {BATCH}")
+        base = took["PyG sparse, batch at hand"]
+        show({"step": k, "ms": 1e3 * s, "x PyG": base / s} for k, s in took.items())
+
+
+def main() -> None:
+    args = options(
+        __doc__,
+        device=DEVICE,
+        lanes=(1, 24, 120, 480),
+        precision=("float32", "tf32"),
+        density=(float,),
+        seconds=3.0,
+        threads=torch.get_num_threads(),
+        out=Path,
+    )
+    torch.set_num_threads(args.threads)
+    print(f"machine: {machine(args.device)}, {args.threads} threads")
+    if args.density:
+        fine_tuning(args)
+        return
+    found, (product, copy) = with_replay(args), ceilings(args.device)
+    print(f"copy {copy / 1e12:.2f} TB/s, fp32 product {product / 1e12:.1f} TFLOP/s")
+    plain, pyg = found[PLAIN], found.get(PYG, float("nan"))
+    rows = [
+        {
+            "variant": label,
+            "model-steps/s": f"{v:.0f}",
+            "x plain": v / plain,
+            "x PyG": v / pyg,
+        }
+        | {"share of fp32": v * FLOP / product, "share of copy": v * TRAFFIC / copy}
+        for label, v in found.items()
+    ]
+    show(rows, ".2f")
+    save(args.out, {"machine": machine(args.device), "model-steps/s": found})
+
+
+if __name__ == "__main__":
+    main()

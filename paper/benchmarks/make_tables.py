@@ -1,0 +1,219 @@
+"""Every table and figure of README, paper/RESULTS.md and docs, made from paper/results/*.npz.
+
+    make tables          # or: python paper/benchmarks/make_tables.py
+    python paper/benchmarks/make_tables.py --check   # says what is stale, and changes nothing
+
+A page asks for a table between two comments; what stands between them is replaced:
+
+    <!-- table main_529 beside -->  ...  <!-- end -->
+
+Beside the tables every NAME.npz gives NAME.csv with all columns, and the figures of docs/images are
+drawn. Numbers are rounded twice (`fcforge.messages.rounded`): every CPU writes the same bytes.
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_all_start_methods, get_context
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # small products: threads would wait for each other
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "src")]
+
+import paper_tables  # noqa: E402
+import sums_tables  # noqa: E402
+import text_tables  # noqa: E402
+from paper_tables import Finished, shown, split  # noqa: E402
+from scores import look_alikes, read_table  # noqa: E402
+
+from fcforge.report.run import as_csv  # noqa: E402
+from fcforge.stats import Row  # noqa: E402
+
+RESULTS, IMAGES = ROOT / "paper" / "results", ROOT / "docs" / "images"
+MARKED = re.compile(r"(<!-- table (\S+) (.*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+@cache
+def read(name: str) -> tuple[Finished, dict[str, Any]]:
+    """A table of paper/results/ as pages show it, and what was told about it."""
+    table, told = read_table(RESULTS / f"{name}.npz")
+    return shown(table), told
+
+
+@cache
+def tables() -> dict[str, Finished]:
+    """Tables of paper/results/ by name, the largest first."""
+    files = sorted(RESULTS.glob("*.npz"), key=lambda path: -path.stat().st_size)
+    return {path.stem: read(path.stem)[0] for path in files}
+
+
+def as_run_and_shown() -> Iterator[tuple[str, Finished, Finished]]:
+    """Every table as it was run, and as pages show it: two scans of one person scored once."""
+    for name in sorted(tables()):
+        table, told = read(name)
+        if look_alikes(told["experiment"]):
+            as_run = read_table(RESULTS / f"{name}.npz", as_run=True)[0]
+            yield name, shown(as_run), table
+
+
+def moved() -> str:
+    """How scoring two scans as one moves tables, and which were trained without the second."""
+    changed = text_tables.moved(as_run_and_shown())
+    whole = [
+        f"`{name}`"
+        for name in sorted(tables())
+        if read(name)[1]["experiment"]["dataset"]["params"].get("leave_out")
+    ]
+    return f"{changed}\n\nTrained without the second scan: {', '.join(whole)}."
+
+
+def _about(name: str) -> str:
+    table, told = read(name)
+    file = name.partition("+")[0]
+    for run in ("_again", "_before", "_first"):
+        file = file.removesuffix(run)
+    where = f"`paper/experiments/{file}.toml`"
+    commit = told["commit"] if " " in told["commit"] else told["commit"][:10]
+    return f"{where}: {table.about()}; commit {commit}."
+
+
+def _listed(text: str, by: str) -> tuple[str, list[str]]:
+    """``one: some; more`` as (one, [some, more])."""
+    one, _, rest = text.partition(": ")
+    return one, split(rest, by)
+
+
+VIEWS: Mapping[str, Callable[[str, str], str]] = {
+    "about": lambda name, _: _about(name),
+    "against": lambda name, rest: paper_tables.against(
+        name, *_listed(rest, ";"), tables()
+    ),
+    "augmentation": lambda name, _: text_tables.augmentation(RESULTS / f"{name}.json"),
+    "augmented": lambda name, rest: paper_tables.augmented(
+        RESULTS / f"{name}.json", *_listed(rest, ",")
+    ),
+    "by_hospitals": sums_tables.by_hospitals,
+    "by_rois": sums_tables.by_rois,
+    "costs": sums_tables.costs,
+    "curve": sums_tables.curve,
+    "fits": sums_tables.fits,
+    "groups": sums_tables.groups,
+    "honest": sums_tables.honest,
+    "in_orders": sums_tables.in_orders,
+    "many": sums_tables.many,
+    "ran": sums_tables.about,
+    "beside": lambda name, _: paper_tables.beside(name, tables()),
+    "grid": lambda name, rest: text_tables.grid(name, rest, tables()),
+    "judged": lambda name, rest: paper_tables.judged(
+        RESULTS / f"{name}.json", split(rest)
+    ),
+    "leaks": lambda name, _: text_tables.leaks(name, tables()),
+    "leaks_minus": lambda name, rest: text_tables.leaks_minus(name, rest, tables()),
+    "moved": lambda *_: moved(),
+    "own": lambda name, _: text_tables.own_threshold(RESULTS / f"{name}.json"),
+    "own_order": lambda name, rest: text_tables.own_order(name, rest, tables()),
+    "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
+    "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),
+    "plain": lambda name, rest: paper_tables.plain(name, split(rest), tables()),
+    "sites": lambda name, _: paper_tables.sites(name, tables()),
+    "spearman": lambda name, _: paper_tables.spearman(name, tables()),
+    "twice": lambda name, rest: text_tables.twice(name, split(rest, ";"), tables()),
+    "studies": lambda name, rest: text_tables.studies(RESULTS / f"{name}.json", rest),
+    "stages": lambda name, _: paper_tables.stages(name, tables()),
+}
+
+
+SLOW = ("against", "paired", "beside", "leaks", "leaks_minus", "order", "stages")
+
+
+def pages() -> list[Path]:
+    """Pages that ask for tables."""
+    every = [
+        ROOT / "README.md",
+        ROOT / "paper" / "RESULTS.md",
+        *sorted(ROOT.glob("docs/**/*.md")),
+    ]
+    return [
+        p for p in every if "_build" not in p.parts and MARKED.search(p.read_text())
+    ]
+
+
+def view_of(asked: tuple[str, str]) -> str:
+    """What a page asks for: of a table, a view with what follows its name."""
+    kind, _, rest = asked[1].partition(" ")
+    return VIEWS[kind](asked[0], rest)
+
+
+def filled(page: Path, made: Mapping[tuple[str, str], str]) -> str:
+    """A page with its tables made anew."""
+    return MARKED.sub(lambda m: f"{m[1]}{made[m[2], m[3]]}\n{m[5]}", page.read_text())
+
+
+def rows_of(name: str) -> dict[str, Row]:
+    """Lines of a table, all of its columns: what takes the time."""
+    return read(name)[0].rows
+
+
+def side_by_side(
+    jobs: int, work: Callable[[Any], Any], items: Iterable[Any]
+) -> list[Any]:
+    """Work on every item, in processes that know the tables read so far where there is fork."""
+    if jobs == 1 or "fork" not in get_all_start_methods():
+        return [work(item) for item in items]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
+        return list(pool.map(work, items))
+
+
+def make(jobs: int) -> dict[Path, str]:
+    """New texts of all pages and spreadsheets."""
+    for table, rows in zip(
+        tables().values(), side_by_side(jobs, rows_of, tables()), strict=True
+    ):
+        vars(table)["rows"] = rows  # as if computed here
+    asked = {
+        match.group(2, 3)
+        for page in pages()
+        for match in MARKED.finditer(page.read_text())
+    }
+    slow_first = sorted(asked, key=lambda a: (a[1].partition(" ")[0] not in SLOW, a))
+    made = dict(zip(slow_first, side_by_side(jobs, view_of, slow_first), strict=True))
+    sheets = {
+        name: as_csv(list(table.rows.values())) for name, table in tables().items()
+    }
+    return {page: filled(page, made) for page in pages()} | {
+        RESULTS / f"{name}.csv": text for name, text in sheets.items()
+    }
+
+
+def main() -> int:
+    form = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; 1 if stale"
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    made = make(args.jobs)
+    stale = [p for p, t in made.items() if not p.is_file() or p.read_text() != t]
+    for path in stale:
+        print(f"{'stale' if args.check else 'written'}: {path.relative_to(ROOT)}")
+    if not args.check:
+        from table_figures import draw
+
+        for path, text in made.items():
+            path.write_text(text)
+        draw(tables(), IMAGES)
+    return int(args.check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

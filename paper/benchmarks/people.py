@@ -1,0 +1,206 @@
+"""What a reviewer asks about people: subgroups, calibration, a further site, motion, site.
+
+    python paper/benchmarks/people.py     # minutes; needs $FCFORGE_DATA
+
+Writes paper/results/people.json. Scores are those of paper/results/*.npz, as pages show them; ages,
+sexes and head motion come from the data files, in which a subject is found by its place in the
+sorted list of ids. `make tables` puts them into docs/results/people.md. Two numbers that pages
+quote are measured here, too: how much wider intervals are than those over subjects alone, and
+FORGE - Base over twenty sites in standard errors. Probabilities are stored to about 0.01 on
+average, so that the ends of a bin or a threshold other than 0.5 may take a person in or out.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "paper" / "benchmarks"), str(ROOT / "src")]
+
+import numpy as np  # noqa: E402
+from paper_tables import Finished, differences  # noqa: E402
+from run_tables import EXPERIMENTS, commit  # noqa: E402
+from scores import places, read_table  # noqa: E402
+from sklearn.linear_model import RidgeClassifier  # noqa: E402
+from sklearn.model_selection import StratifiedKFold, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+
+from fcforge.report.run import study_json  # noqa: E402
+from fcforge.runner.config import Experiment, load_experiment  # noqa: E402
+from fcforge.runner.execute import describe  # noqa: E402
+from fcforge.sites import load_dataset  # noqa: E402
+from fcforge.sites.cohort import upper_from_fc  # noqa: E402
+from fcforge.stats import per_site, resampling  # noqa: E402
+from fcforge.stats.people import new_site  # noqa: E402
+from fcforge.studies.motion import motion_rows  # noqa: E402
+from fcforge.studies.stored_runs import (  # noqa: E402
+    Study,
+    calibration_tables,
+    groups_of,
+    subgroup_tables,
+    usable,
+)
+from fcforge.types import Estimate, RunResult  # noqa: E402
+
+OUT = ROOT / "paper" / "results" / "people.json"
+# With a start: exact, with little noise, with much, and nothing but the start.
+WITH_START = ("ridge + start", "sum, epsilon 8", "sum, epsilon 1", "public head alone")
+OF_GROUPS = ("releases_abide", "releases_529")
+SITE_LEVEL = {
+    "releases_abide": WITH_START,
+    "main_abide": ("Base", "ER", "FORGE (FCM-VAE)", "Analytic ridge"),
+    "main_529": ("Base", "ER", "FORGE (FCM-VAE)", "Analytic ridge"),
+    "twenty_sites": ("Base", "ER", "FORGE (Gaussian)", "Analytic ridge"),
+}
+# Mean FD of the 444 is that of the other file.
+MOTION = {
+    "main_529": [],
+    "main_abide": ["dataset.covariates=$FCFORGE_DATA/abide1_aal116_dparsf.npz"],
+}
+COLUMNS = ("aaa", "acc", "auroc")
+MAJORITY = (
+    "majority class",
+    "majority class of each site",
+)  # of no use among some people
+
+
+def runs_of(name: str, learners: Sequence[str]) -> tuple[list[RunResult], Experiment]:
+    """Runs of some learners of a stored table, and its experiment."""
+    table, _ = read_table(ROOT / "paper" / "results" / f"{name}.npz")
+    runs = [r for title in learners for r in table.groups[title]]
+    return runs, load_experiment(EXPERIMENTS / f"{name}.toml")
+
+
+def facts_of(experiment: Experiment) -> dict[str, dict[str, Any]]:
+    """Ages and sexes by site, subjects by their places."""
+    cohort = load_dataset(experiment.dataset)
+    numbers = places(experiment.dataset)
+    facts = {}
+    for site in cohort.site_names:
+        here = cohort.site == site
+        facts[site] = {
+            "subject_ids": [str(numbers[who]) for who in cohort.subject_id[here]],
+            "covariates": {k: cohort.covariates[k][here] for k in ("age", "sex")},
+        }
+    return facts
+
+
+def site_level(name: str, learners: Sequence[str]) -> Study:
+    """Accuracy after the last site: over people, and as a further site may expect it."""
+    runs, _ = runs_of(name, learners)
+    rows = {}
+    for title, some in usable(runs).items():
+        by_site = per_site(some, "accuracy")
+        found = [e for e in by_site.values() if np.isfinite(e.value)]
+        spread = np.std([e.value for e in found], ddof=1)
+        rows[title] = {
+            "sites": Estimate(float(len(found)), np.nan, np.nan),
+            "over people": _mean(found),
+            "over sites (random effects)": new_site(by_site),
+            "SD between sites": Estimate(float(spread), np.nan, np.nan),
+        }
+    return Study("Accuracy after all sites", rows)
+
+
+def _mean(found: Sequence[Estimate]) -> Estimate:
+    """Mean over these sites; test people of two sites are drawn independently."""
+    value = np.mean([e.value for e in found])
+    below, above = (
+        np.sqrt(np.sum([d**2 for d in ends])) / len(found)
+        for ends in (
+            [e.value - e.low for e in found],
+            [e.high - e.value for e in found],
+        )
+    )
+    return Estimate(float(value), float(value - below), float(value + above))
+
+
+def site_prediction(name: str) -> float:
+    """Balanced accuracy of naming the site of a held-out subject by ridge on its edges."""
+    cohort = load_dataset(load_experiment(EXPERIMENTS / f"{name}.toml").dataset)
+    x = np.arctanh(upper_from_fc(cohort.fc).astype(float).clip(-0.999, 0.999))
+    model = make_pipeline(StandardScaler(), RidgeClassifier(1e4))
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    found = cross_val_score(
+        model, x, cohort.site, cv=folds, scoring="balanced_accuracy"
+    )
+    return float(found.mean())
+
+
+def motion_alone(name: str, settings: Sequence[str]) -> dict[str, Any]:
+    """Rows of logistic regression on log mean FD and of the majority classes."""
+    experiment = load_experiment(EXPERIMENTS / f"{name}.toml", list(settings))
+    rows = {}
+    for row in motion_rows(experiment):
+        found = ((c, row.estimates[c]) for c in COLUMNS)
+        rows[row.learner] = {c: Estimate(e.value, e.low, e.high) for c, e in found}
+    return study_json(rows)
+
+
+def measured() -> dict[str, Any]:
+    """Everything of paper/results/people.json."""
+    found: dict[str, Any] = {}
+    for name in OF_GROUPS:
+        runs, experiment = runs_of(name, WITH_START)
+        groups = groups_of({"all": facts_of(experiment)})
+        for study in [*subgroup_tables(runs, groups), *calibration_tables(runs)]:
+            rows = {k: study.rows[k] for k in study.rows if k not in MAJORITY}
+            found[f"{name} / {study.title}"] = study_json(rows)
+        found[f"{name} / people"] = {k: len(people) for k, people in groups.items()}
+        print(name, flush=True)
+    for name, learners in SITE_LEVEL.items():
+        study = site_level(name, learners)
+        found[f"{name} / {study.title}"] = study_json(study.rows)
+        print(name, flush=True)
+    for name, settings in MOTION.items():
+        found[f"{name} / motion alone"] = motion_alone(name, settings)
+        found[f"{name} / site prediction"] = site_prediction(name)
+        print(name, flush=True)
+    found["checks / intervals wider than over subjects alone, median"] = widening()
+    found["checks / twenty sites, FORGE minus Base, standard errors"] = (
+        standard_errors()
+    )
+    return found
+
+
+def widening(name: str = "main_529") -> float:
+    """How much wider intervals of AAA are for resampling trainings, too."""
+    table, _ = read_table(ROOT / "paper" / "results" / f"{name}.npz")
+    ones = {"training_weights": lambda runs, n, *_: np.ones((len(runs), n))}
+    ratios = []
+    for title, runs in table.groups.items():
+        both = _width(title, runs)
+        with patch.multiple(resampling, **ones):
+            ratios.append(both / _width(title, runs))
+    return float(np.median(ratios))
+
+
+def _width(title: str, runs: Sequence[RunResult]) -> float:
+    row = Finished({title: runs}, {}).rows[title].estimates["aaa"]
+    return row.high - row.low
+
+
+def standard_errors() -> float:
+    """Distance of FORGE - Base from zero over twenty sites, in standard errors of its interval."""
+    table, _ = read_table(ROOT / "paper" / "results" / "twenty_sites.npz")
+    pair = table.groups["FORGE (Gaussian)"], table.groups["Base"]
+    found = differences({"one": pair})["one"]
+    return found.difference / ((found.high - found.low) / (2 * 1.959964))
+
+
+def main() -> None:
+    told = {
+        "command": "python paper/benchmarks/people.py",
+        "commit": commit(),
+        "machine": describe(),
+        "found": measured(),
+    }
+    OUT.write_text(json.dumps(told, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""What is promised of the public start, and what it is worth to a hospital with thirty people.
+
+usage: python paper/benchmarks/public_start.py processors|hospitals
+           [--out paper/results/public_start.json]
+
+*processors*: SHA-256 of the arrays of `abide-aal`, made with the matrix products of other
+processors (OPENBLAS_CORETYPE, one process each, on this machine).
+
+*hospitals*: each of NYU, UM, USM and UCLA in turn is a new hospital, and the start is made of all
+other sites of abide1_aal116.npz. The hospital draws thirty of its people, with its own share of
+patients, twenty times; everybody else of it is tested. Three ways: thirty people alone
+(`ForgeClassifier()`), nobody (the public head), the start and thirty people
+(`ForgeClassifier(start=...)`, exact sums). Nothing is chosen here.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from setting import FILES, FOLDER, MERGE, SITES, machine, options, save
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+
+from fcforge.estimator import ForgeClassifier
+from fcforge.exchange.records import Plan
+from fcforge.exchange.schema import Policy
+from fcforge.exchange.starts.public_start import make_public
+from fcforge.sites import load_dataset
+from fcforge.sites.cohort import Cohort
+from fcforge.types import Component
+
+KERNELS = ("Prescott", "Nehalem", "Haswell", "SkylakeX")
+PEOPLE = 30
+DRAWS = 20
+
+
+def everybody(**more: Any) -> Cohort:
+    """All people of the first file."""
+    settings = {"path": str(FOLDER / FILES["444"]), **more}
+    return load_dataset(Component("folder", settings))
+
+
+def arrays_sha256() -> str:
+    """Of the arrays of the start, as `fcforge start --public` makes it."""
+    exact = Policy(exact_allowed=True)
+    made = make_public(everybody(), policy=exact, plan=Plan(epsilon=None))
+    return made.root.payload
+
+
+def processors() -> list[dict[str, str]]:
+    """One row per kind of processor."""
+    found = []
+    for kernel in KERNELS:
+        where = {**os.environ, "OPENBLAS_CORETYPE": kernel}
+        command = [sys.executable, __file__, "arrays"]
+        told = subprocess.run(command, env=where, capture_output=True, check=True)
+        found.append({"kernel": kernel, "arrays": told.stdout.decode().strip()})
+        print(found[-1], flush=True)
+    return found
+
+
+def measured(odds: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Accuracy and AUROC of log odds."""
+    right = float(((odds > 0) == y).mean())
+    return {"accuracy": right, "auroc": float(roc_auc_score(y, odds))}
+
+
+def hospital(cohort: Cohort, site: str) -> list[dict[str, Any]]:
+    """Rows of one hospital, one per way, means over draws."""
+    others = [name for name in cohort.site_names if name != site]
+    exact = {"policy": Policy(exact_allowed=True), "plan": Plan(epsilon=None)}
+    start = make_public(cohort.select_sites(others), **exact)
+    mine = cohort.select_sites([site])
+    found: dict[str, list[dict[str, float]]] = {}
+    for draw in range(DRAWS):
+        own, rest = train_test_split(
+            np.arange(len(mine)), train_size=PEOPLE, stratify=mine.y, random_state=draw
+        )
+        people = (mine.fc[own], mine.y[own])
+        alone = ForgeClassifier().fit(*people).decision_function(mine.fc[rest])
+        both = ForgeClassifier(start=start).fit(*people, site=site)
+        ways = {
+            "thirty people alone": alone,
+            "public head alone": start.model.calibrated(mine.fc[rest], {}),
+            "start and thirty people": both.decision_function(mine.fc[rest]),
+        }
+        for way, odds in ways.items():
+            found.setdefault(way, []).append(measured(odds, mine.y[rest]))
+    rows = []
+    for way, each in found.items():
+        means = {k: round(float(np.mean([e[k] for e in each])), 4) for k in each[0]}
+        rows.append({"site": site, "tested": len(rest), "way": way, **means})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    """Measure and store."""
+    if sys.argv[1:] == ["arrays"]:
+        print(arrays_sha256())
+        return
+    out = Path("paper/results/public_start.json")
+    given = options(__doc__, "processors", "hospitals", out=out)
+    known = json.loads(given.out.read_text()) if given.out.is_file() else {}
+    if given.command == "processors":
+        found: Any = processors()
+    else:
+        cohort = everybody(merge=MERGE)
+        found = [row for site in SITES for row in hospital(cohort, site)]
+    command = f"paper/benchmarks/public_start.py {given.command}"
+    told = {"machine": machine(), "commands": [command], given.command: found}
+    told["commands"] = sorted({*known.get("commands", []), command})
+    save(given.out, {**known, **told})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Tables of sums: views of make_tables.py over paper/results/sums*.csv.
+
+The attacks of a row are the strongest of three (paper/benchmarks/sums.py): *public* is the best one
+of an attacker who knows public people or everybody but not who is in; *all others* the one that
+the mechanism's ceiling is for.
+"""
+
+import csv
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from paper_tables import markdown
+
+from fcforge.messages import memory, number, with_interval
+
+RESULTS = Path(__file__).parents[1] / "results"
+PEOPLE = {"abide1_aal116_dparsf.npz": "1,098 people", "abide1_aal116.npz": "871 people"}
+
+
+@cache
+def rows_of(name: str) -> tuple[dict[str, str], ...]:
+    """Lines of a spreadsheet of paper/results/."""
+    with (RESULTS / f"{name}.csv").open(newline="") as stream:
+        return tuple(csv.DictReader(stream))
+
+
+def _interval(row: dict[str, str], key: str, sign: bool = False) -> str:
+    value, low, high = (float(row[f"{key}{end}"]) for end in ("", "_low", "_high"))
+    if not sign:
+        return with_interval(value, low, high)
+    return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def attacks(file: str, public: str, row: str) -> tuple[str, str, str]:
+    """Strongest attack of those who do not know who is in, of one who does, and the ceiling."""
+    for found in rows_of("sums_attacks"):
+        if (found["file"], found["public"], found["row"]) == (file, public, row):
+            seen = [found[key] for key in ("public covariance", "everybody known")]
+            known = [float(value) for value in seen if value not in ("", "nan")]
+            if known:
+                best = number(max(known), 2)
+                alone = number(float(found["all others known"]), 2)
+                return best, alone, number(float(found["ceiling"]), 2)
+    return "", "", ""
+
+
+def at(file: str, public: str) -> dict[str, dict[str, str]]:
+    """Rows of one file at one number of public people where all hospitals give, by title."""
+    place = (file, public, "all")
+    keys = ("file", "public", "hospitals")
+    found = (row for row in rows_of("sums") if tuple(row[k] for k in keys) == place)
+    return {row["row"]: row for row in found}
+
+
+def curve(_: str, rest: str) -> str:
+    """One file at one number of public people: worth and attacks, row by row."""
+    file, public = rest.split()
+    lines = []
+    for title, row in at(file, public).items():
+        gain = "" if title == "public head" else _interval(row, "gain", True)
+        closed = f"{100 * float(row['gap_closed']):.0f} %" if gain else ""
+        tried = attacks(file, public, title)
+        lines.append((title, _interval(row, "auroc"), gain, closed, *tried))
+    heads = (
+        "what leaves",
+        "AUROC",
+        "above the public head",
+        "of the gap",
+        "attack",
+        "attack, all others known",
+        "ceiling",
+    )
+    return markdown(heads, lines)
+
+
+LEAVES = {
+    "public head": "nothing",
+    "each hospital alone": "nothing",
+    "two keepers, epsilon 1": "two encrypted shares",
+    "two keepers, epsilon 4": "two encrypted shares",
+    "two keepers, exact": "two encrypted shares",
+    "pooled ridge": "every scan",
+}
+
+
+def honest(_: str, __: str) -> str:
+    """Both files at 200 public people, for the first page."""
+    lines = []
+    for title, leaves in LEAVES.items():
+        aurocs = [_interval(at(file, "200")[title], "auroc") for file in PEOPLE]
+        tried = [attacks(file, "200", title)[:2] for file in PEOPLE]
+        public, alone = (max(values) for values in zip(*tried, strict=True))
+        worst = f"{public} ({alone})" if public else ""
+        lines.append((title, leaves, *aurocs, worst))
+    heads = (f"AUROC, {people}" for people in PEOPLE.values())
+    return markdown(("", "leaves each hospital", *heads, "strongest attack"), lines)
+
+
+def by_hospitals(name: str, rest: str) -> str:
+    """Share of the gap by how many hospitals give."""
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows_of(name):
+        if row["file"] == rest and row["public"] == "200" and "keepers" in row["row"]:
+            told = f"{float(row['gain']):+.3f} ({100 * float(row['gap_closed']):.0f} %)"
+            cells.setdefault(row["row"], {})[row["hospitals"]] = told
+    counts = ("4", "8", "all")
+    lines = [(title, *(each[k] for k in counts)) for title, each in cells.items()]
+    return markdown(("what leaves", *(f"{k} hospitals" for k in counts)), lines)
+
+
+def in_orders(name: str, rest: str) -> str:
+    """The paper's four hospitals in all orders."""
+    lines = []
+    for row in rows_of(name):
+        if row["file"] == rest:
+            keys = (("aaa", False), ("auroc", False), ("auroc_gain", True))
+            lines.append((row["row"], *(_interval(row, *key) for key in keys)))
+    return markdown(("what leaves", "AAA", "AUROC", "above the public head"), lines)
+
+
+def groups(name: str, rest: str) -> str:
+    """AUROC by subgroup, and calibration, at 200 public people."""
+    kinds = ("female", "male", "under 15", "15 and over")
+    errors = {
+        row["row"]: number(float(row["ece"]))
+        for row in rows_of(f"{name}_attacks")
+        if (row["file"], row["public"]) == (rest, "200") and row["ece"]
+    }
+    lines = []
+    for title, row in at(rest, "200").items():
+        inside = [number(float(row[kind])) for kind in kinds]
+        lines.append((title, *inside, errors.get(title, "")))
+    return markdown(("what leaves", *kinds, "calibration error"), lines)
+
+
+def _found(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text())["found"]
+
+
+def many(name: str, _: str) -> str:
+    """What sums of many hospitals would add, in a world fitted to real partitions."""
+    found = _found(name)
+    ways = {"pooled": "pooled ridge", "None": "exact"}
+    ways |= {f"{e}.0": f"epsilon {e}" for e in (8, 4, 2, 1)}
+    real = [f"{found['real'][key]:+.3f}" for key in ways]
+    lines = [("14 (mean of real partitions)", "1", *real)]
+    for row in found["rows"]:
+        gains = [f"{row[key]:+.3f}" for key in ways]
+        line = (f"{row['hospitals']:,}", str(row["rounds"]), *gains)
+        if line not in lines:
+            lines.append(line)
+    return markdown(("hospitals", "rounds", *ways.values()), lines)
+
+
+def fits(name: str, _: str) -> str:
+    """The best world of every strength, and what it promises the largest consortium."""
+    lines = []
+    for row in _found(name)["fits"]:
+        gains = [f"{row[key]:+.3f}" for key in ("None", "8.0", "1.0")]
+        lines.append((f"{row['strength']:g}", number(row["misfit"]), *gains))
+    heads = ("strength", "error of the fit", "exact", "epsilon 8", "epsilon 1")
+    return markdown(heads, lines)
+
+
+def costs(name: str, _: str) -> str:
+    """What rounds of many hospitals cost."""
+    found = _found(name)
+    hospitals = f"{found['hospitals']:,} hospitals in {found['rounds']} rounds"
+    lines = [
+        ("a hospital: split, encrypt, sign", f"{1000 * found['hospital_s']:.1f} ms"),
+        ("one share", memory(found["share_bytes"])),
+        ("a keeper's round, mean", f"{found['keeper_round_s']:.2f} s"),
+        ("a keeper's round, slowest", f"{found['keeper_slowest_s']:.2f} s"),
+        ("a keeper's half", memory(found["half_bytes"])),
+        ("merging all halves", f"{found['merge_s']:.1f} s"),
+        ("opening, every signature checked", f"{found['open_s']:.1f} s"),
+        ("solving the head", f"{found['solve_s']:.2f} s"),
+        ("the whole file", memory(found["file_bytes"])),
+    ]
+    return markdown((hospitals, "processor or size"), lines)
+
+
+def by_rois(name: str, _: str) -> str:
+    """A hospital's step and a keeper's round by the number of ROIs."""
+    lines = []
+    for row in _found(name):
+        seconds = [f"{row[key]:.2f} s" for key in ("step_s", "keeper_round_s")]
+        own = (str(row["rois"]), str(row["people"]), seconds[0])
+        lines.append((*own, memory(row["share_bytes"]), seconds[1]))
+    heads = ("ROIs", "people", "a hospital's step", "one share")
+    return markdown((*heads, "a keeper's round of 100 hospitals"), lines)
+
+
+def _with_present_paths(text: str) -> str:
+    """Return `text` with paths that lie under paper/; a record has those of its commit."""
+    return re.sub(r"(?<![\w/])(?=(?:benchmarks|experiments|results)/)", "paper/", text)
+
+
+def about(name: str, _: str) -> str:
+    """Command, commit and machine of a spreadsheet."""
+    told = json.loads((RESULTS / f"{name}.json").read_text())
+    machine = told["machine"]
+    if isinstance(machine, dict):
+        parts = (
+            machine["cpu"],
+            f"{machine['cores']} cores",
+            f"torch {machine['torch']}",
+        )
+        machine = ", ".join(parts)
+    commit = told["commit"] if " " in told["commit"] else told["commit"][:10]
+    return _with_present_paths(f"`{told['command']}`; commit {commit}; {machine}.")
