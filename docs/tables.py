@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from fcforge.data.datasets import DATASETS
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
-from fcforge.sites import DATASETS
 
 PAPER = Path(__file__).parents[1] / "paper"
 GENERATOR_SOURCES = {

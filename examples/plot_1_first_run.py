@@ -15,12 +15,13 @@ import tempfile
 
 import matplotlib.pyplot as plt
 
+from fcforge.core.component import Component
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.evaluation import tables as table
+from fcforge.experiments.collect import collect
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.run import open_store, prepare, run_experiment
 from fcforge.methods import METHODS
-from fcforge.runner.collect import collect
-from fcforge.runner.config import Experiment
-from fcforge.runner.run import open_store, prepare, run_experiment
-from fcforge.stats import table
-from fcforge.types import Component, LearnerSpec, Training
 
 dataset = {
     "preset": "hard_shift",

@@ -15,12 +15,14 @@ import tempfile
 import matplotlib.pyplot as plt
 import numpy as np
 
-from fcforge.metrics import accuracy_curve, score_matrix
-from fcforge.runner.collect import collect
-from fcforge.runner.config import Experiment
-from fcforge.runner.run import open_store, prepare, run_experiment
-from fcforge.stats import group, means
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.core.component import Component
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.evaluation.forgetting import accuracy_curve, score_matrix
+from fcforge.evaluation.resampling import means
+from fcforge.evaluation.tables import group
+from fcforge.experiments.collect import collect
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.run import open_store, prepare, run_experiment
 
 hospitals = {"preset": "hard_shift", "n_sites": 3, "n_rois": 30, "scale": 0.5}
 hospitals |= {

@@ -16,10 +16,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
+from fcforge.core.component import Component
+from fcforge.core.randomness import numpy_rng
+from fcforge.data.datasets import check_cohort, load_dataset
+from fcforge.data.splits import make_sites
 from fcforge.estimator import ForgeClassifier
-from fcforge.randomness import numpy_rng
-from fcforge.sites import check_cohort, load_dataset, make_sites
-from fcforge.types import Component
 
 rng = numpy_rng(0, "own data")
 home = tempfile.TemporaryDirectory()

@@ -15,14 +15,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from fcforge.exchange.exchange import open_exchange
-from fcforge.exchange.keys import Trust
-from fcforge.exchange.site_step import learn_site
-from fcforge.exchange.verification import verify
-from fcforge.messages import ExchangeError
-from fcforge.report.terminal import described_text
-from fcforge.requests import LearnRequest
-from fcforge.sites.simulated import simulate
+from fcforge.core.errors import ExchangeError
+from fcforge.data.simulated import simulate
+from fcforge_consortium.operations import learn_site
+from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.records.exchange import open_exchange
+from fcforge_consortium.records.keys import Trust
+from fcforge_consortium.records.verification import verify
+from fcforge_consortium.report.terminal import described_text
 
 cohort = simulate("hard_shift", n_rois=30, n_sites=2, scale=0.5, d_scale=6.0)
 name_a, name_b = cohort.site_names

@@ -14,10 +14,10 @@ them (untrained).
 # the people, so that it is known who was trained on; the attacker tries to tell.
 import matplotlib.pyplot as plt
 
+from fcforge.data.simulated import simulate
+from fcforge.evaluation.privacy.audit_result import AuditPlan
+from fcforge.evaluation.privacy.generator_audit import audit_generators
 from fcforge.report.audits import sentences
-from fcforge.sites.simulated import simulate
-from fcforge.studies.audit import audit_generators
-from fcforge.studies.audit_result import AuditPlan
 
 cohort = simulate("realistic", n_rois=16, n_sites=1, scale=0.6)
 plan = AuditPlan(worlds=3, multiple=2, n_draws=50)

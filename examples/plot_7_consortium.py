@@ -15,12 +15,12 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from fcforge.exchange.exchange import save
-from fcforge.exchange.prediction import probability
-from fcforge.exchange.site_step import learn_site
-from fcforge.exchange.starts.public_start import make_public
-from fcforge.requests import LearnRequest
-from fcforge.sites.simulated import simulate
+from fcforge.data.simulated import simulate
+from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.contributions.prediction import probability
+from fcforge_consortium.operations import learn_site
+from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.records.exchange import save
 
 people = simulate("easy", n_rois=30, n_sites=8, scale=0.5)
 public = people.site_names[:4]

@@ -16,10 +16,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from fcforge import ForgeClassifier
-from fcforge.exchange.records import Plan
-from fcforge.exchange.schema import Policy
-from fcforge.exchange.starts.public_start import make_public
-from fcforge.sites.simulated import simulate
+from fcforge.data.simulated import simulate
+from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.records.kinds import Plan
+from fcforge_consortium.records.schema import Policy
 
 people = simulate("hard_shift", n_rois=30, n_sites=5, scale=0.6, d_scale=1.6, rho=0.5)
 here = people.site_names[0]

@@ -15,9 +15,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from nilearn import datasets, plotting
 
+from fcforge.data.simulated import simulate
 from fcforge.estimator import ForgeClassifier, edge_stability
 from fcforge.imaging.atlas import Atlas
-from fcforge.sites.simulated import simulate
 
 dosenbach = datasets.fetch_coords_dosenbach_2010()
 atlas = Atlas(

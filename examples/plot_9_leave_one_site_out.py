@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, cross_validate
 
+from fcforge.data.simulated import simulate
 from fcforge.estimator import ForgeClassifier
-from fcforge.sites.simulated import simulate
 
 cohort = simulate("easy", n_rois=20, n_sites=6, scale=0.5, seed=1)
 X, y, site = cohort.fc, cohort.y, cohort.site

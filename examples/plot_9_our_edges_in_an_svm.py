@@ -19,9 +19,9 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
+from fcforge.core.randomness import numpy_rng
+from fcforge.data.simulated import simulate
 from fcforge.estimator import ConfoundRemover, MatrixLog, SiteHarmoniser
-from fcforge.randomness import numpy_rng
-from fcforge.sites.simulated import simulate
 
 cohort = simulate("easy", n_rois=20, n_sites=4, scale=0.5, seed=3)
 X, y, site = cohort.fc, cohort.y, cohort.site

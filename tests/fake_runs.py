@@ -4,8 +4,10 @@ from itertools import permutations
 
 import numpy as np
 
-from fcforge.randomness import numpy_rng
-from fcforge.types import Component, Leaks, LearnerSpec, RunResult, RunSpec, Training
+from fcforge.core.component import Component
+from fcforge.core.randomness import numpy_rng
+from fcforge.core.result import RunResult
+from fcforge.core.spec import Leaks, LearnerSpec, RunSpec, Training
 
 SITES = ("NYU", "UM", "USM", "UCLA")
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.cli import main
-from fcforge.runner.config import Experiment
-from fcforge.runner.store import Store
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.core.component import Component
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.store import Store
 
 SMALL = """\
 [experiment]

@@ -10,21 +10,25 @@ from typing import Any
 
 import torch
 
-from fcforge.engine import Job, learn_site, start_lane
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
+from fcforge.core.settings import build
+from fcforge.core.spec import LearnerSpec, PublicSpec, RunSpec, Training
+from fcforge.core.subjects import FCBatch
+from fcforge.data.cohort import Cohort
+from fcforge.data.simulated import simulate
+from fcforge.data.splits import make_sites
+from fcforge.experiments.plan import Plan, make_plan
+from fcforge.experiments.public_subjects import make_run_start
+from fcforge.experiments.store import Store
+from fcforge.experiments.trainer import Trainer
 from fcforge.generators import make_generator
 from fcforge.methods import METHODS, Lane, make_method
 from fcforge.methods.base import Learner
 from fcforge.models import MODELS, Model
-from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
-from fcforge.runner.plan import Plan, make_plan
-from fcforge.runner.public import make_run_start
-from fcforge.runner.store import Store
-from fcforge.runner.trainer import Trainer
-from fcforge.settings import build
-from fcforge.sites import Cohort, make_sites
-from fcforge.sites.simulated import simulate
-from fcforge.types import Component, FCBatch, LearnerSpec, PublicSpec, RunSpec, Training
+from fcforge.training.lanes import Job
+from fcforge.training.loop import learn_site, start_lane
 
 R = 12
 QUICK_MODELS: dict[str, dict[str, Any]] = {

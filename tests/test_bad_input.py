@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.io
 
-from fcforge.sites.cohort import upper_from_fc
-from fcforge.sites.simulated import simulate
+from fcforge.data.cohort import upper_from_fc
+from fcforge.data.simulated import simulate
 from real_runs import Answer, fcforge
 
 R = 6

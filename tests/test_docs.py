@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fcforge.data.datasets import DATASETS
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
-from fcforge.sites import DATASETS
 from tracing import from_run_to_report
 
 ROOT = Path(__file__).parents[1]

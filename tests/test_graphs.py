@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fcforge import graphs
+from fcforge.core.errors import DataError
+from fcforge.core.randomness import torch_rng
 from fcforge.graphs import centre_edges, edges, log_edges
-from fcforge.messages import DataError
-from fcforge.randomness import torch_rng
 
 FC = torch.tensor([[[1.0, 0.4, -0.6], [0.4, 1.0, 0.2], [-0.6, 0.2, 1.0]]])
 

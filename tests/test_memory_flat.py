@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from fcforge.engine import Job, learn_site, start_lane
+from fcforge.core.component import Component
+from fcforge.core.spec import Training
+from fcforge.core.subjects import FCBatch
 from fcforge.methods import make_method
 from fcforge.methods.base import Learner
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.types import Component, FCBatch, Training
+from fcforge.training.lanes import Job
+from fcforge.training.loop import learn_site, start_lane
 from small_world import make_model
 
 STEPS = 365

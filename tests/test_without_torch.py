@@ -34,7 +34,7 @@ PYTHON = BLOCKED.partition("from fcforge.cli")[0]
 def test_python_finds_its_parts_without_torch():
     code = """
 from fcforge import ConfoundRemover, MatrixLog, SiteHarmoniser, load_atlas
-from fcforge.messages import FCForgeError
+from fcforge.core.errors import FCForgeError
 try:
     from fcforge import ForgeClassifier
 except FCForgeError as error:

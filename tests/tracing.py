@@ -97,7 +97,7 @@ class Here:
 def from_run_to_report(folder: Path) -> Way:
     """`fcforge run` of two sites with FC files, and its page."""
     from fcforge.cli import main
-    from fcforge.sites.simulated import simulate
+    from fcforge.data.simulated import simulate
 
     people = simulate("easy", n_rois=12, n_sites=2, scale=0.15, seed=3)
     who = {"site": people.site, "subject_id": people.subject_id, "label": people.y}
@@ -105,7 +105,7 @@ def from_run_to_report(folder: Path) -> Way:
     (folder / "run.toml").write_text(RUN)
     words = ["run", str(folder / "run.toml"), "--out", str(folder / "out")]
     with (
-        mock.patch("fcforge.runner.execute._workers", return_value=Here()),
+        mock.patch("fcforge.experiments.execute._workers", return_value=Here()),
         mock.patch.object(sys, "argv", ["fcforge", *words, "--device", "cpu"]),
         traced() as way,
         suppress(SystemExit),
@@ -118,7 +118,7 @@ def from_run_to_report(folder: Path) -> Way:
 def from_start_to_predict(folder: Path) -> Way:
     """A consortium in five commands: start, two hospitals learn, merge, predict."""
     from fcforge.cli import main
-    from fcforge.sites.simulated import simulate
+    from fcforge.data.simulated import simulate
 
     people = simulate("easy", n_rois=12, n_sites=4, scale=0.4, seed=3)
     who = {"site": people.site, "subject_id": people.subject_id, "label": people.y}

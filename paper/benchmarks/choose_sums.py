@@ -42,10 +42,10 @@ from dataclasses import asdict, replace
 import numpy as np
 from setting import FILES, ROOT, machine, options, public_people, save, show
 
-from fcforge.randomness import numpy_rng
-from fcforge.releases.start import StartSettings
-from fcforge.releases.vector import log_features
-from fcforge.releases.worth import Partition, deal
+from fcforge.base_model.expected_gain import Partition, deal
+from fcforge.base_model.features import log_features
+from fcforge.base_model.start import StartSettings
+from fcforge.core.randomness import numpy_rng
 
 LEVELS = (0.0, 0.0005, 0.0015, 0.003, 0.005, 0.01, 0.03)
 GRID = {

@@ -51,10 +51,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from fcforge.core.component import Component
+from fcforge.core.subjects import Site
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import load_dataset
+from fcforge.data.splits import make_sites
 from fcforge.estimator import ForgeClassifier
-from fcforge.sites import load_dataset, make_sites
-from fcforge.sites.cohort import Cohort
-from fcforge.types import Component, Site
 
 DRAWS = 2000
 

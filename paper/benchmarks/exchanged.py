@@ -1,6 +1,6 @@
 r"""p-values of the permutation test over subjects with a hundred thousand permutations.
 
-The test is that of `fcforge.stats.compare`: in a permutation every subject tosses one coin and, on
+The test is that of `fcforge.evaluation.comparison`: in a permutation every subject tosses one coin and, on
 heads, exchanges its scores between two learners in all orders, stages and seeds. Accuracy and
 AUROC (by DeLong's placements) are sums over subjects whose denominators an exchange leaves alone,
 and so is their average along the way. So a subject moves the difference of two learners by
@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fcforge.metrics.cells import features_of, metric_named
-from fcforge.randomness import numpy_rng
-from fcforge.stats.resampling import pair_of
-from fcforge.types import RunResult
+from fcforge.core.randomness import numpy_rng
+from fcforge.core.result import RunResult
+from fcforge.evaluation.metrics import features_of, metric_named
+from fcforge.evaluation.resampling import pair_of
 
 N_PERMUTATIONS = 100_000
 AT_ONCE = 10_000

@@ -22,9 +22,9 @@ import torch
 from scipy.stats import spearmanr
 from setting import FILES, machine, options, save, tested_people
 
+from fcforge.data.simulated import World, atlas_of, recipe_of, simulate
 from fcforge.estimator import ForgeClassifier, edge_stability
 from fcforge.graphs import centre_edges
-from fcforge.sites.simulated import World, atlas_of, recipe_of, simulate
 
 GCV = {"method_params": {"penalty": "gcv"}}
 MODELS: dict[str, dict[str, Any]] = {

@@ -35,13 +35,15 @@ from setting import (
     whole_run,
 )
 
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.data.datasets import load_dataset
+from fcforge.data.splits import make_sites
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.execute import default_jobs
 from fcforge.generators import make_generator
 from fcforge.methods import make_method
-from fcforge.randomness import torch_rng
-from fcforge.runner.config import Experiment
-from fcforge.runner.execute import default_jobs
-from fcforge.sites import load_dataset, make_sites
-from fcforge.types import Component, LearnerSpec, Training
 
 REFRESH = 80  # epochs between two choices in the authors' code
 VAE_EPOCHS = 100

@@ -25,9 +25,9 @@ import small_exchange as small  # noqa: E402
 from forging import accepted, forgeries, knowing  # noqa: E402
 from test_forgeries import chained, released  # noqa: E402
 
-from fcforge.exchange import archive  # noqa: E402
-from fcforge.exchange.exchange import save  # noqa: E402
-from fcforge.exchange.private_record import PrivateRecord  # noqa: E402
+from fcforge_consortium.ledger.ledger import PrivateRecord  # noqa: E402
+from fcforge_consortium.records import archive  # noqa: E402
+from fcforge_consortium.records.exchange import save  # noqa: E402
 
 SECONDS = 20  # a file that takes longer hangs
 SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -4,7 +4,7 @@ usage: python paper/benchmarks/four_hospitals.py [--seeds 20]
            [--out paper/results/four_hospitals.csv]
 
 For each file the start is made of the public sites (all but NYU, UM, USM, UCLA) for the planned
-people and epsilon (`fcforge.releases.worth`, chosen on public people alone). Seeds 0 to 19 of the
+people and epsilon (`fcforge.base_model.expected_gain`, chosen on public people alone). Seeds 0 to 19 of the
 split, strict; the head after each set of hospitals scores their test parts: what a run of
 `forge_release` does, with five draws of the noise for every seed. AAA is the accuracy averaged
 along the way over all 24 orders; AUROC is after all four, the mean over hospitals. Intervals are
@@ -27,13 +27,13 @@ from setting import (
 )
 from sums import EPSILONS, commit, title, write_csv
 
-from fcforge.privacy.seeded_noise import experiment_noise
-from fcforge.randomness import numpy_rng
-from fcforge.releases import vector
-from fcforge.releases.start import Start, StartSettings, make_start
-from fcforge.releases.vector import log_features
-from fcforge.releases.worth import noise_per_person, planned_settings
-from fcforge.sites import split_site
+from fcforge.base_model import contributions as vector
+from fcforge.base_model.expected_gain import noise_per_person, planned_settings
+from fcforge.base_model.features import log_features
+from fcforge.base_model.start import Start, StartSettings, make_start
+from fcforge.core.randomness import numpy_rng
+from fcforge.data.splits import split_site
+from fcforge_consortium.privacy.seeded_noise import experiment_noise
 
 DRAWS = 5
 PLANS = [(e, True) for e in EPSILONS] + [(1.0, False)]

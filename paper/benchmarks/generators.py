@@ -19,15 +19,16 @@ from functools import partial
 import torch
 from setting import abide, options, timed
 
+from fcforge.core.randomness import torch_rng
+from fcforge.core.subjects import FCBatch
+from fcforge.data.datasets import load_dataset
+from fcforge.data.splits import split_site
 from fcforge.generators import GENERATORS
 from fcforge.generators.base import device_rng, normal, trainable
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.generator import to_coordinates
 from fcforge.generators.fcm_vae.training import negative_elbo
-from fcforge.randomness import torch_rng
-from fcforge.sites import load_dataset, split_site
-from fcforge.types import FCBatch
 
 
 def fit_authors_vae(batch: FCBatch, epochs: int) -> None:

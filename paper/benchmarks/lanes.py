@@ -23,17 +23,18 @@ import torch
 from setting import DEVICE, Net, abide, ceilings, machine, options, save, show
 from torch import Tensor, nn
 
-from fcforge.engine import start_lane
-from fcforge.engine.lift import Adam, lift, stack
-from fcforge.engine.loop import make_step, products, step_keys
+from fcforge.core.component import Component
+from fcforge.core.spec import Training
+from fcforge.core.subjects import FCBatch
+from fcforge.data.datasets import load_dataset
 from fcforge.graphs import adjacency, gcn_norm
 from fcforge.methods import Lane, make_method
 from fcforge.methods.base import Learner
 from fcforge.models.graph import GCN
+from fcforge.nn.cuda_graphs import Graphed
 from fcforge.replay.bank import Bank, PoolName
-from fcforge.sites import load_dataset
-from fcforge.speed import Graphed
-from fcforge.types import Component, FCBatch, Training
+from fcforge.training.lanes import Adam, lift, stack
+from fcforge.training.loop import make_step, products, start_lane, step_keys
 
 BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64
 FORGE = Component("forge", {"memory": MEMORY, "replay": 32, "sampling": "uniform"})

@@ -8,7 +8,7 @@ A page asks for a table between two comments; what stands between them is replac
     <!-- table main_529 beside -->  ...  <!-- end -->
 
 Beside the tables every NAME.npz gives NAME.csv with all columns, and the figures of docs/images are
-drawn. Numbers are rounded twice (`fcforge.messages.rounded`): every CPU writes the same bytes.
+drawn. Numbers are rounded twice (`fcforge.core.formatting.rounded`): every CPU writes the same bytes.
 """
 
 import argparse
@@ -35,8 +35,8 @@ import text_tables  # noqa: E402
 from paper_tables import Finished, shown, split  # noqa: E402
 from scores import look_alikes, read_table  # noqa: E402
 
-from fcforge.report.run import as_csv  # noqa: E402
-from fcforge.stats import Row  # noqa: E402
+from fcforge.evaluation.tables import Row  # noqa: E402
+from fcforge.report.run_page import as_csv  # noqa: E402
 
 RESULTS, IMAGES = ROOT / "paper" / "results", ROOT / "docs" / "images"
 MARKED = re.compile(r"(<!-- table (\S+) (.*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

@@ -36,24 +36,41 @@ from setting import FILES, FOLDER, ROOT, machine, options, save, whole_abide
 from sums import DRAWS, World, commit
 from sums_tables import at
 
-from fcforge.exchange import archive
-from fcforge.exchange import exchange as exchanges
-from fcforge.exchange.exchange import Exchange
-from fcforge.exchange.keeping.keepers import Kept, Noise, RoundList, card_of, keep
-from fcforge.exchange.keeping.rounds import give, read_share
-from fcforge.exchange.keys import Trust
-from fcforge.exchange.private_record import PrivateRecord, Receipt, Spent
-from fcforge.exchange.schema import Policy
-from fcforge.exchange.starts.public_start import make_public
-from fcforge.exchange.starts.release_step import learn
-from fcforge.privacy.noise import DELTA
-from fcforge.randomness import numpy_rng
-from fcforge.releases.start import Start
-from fcforge.releases.vector import COUNT, DOSES, SENSITIVITY, UNIT, held, noise_units
-from fcforge.releases.worth import Partition, noise_per_person, planned_settings
-from fcforge.requests import LearnRequest
-from fcforge.sites.cohort import Cohort
-from fcforge.sites.simulated import simulate
+from fcforge.base_model.contributions import (
+    COUNT,
+    DOSES,
+    SENSITIVITY,
+    UNIT,
+    held,
+    noise_units,
+)
+from fcforge.base_model.expected_gain import (
+    Partition,
+    noise_per_person,
+    planned_settings,
+)
+from fcforge.base_model.start import Start
+from fcforge.core.randomness import numpy_rng
+from fcforge.data.cohort import Cohort
+from fcforge.data.simulated import simulate
+from fcforge_consortium.aggregation.aggregators import (
+    Kept,
+    Noise,
+    RoundList,
+    card_of,
+    keep,
+)
+from fcforge_consortium.aggregation.rounds import give, read_share
+from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.contributions.step import learn
+from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, Spent
+from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.privacy.noise import DELTA
+from fcforge_consortium.records import archive
+from fcforge_consortium.records import exchange as exchanges
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.keys import Trust
+from fcforge_consortium.records.schema import Policy
 
 KEEPERS = ("Ministry", "University")
 PEOPLE = 35  # of a hospital; 17 of them are the 590 who learn in the real partitions

@@ -20,11 +20,12 @@ from setting import FILES, FOLDER, MERGE, SITES, machine, options, save, tested_
 from sums import commit
 
 from fcforge import run
-from fcforge.randomness import numpy_rng
-from fcforge.runner.own_threshold import OWN
-from fcforge.sites.cohort import Cohort
-from fcforge.stats import Comparer, group, holm
-from fcforge.studies.run import Results
+from fcforge.core.randomness import numpy_rng
+from fcforge.data.cohort import Cohort
+from fcforge.evaluation.comparison import Comparer, holm
+from fcforge.evaluation.python_run import Results
+from fcforge.evaluation.tables import group
+from fcforge.experiments.site_thresholds import OWN
 
 SHARES = {"NYU": 0.3, "UM": 0.7, "USM": 0.3, "UCLA": 0.7}
 COLUMNS = ("aaa", "bacc", "auroc")

@@ -19,13 +19,14 @@ from typing import Any
 import exchanged
 from scipy.stats import spearmanr, ttest_1samp
 
-from fcforge.messages import number, p_value, with_interval
-from fcforge.metrics import finite
-from fcforge.report.run import curves
-from fcforge.report.terminal import Table
-from fcforge.stats import Comparer, Comparison, Estimate, Row, group, holm, rows
-from fcforge.stats.resampling import split_batches
-from fcforge.types import RunResult
+from fcforge.core.formatting import number, p_value, with_interval
+from fcforge.core.result import Estimate, RunResult
+from fcforge.evaluation.comparison import Comparer, Comparison, holm
+from fcforge.evaluation.forgetting import finite
+from fcforge.evaluation.resampling import split_batches
+from fcforge.evaluation.tables import Row, group, rows
+from fcforge.report.run_page import curves
+from fcforge.report.tables import Table
 
 Runs = list[RunResult]
 
@@ -134,8 +135,8 @@ class Finished:
 def read_folder(folder: str | Path) -> Finished:
     """Finished learners of a run folder."""
     # `make tables` reads no run folder, and needs no torch
-    from fcforge.runner.collect import collect, kept_by, stored_plan
-    from fcforge.runner.store import Store
+    from fcforge.experiments.collect import collect, kept_by, stored_plan
+    from fcforge.experiments.store import Store
 
     store = Store(folder)
     groups = group(collect(store)[0])
@@ -395,7 +396,7 @@ JUDGED = {
 
 def judged(path: Path, heads: Sequence[str]) -> str:
     """Generators by some numbers of the judge, the paper's accuracy in round brackets."""
-    from fcforge.studies.judge.summary import summarise
+    from fcforge.evaluation.generator_quality.summary import summarise
 
     summary = summarise(json.loads(path.read_text())["records"])
     lines = []
@@ -419,7 +420,7 @@ def augmented(path: Path, reference: str, rows: Sequence[str] = ()) -> str:
     Without `rows` those of all others. Brackets are 95 % t intervals over seeds; Holm's
     correction is over all cells.
     """
-    from fcforge.studies.judge.summary import by_seed
+    from fcforge.evaluation.generator_quality.summary import by_seed
 
     means = by_seed(json.loads(path.read_text())["records"])
     heads = {h: m for h, m in JUDGED.items() if m.startswith("aug_")}
@@ -456,7 +457,7 @@ def _judged(found: Any | None) -> str:
 
 
 def _paper(metric: str, row: str) -> str:
-    from fcforge.studies.judge.summary import published
+    from fcforge.evaluation.generator_quality.summary import published
 
     classifier = metric.removeprefix("aug_").removesuffix("_acc")
     printed = published(classifier, row) if metric.startswith("aug_") else "–"

@@ -29,22 +29,23 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score  # noqa: E4
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-from fcforge.report.run import study_json  # noqa: E402
-from fcforge.runner.config import Experiment, load_experiment  # noqa: E402
-from fcforge.runner.execute import describe  # noqa: E402
-from fcforge.sites import load_dataset  # noqa: E402
-from fcforge.sites.cohort import upper_from_fc  # noqa: E402
-from fcforge.stats import per_site, resampling  # noqa: E402
-from fcforge.stats.people import new_site  # noqa: E402
-from fcforge.studies.motion import motion_rows  # noqa: E402
-from fcforge.studies.stored_runs import (  # noqa: E402
+from fcforge.core.result import Estimate, RunResult  # noqa: E402
+from fcforge.data.cohort import upper_from_fc  # noqa: E402
+from fcforge.data.datasets import load_dataset  # noqa: E402
+from fcforge.evaluation import resampling  # noqa: E402
+from fcforge.evaluation.motion import motion_rows  # noqa: E402
+from fcforge.evaluation.resampling import per_site  # noqa: E402
+from fcforge.evaluation.stored_runs import (  # noqa: E402
     Study,
     calibration_tables,
     groups_of,
     subgroup_tables,
     usable,
 )
-from fcforge.types import Estimate, RunResult  # noqa: E402
+from fcforge.evaluation.subgroups import new_site  # noqa: E402
+from fcforge.experiments.config import Experiment, load_experiment  # noqa: E402
+from fcforge.experiments.execute import describe  # noqa: E402
+from fcforge.report.run_page import study_json  # noqa: E402
 
 OUT = ROOT / "paper" / "results" / "people.json"
 # With a start: exact, with little noise, with much, and nothing but the start.

@@ -19,10 +19,11 @@ import torch
 from setting import DEVICE, abide, machine, now, options, orders, show
 from torch.profiler import ProfilerActivity, profile
 
-from fcforge.runner.config import Experiment
-from fcforge.runner.run import Prepared, open_store, prepare
-from fcforge.runner.trainer import Trainer
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.core.component import Component
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.run import Prepared, open_store, prepare
+from fcforge.experiments.trainer import Trainer
 
 
 def prepared_run(args: Namespace) -> Prepared:

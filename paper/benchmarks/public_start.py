@@ -25,13 +25,13 @@ from setting import FILES, FOLDER, MERGE, SITES, machine, options, save
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
+from fcforge.core.component import Component
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import load_dataset
 from fcforge.estimator import ForgeClassifier
-from fcforge.exchange.records import Plan
-from fcforge.exchange.schema import Policy
-from fcforge.exchange.starts.public_start import make_public
-from fcforge.sites import load_dataset
-from fcforge.sites.cohort import Cohort
-from fcforge.types import Component
+from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.records.kinds import Plan
+from fcforge_consortium.records.schema import Policy
 
 KERNELS = ("Prescott", "Nehalem", "Haswell", "SkylakeX")
 PEOPLE = 30

@@ -18,10 +18,10 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, global_max_pool, global_mean_pool
 
+from fcforge.core.subjects import FCBatch, Site
 from fcforge.graphs import adjacency, node_features
 from fcforge.replay.hcts import HCTS
 from fcforge.replay.selection import Look, closeness, distances, held_out, margin
-from fcforge.types import FCBatch, Site
 from generators import fit_authors_vae
 
 TAU, BATCH, CANDIDATES, DEV = 0.4, 32, 256, 64

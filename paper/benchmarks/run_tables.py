@@ -35,10 +35,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-from fcforge.runner.config import Experiment
-from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
-from fcforge.runner.store import Store
-from fcforge.types import LearnerSpec
+from fcforge.core.spec import LearnerSpec
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.run import Prepared, open_store, prepare, run_experiment
+from fcforge.experiments.store import Store
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "paper" / "experiments"
@@ -73,7 +73,7 @@ class OutOfTime(RuntimeError):
 
 def load(name: str, precision: str = "float32", data: str = "") -> Experiment:
     """Experiment of a table, with the settings it is run with."""
-    from fcforge.runner.config import load_experiment
+    from fcforge.experiments.config import load_experiment
 
     settings = [*WANTED[name], f"training.precision={precision}"]
     file = name.partition("+")[0]
@@ -161,7 +161,7 @@ def train(
 def load_once() -> None:
     """Start the process that others are forked from: it has torch, no card and no threads."""
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    multiprocessing.set_forkserver_preload(["fcforge.runner.trainer"])
+    multiprocessing.set_forkserver_preload(["fcforge.experiments.trainer"])
     forkserver.ensure_running()
 
 

@@ -22,15 +22,18 @@ import matplotlib.pyplot as plt
 import torch
 from setting import DEVICE, machine, options, own_seconds, save, show, whole_run
 
-from fcforge.engine import Job, learn_site, start_lane
+from fcforge.core.component import Component
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.data.datasets import load_dataset
+from fcforge.data.splits import make_sites
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.plan import make_plan
 from fcforge.methods import make_method
 from fcforge.methods.base import Learner
 from fcforge.models.graph import GCN
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.runner.config import Experiment
-from fcforge.runner.plan import make_plan
-from fcforge.sites import load_dataset, make_sites
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.training.lanes import Job
+from fcforge.training.loop import learn_site, start_lane
 
 Row = dict[str, Any]
 MOST = 60  # epochs

@@ -2,7 +2,7 @@ r"""Scores that travel: all that a table needs of a run folder, in one small fil
 
 ``paper/results/NAME.npz`` holds what every learner said of every test subject after every stage. A
 subject is its place in the sorted list of the data file's ids (`places`), whose SHA-256 is in
-``fcforge.sites.abide``; no id and no FC is in it. That hides nobody of a public list, and does
+``fcforge.data.abide``; no id and no FC is in it. That hides nobody of a public list, and does
 not pretend to: do not publish such a file of people who are to stay unknown. A score is one byte
 that keeps the order, the ties and the side of 0.5, so that accuracy, balanced accuracy and AUROC
 are exact, and the probability to about 0.01 on average (in cells of an overconfident network far
@@ -33,13 +33,14 @@ import numpy as np
 from paper_tables import Finished
 from scipy.special import expit, logit
 
-from fcforge.files import whole_file
-from fcforge.messages import DataError
-from fcforge.runner.config import Experiment
-from fcforge.runner.config_files import resolve_data
-from fcforge.sites import load_dataset
-from fcforge.stats.people import among
-from fcforge.types import Component, RunResult
+from fcforge.core.component import Component
+from fcforge.core.errors import DataError
+from fcforge.core.files import whole_file
+from fcforge.core.result import RunResult
+from fcforge.data.datasets import load_dataset
+from fcforge.evaluation.subgroups import among
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.config_files import resolve_data
 
 FORMAT = 3
 # Scans that look like one person (edges correlate above 0.9): who is left out by experiments run

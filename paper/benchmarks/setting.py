@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from fcforge.metrics import cell_values
-from fcforge.runner.config import Experiment
-from fcforge.runner.execute import default_jobs, describe
-from fcforge.runner.run import open_store, prepare, run_experiment
-from fcforge.sites import load_dataset
-from fcforge.sites.cohort import Cohort
-from fcforge.types import Component
+from fcforge.core.component import Component
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import load_dataset
+from fcforge.evaluation.metrics import cell_values
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.execute import default_jobs, describe
+from fcforge.experiments.run import open_store, prepare, run_experiment
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(

@@ -7,10 +7,10 @@ Both ABIDE files, everybody in them. In each partition sites at random are publi
 people are; all other sites are hospitals, 70 % of each learn and 30 % are tested. The public head,
 every budget with two keepers (two doses of noise on the sum) and with noise of every hospital's
 own, exact sums and ridge on everybody's data in one place score the same tested people. Settings
-are those of `fcforge.releases.worth` for the people at hand, chosen before this was run
-(paper/benchmarks/choose_sums.py) on the fourteen sites other than NYU, UM, USM and UCLA. These are
-dealt as hospitals here, too, so that about half of the people were in view of the choice. At 200
-public people also 4 and 8 hospitals give alone, and all are tested.
+are those of `fcforge.base_model.expected_gain` for the people at hand, chosen before this was run
+(paper/benchmarks/choose_sums.py) on the fourteen sites other than NYU, UM, USM and UCLA. These are dealt
+as hospitals here, too, so that about half of the people were in view of the choice. At 200 public
+people also 4 and 8 hospitals give alone, and all are tested.
 
 AUROC is within hospitals: patients and controls of one hospital are compared, pairs of all
 hospitals count alike. Intervals are 95 % over partitions and people: both are drawn again (200
@@ -41,14 +41,20 @@ from pathlib import Path
 import numpy as np
 from setting import FILES, FOLDER, ROOT, TWICE, machine, options, show, whole_abide
 
-from fcforge.privacy.measures import auc
-from fcforge.privacy.noise import DELTA, ceiling_of, sigma_for
-from fcforge.randomness import numpy_rng
-from fcforge.releases import vector
-from fcforge.releases.start import Start, StartSettings, make_start
-from fcforge.releases.vector import DOSES, SENSITIVITY, UNIT, log_features
-from fcforge.releases.worth import Partition, deal, noise_per_person, planned_settings
-from fcforge.sites.cohort import Cohort
+from fcforge.base_model import contributions as vector
+from fcforge.base_model.contributions import DOSES, SENSITIVITY, UNIT
+from fcforge.base_model.expected_gain import (
+    Partition,
+    deal,
+    noise_per_person,
+    planned_settings,
+)
+from fcforge.base_model.features import log_features
+from fcforge.base_model.start import Start, StartSettings, make_start
+from fcforge.core.randomness import numpy_rng
+from fcforge.data.cohort import Cohort
+from fcforge.evaluation.privacy.measures import auc
+from fcforge_consortium.privacy.noise import DELTA, ceiling_of, sigma_for
 
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
 PUBLIC = "public head"

@@ -14,7 +14,7 @@ from typing import Any
 
 from paper_tables import markdown
 
-from fcforge.messages import memory, number, with_interval
+from fcforge.core.formatting import memory, number, with_interval
 
 RESULTS = Path(__file__).parents[1] / "results"
 PEOPLE = {"abide1_aal116_dparsf.npz": "1,098 people", "abide1_aal116.npz": "871 people"}

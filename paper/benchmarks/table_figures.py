@@ -11,8 +11,8 @@ from matplotlib.patches import Patch, Rectangle
 from paper_tables import Finished
 from sums_tables import PEOPLE, at, attacks
 
-from fcforge.report.run import curves
-from fcforge.types import RunResult
+from fcforge.core.result import RunResult
+from fcforge.report.run_page import curves
 
 SHOWN = {
     "Base": "#444444",

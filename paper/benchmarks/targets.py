@@ -25,9 +25,9 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "src")]
 
 from run_tables import commit  # noqa: E402
 
-from fcforge.runner.execute import describe  # noqa: E402
-from fcforge.stats.table import columns_of  # noqa: E402
-from fcforge.types import Target  # noqa: E402
+from fcforge.core.target import Target  # noqa: E402
+from fcforge.evaluation.tables import columns_of  # noqa: E402
+from fcforge.experiments.execute import describe  # noqa: E402
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, dict[str, float | None]]]:

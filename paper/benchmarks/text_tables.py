@@ -20,10 +20,10 @@ from paper_tables import (
     numbers,
 )
 
-from fcforge.messages import bracket, number, p_value, with_interval
-from fcforge.metrics import finite, summary
-from fcforge.report.run import curves
-from fcforge.runner.own_threshold import OWN
+from fcforge.core.formatting import bracket, number, p_value, with_interval
+from fcforge.evaluation.forgetting import finite, summary
+from fcforge.experiments.site_thresholds import OWN
+from fcforge.report.run_page import curves
 
 LEAKS = ("epoch", "context", "generator", "all")
 # What chooses no context and trains no generator has nothing to leak there.
@@ -144,7 +144,7 @@ def grid(name: str, chosen: str, found: Found) -> str:
 
 def augmentation(path: Path) -> str:
     """ACC / PRE / REC / F1 of every classifier and generator, the paper's below ours."""
-    from fcforge.studies.judge.summary import published, summarise
+    from fcforge.evaluation.generator_quality.summary import published, summarise
 
     summary_of = summarise(json.loads(path.read_text())["records"])
     names = next(iter(summary_of.values()))

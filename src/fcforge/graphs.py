@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.messages import DataError
-from fcforge.types import LOG_SCALE, SHRINK, TAU
+from fcforge.core.constants import LOG_SCALE, SHRINK, TAU
+from fcforge.core.errors import DataError
 
 ZERO = 1e-8  # eigenvalues below it count as 0 (computed in float64)
 EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from fcforge.cli import app
 from fcforge.cli import commands as shared
 from fcforge.cli.commands import progress_on_stderr, takes
-from fcforge.messages import ConfigError
-from fcforge.requests import Request, option
-from fcforge.settings import Size
+from fcforge.core.errors import ConfigError
+from fcforge.core.options import Request, option
+from fcforge.core.settings import Size
 
 
 @dataclass(frozen=True)

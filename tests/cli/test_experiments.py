@@ -12,18 +12,18 @@ import pytest
 
 from fcforge import __version__
 from fcforge.cli import experiments
-from fcforge.cli.experiments import ROOMS, catalogue
-from fcforge.exchange import demo_round
+from fcforge.cli.experiments import PACKAGES, catalogue
+from fcforge.data.cohort import upper_from_fc
+from fcforge.data.datasets import DATASETS
+from fcforge.data.simulated import simulate
+from fcforge.experiments.collect import collect
+from fcforge.experiments.config import load_experiment
+from fcforge.experiments.plan import missing_nodes
+from fcforge.experiments.run import open_store, prepare, run_experiment
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
-from fcforge.runner.collect import collect
-from fcforge.runner.config import load_experiment
-from fcforge.runner.plan import missing_nodes
-from fcforge.runner.run import open_store, prepare, run_experiment
-from fcforge.sites import DATASETS
-from fcforge.sites.cohort import upper_from_fc
-from fcforge.sites.simulated import simulate
+from fcforge_consortium import demo as demo_round
 from real_runs import fcforge, finished, scratch, small_config
 
 HELP = """
@@ -327,7 +327,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fcforge.runner.run.run_experiment", interrupted)
+    monkeypatch.setattr("fcforge.experiments.run.run_experiment", interrupted)
     answer = fcforge("run", small_config(), "--out", tmp_path / "run", "--jobs", 1)
     assert (answer.code, answer.out) == (130, "")
     assert answer.err.splitlines()[-1] == "stopped; the same command again continues."
@@ -408,7 +408,7 @@ def test_methods_say_what_they_keep():
 
 def test_list_alone_says_what_it_lists():
     lines = fcforge("list").out.splitlines()
-    assert [line.split()[0] for line in lines] == [*ROOMS]
+    assert [line.split()[0] for line in lines] == [*PACKAGES]
     assert json.loads(fcforge("list", "methods", "--json").out) == list(METHODS)
 
 

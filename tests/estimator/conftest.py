@@ -2,7 +2,7 @@
 
 import pytest
 
-from fcforge.sites.simulated import simulate
+from fcforge.data.simulated import simulate
 
 
 @pytest.fixture(scope="module")

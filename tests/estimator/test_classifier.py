@@ -13,9 +13,9 @@ from sklearn.base import clone
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_score, cross_validate
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
+from fcforge.core.errors import ConfigError
 from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
-from fcforge.exchange.exchange import open_exchange
-from fcforge.messages import ConfigError
+from fcforge_consortium.records.exchange import open_exchange
 
 
 def split(subjects):

@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import spearmanr
 from small_exchange import people, sites, start
 
+from fcforge.core.errors import DataError
+from fcforge.data.simulated import World, atlas_of, recipe_of, simulate
 from fcforge.estimator import ForgeClassifier, InputError, edge_stability
 from fcforge.imaging.atlas import Atlas
-from fcforge.messages import DataError
-from fcforge.sites.simulated import World, atlas_of, recipe_of, simulate
 
 R = 24
 PLAIN = {"model_params": {"features": "centred"}, "method_params": {"penalty": "gcv"}}

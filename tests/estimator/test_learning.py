@@ -10,19 +10,21 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from small_exchange import R, learned, people, sites, start
 
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError, ExchangeError
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.core.target import TWO_CLASSES, Target
+from fcforge.data.simulated import simulate
+from fcforge.data.splits import split_site
 from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
-from fcforge.exchange.chains.chain import empty_chain
-from fcforge.exchange.chains.chain_settings import settings_for
-from fcforge.exchange.exchange import open_exchange, save
-from fcforge.exchange.private_record import PrivateRecord
-from fcforge.exchange.records import Release
-from fcforge.exchange.scan_checks import probability
-from fcforge.exchange.schema import Policy
-from fcforge.exchange.starts.public_start import make_public
-from fcforge.messages import ConfigError, ExchangeError
-from fcforge.sites import split_site
-from fcforge.sites.simulated import simulate
-from fcforge.types import TWO_CLASSES, Component, LearnerSpec, Target, Training
+from fcforge_consortium.base_model.quality import probability
+from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.chains.chain import empty_chain
+from fcforge_consortium.chains.settings import settings_for
+from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.records.exchange import open_exchange, save
+from fcforge_consortium.records.kinds import Release
+from fcforge_consortium.records.schema import Policy
 
 
 def split(subjects):

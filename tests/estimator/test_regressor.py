@@ -8,8 +8,8 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcforge import ForgeClassifier, ForgeRegressor
+from fcforge.core.errors import ConfigError
 from fcforge.estimator.inputs import InputError
-from fcforge.messages import ConfigError
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

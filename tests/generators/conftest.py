@@ -3,7 +3,7 @@
 import pytest
 from simulated_site import simulate
 
-from fcforge.types import FCBatch
+from fcforge.core.subjects import FCBatch
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import torch
 
-from fcforge.types import FCBatch
+from fcforge.core.subjects import FCBatch
 
 
 def simulate(n: int, rois: int = 12, seed: int = 0, effect: float = 0.8) -> FCBatch:

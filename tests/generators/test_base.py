@@ -6,16 +6,17 @@ import pytest
 import torch
 from simulated_site import simulate
 
+from fcforge.base_model.features import log_features
+from fcforge.base_model.start import Start, StartSettings, make_start
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError, DataError
+from fcforge.core.randomness import torch_rng
+from fcforge.core.subjects import FCBatch
 from fcforge.generators import GENERATORS, make_generator
 from fcforge.generators import base as layers
 from fcforge.generators.base import device_rng, in_shares
 from fcforge.generators.corr_gauss import EdgeGauss
 from fcforge.graphs import edges, from_edges
-from fcforge.messages import ConfigError, DataError
-from fcforge.randomness import torch_rng
-from fcforge.releases.start import Start, StartSettings, make_start
-from fcforge.releases.vector import log_features
-from fcforge.types import Component, FCBatch
 
 PLAIN = EdgeGauss()
 # As small as each can be; quality is tested elsewhere.

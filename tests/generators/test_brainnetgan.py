@@ -4,6 +4,7 @@ import pytest
 import torch
 from simulated_site import simulate
 
+from fcforge.core.randomness import torch_rng
 from fcforge.generators.brainnetgan import (
     BrainNetGAN,
     critic,
@@ -12,7 +13,6 @@ from fcforge.generators.brainnetgan import (
     generate,
 )
 from fcforge.graphs import edges, fisher_z
-from fcforge.randomness import torch_rng
 
 GAN = BrainNetGAN(steps=3, width=2, batch_size=8, noise=6)
 

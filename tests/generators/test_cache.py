@@ -4,12 +4,12 @@ from typing import ClassVar
 import pytest
 import torch
 
+from fcforge.core.errors import DataError, StoreError
+from fcforge.core.subjects import FCBatch
 from fcforge.generators import cache
 from fcforge.generators.base import Generator
 from fcforge.generators.cache import _seed, fit_cached, fit_key, fit_together
 from fcforge.generators.corr_gauss import CorrGauss
-from fcforge.messages import DataError, StoreError
-from fcforge.types import FCBatch
 
 CALLS: list[int] = []
 

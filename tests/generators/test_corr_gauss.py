@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from fcforge.core.errors import ConfigError
+from fcforge.core.randomness import torch_rng
+from fcforge.core.subjects import FCBatch
 from fcforge.generators import corr_gauss
 from fcforge.generators.coordinates import from_off_log
 from fcforge.generators.corr_gauss import (
@@ -19,9 +22,6 @@ from fcforge.generators.corr_gauss import (
     within_class_variance,
 )
 from fcforge.graphs import edges, from_edges, log_edges
-from fcforge.messages import ConfigError
-from fcforge.randomness import torch_rng
-from fcforge.types import FCBatch
 
 
 def difference(fc: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_site import simulate
 
+from fcforge.core.randomness import torch_rng
 from fcforge.generators.coordinates import shrink_to_identity
 from fcforge.generators.gr_spd_gan import (
     GRSPDGAN,
@@ -15,7 +16,6 @@ from fcforge.generators.gr_spd_gan import (
     to_vector,
 )
 from fcforge.graphs import log_matrix
-from fcforge.randomness import torch_rng
 
 QUICK = GRSPDGAN(steps=2, width=16, batch_size=8, noise=5)
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from simulated_site import simulate
 
+from fcforge.core.randomness import torch_rng
 from fcforge.generators.regate import ReGATE, encode, log_rate, neighbour_mask
 from fcforge.graphs import edges, from_edges
-from fcforge.randomness import torch_rng
 
 
 def test_neighbours_are_the_most_correlated_rois() -> None:

@@ -7,12 +7,12 @@ import pytest
 import torch
 from simulated_site import simulate
 
+from fcforge.core.errors import ConfigError, DataError
+from fcforge.core.randomness import torch_rng
+from fcforge.core.subjects import FCBatch
 from fcforge.generators.brainnetgan import BrainNetGAN
 from fcforge.generators.gr_spd_gan import GRSPDGAN
 from fcforge.generators.wgan import PENALTY, WGAN, critic_loss, gradient_penalty
-from fcforge.messages import ConfigError, DataError
-from fcforge.randomness import torch_rng
-from fcforge.types import FCBatch
 
 GANS = [
     BrainNetGAN(steps=3, width=2, batch_size=8),

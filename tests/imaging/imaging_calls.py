@@ -5,10 +5,10 @@ from contextlib import redirect_stderr
 from io import StringIO
 from typing import Any
 
+from fcforge.core.errors import FCForgeError
 from fcforge.imaging.app import fc_folder
 from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.imaging.raw.pipeline import preprocess_folder
-from fcforge.messages import FCForgeError
 from fcforge.report import quality
 
 

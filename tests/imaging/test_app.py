@@ -22,13 +22,14 @@ from imaging_trees import (
     xcpd_tree,
 )
 
+from fcforge.core.component import Component
+from fcforge.data.datasets import check_cohort, load_dataset
+from fcforge.data.splits import make_sites
 from fcforge.imaging.app import WORDS, describe_methods
 from fcforge.imaging.atlas import Atlas, aal116, names_only
 from fcforge.imaging.denoise import COMPONENTS, PRESETS
 from fcforge.imaging.layouts import LAYOUTS, Source
 from fcforge.imaging.options import FCRequest
-from fcforge.sites import check_cohort, load_dataset, make_sites
-from fcforge.types import Component
 
 SMALL = np.diag([12.0, 12, 12, 1])
 SMALL[:3, 3] = [-90, -125, -71]

@@ -14,6 +14,7 @@ from nilearn.maskers import NiftiMapsMasker
 from nilearn.plotting import find_probabilistic_atlas_cut_coords
 from sklearn.utils import Bunch
 
+from fcforge.core.errors import ConfigError, DataError
 from fcforge.imaging.atlas import (
     AAL116_VOXELS_SHA256,
     Atlas,
@@ -24,7 +25,6 @@ from fcforge.imaging.atlas import (
 )
 from fcforge.imaging.extract import roi_means
 from fcforge.imaging.scan import open_scan
-from fcforge.messages import ConfigError, DataError
 
 
 def test_aal_has_116_rois_in_code_order(aal: Atlas):

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from imaging_trees import TR, fmriprep_subject, write_confounds
 
+from fcforge.core.errors import ConfigError, DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.denoise import (
     PRESETS,
@@ -22,7 +23,6 @@ from fcforge.imaging.denoise import (
 from fcforge.imaging.extract import extract_run, subject_fc
 from fcforge.imaging.layouts import find_sources
 from fcforge.imaging.options import FCRequest
-from fcforge.messages import ConfigError, DataError
 
 N = 160
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fcforge.core.errors import DataError
 from fcforge.imaging.atlas import Atlas, load_atlas, names_only
 from fcforge.imaging.extract import (
     CARPET_VOXELS,
@@ -19,7 +20,6 @@ from fcforge.imaging.extract import (
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.scan import open_scan
-from fcforge.messages import DataError
 
 ATLAS = names_only("Mine", ("a", "b", "c", "d"))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from imaging_trees import describe
 
+from fcforge.core.errors import DataError
 from fcforge.imaging.layouts import (
     Source,
     entities,
@@ -15,7 +16,6 @@ from fcforge.imaging.layouts import (
     sidecar_of,
 )
 from fcforge.imaging.options import FCRequest
-from fcforge.messages import DataError
 
 MNI = "space-MNI152NLin2009cAsym_desc-preproc_bold.nii.gz"
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.io import savemat
 
+from fcforge.core.errors import ConfigError, DataError, at
+from fcforge.data.matrices import to_fc
 from fcforge.imaging.matrix_files import (
     SUFFIXES,
     MemoryBudget,
@@ -22,8 +24,6 @@ from fcforge.imaging.matrix_files import (
     read_table,
 )
 from fcforge.imaging.series import pearson_fc
-from fcforge.messages import ConfigError, DataError, at
-from fcforge.sites.matrices import to_fc
 
 quick = settings(
     max_examples=30,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fcforge.core.errors import ConfigError
 from fcforge.imaging.layouts import LAYOUTS, Source
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.messages import ConfigError
 
 A = Path("in"), Path("out")
 

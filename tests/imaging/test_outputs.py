@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from fcforge import __version__
+from fcforge.core.errors import DataError
 from fcforge.imaging.atlas import names_only
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.layouts import Source
@@ -27,7 +28,6 @@ from fcforge.imaging.outputs import (
     write_subject,
     write_table,
 )
-from fcforge.messages import DataError
 
 ATLAS = names_only("Mine", ("a", "b", "c"))
 

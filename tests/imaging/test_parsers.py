@@ -6,9 +6,9 @@ import zlib
 import numpy as np
 import pytest
 
+from fcforge.core.errors import DataError
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.parsers import parse_mat, parse_table
-from fcforge.messages import DataError
 
 BY_HAND = np.array([[0.5, 1.5, 2.5], [3.0, 4.0, 5.0]])
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fcforge.core.errors import DataError
 from fcforge.imaging.people import (
     Outcome,
     find_table,
@@ -15,7 +16,6 @@ from fcforge.imaging.people import (
     walk,
     wanted,
 )
-from fcforge.messages import DataError
 
 
 def table(path: Path, *lines: str) -> Path:

@@ -7,9 +7,9 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from fcforge.core.errors import DataError
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.scan import open_scan, read_mask, read_voxels, repetition_time
-from fcforge.messages import DataError
 
 AFFINE = np.diag([3.0, 3, 3, 1])
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.io import savemat
 
+from fcforge.core.errors import DataError
+from fcforge.data.matrices import to_fc
 from fcforge.imaging.atlas import Atlas, names_only
 from fcforge.imaging.extract import subject_fc
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.series import match_atlas, parse_columns, pearson_fc, read_series
-from fcforge.messages import DataError
-from fcforge.sites.matrices import to_fc
 
 X = np.random.default_rng(0).normal(size=(12, 4))
 

@@ -2,12 +2,15 @@
 
 import torch
 
-from fcforge.engine import Job, learn_site, start_lane
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
+from fcforge.core.spec import Training
+from fcforge.core.subjects import FCBatch
 from fcforge.methods import make_method
 from fcforge.methods.base import Lane, Learner
-from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.types import Component, FCBatch, Training
+from fcforge.training.lanes import Job
+from fcforge.training.loop import learn_site, start_lane
 from small_world import make_model
 
 N_ROIS = 8

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.messages import ConfigError
+from fcforge.base_model.features import log_features
+from fcforge.base_model.start import StartSettings, make_start
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.spec import LearnerSpec
 from fcforge.methods import build_learner, make_method
 from fcforge.methods.analytic import Analytic
-from fcforge.releases.start import StartSettings, make_start
-from fcforge.releases.vector import log_features
-from fcforge.types import Component, LearnerSpec
 from small_world import World, cohort
 
 LINEAR = Component("linear")

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from fcforge.messages import ConfigError
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.randomness import torch_rng
 from fcforge.methods import make_method
 from fcforge.methods.base import Lane, seen
-from fcforge.randomness import torch_rng
-from fcforge.types import Component
 from small_world import R, cohort, make_model, order
 
 

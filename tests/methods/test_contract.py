@@ -12,18 +12,21 @@ import torch
 import fcforge.methods
 import small_world
 from fcforge import graphs
-from fcforge.engine import Job, learn_site
-from fcforge.messages import ConfigError, SealedError
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError, SealedError
+from fcforge.core.spec import PublicSpec, Training
+from fcforge.data.datasets import load_dataset
+from fcforge.data.simulated import simulate
+from fcforge.data.splits import make_sites
+from fcforge.evaluation.metrics import cell_values
+from fcforge.experiments import trainer as trainer_module
+from fcforge.experiments.plan import make_plan
+from fcforge.experiments.store import Store
+from fcforge.experiments.trainer import Trainer
 from fcforge.methods import METHODS, Lane, build_learner
-from fcforge.metrics import cell_values
 from fcforge.replay.bank import Bank
-from fcforge.runner import trainer as trainer_module
-from fcforge.runner.plan import make_plan
-from fcforge.runner.store import Store
-from fcforge.runner.trainer import Trainer
-from fcforge.sites import load_dataset, make_sites
-from fcforge.sites.simulated import simulate
-from fcforge.types import Component, PublicSpec, Training
+from fcforge.training.lanes import Job
+from fcforge.training.loop import learn_site
 from small_world import (
     QUICK_METHODS,
     QUICK_MODELS,

@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from tiny_models import KEY, loss_of, tiny
 
+from fcforge.core.component import Component
+from fcforge.core.spec import Training
 from fcforge.methods import Replay, make_method
-from fcforge.types import Component, Training
 from small_world import World, order
 
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 import torch
 from tiny_models import logistic
 
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
+from fcforge.core.spec import Training
 from fcforge.methods import Lane, make_method
 from fcforge.methods.ewc import exact_fisher
 from fcforge.methods.shared.penalty import add_anchor, loss_gradients, part
-from fcforge.randomness import torch_rng
-from fcforge.types import Component, Training
 from small_world import World, order
 
 

@@ -7,14 +7,15 @@ import torch
 import torch.nn.functional as F
 from forge_world import N_ROIS, SITES, TRAINING, VARIANTS, World, learner
 
-from fcforge.engine import Job, learn_site, start_lane
-from fcforge.messages import ConfigError
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
 from fcforge.methods import make_method
 from fcforge.methods.base import Batch, Learner, Replay
 from fcforge.methods.forge import Forge
 from fcforge.replay import hcts
 from fcforge.replay.bandit import Bandit
-from fcforge.types import Component
+from fcforge.training.lanes import Job
+from fcforge.training.loop import learn_site, start_lane
 from small_world import make_model
 
 

@@ -7,15 +7,15 @@ import torch
 from forge_world import N_ROIS, SITES, World
 
 import small_world
-from fcforge.messages import ConfigError
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.randomness import torch_rng
+from fcforge.experiments.public_subjects import make_run_start
 from fcforge.methods.base import Lane, Learner
 from fcforge.methods.forge_ridge import ForgeRidge
 from fcforge.methods.shared.synthetic import seen_by
 from fcforge.models.edge import n_features
-from fcforge.randomness import torch_rng
 from fcforge.replay.bank import PoolName, PublicView
-from fcforge.runner.public import make_run_start
-from fcforge.types import Component
 from small_world import make_model
 
 SIZES = {"memory": 12, "candidates": 10, "dev": 6, "rounds": 3}

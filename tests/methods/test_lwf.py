@@ -3,8 +3,8 @@
 import torch
 import torch.nn.functional as F
 
+from fcforge.core.spec import Training
 from fcforge.methods.lwf import distillation
-from fcforge.types import Training
 from small_world import World, order
 
 

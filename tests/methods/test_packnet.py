@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from fcforge.messages import ConfigError
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.spec import Training
 from fcforge.methods import Batch, Lane, make_method
 from fcforge.methods.packnet import PackNet, smallest
 from fcforge.methods.shared.penalty import part
-from fcforge.types import Component, Training
 from small_world import World, make_model, order
 
 pytestmark = pytest.mark.rounding

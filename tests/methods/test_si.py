@@ -2,9 +2,9 @@
 
 import torch
 
+from fcforge.core.component import Component
 from fcforge.methods import Lane, make_method
 from fcforge.methods.shared.penalty import part
-from fcforge.types import Component
 from small_world import World, make_model, order
 
 

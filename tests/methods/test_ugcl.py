@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
 from fcforge.methods import Batch, Replay, make_method
 from fcforge.methods.shared.penalty import with_teacher
 from fcforge.methods.ugcl import local_divergence, local_structure, neighbours
-from fcforge.models.layers import mean_max
-from fcforge.randomness import torch_rng
-from fcforge.types import Component
+from fcforge.nn.layers import mean_max
 from small_world import World, order
 
 KEY = torch.tensor(5, dtype=torch.int32)

@@ -2,9 +2,9 @@
 
 import torch
 
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
 from fcforge.methods import Batch, Lane, Replay, make_method
-from fcforge.randomness import torch_rng
-from fcforge.types import Component
 from small_world import make_model
 
 KEY = torch.tensor(5, dtype=torch.int32)

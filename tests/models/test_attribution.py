@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.exchange.explanation import attribute, slope_at
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
+from fcforge.data.cohort import fc_from_upper
+from fcforge.data.simulated import simulate
+from fcforge.evaluation.explanation import attribute, slope_at
 from fcforge.graphs import edges, from_edges, log_features, log_matrix
 from fcforge.models import MODELS
 from fcforge.models.attribution import Scorer
 from fcforge.models.edge import Linear
-from fcforge.randomness import torch_rng
-from fcforge.sites.cohort import fc_from_upper
-from fcforge.sites.simulated import simulate
-from fcforge.types import Component
 from small_world import QUICK_MODELS, make_model
 
 R = 8

@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fcforge.messages import ConfigError
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.randomness import torch_rng
 from fcforge.models import MODELS
-from fcforge.randomness import torch_rng
-from fcforge.types import Component
 from small_world import make_model
 
 R, N = 14, 6

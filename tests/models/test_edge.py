@@ -5,9 +5,9 @@ import torch
 from forge_world import N_ROIS, World
 
 from fcforge import graphs
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
 from fcforge.models.edge import edge_features, n_features
-from fcforge.randomness import torch_rng
-from fcforge.types import Component
 from small_world import make_model
 
 

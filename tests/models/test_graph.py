@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from fcforge import graphs
-from fcforge.models import layers
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
 from fcforge.models.graph import GAE, GAT, GCN, SAGE, attend
-from fcforge.randomness import torch_rng
-from fcforge.types import Component
+from fcforge.nn import layers
 from small_world import make_model
 
 pyg = pytest.importorskip("torch_geometric.nn")

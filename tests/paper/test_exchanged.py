@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from fake_runs import fake_learner, run
-from fcforge import metrics, stats
+from fcforge.evaluation.comparison import compare
+from fcforge.evaluation.forgetting import summary
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "auroc"])
 def test_what_people_add_makes_the_average_along_the_way(metric):
     for one in fake_learner("a", skill=1.1)[:3]:
         added = exchanged.shares(one, metric)
-        assert sum(added.values()) == pytest.approx(metrics.summary(one, metric)["aaa"])
+        assert sum(added.values()) == pytest.approx(summary(one, metric)["aaa"])
         assert len(added) == sum(len(ids) for ids in one.subject_ids.values())
 
 
@@ -37,7 +38,7 @@ def test_p_value_of_every_exchange_by_hand():
 def test_it_is_the_test_of_compare(metric):
     a = fake_learner("a", skill=1.2, seeds=(0,))
     b = fake_learner("b", skill=1.2, seeds=(0,))
-    theirs = stats.compare(a, b, metric=metric, n_draws=2000).p_value
+    theirs = compare(a, b, metric=metric, n_draws=2000).p_value
     spread = (theirs * (1 - theirs) / 2000) ** 0.5
     assert 0.001 < theirs < 0.999
     assert exchanged.p_values([(a, b)], metric)[0] == pytest.approx(

@@ -9,9 +9,9 @@ import pytest
 from make_tables import MARKED, RESULTS, VIEWS
 from paper_tables import KEYS, WITH_INTERVAL
 
-from fcforge.messages import number, with_interval
-from fcforge.metrics import finite
-from fcforge.stats import means
+from fcforge.core.formatting import number, with_interval
+from fcforge.evaluation.forgetting import finite
+from fcforge.evaluation.resampling import means
 
 NAMES = sorted(p.stem for p in RESULTS.glob("*.npz"))
 ASKED = [

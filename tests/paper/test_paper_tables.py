@@ -9,8 +9,8 @@ import pytest
 from paper_tables import Finished, beside, on_529, order_table, printed_tables
 
 import fake_runs
-from fcforge.metrics import score_matrix
-from fcforge.runner.config import load_experiment
+from fcforge.evaluation.forgetting import score_matrix
+from fcforge.experiments.config import load_experiment
 
 EXPERIMENTS = Path(__file__).parents[2] / "paper" / "experiments"
 SHIPPED = [n for n in printed_tables() if (EXPERIMENTS / f"{n}.toml").is_file()]

@@ -4,8 +4,8 @@ import numpy as np
 import people
 import pytest
 
-from fcforge.runner.config import load_experiment
-from fcforge.types import Estimate
+from fcforge.core.result import Estimate
+from fcforge.experiments.config import load_experiment
 
 
 def test_mean_over_sites_by_hand():

@@ -10,8 +10,8 @@ import run_tables as script
 from paper_tables import printed_tables, read_folder
 from scores import read_table
 
-from fcforge.metrics import summary
-from fcforge.types import Component
+from fcforge.core.component import Component
+from fcforge.evaluation.forgetting import summary
 
 EXPERIMENTS = Path(__file__).parents[2] / "paper" / "experiments"
 

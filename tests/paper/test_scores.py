@@ -22,14 +22,16 @@ from scores import (
 )
 
 import fake_runs
-from fcforge.messages import DataError
-from fcforge.metrics import METRICS, cell_values, summary
-from fcforge.randomness import numpy_rng
-from fcforge.runner.config import Experiment
-from fcforge.sites import load_dataset
-from fcforge.sites.cohort import twins_of
-from fcforge.stats import group
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.core.component import Component
+from fcforge.core.errors import DataError
+from fcforge.core.randomness import numpy_rng
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.data.cohort import twins_of
+from fcforge.data.datasets import load_dataset
+from fcforge.evaluation.forgetting import summary
+from fcforge.evaluation.metrics import METRICS, cell_values
+from fcforge.evaluation.tables import group
+from fcforge.experiments.config import Experiment
 
 SITES = fake_runs.SITES
 OF_TWO_CLASSES = {name for name, m in METRICS.items() if "two classes" in m.kinds}

@@ -9,9 +9,9 @@ import text_tables
 from paper_tables import Finished
 
 import fake_runs
-from fcforge.messages import number
-from fcforge.metrics import summary
-from fcforge.stats.people import among
+from fcforge.core.formatting import number
+from fcforge.evaluation.forgetting import summary
+from fcforge.evaluation.subgroups import among
 
 LEARNERS = {"Base": 0.6, "ER": 1.0, "FORGE as printed": 0.8}
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fcforge.randomness import torch_rng
+from fcforge.core.randomness import torch_rng
 from fcforge.replay.bandit import (
     Bandit,
     half_solve_2x2,

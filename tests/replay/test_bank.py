@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from fcforge.messages import SealedError
-from fcforge.randomness import torch_rng
+from fcforge.core.component import Component
+from fcforge.core.errors import SealedError
+from fcforge.core.randomness import torch_rng
+from fcforge.core.subjects import FCBatch
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.types import Component, FCBatch
 from small_world import make_model
 
 REAL, MADE = PoolName("real", "A", 0, "train"), PoolName("synthetic", "A", 0, "x:3")

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 import torch
 
+from fcforge.core.randomness import torch_rng
 from fcforge.models.base import Output
-from fcforge.randomness import torch_rng
 from fcforge.replay.bandit import Bandit
 from fcforge.replay.hcts import (
     HCTS,

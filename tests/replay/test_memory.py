@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fcforge.core.randomness import torch_rng
 from fcforge.methods import METHODS
-from fcforge.randomness import torch_rng
 from fcforge.replay.memory import (
     Declared,
     admit,

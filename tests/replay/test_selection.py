@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fcforge.randomness import torch_rng
+from fcforge.core.randomness import torch_rng
 from fcforge.replay.selection import (
     closeness,
     distances,

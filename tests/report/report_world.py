@@ -9,20 +9,24 @@ from pathlib import Path
 import numpy as np
 from small_exchange import given, sites, start
 
-from fcforge.exchange import audit as audits
-from fcforge.exchange.chains.chain import empty_chain
-from fcforge.exchange.chains.chain_settings import settings_for
-from fcforge.exchange.exchange import Exchange, save
+from fcforge.core.component import Component
+from fcforge.core.result import Estimate
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.core.target import Target
+from fcforge.data.cohort import Cohort
+from fcforge.data.simulated import simulate
+from fcforge.data.splits import split_site
+from fcforge.evaluation.generator_quality.summary import Portraits, write_portraits
+from fcforge.evaluation.privacy.audit_result import Audit, AuditRow
+from fcforge.experiments.collect import describe_sites
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.plan import make_plan
+from fcforge.experiments.store import Store
 from fcforge.report.audits import write_files
-from fcforge.runner.collect import describe_sites
-from fcforge.runner.config import Experiment
-from fcforge.runner.plan import make_plan
-from fcforge.runner.store import Store
-from fcforge.sites import Cohort, split_site
-from fcforge.sites.simulated import simulate
-from fcforge.studies.audit_result import Audit, AuditRow
-from fcforge.studies.judge.summary import Portraits, write_portraits
-from fcforge.types import Component, Estimate, LearnerSpec, Target, Training
+from fcforge_consortium import audit as audits
+from fcforge_consortium.chains.chain import empty_chain
+from fcforge_consortium.chains.settings import settings_for
+from fcforge_consortium.records.exchange import Exchange, save
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 ANALYTIC = LearnerSpec(Component("analytic"), Component("linear"))

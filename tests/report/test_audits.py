@@ -8,11 +8,11 @@ import pytest
 from page_parser import EVIL, Page
 from report_world import audit
 
-from fcforge.messages import DataError
+from fcforge.core.errors import DataError
+from fcforge.core.result import Estimate
+from fcforge.evaluation.privacy.audit_result import Audit, AuditRow, read_audit
 from fcforge.report import audits
 from fcforge.report.audits import section
-from fcforge.studies.audit_result import Audit, AuditRow, read_audit
-from fcforge.types import Estimate
 
 
 @pytest.fixture(scope="module")

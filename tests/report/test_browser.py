@@ -18,12 +18,12 @@ from browsing import (
     sticking_out,
 )
 from fake_runs import KEEPS, fake_experiment, fake_learner
+from fcforge.evaluation.generator_quality.summary import Judgement
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.report import judge, quality
-from fcforge.report.pages import write_pages
-from fcforge.report.run import About, contents, page_of
-from fcforge.studies.judge.summary import Judgement
+from fcforge.report.overview import write_pages
+from fcforge.report.run_page import About, contents, page_of
 
 pytestmark = pytest.mark.browser
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fcforge.data.simulated import made_up_atlas, simulate
 from fcforge.estimator import ForgeClassifier
-from fcforge.exchange.explanation import NOBODY
+from fcforge.evaluation.explanation import NOBODY
 from fcforge.report.explaining import (
     between_networks,
     explanation_page,
     write_explanation,
 )
-from fcforge.sites.simulated import made_up_atlas, simulate
 
 R = 12
 NAME = "<b>sub</b>"

@@ -7,9 +7,9 @@ import pytest
 from page_parser import EVIL, require_sound
 from report_world import portraits
 
+from fcforge.evaluation.generator_quality.summary import Judgement, write_portraits
 from fcforge.imaging.atlas import aal116
 from fcforge.report import judge
-from fcforge.studies.judge.summary import Judgement, write_portraits
 
 
 def record(row, seed=0, warnings=(), diagnostics=None, **numbers):

@@ -21,7 +21,7 @@ from fcforge.report.rendering import (
     share,
     short,
 )
-from fcforge.report.terminal import Table
+from fcforge.report.tables import Table
 
 
 def page(*sections: Section, **values) -> str:

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from fake_runs import fake_learner
-from fcforge import stats
+from fcforge.core.component import Component
+from fcforge.core.spec import Leaks, Training
+from fcforge.evaluation.comparison import compare
+from fcforge.evaluation.tables import group, rows, with_majority
+from fcforge.experiments.site_thresholds import OWN
 from fcforge.report.run_words import findings, leaks_on, methods_paragraphs
-from fcforge.runner.own_threshold import OWN
-from fcforge.types import Component, Leaks, Training
 
 
 def texts(results, **kwargs):
@@ -37,17 +39,15 @@ def test_diverged_runs_are_counted_and_left_out():
     broken["UM"][2, 5] = np.nan
     runs = [replace(good[0], scores=broken), *good[1:]]
     assert "1 of 72 runs diverged" in texts(runs)
-    row = stats.rows(runs, n_draws=20)[2]
+    row = rows(runs, n_draws=20)[2]
     assert (row.n_runs, row.n_left_out) == (71, 1)
     assert np.isfinite(row.estimates["aaa"].value)
 
 
 def test_worse_than_majority_is_said():
     runs = fake_learner("weak", skill=0.1)
-    majority = stats.group(stats.with_majority(runs, own=True))[
-        "majority class of each site"
-    ]
-    c = stats.compare(runs, majority, n_draws=200)
+    majority = group(with_majority(runs, own=True))["majority class of each site"]
+    c = compare(runs, majority, n_draws=200)
     assert "weak: is below always naming each site's commonest class" in texts(
         runs, against_majority={"weak": c}
     )

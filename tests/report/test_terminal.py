@@ -9,37 +9,39 @@ from page_parser import EVIL, Page
 from report_world import audited_chain, chain, releases
 from small_exchange import given, sites
 
-from fcforge.exchange.prediction import Evaluation, Prediction
-from fcforge.exchange.verification import Check
+from fcforge.core.component import Component
+from fcforge.core.result import Estimate
+from fcforge.core.spec import LearnerSpec
+from fcforge.data.cohort import Fault
+from fcforge.data.simulated import simulate
+from fcforge.evaluation.stored_runs import Study
+from fcforge.experiments.check import Verdict
+from fcforge.experiments.collect import RunProgress
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.execute import Place
+from fcforge.experiments.plan import make_plan
+from fcforge.experiments.timing import Cost
 from fcforge.report.rendering import Section
-from fcforge.report.terminal import (
+from fcforge.report.tables import (
     Cell,
     Heading,
     Table,
     as_json,
-    check_text,
-    continued_text,
-    cost_text,
-    described_text,
-    evaluation_text,
     interval_cell,
     interval_table,
+)
+from fcforge.report.terminal import check_text, cost_text, status_text
+from fcforge_consortium.contributions.prediction import Evaluation, Prediction
+from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.records.verification import Check
+from fcforge_consortium.report.terminal import (
+    continued_text,
+    described_text,
+    evaluation_text,
     learned_text,
     prediction_text,
-    status_text,
     verify_text,
 )
-from fcforge.requests import LearnRequest
-from fcforge.runner.collect import RunProgress
-from fcforge.runner.config import Experiment
-from fcforge.runner.execute import Place
-from fcforge.runner.plan import make_plan
-from fcforge.runner.timing import Cost
-from fcforge.sites import Fault
-from fcforge.sites.simulated import simulate
-from fcforge.studies.check import Verdict
-from fcforge.studies.stored_runs import Study
-from fcforge.types import Component, Estimate, LearnerSpec
 
 
 def verdict(*findings: Fault) -> Verdict:

@@ -1,23 +1,21 @@
-"""The command line: reads arguments, calls the library, prints. It holds no logic.
+"""Command line: parse arguments, call the library, print. It holds no logic.
 
 Results go to stdout, messages and progress to stderr. Everything heavy is imported inside
-the commands, so that ``fcforge --help`` answers at once.
+the commands, so that ``fcforge --help`` answers at once. Other packages add commands through the
+entry-point group ``fcforge.commands``: a function that receives the `typer.Typer` app.
 """
 
-from fcforge.cli import exchange, experiments, keys
+from importlib.metadata import entry_points
+
+from fcforge.cli import experiments
 from fcforge.cli.commands import app, main
 
 __all__ = ["app", "main"]
 
-EXCHANGE = "Exchange"
-PANELS = {
-    "Experiments": experiments.COMMANDS,
-    EXCHANGE: exchange.COMMANDS,
-    "Imaging": experiments.IMAGING,
-}
+PANELS = {"Experiments": experiments.COMMANDS, "Imaging": experiments.IMAGING}
 for panel, members in PANELS.items():
     for command in members:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own
         app.command(name, rich_help_panel=panel)(command)
-for name, group in (("keepers", keys.keepers), ("keys", keys.keys)):
-    app.add_typer(group, name=name, rich_help_panel=EXCHANGE)
+for plugin in entry_points(group="fcforge.commands"):
+    plugin.load()(app)

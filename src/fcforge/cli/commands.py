@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer import Argument, Option
 
-from fcforge.messages import FCForgeError, needs, printable
-from fcforge.requests import JSON
+from fcforge.core.errors import FCForgeError, needs
+from fcforge.core.formatting import printable
+from fcforge.core.options import JSON
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -143,7 +144,7 @@ AsJson = Annotated[bool, Option("--json", help=JSON)]
 
 # -- requests --------------------------------------------------------------------------------------
 def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
-    """A command with the fields of a request (`fcforge.requests`) as arguments and options.
+    """A command with the fields of a request (`fcforge_consortium.options`) as arguments and options.
 
     The decorated function is called with the request, by which its one parameter is annotated;
     what it returns is the exit code.

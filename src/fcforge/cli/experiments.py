@@ -15,24 +15,26 @@ from typer import Argument, Option
 
 from fcforge.cli import commands as given
 from fcforge.cli.commands import at_work, progress_on_stderr, say, takes
-from fcforge.files import write_text
+from fcforge.core.errors import FCForgeError
+from fcforge.core.files import write_text
+from fcforge.core.formatting import duration
+from fcforge.core.options import CheckRequest
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.messages import FCForgeError, duration
-from fcforge.requests import CheckRequest
+from fcforge.report import tables as report_tables
 
 if TYPE_CHECKING:
-    from fcforge.runner.execute import Place
-    from fcforge.runner.run import Prepared
-    from fcforge.stats import Row
-    from fcforge.studies.stored_runs import Study
+    from fcforge.evaluation.stored_runs import Study
+    from fcforge.evaluation.tables import Row
+    from fcforge.experiments.execute import Place
+    from fcforge.experiments.run import Prepared
 
 BUDGET = (
     "Settings to try per learner (rate, weight decay, epochs, strength), the same number for all; "
     "0: only the strengths of each method's grid."
 )
 # Where a config's names are found, by kind.
-ROOMS = {
-    "datasets": "sites",
+PACKAGES = {
+    "datasets": "data.datasets",
     "models": "models",
     "generators": "generators",
     "methods": "methods",
@@ -43,9 +45,9 @@ def demo(
     out: Annotated[Path, Option(help="Run folder to write.")] = Path("runs/demo"),
 ) -> None:
     """Let simulated hospitals learn in turn, then play a round of two keepers; a minute or two."""
-    from fcforge.exchange.demo_round import MERGED, play_round
-    from fcforge.report.exchange_file import round_section, write_page
-    from fcforge.report.terminal import interval_text
+    from fcforge.report.tables import interval_text
+    from fcforge_consortium.demo import MERGED, play_round
+    from fcforge_consortium.report.page import round_section, write_page
 
     with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
         run(config, out=out)
@@ -81,7 +83,7 @@ def data(
     out: Annotated[Path, Argument(help="File to write (.npz).")],
 ) -> None:
     """Rebuild a data file of the published tables from public series; needs a network."""
-    from fcforge.sites.abide import PUBLISHED, rebuild
+    from fcforge.data.abide import PUBLISHED, rebuild
 
     with at_work("fetching and correlating"):
         different = rebuild(name, out)
@@ -95,8 +97,9 @@ def data(
 @takes
 def check(asked: CheckRequest) -> int:
     """Check a config or a dataset, subject by subject, before anything runs."""
-    from fcforge.report.terminal import as_json, check_text
-    from fcforge.studies.check import check_target
+    from fcforge.experiments.check import check_target
+    from fcforge.report.tables import as_json
+    from fcforge.report.terminal import check_text
 
     with at_work("checking"):
         verdict = check_target(asked)
@@ -115,9 +118,9 @@ def run(
     as_json: given.AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
-    from fcforge.runner.config import load_experiment
-    from fcforge.runner.execute import place_to_train
-    from fcforge.runner.run import leak_notes, prepare
+    from fcforge.experiments.config import load_experiment
+    from fcforge.experiments.execute import place_to_train
+    from fcforge.experiments.run import leak_notes, prepare
 
     experiment = load_experiment(config, overrides or [])
     folder = out or given.run_folder(config)
@@ -134,9 +137,9 @@ def run(
 
 
 def _print_cost(prepared: "Prepared", folder: Path, jobs: int) -> None:
+    from fcforge.experiments.store import Store
+    from fcforge.experiments.timing import estimate
     from fcforge.report.terminal import cost_text
-    from fcforge.runner.store import Store
-    from fcforge.runner.timing import estimate
 
     with at_work("training a few sites of each learner briefly"):
         cost = estimate(prepared, Store(folder), jobs)
@@ -144,7 +147,7 @@ def _print_cost(prepared: "Prepared", folder: Path, jobs: int) -> None:
 
 
 def _train(prepared: "Prepared", folder: Path, place: "Place") -> None:
-    from fcforge.runner.run import train
+    from fcforge.experiments.run import train
 
     say(f"{prepared.plan.words} on {place.words}")
     started = time.monotonic()
@@ -159,11 +162,13 @@ def _train(prepared: "Prepared", folder: Path, place: "Place") -> None:
 
 def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show the progress of a run."""
+    from fcforge.experiments.collect import progress_of
     from fcforge.report import terminal
-    from fcforge.runner.collect import progress_of
 
     found = progress_of(folder)
-    text = terminal.as_json(asdict(found)) if as_json else terminal.status_text(found)
+    text = (
+        report_tables.as_json(asdict(found)) if as_json else terminal.status_text(found)
+    )
     print(text)
 
 
@@ -177,7 +182,7 @@ def report(
 
 
 def _report(folder: Path, page: Path, as_json: bool) -> None:
-    from fcforge.report.run import report_folder
+    from fcforge.report.run_page import report_folder
 
     with at_work("writing the report"):
         rows, findings = report_folder(folder, page)
@@ -188,7 +193,7 @@ def _report(folder: Path, page: Path, as_json: bool) -> None:
 
 
 def _print_rows(rows: "Sequence[Row]", as_json: bool) -> None:
-    from fcforge.report import run as shown
+    from fcforge.report import run_page as shown
 
     if as_json:
         print(shown.as_json(rows), end="")
@@ -202,11 +207,11 @@ def catalogue(kind: str) -> dict[str, str]:
     Networks that belong to one method (PDGNN's) are left out. Only the room of that kind is
     imported: datasets are listed where there is no torch.
     """
-    from fcforge.messages import look_up
+    from fcforge.core.names import look_up
 
-    room = import_module(f"fcforge.{look_up('kind', kind, ROOMS)}")
+    package = import_module(f"fcforge.{look_up('kind', kind, PACKAGES)}")
     found = {}
-    for name, thing in getattr(room, kind.upper()).items():
+    for name, thing in getattr(package, kind.upper()).items():
         if not getattr(thing, "belongs_to", ""):
             found[name] = _about(thing)
     return found
@@ -225,7 +230,9 @@ def list_things(
     as_json: given.AsJson = False,
 ) -> None:
     """List what a config can name."""
-    rows = catalogue(what) if what else {name: f"fcforge list {name}" for name in ROOMS}
+    rows = (
+        catalogue(what) if what else {name: f"fcforge list {name}" for name in PACKAGES}
+    )
     if as_json:
         print(json.dumps(list(rows)))
         return
@@ -241,9 +248,9 @@ def judge(
     device: given.Device = "auto",
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
+    from fcforge.evaluation.generator_quality.experiment import judge_config
+    from fcforge.experiments.execute import pick_device
     from fcforge.report.judge import write_judgement
-    from fcforge.runner.execute import pick_device
-    from fcforge.studies.judge.experiment import judge_config
 
     folder = out or given.run_folder(config)
     where = pick_device(device)
@@ -262,7 +269,7 @@ def pages(
     open_it: Annotated[bool, Option("--open", help="Open the overview.")] = False,
 ) -> None:
     """Write pages of all runs, exchange files and audits below a folder: plain files to mail."""
-    from fcforge.report.pages import write_pages
+    from fcforge.report.overview import write_pages
 
     with at_work("writing the pages"):
         overview = write_pages(folder, out, say)
@@ -283,9 +290,9 @@ def tune(
     device: given.Device = "auto",
 ) -> None:
     """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
-    from fcforge.runner.config import load_experiment
-    from fcforge.runner.execute import place_to_train
-    from fcforge.studies import tune as tuning
+    from fcforge.evaluation import tuning
+    from fcforge.experiments.config import load_experiment
+    from fcforge.experiments.execute import place_to_train
 
     experiment = load_experiment(config, overrides or [])
     place = place_to_train(device, jobs)
@@ -307,37 +314,36 @@ def unseen(
     as_json: given.AsJson = False,
 ) -> None:
     """Show how a run's models do at hospitals they have not learned."""
-    from fcforge.studies.stored_runs import unseen_of
+    from fcforge.evaluation.stored_runs import unseen_of
 
     _show(lambda: unseen_of(folder, metric), as_json)
 
 
 def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show how well a run's scores are calibrated, and what acting on them is worth."""
-    from fcforge.studies.stored_runs import calibration_of
+    from fcforge.evaluation.stored_runs import calibration_of
 
     _show(lambda: calibration_of(folder), as_json)
 
 
 def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show how a run's models do by sex, age and other covariates of the tested people."""
-    from fcforge.studies.stored_runs import subgroups_of
+    from fcforge.evaluation.stored_runs import subgroups_of
 
     _show(lambda: subgroups_of(folder), as_json)
 
 
 def _show(measured: "Callable[[], Sequence[Study]]", as_json: bool) -> None:
     """Print the tables of a study."""
-    from fcforge.report import terminal
-    from fcforge.report.run import study_json
+    from fcforge.report.run_page import study_json
 
     with at_work("measuring"):
         tables = measured()
     if as_json:
         found = {table.title: study_json(table.rows) for table in tables}
-        print(terminal.as_json(found))
+        print(report_tables.as_json(found))
     else:
-        shown = [terminal.interval_table(table).markdown() for table in tables]
+        shown = [report_tables.interval_table(table).markdown() for table in tables]
         print("\n".join(shown), end="")
 
 
@@ -347,8 +353,8 @@ def motion(
     as_json: given.AsJson = False,
 ) -> None:
     """Measure how well head motion alone predicts, on the same splits."""
-    from fcforge.runner.config import load_experiment
-    from fcforge.studies.motion import motion_rows
+    from fcforge.evaluation.motion import motion_rows
+    from fcforge.experiments.config import load_experiment
 
     experiment = load_experiment(config, overrides or [])
     with at_work("measuring"):

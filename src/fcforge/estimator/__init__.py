@@ -6,7 +6,7 @@ Transformers need no torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fcforge.messages import optional
+from fcforge.core.errors import optional
 
 if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier, edge_stability

@@ -16,14 +16,19 @@ import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
+from fcforge.core.errors import ConfigError
+from fcforge.core.target import Target
 from fcforge.estimator import people
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Learns, as_labels
-from fcforge.exchange.explanation import Explanation, Stability, explain_model, slope_at
-from fcforge.exchange.scan_checks import probability
+from fcforge.evaluation.explanation import (
+    Explanation,
+    Stability,
+    explain_model,
+    slope_at,
+)
 from fcforge.imaging.atlas import Atlas
-from fcforge.messages import ConfigError
-from fcforge.types import Target
+from fcforge_consortium.base_model.quality import probability
 
 
 class ForgeClassifier(ClassifierMixin, Learns):
@@ -54,7 +59,7 @@ class ForgeClassifier(ClassifierMixin, Learns):
         All randomness; results are bitwise repeatable, but for forge_release with a start,
         whose noise is secret.
     method_params, model_params, generator_params, training : dict or None
-        Further settings of each (`training` as in `fcforge.types.Training`).
+        Further settings of each (`training` as in `fcforge.core.spec.Training`).
     features : {"fc", "any"}
         "any": columns are arbitrary numbers (selected edges, say), only for edge models
         (linear, mlp); nothing is known about ROIs, so such a model cannot be saved.

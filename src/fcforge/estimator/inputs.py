@@ -9,11 +9,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from fcforge.messages import DataError, at, check_names
-from fcforge.requests import Kind
-from fcforge.sites.cohort import rois_of
-from fcforge.sites.datasets import TOLERANCE, not_correlations
-from fcforge.sites.matrices import (
+from fcforge.core.errors import DataError, at
+from fcforge.core.names import check_names
+from fcforge.core.options import Kind
+from fcforge.data.cohort import rois_of
+from fcforge.data.datasets import TOLERANCE, not_correlations
+from fcforge.data.matrices import (
     TRIED,
     Layout,
     Order,

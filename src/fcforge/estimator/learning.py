@@ -13,27 +13,31 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.names import check_names
+from fcforge.core.options import Kind
+from fcforge.core.settings import make
+from fcforge.core.spec import Conditions, LearnerSpec, Training
+from fcforge.core.target import Target
+from fcforge.data.cohort import Cohort, as_text
+from fcforge.data.matrices import Layout, Order
 from fcforge.estimator import people as people_module
 from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
 from fcforge.estimator.people import require_stated
-from fcforge.exchange import archive
-from fcforge.exchange.chains.chain import empty_chain
-from fcforge.exchange.chains.chain_settings import ChainSettings, settings_for
-from fcforge.exchange.exchange import Exchange, open_exchange, packed
-from fcforge.exchange.keys import Trust
-from fcforge.exchange.private_record import PrivateRecord, Receipt, default_place
-from fcforge.exchange.schema import site_name
-from fcforge.exchange.site_step import STARTS, public_start
-from fcforge.messages import ConfigError, check_names
 from fcforge.methods import METHODS
-from fcforge.requests import Kind, TrustRequest
-from fcforge.settings import make
-from fcforge.sites.cohort import Cohort, as_text
-from fcforge.sites.matrices import Layout, Order
-from fcforge.types import Component, Conditions, LearnerSpec, Target, Training
+from fcforge_consortium.chains.chain import empty_chain
+from fcforge_consortium.chains.settings import ChainSettings, settings_for
+from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, default_place
+from fcforge_consortium.operations import STARTS, public_start
+from fcforge_consortium.options import TrustRequest
+from fcforge_consortium.records import archive
+from fcforge_consortium.records.exchange import Exchange, open_exchange, packed
+from fcforge_consortium.records.keys import Trust
+from fcforge_consortium.records.schema import site_name
 
 if TYPE_CHECKING:
-    from fcforge.exchange.model import Model
+    from fcforge_consortium.model import Model
 
 RELEASES = "forge_release"
 # of method forge_release, here
@@ -54,7 +58,7 @@ IN_MEMORY = Path("(in memory)")
 class Fitted(ReadsFC):
     """What `fit` sets."""
 
-    model_: Any  # Model of fcforge.exchange
+    model_: Any  # Model of fcforge_consortium
     target_: Target
     receipts_: tuple[Receipt, ...]
     classes_: np.ndarray
@@ -320,7 +324,7 @@ class Learns(Fitted, ABC):
         ----------
         path : path
         key : private key, optional
-            Signs what is new (`fcforge.exchange.keys.read_private`).
+            Signs what is new (`fcforge_consortium.records.keys.read_private`).
         allow_real_subjects : bool
             A method that keeps real subjects is refused without it; it is recorded.
         register : path, optional

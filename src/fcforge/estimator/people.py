@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from fcforge.core.errors import FCForgeError
+from fcforge.core.formatting import whole
+from fcforge.core.names import two_spellings
+from fcforge.data.cohort import MIN_ROIS, Cohort, as_text, twins_of
+from fcforge.data.participants import is_missing, label_of
 from fcforge.estimator.inputs import InputError
-from fcforge.messages import FCForgeError, two_spellings, whole
-from fcforge.sites.cohort import MIN_ROIS, Cohort, as_text, twins_of
-from fcforge.sites.participants import is_missing, label_of
 
 DROP = "The same scan would be learned as two people; drop one."
 

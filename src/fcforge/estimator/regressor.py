@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from fcforge.core.errors import ConfigError
+from fcforge.core.target import Target
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Learns
-from fcforge.messages import ConfigError
-from fcforge.types import Target
 
 
 @dataclass(repr=False, eq=False)

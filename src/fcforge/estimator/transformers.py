@@ -14,14 +14,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fcforge.core.constants import LOG_SCALE, SHRINK
+from fcforge.core.names import check_names
+from fcforge.core.options import Kind
+from fcforge.data.combat import How, SiteEffects, Unseen
+from fcforge.data.confounds import Confounds, design, require_covariates
+from fcforge.data.matrices import Layout, Order
 from fcforge.estimator.inputs import InputError, ReadsFC, as_input_error
 from fcforge.estimator.people import columns_of, positive_class, site_names
-from fcforge.messages import check_names
-from fcforge.requests import Kind
-from fcforge.sites.combat import How, SiteEffects, Unseen
-from fcforge.sites.confounds import Confounds, design, require_covariates
-from fcforge.sites.matrices import Layout, Order
-from fcforge.types import LOG_SCALE, SHRINK
 
 
 @dataclass(repr=False, eq=False)

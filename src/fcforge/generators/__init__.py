@@ -14,12 +14,13 @@ released       a public start and the site's release                       const
 =============  ==========================================================  =================
 """
 
+from fcforge.base_model.start import Start
+from fcforge.core.component import Component
+from fcforge.core.registry import registered
+from fcforge.core.settings import build
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.releases.start import Start
-from fcforge.settings import build, classes_in
-from fcforge.types import Component
 
-GENERATORS: dict[str, type[Generator]] = classes_in(__name__, Generator)
+GENERATORS: dict[str, type[Generator]] = registered(__name__, Generator)
 
 
 def make_generator(component: Component, start: Start | None = None) -> Generator:

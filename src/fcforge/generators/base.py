@@ -11,10 +11,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fcforge.messages import DataError
-from fcforge.settings import Checked
-from fcforge.speed import give_back
-from fcforge.types import FCBatch, Kind
+from fcforge.core.errors import DataError
+from fcforge.core.settings import Checked
+from fcforge.core.subjects import FCBatch
+from fcforge.core.target import Kind
+from fcforge.nn.resources import give_back
 
 Params = dict[str, Tensor]
 GeneratorState = Params

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fcforge.core.settings import Size
 from fcforge.generators.base import (
     N_CLASSES,
     RNG,
@@ -21,7 +22,6 @@ from fcforge.generators.base import (
 )
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import edges, fisher_z, from_edges
-from fcforge.settings import Size
 
 
 def cross_init(

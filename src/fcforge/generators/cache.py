@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
-from fcforge.files import write_bytes
+from fcforge.core.errors import StoreError
+from fcforge.core.files import write_bytes
+from fcforge.core.randomness import derive
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
-from fcforge.messages import StoreError
-from fcforge.randomness import derive
 
 # Bump when a change of code makes old states wrong.
 VERSION = 1
@@ -53,7 +53,7 @@ def fit_cached(
     batch : FCBatch
         One site's training subjects.
     seed_names : sequence
-        ``(seed, *names)`` as for `fcforge.randomness.torch_rng`, e.g. ``(0, "NYU")``.
+        ``(seed, *names)`` as for `fcforge.core.randomness.torch_rng`, e.g. ``(0, "NYU")``.
     folder : path, optional
         Where states are kept as ``<key>.safetensors``, written whole or not at all; without
         it they live in this process.

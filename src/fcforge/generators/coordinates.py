@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import edges, from_edges, n_rois_of
-from fcforge.speed import one_thread
+from fcforge.nn.resources import one_thread
 
 # (node, weight) of 4-point rules on [0, 1], the half with s <= 1/2: Gauss-Legendre's, and the
 # coarser Gauss-Lobatto's, whose first node needs no matrix product.

@@ -11,6 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fcforge.core.settings import NotNegative, ShareBelowOne
+from fcforge.core.target import Kind
 from fcforge.generators.base import (
     RNG,
     FCBatch,
@@ -21,8 +23,6 @@ from fcforge.generators.base import (
 )
 from fcforge.generators.coordinates import from_off_log, in_parts, shrink_to_identity
 from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
-from fcforge.settings import NotNegative, ShareBelowOne
-from fcforge.types import Kind
 
 # Below this many subjects of a class a sample mean says too little to be corrected.
 FEW = 8

@@ -11,6 +11,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
+from fcforge.core.settings import Fraction, NotNegative, Size, at_least
 from fcforge.generators.base import (
     N_CLASSES,
     RNG,
@@ -25,7 +26,6 @@ from fcforge.generators.base import (
 from fcforge.generators.coordinates import just_valid, shrink_to_identity
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import log_matrix, symmetric_eigen
-from fcforge.settings import Fraction, NotNegative, Size, at_least
 
 _SQRT2 = 2.0**0.5
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fcforge.core.settings import Positive, Size
 from fcforge.generators.base import (
     RNG,
     FCBatch,
@@ -31,7 +32,6 @@ from fcforge.generators.base import (
 from fcforge.generators.fcm_vae.network import latent_given_y
 from fcforge.generators.fcm_vae.training import kl_per_unit
 from fcforge.graphs import edges, fisher_z, from_edges
-from fcforge.settings import Positive, Size
 
 
 def neighbour_mask(fc: Tensor, k: int) -> Tensor:

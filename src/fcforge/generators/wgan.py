@@ -13,6 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fcforge.core.settings import Positive, Size
 from fcforge.generators.base import (
     RNG,
     FCBatch,
@@ -27,7 +28,6 @@ from fcforge.generators.base import (
     step,
     trainable,
 )
-from fcforge.settings import Positive, Size
 
 Score = Callable[[Params, Tensor, Tensor], Tensor]
 

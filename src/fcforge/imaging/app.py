@@ -9,7 +9,10 @@ from itertools import combinations, groupby, pairwise
 from pathlib import Path
 from types import ModuleType
 
-from fcforge.files import write_text
+from fcforge.core.console import say
+from fcforge.core.errors import DataError
+from fcforge.core.files import write_text
+from fcforge.core.formatting import counted, some
 from fcforge.imaging import layouts, outputs, people, series
 from fcforge.imaging.atlas import (
     Atlas,
@@ -23,7 +26,6 @@ from fcforge.imaging.extract import subject_fc
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.people import Outcome, People
-from fcforge.messages import DataError, counted, say, some
 
 WORDS: dict[str, str] = tomllib.loads(
     files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8")

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcforge.core.errors import ConfigError, DataError
+from fcforge.core.formatting import some
 from fcforge.imaging.matrix_files import read_table, read_text
 from fcforge.imaging.scan import Grid, load_image, read_labels
-from fcforge.messages import ConfigError, DataError, some
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

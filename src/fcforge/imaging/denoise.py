@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fcforge.core.errors import ConfigError, DataError
+from fcforge.core.names import unknown_name
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import empty_rois
-from fcforge.messages import ConfigError, DataError, unknown_name
 
 # Values spelled out: nilearn's defaults changed between versions (fd_threshold 0.2 -> 0.5,
 # std_dvars_threshold 3 -> 1.5), and a sidecar must say which were used.

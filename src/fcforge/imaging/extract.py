@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fcforge.core.errors import DataError, at
+from fcforge.core.formatting import counted, some
 from fcforge.imaging import denoise
 from fcforge.imaging import series as of_rois
 from fcforge.imaging.atlas import Atlas, share_in_view, weights_on
@@ -22,7 +24,6 @@ from fcforge.imaging.scan import (
     read_voxels,
     repetition_time,
 )
-from fcforge.messages import DataError, at, counted, some
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fcforge.files import read_plain
+from fcforge.core.console import say
+from fcforge.core.errors import DataError
+from fcforge.core.files import read_plain
+from fcforge.core.formatting import printable, some
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
-from fcforge.messages import DataError, printable, say, some
 
 # Those that tell scans apart, in the order of BIDS.
 ENTITIES = (

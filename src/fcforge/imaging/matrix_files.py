@@ -13,8 +13,9 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
+from fcforge.core.errors import ConfigError, DataError, FCForgeError, at
+from fcforge.core.formatting import memory
 from fcforge.imaging.parsers import decoded, parse_mat, parse_table, parse_text
-from fcforge.messages import ConfigError, DataError, FCForgeError, at, memory
 
 TEXT = (".csv", ".tsv", ".txt", ".1d")
 SUFFIXES = (*TEXT, ".npy", ".npz", ".mat")

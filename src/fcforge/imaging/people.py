@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fcforge.core.console import say
+from fcforge.core.errors import DataError, FCForgeError, at
+from fcforge.core.formatting import some, whole
 from fcforge.imaging.layouts import read_json, sidecar_of
 from fcforge.imaging.matrix_files import column_of, read_table
-from fcforge.messages import DataError, FCForgeError, at, say, some, whole
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fcforge.core.errors import DataError
 from fcforge.imaging.matrix_files import MemoryBudget
-from fcforge.messages import DataError
 
 Grid = tuple[tuple[int, ...], bytes]  # of voxels in space; can be the key of a cache
 VOLUMES_AT_ONCE = 16

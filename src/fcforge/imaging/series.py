@@ -2,7 +2,7 @@
 
 FC is Pearson's correlation, with one convention for ROIs without signal: an ROI that is flat, or
 missing in every volume, has FC 0 with all others, as in the shared ABIDE matrices;
-`fcforge.sites.datasets` warns of it by subject and ROI. An ROI that is missing in some volumes only
+`fcforge.data.datasets` warns of it by subject and ROI. An ROI that is missing in some volumes only
 is damage, and an error.
 """
 
@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fcforge.core.errors import DataError
+from fcforge.core.formatting import some
 from fcforge.imaging.atlas import AAL_VERSIONS, Atlas
 from fcforge.imaging.matrix_files import read_matrix_file
-from fcforge.messages import DataError, some
 
 Series = tuple[np.ndarray, tuple[str, ...]]  # (n_volumes, n_columns), names of columns
 

@@ -9,15 +9,18 @@ from typing import Any
 
 from torch import Tensor
 
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.registry import registered
+from fcforge.core.settings import build
+from fcforge.core.spec import LearnerSpec
+from fcforge.core.target import TWO_CLASSES, Target
 from fcforge.generators import GENERATORS, make_generator
-from fcforge.messages import ConfigError
 from fcforge.methods.base import Batch, Lane, Learner, Method, Replay
 from fcforge.models import MODELS
 from fcforge.models.attribution import Scorer
-from fcforge.settings import build, classes_in
-from fcforge.types import TWO_CLASSES, Component, LearnerSpec, Target
 
-METHODS: dict[str, type[Method]] = classes_in(__name__, Method)
+METHODS: dict[str, type[Method]] = registered(__name__, Method)
 
 __all__ = ["METHODS", "Batch", "Lane", "Learner", "Method", "Replay"]
 __all__ += ["build_learner", "make_method", "require_kind", "scorer_of"]

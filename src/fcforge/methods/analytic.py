@@ -16,6 +16,8 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
+from fcforge.base_model.start import StartSettings
+from fcforge.core.settings import Positive, within
 from fcforge.methods.base import (
     EVERY,
     Declared,
@@ -28,8 +30,6 @@ from fcforge.methods.base import (
 )
 from fcforge.methods.shared import ridge
 from fcforge.models.edge import WHOLE_LOG
-from fcforge.releases.start import StartSettings
-from fcforge.settings import Positive, within
 
 
 @dataclass(frozen=True)

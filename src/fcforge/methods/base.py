@@ -12,11 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.core.settings import Checked
+from fcforge.core.target import Kind
+from fcforge.models.base import Model, Output
+from fcforge.nn.tensors import Inputs, Params
 from fcforge.replay.bank import PublicView, SiteView
 from fcforge.replay.memory import Declared, Replay, alike, bounded, recall
-from fcforge.settings import Checked
-from fcforge.types import Kind
 
 Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]
 EVERY = get_args(Kind)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fcforge.core.randomness import fold
+from fcforge.core.settings import NotNegative
 from fcforge.methods.base import Lane, Replay, misfit
 from fcforge.methods.shared.rehearsal import TwoBatches
-from fcforge.randomness import fold
 from fcforge.replay.memory import uniform_slots
-from fcforge.settings import NotNegative
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from fcforge.core.settings import NotNegative
 from fcforge.methods.base import EVERY, Inputs, Lane, Model, Params, SiteView
 from fcforge.methods.shared import penalty
-from fcforge.settings import NotNegative
 
 
 def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:

@@ -19,6 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fcforge.core.settings import Size
 from fcforge.methods.base import (
     Batch,
     Inputs,
@@ -35,7 +36,6 @@ from fcforge.methods.shared.penalty import TEACHER, teacher, with_teacher, witho
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
 from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
 from fcforge.replay.hcts import draw_slots
-from fcforge.settings import Size
 
 
 @dataclass(frozen=True)

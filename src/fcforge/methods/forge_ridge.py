@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fcforge.core.settings import Positive, Share, Size
 from fcforge.methods.base import Lane, Model, Output, PublicView, SiteView, State
 from fcforge.methods.shared.ridge import (
     Dual,
@@ -38,7 +39,6 @@ from fcforge.methods.shared.ridge import (
 from fcforge.methods.shared.synthetic import SyntheticMemory
 from fcforge.models.edge import WHOLE_LOG
 from fcforge.replay.memory import ROWS
-from fcforge.settings import Positive, Share, Size
 
 CHUNK = 256  # subjects whose features are made float64 at once
 

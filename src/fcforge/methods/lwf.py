@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
+from fcforge.core.settings import NotNegative, Positive
 from fcforge.methods.base import Batch, Lane, Loss, Model, Params, misfit
 from fcforge.methods.shared.penalty import Taught, teacher
-from fcforge.settings import NotNegative, Positive
 
 
 def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.messages import ConfigError
+from fcforge.core.errors import ConfigError
+from fcforge.core.settings import Fraction, Positive
 from fcforge.methods.base import (
     Batch,
     Declared,
@@ -25,7 +26,6 @@ from fcforge.methods.base import (
     misfit,
 )
 from fcforge.methods.shared.penalty import named, part
-from fcforge.settings import Fraction, Positive
 
 
 def smallest(weight: Tensor, free: Tensor, share: Tensor) -> Tensor:

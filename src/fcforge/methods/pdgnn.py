@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
+from fcforge.core.settings import Count
 from fcforge.methods.base import Batch, Lane, Loss, Method, Model, Params, SiteView
 from fcforge.replay.memory import admit, weighted_priority
-from fcforge.settings import Count
 
 
 def balanced_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor) -> Tensor:

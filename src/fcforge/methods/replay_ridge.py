@@ -18,6 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fcforge.core.settings import NotNegative, Positive
 from fcforge.methods.base import EVERY, Lane, Model, SiteView, State
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.ridge import (
@@ -28,7 +29,6 @@ from fcforge.methods.shared.ridge import (
 )
 from fcforge.models.edge import WHOLE_LOG
 from fcforge.replay.memory import ROWS
-from fcforge.settings import NotNegative, Positive
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import torch
 
+from fcforge.core.settings import NotNegative, Positive
 from fcforge.methods.base import EVERY, Lane, Model, Params, SiteView
 from fcforge.methods.shared import penalty
-from fcforge.settings import NotNegative, Positive
 
 
 @dataclass(frozen=True)

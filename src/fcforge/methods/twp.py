@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
+from fcforge.core.settings import NotNegative
 from fcforge.methods.base import Lane, Model, SiteView
 from fcforge.methods.shared import penalty
-from fcforge.models.layers import linear
-from fcforge.settings import NotNegative
+from fcforge.nn.layers import linear
 
 FIRST = "conv0.weight"
 CHUNK = 16  # graphs whose attention is held at a time

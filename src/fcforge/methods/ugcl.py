@@ -19,13 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fcforge.core.settings import NotNegative, Positive
 from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, misfit
 from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.methods.shared.rehearsal import Rehearsal
-from fcforge.models.layers import mean_max
+from fcforge.nn.layers import mean_max
 from fcforge.replay.bank import joined
 from fcforge.replay.memory import Rule
-from fcforge.settings import NotNegative, Positive
 
 
 def neighbours(inputs: Inputs) -> Tensor:

@@ -1,6 +1,6 @@
 """A network's score and its gradient by each edge, for explanations.
 
-What is made of them is in `fcforge.exchange.explanation`.
+What is made of them is in `fcforge.evaluation.explanation`.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from torch import Tensor
 from fcforge.graphs import from_edges
 from fcforge.models.base import Model
 from fcforge.models.edge import Linear
-from fcforge.speed import one_thread
+from fcforge.nn.resources import one_thread
 
 Score = Callable[[Tensor], Tensor]  # FC (m, R, R), float64 -> scores (m,)
 # gradients on the way: of matrix-log features; of networks

@@ -7,14 +7,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.settings import Checked, Size
-from fcforge.types import Kind
-
-Params = dict[str, Tensor]
-Inputs = dict[str, Tensor]
-Key = (
-    Tensor | None
-)  # int32 scalar that dropout is drawn from; without one nothing is dropped
+from fcforge.core.settings import Checked, Size
+from fcforge.core.target import Kind
+from fcforge.nn.tensors import Inputs, Key, Params
 
 
 class Output(NamedTuple):
@@ -86,5 +81,5 @@ class Model(Checked, ABC):
 
         Pure and free of data-dependent control flow, so that ``torch.func.vmap`` and
         ``torch.compile`` can lift it. With ``train`` batch norm uses the batch's own moments;
-        with a `key` (int32 scalar) dropout is drawn from it (`fcforge.randomness.keep_mask`).
+        with a `key` (int32 scalar) dropout is drawn from it (`fcforge.core.randomness.keep_mask`).
         """

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from fcforge import graphs
+from fcforge.core.constants import LOG_SCALE, TAU
+from fcforge.core.settings import Share, ShareBelowOne, Size
+from fcforge.core.target import Kind
 from fcforge.graphs import EDGE_SCALE
-from fcforge.models import layers
-from fcforge.models.base import Inputs, Key, Model, Output, Params
-from fcforge.settings import Share, ShareBelowOne, Size
-from fcforge.types import LOG_SCALE, TAU, Kind
+from fcforge.models.base import Model, Output
+from fcforge.nn import layers
+from fcforge.nn.tensors import Inputs, Key, Params
 
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
 WHOLE_LOG = "log+diagonal"

@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.messages import ConfigError
-from fcforge.models import layers
-from fcforge.models.base import Inputs, Key, Model, Output, Params
-from fcforge.settings import Share, ShareBelowOne, Size
-from fcforge.types import TAU
+from fcforge.core.constants import TAU
+from fcforge.core.errors import ConfigError
+from fcforge.core.settings import Share, ShareBelowOne, Size
+from fcforge.models.base import Model, Output
+from fcforge.nn import layers
+from fcforge.nn.tensors import Inputs, Key, Params
 
 HEAD_WIDTHS = (64, 32)
 SLOPE = 0.2  # of the leaky ReLU of attention, as PyG

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fcforge.messages import SealedError
-from fcforge.models.base import Inputs, Model
-from fcforge.releases.start import Start
-from fcforge.types import FCBatch
+from fcforge.base_model.start import Start
+from fcforge.core.errors import SealedError
+from fcforge.core.subjects import FCBatch
+from fcforge.models.base import Model
+from fcforge.nn.tensors import Inputs
 
 T = TypeVar("T")
 CHUNK = 256  # subjects that are prepared at once

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.randomness import fold, normal, uniform
+from fcforge.core.randomness import fold, normal, uniform
 from fcforge.replay.bandit import Bandit, limited_quotas, quotas, reward, shares
 from fcforge.replay.selection import Look, farthest_first
 

@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.models.base import Inputs
-from fcforge.randomness import uniform
+from fcforge.core.randomness import uniform
+from fcforge.nn.tensors import Inputs
 from fcforge.replay.bandit import quotas
 from fcforge.replay.bank import gather
 

@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from fcforge.files import write_text
-from fcforge.messages import printable
-from fcforge.privacy.attacks import KNOWN, SAMPLE
+from fcforge.core.files import write_text
+from fcforge.core.formatting import printable
+from fcforge.evaluation.privacy.attacks import KNOWN, SAMPLE
+from fcforge.evaluation.privacy.audit_result import Audit
 from fcforge.report.rendering import Section
-from fcforge.report.terminal import Heading, Table, interval_cell
-from fcforge.studies.audit_result import Audit
+from fcforge.report.tables import Heading, Table, interval_cell
 
 COLUMNS = (
     Heading("release", words=True),

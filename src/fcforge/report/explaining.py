@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.exchange import explanation
-from fcforge.exchange.explanation import Explanation, by_network, networks_of
-from fcforge.files import write_text
-from fcforge.messages import counted, number
+from fcforge.core.files import write_text
+from fcforge.core.formatting import counted, number
+from fcforge.evaluation import explanation
+from fcforge.evaluation.explanation import Explanation, by_network, networks_of
 from fcforge.report import rendering
 from fcforge.report.rendering import (
     CONTROL,
@@ -24,7 +24,7 @@ from fcforge.report.rendering import (
     png,
     sections_page,
 )
-from fcforge.report.terminal import Table
+from fcforge.report.tables import Table
 
 EDGES = 30  # in a picture
 LISTED = 12  # lines of a table

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.files import write_text
-from fcforge.messages import number
+from fcforge.core.files import write_text
+from fcforge.core.formatting import number
+from fcforge.core.result import Estimate
+from fcforge.evaluation.generator_quality import summary as judged
+from fcforge.evaluation.generator_quality.summary import (
+    Judgement,
+    Portraits,
+    read_judgement,
+)
 from fcforge.report import rendering
 from fcforge.report.rendering import (
     Section,
@@ -17,10 +24,7 @@ from fcforge.report.rendering import (
     picture,
     sections_page,
 )
-from fcforge.report.terminal import Cell, Table, interval_cell
-from fcforge.studies.judge import summary as judged
-from fcforge.studies.judge.summary import Judgement, Portraits, read_judgement
-from fcforge.types import Estimate
+from fcforge.report.tables import Cell, Table, interval_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,7 +20,7 @@ from fcforge.report.rendering import (
     fc_figure,
     sections_page,
 )
-from fcforge.report.terminal import Cell, Table
+from fcforge.report.tables import Cell, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

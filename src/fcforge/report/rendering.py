@@ -23,8 +23,8 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge import __version__
-from fcforge.messages import bracket, number, p_value, percent, printable
-from fcforge.report.terminal import Table
+from fcforge.core.formatting import bracket, number, p_value, percent, printable
+from fcforge.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

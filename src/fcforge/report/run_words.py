@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from fcforge import __version__
-from fcforge.messages import bracket, counted, number
-from fcforge.metrics import finite
-from fcforge.metrics.continual import constant_predictor
+from fcforge.core.formatting import bracket, counted, number
+from fcforge.core.result import RunResults
+from fcforge.core.spec import Training
+from fcforge.evaluation.comparison import Comparison
+from fcforge.evaluation.forgetting import constant_predictor, finite
+from fcforge.evaluation.resampling import pair_of
+from fcforge.evaluation.tables import WORDS, group, is_majority
+from fcforge.experiments.site_thresholds import OWN
 from fcforge.report.rendering import listed
-from fcforge.report.terminal import interval_text
-from fcforge.runner.own_threshold import OWN
-from fcforge.stats import Comparison, group
-from fcforge.stats.resampling import pair_of
-from fcforge.stats.table import WORDS, is_majority
-from fcforge.types import RunResults, Training
+from fcforge.report.tables import interval_text
 
 if TYPE_CHECKING:
-    from fcforge.report.run import Contents
+    from fcforge.report.run_page import Contents
 
 FEW_SEEDS = 3
 ONE_CLASS_SHARE = 0.05

@@ -2,6 +2,7 @@ import pytest
 import torch
 from simulated_site import simulate
 
+from fcforge.core.randomness import torch_rng
 from fcforge.generators.base import network
 from fcforge.generators.coordinates import from_off_log
 from fcforge.generators.corr_gauss import within_class_variance
@@ -9,7 +10,6 @@ from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.generator import _draw_latent, to_coordinates
 from fcforge.graphs import edges
-from fcforge.randomness import torch_rng
 
 SMALL = {"d_model": 16, "d_ff": 16, "d_z": 8, "batch_size": 16}
 

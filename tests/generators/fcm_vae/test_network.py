@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+from fcforge.core.randomness import torch_rng
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.graphs import edges, from_edges
-from fcforge.randomness import torch_rng
 
 SMALL = {"d_model": 16, "d_ff": 16, "d_z": 8, "batch_size": 16}
 # three ROIs: 0 - 1 strong, 1 - 2 at the threshold, 0 - 2 below it

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
 from fcforge.generators import make_generator
 from fcforge.generators.fcm_vae import FCMVAE
-from fcforge.messages import ConfigError
-from fcforge.types import Component
 
 
 def test_unknown_preset_names_the_nearest() -> None:

@@ -9,6 +9,9 @@ import pytest
 import torch
 from simulated_site import simulate
 
+from fcforge.core.errors import DataError
+from fcforge.core.randomness import torch_rng
+from fcforge.core.subjects import FCBatch
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.training import (
@@ -25,9 +28,6 @@ from fcforge.generators.fcm_vae.training import (
     train,
 )
 from fcforge.graphs import edges
-from fcforge.messages import DataError
-from fcforge.randomness import torch_rng
-from fcforge.types import FCBatch
 
 SMALL = {"d_model": 16, "d_ff": 16, "d_z": 8, "batch_size": 16}
 

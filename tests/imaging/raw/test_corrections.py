@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from imaging_calls import preprocess_command
 
+from fcforge.core.errors import DataError
 from fcforge.imaging.raw import corrections, pipeline
 from fcforge.imaging.raw.corrections import correct_slice_timing
-from fcforge.messages import DataError
 
 
 def test_slice_timing_moves_every_slice_to_one_moment():

@@ -11,10 +11,10 @@ import pytest
 from imaging_calls import fc_command, preprocess_command
 from imaging_phantom import Phantom, displacement, make_phantom
 
+from fcforge.core.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.raw.motion import rigid
 from fcforge.imaging.raw.pipeline import find_raw, output_path, save_nifti
-from fcforge.messages import DataError
 
 N = 24
 

@@ -4,12 +4,13 @@ import pytest
 import torch
 from forge_world import SITES, TRAINING, VARIANTS, World, learner, subjects
 
-from fcforge.engine import Job, learn_site, start_lane
-from fcforge.messages import SealedError
+from fcforge.core.errors import SealedError
 from fcforge.methods.forge import Forge
 from fcforge.methods.shared.synthetic import LEAKED
 from fcforge.replay import hcts
 from fcforge.replay.bank import PoolName
+from fcforge.training.lanes import Job
+from fcforge.training.loop import learn_site, start_lane
 
 
 # -- what it keeps -----------------------------------------------------------------------

@@ -27,7 +27,7 @@ from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import train
 from fcforge.graphs import edges, fisher_z, from_edges, n_rois_of
-from fcforge.speed import give_back, one_thread
+from fcforge.nn.resources import give_back, one_thread
 
 SHRINK = 0.02
 

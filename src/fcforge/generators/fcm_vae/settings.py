@@ -7,9 +7,16 @@ from the paper.
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fcforge.messages import ConfigError
-from fcforge.settings import Checked, Count, NotNegative, Positive, ShareBelowOne, Size
-from fcforge.types import TAU
+from fcforge.core.constants import TAU
+from fcforge.core.errors import ConfigError
+from fcforge.core.settings import (
+    Checked,
+    Count,
+    NotNegative,
+    Positive,
+    ShareBelowOne,
+    Size,
+)
 
 PAPER: dict[str, Any] = {
     "form": "paper",

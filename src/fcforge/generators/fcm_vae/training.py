@@ -19,7 +19,7 @@ from fcforge.generators.base import RNG, Params, device_rng, linear, normal
 from fcforge.generators.corr_gauss import class_means, within_class_variance
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.speed import Graphed
+from fcforge.nn.cuda_graphs import Graphed
 
 
 def reconstruction_nll(

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fcforge.core.errors import DataError
 from fcforge.imaging.scan import read_volume
-from fcforge.messages import DataError
 
 # of PhaseEncodingDirection
 VECTORS = {

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from nibabel.affines import from_matvec
 
+from fcforge.core.errors import DataError, optional
 from fcforge.imaging.raw.motion import framewise_displacement
-from fcforge.messages import DataError, optional
 
 SPACE = "MNI152NLin2009aSym"
 # of the output: the usual MNI box at 3 mm

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fcforge.files import whole_file, write_text
+from fcforge.core.console import say
+from fcforge.core.errors import DataError, at
+from fcforge.core.files import whole_file, write_text
 from fcforge.imaging import layouts, outputs, people
 from fcforge.imaging.layouts import Source
 from fcforge.imaging.options import PreprocessRequest as Request
@@ -24,7 +26,6 @@ from fcforge.imaging.people import Outcome
 from fcforge.imaging.raw import corrections, mni
 from fcforge.imaging.raw.motion import estimate_motion, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
-from fcforge.messages import DataError, at, say
 
 PREFER = "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
 

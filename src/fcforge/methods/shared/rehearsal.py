@@ -7,6 +7,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from fcforge.core.randomness import fold
+from fcforge.core.settings import Count, Size
 from fcforge.methods.base import (
     EVERY,
     Batch,
@@ -21,11 +23,9 @@ from fcforge.methods.base import (
     misfit,
     seen,
 )
-from fcforge.randomness import fold
 from fcforge.replay import memory
 from fcforge.replay.bank import joined
 from fcforge.replay.memory import ROWS, Rule
-from fcforge.settings import Count, Size
 
 ReplayForward = Literal["joint", "separate"]
 

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from fcforge.core.randomness import uniform
+from fcforge.core.settings import NotNegative, Size, at_least
 from fcforge.methods.base import (
     Declared,
     Inputs,
@@ -28,12 +30,10 @@ from fcforge.methods.base import (
     alike,
     seen,
 )
-from fcforge.randomness import uniform
 from fcforge.replay import selection
 from fcforge.replay.bank import gather
 from fcforge.replay.hcts import HCTS, SAMPLERS, Choice, Form, even_choice
 from fcforge.replay.memory import ROWS, bounded, empty_memory, free_slot
-from fcforge.settings import NotNegative, Size, at_least
 
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
     "asd": (0.20, 0.35, 0.15),

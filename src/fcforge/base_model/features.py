@@ -1,0 +1,89 @@
+"""Matrix-logarithm features of FC in numpy, and their inverse."""
+
+from contextlib import AbstractContextManager
+
+import numpy as np
+from numpy import ndarray as Array
+
+from fcforge.core.constants import LOG_SCALE, SHRINK
+
+SMALLEST = 1e-6  # eigenvalue that a shrunk FC has at least
+
+
+# -- features --------------------------------------------------------------------------------------
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread.
+
+    Threads only wait for each other on many matrices as small as an FC. On two busy cores the
+    logarithms of NYU's 184 scans took 34 s with two threads and 3 s with one.
+    """
+    from threadpoolctl import threadpool_limits  # scikit-learn brings it
+
+    return threadpool_limits(1, user_api="blas")
+
+
+def log_features(fc: Array, shrink: float = SHRINK) -> Array:
+    r"""Whole matrix logarithm of the shrunk FC, (n, R, R) -> (n, R (R + 1) / 2), float64.
+
+    .. math:: \log\big((1 - a) C + a I\big)
+
+    Edges first, row by row, then the diagonal divided by :math:`\sqrt 2`, so that distances are
+    log-Euclidean distances of whole matrices (up to one factor); scaled to roughly unit spread.
+    A matrix that holds NaN or infinity has features NaN.
+    """
+    rois = fc.shape[-1]
+    fc = np.asarray(fc, dtype=np.float64)
+    with one_blas_thread():
+        value, vector = _eigen((1 - shrink) * fc + shrink * np.eye(rois))
+        scaled = vector * np.log(np.maximum(value, SMALLEST))[..., None, :]
+        log = scaled @ vector.mT / LOG_SCALE
+    rows, columns = np.triu_indices(rois, 1)
+    diagonal = np.diagonal(log, axis1=-2, axis2=-1) / 2**0.5
+    return np.concatenate([log[..., rows, columns], diagonal], axis=-1)
+
+
+def from_log_features(
+    features: Array, shrink: float = SHRINK, unit: bool = True
+) -> Array:
+    """FC (n, R, R) of features (n, R (R + 1) / 2): the inverse of `log_features`.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, R (R + 1) / 2)
+    shrink : float
+        As in `log_features`.
+    unit : bool
+        Raise negative eigenvalues to zero and scale to a unit diagonal: a correlation matrix by
+        construction. Without it the result has exactly these features again, and a diagonal
+        near one.
+    """
+    rois = int(((1 + 8 * features.shape[-1]) ** 0.5 - 1) / 2)
+    n_edges = rois * (rois - 1) // 2
+    rows, columns = np.triu_indices(rois, 1)
+    every = np.arange(rois)
+    log = np.zeros((*features.shape[:-1], rois, rois))
+    log[..., rows, columns] = features[..., :n_edges]
+    log = log + log.mT
+    log[..., every, every] = features[..., n_edges:] * 2**0.5
+    value, vector = _eigen(log * LOG_SCALE)
+    grown = (np.exp(value) - shrink) / (1 - shrink)
+    if unit:
+        grown = np.maximum(grown, 0.0)
+    fc = (vector * grown[..., None, :]) @ vector.mT
+    fc = (fc + fc.mT) / 2
+    if not unit:
+        return fc
+    variance = np.diagonal(fc, axis1=-2, axis2=-1)
+    size = np.maximum(variance, 1e-12) ** -0.5
+    fc = size[..., :, None] * fc * size[..., None, :]
+    fc = np.clip(fc, -1.0, 1.0)
+    fc[..., every, every] = 1.0
+    return fc
+
+
+def _eigen(matrices: Array) -> tuple[Array, Array]:
+    """Eigenvalues and -vectors of (..., R, R); NaN where a matrix holds NaN or infinity."""
+    whole = np.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
+    usable = np.where(whole, matrices, np.eye(matrices.shape[-1]))
+    value, vector = np.linalg.eigh(usable)
+    return np.where(whole[..., 0], value, np.nan), vector

@@ -1,0 +1,1 @@
+"""Vocabulary shared by all layers: errors, settings, files, randomness, targets, specifications."""

@@ -1,0 +1,174 @@
+"""Numbers and untrusted text formatted for people."""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+
+MINUS = "\N{MINUS SIGN}"
+NONE = "n/a"
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Text that cannot drive a terminal or hide in a page.
+
+    Escapes, direction marks, zero-width characters, lone surrogates and line breaks become a
+    question mark, odd spaces a plain one; characters of `keep` stay.
+
+    Examples
+    --------
+    >>> printable("NYU\x1b[2J"), printable("a\u202eb\u200bc"), printable("a\u00a0b")
+    ('NYU?[2J', 'a?b?c', 'a b')
+    """
+    shown = []
+    for c in text:
+        if not c.isprintable() and c not in keep:
+            c = " " if unicodedata.category(c) == "Zs" else "?"
+        shown.append(c)
+    return "".join(shown)
+
+
+def no_formula(cell: str) -> str:
+    """A CSV cell that no spreadsheet will run.
+
+    Examples
+    --------
+    >>> no_formula("=1+1"), no_formula("NYU")
+    ("'=1+1", 'NYU')
+    """
+    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
+
+
+def whole(cell: str) -> str:
+    """A whole number that a spreadsheet made a fraction as it was; anything else as it is.
+
+    Examples
+    --------
+    >>> whole("50952.0"), whole("1,0"), whole("v1.0"), whole("0.05")
+    ('50952', '1', 'v1.0', '0.05')
+    """
+    return re.sub(r"^(-?\d+)[.,]0+$", r"\1", cell)
+
+
+def rounded(value: float, digits: int) -> float:
+    """Rounded alike on every machine: a tie is seen as one although its last bit is noise.
+
+    Examples
+    --------
+    >>> rounded(0.6434375 + 1e-15, 6) == rounded(0.6434375 - 1e-15, 6)
+    True
+    """
+    return round(round(value, 10), digits) + 0.0
+
+
+def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
+    """Fixed digits with a real minus sign; n/a for NaN, and never a negative zero."""
+    if not math.isfinite(value):
+        return NONE
+    value = rounded(value, digits)
+    text = f"{value:+.{digits}f}" if sign and value else f"{value:.{digits}f}"
+    return text.replace("-", MINUS)
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Share of 1 in hundredths; n/a where there is none.
+
+    Examples
+    --------
+    >>> percent(0.627), percent(0.5, 0), percent(None)
+    ('62.7 %', '50 %', 'n/a')
+    """
+    return NONE if share is None else f"{100 * share:.{digits}f} %"
+
+
+def bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> str:
+    """Interval as ``[low, high]``, empty for NaN."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    first = number(low, digits, sign=sign)
+    last = number(high, digits, sign=sign)
+    return f"[{first}, {last}]"
+
+
+def p_value(p: float, at_floor: bool = False) -> str:
+    """Three digits; the smallest that the permutations can give is a bound, not a value."""
+    if p <= 0.001:
+        return "≤ 0.001"
+    return f"≤ {number(math.ceil(1000 * p) / 1000)}" if at_floor else number(p)
+
+
+def with_interval(mean: float, low: float, high: float) -> str:
+    """Mean and interval on one line."""
+    return f"{number(mean)} {bracket(low, high)}".strip()
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "site"), counted(0, "site")
+    ('1 site', '0 sites')
+    """
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def listed(text: str) -> list[str]:
+    """Names separated by commas.
+
+    Examples
+    --------
+    >>> listed("NYU, UM,")
+    ['NYU', 'UM']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def some(names: Iterable[object], most: int = 5) -> str:
+    """The first names of a list, and how many more there are.
+
+    Examples
+    --------
+    >>> some(["a", "b", "c"], most=2), some([7, 8])
+    ('a, b and 1 more', '7, 8')
+    """
+    every = [str(name) for name in names]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
+
+
+def people(n: int) -> str:
+    """1 person, 2 people."""
+    return "1 person" if n == 1 else f"{n} people"
+
+
+def memory(n_bytes: float) -> str:
+    """Bytes in the unit a person would say, by thousands as disks are sold.
+
+    Examples
+    --------
+    >>> memory(0), memory(178_000), memory(2e9)
+    ('0', '178 kB', '2 GB')
+    """
+    if not n_bytes:
+        return "0"
+    for unit in ("B", "kB", "MB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.3g} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.3g} GB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit a person would say.
+
+    Examples
+    --------
+    >>> duration(4), duration(600), duration(9000)
+    ('4 s', '10 min', '2.5 h')
+    """
+    if seconds < 0.01:
+        return "< 0.01 s" if seconds else "0"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

@@ -1,0 +1,78 @@
+"""Raw scores of one run, and estimates with intervals."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fcforge.core.spec import RunSpec
+from fcforge.core.target import Kind, kind_of
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, its 95 % interval (NaN without one), and the SD over site orders where known."""
+
+    value: float
+    low: float
+    high: float
+    sd_orders: float = math.nan
+
+    def to_json(self) -> list[float]:
+        """Value, low, high, four digits each."""
+        return [round(float(v), 4) for v in (self.value, self.low, self.high)]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What happened in one run: the raw scores, so that any metric can be computed later.
+
+    Attributes
+    ----------
+    spec : RunSpec
+    sites : tuple of str
+        All sites of the dataset, in the dataset's own order.
+    scores : mapping of site to ndarray of shape (n_stages, n_test), float32
+        P(patient) of every test subject of every site after every site of ``spec.order``:
+        the full matrix, sites not yet learned (zero-shot) included. Of more than two classes the
+        probability of each, (n_stages, n_test, K); of a number the prediction.
+    initial : mapping of site to ndarray of shape (n_test,) or (n_test, K)
+        The same before any learning (for forward transfer).
+    y : mapping of site to ndarray of shape (n_test,), int64; float64 of a number, in its unit
+    subject_ids : mapping of site to tuple of str
+    train_mean : mapping of site to float, or to the shares of the classes (K,)
+        Share of patients in the site's training part, or the mean number (for the majority row).
+    memory_bytes : ndarray of shape (n_stages,)
+        What the method keeps between sites beyond the network.
+    seconds : ndarray of shape (n_stages,)
+        Wall time of each site's training (a shared prefix counts once in the store, here too).
+    environment : mapping
+    """
+
+    spec: RunSpec
+    sites: tuple[str, ...]
+    scores: Mapping[str, np.ndarray]
+    initial: Mapping[str, np.ndarray]
+    y: Mapping[str, np.ndarray]
+    subject_ids: Mapping[str, tuple[str, ...]]
+    train_mean: Mapping[str, Any]
+    memory_bytes: np.ndarray
+    seconds: np.ndarray
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of target the scores are of."""
+        site = self.sites[0]
+        return kind_of(self.scores[site][0], self.y[site])
+
+    def truth(self, site: str) -> np.ndarray:
+        """What scores are held against: y (n_test,); of more classes 0 and 1 (n_test, K)."""
+        y = self.y[site]
+        scores = self.scores[site]
+        return y if scores.ndim == 2 else np.eye(scores.shape[-1])[y]
+
+
+RunResults = Sequence[RunResult]

@@ -1,0 +1,186 @@
+"""Specification of a run: dataset, learner, order, seed, training, protocol and leaks."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.settings import (
+    Bound,
+    Checked,
+    Fraction,
+    NotNegative,
+    Positive,
+    ShareBelowOne,
+    Size,
+    at_least,
+    checked,
+)
+
+Protocol = Literal["strict", "paper"]
+Folds = Annotated[
+    int, Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")
+]
+
+
+@dataclass(frozen=True)
+class Leaks(Checked):
+    """The three ways the authors' code lets test data in; all off unless measured on purpose."""
+
+    kind: ClassVar[str] = "leaks"
+    select_on_test: bool = False
+    context_on_test: bool = False
+    generator_sees_test: bool = False
+
+    def active(self) -> tuple[str, ...]:
+        """Names of the switches that are on."""
+        return tuple(k for k, v in asdict(self).items() if v)
+
+
+@dataclass(frozen=True)
+class Training(Checked):
+    """How a network is trained at one site; equal for every method of an experiment.
+
+    Attributes
+    ----------
+    epochs, batch_size, weight_decay, clip
+        Of Adam, whose weight decay is added to the gradient (not decoupled as in AdamW), and
+        whose gradient norm is clipped, as in the authors' code.
+    lr : float or None
+        None takes the model's own rate from the paper's hyper-parameter table.
+    selection : {"fixed", "inner_val"}
+        Last epoch, or the epoch with the lowest loss on the validation part cut from train.
+    precision : {"float32", "tf32"}
+        Of matrix products; parameters, sums and everything else stay in float32. ``tf32``
+        rounds factors to 10 bits of mantissa on an NVIDIA card and is float32 on a CPU.
+    """
+
+    kind: ClassVar[str] = "training"
+    epochs: Size = 100
+    batch_size: Annotated[int, at_least(2)] = 32
+    lr: Positive | None = None
+    weight_decay: NotNegative = 2e-4
+    clip: Positive = 1.0
+    selection: Literal["fixed", "inner_val"] = "fixed"
+    precision: Literal["float32", "tf32"] = "float32"
+
+
+@dataclass(frozen=True)
+class LearnerSpec:
+    """One row of the results table: a method on a model, with a generator where it needs one.
+
+    `training` overrides some of the experiment's training settings for this learner alone, e.g.
+    ``{"weight_decay": 0.1}``. `start` says whether it may use the experiment's public start.
+    """
+
+    method: Component
+    model: Component
+    generator: Component | None = None
+    title: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    start: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.title:  # the row's name
+            object.__setattr__(self, "title", f"{self.method.name}/{self.model.name}")
+
+
+@dataclass(frozen=True)
+class PublicSpec:
+    """Public people of a start: a dataset, and the hash of its content where it is known."""
+
+    dataset: Component
+    sha256: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions(Checked):
+    """What all runs of an experiment share beside the dataset.
+
+    With `folds` = k > 0 seed s tests fold ``s % k`` of repeat ``s // k``: k seeds in a row test
+    everybody once. Without, every seed tests `test_fraction` at random. `start` names the public
+    people, `confounds` what is removed from every scan. With `own_threshold` every run is also
+    shown with each site's own threshold (`fcforge.experiments.site_thresholds`).
+    """
+
+    training: Training = field(default_factory=Training)
+    protocol: Protocol = "strict"
+    leaks: Leaks = field(default_factory=Leaks)
+    test_fraction: Fraction = 0.3
+    val_fraction: ShareBelowOne = 0.2
+    folds: Folds = 0
+    confounds: tuple[str, ...] = ()
+    start: PublicSpec | None = None
+    own_threshold: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain nested dict; `from_json` reads it back."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; older files say, too, that no scan was harmonised."""
+        said = dict(data)
+        if said.pop("harmonise", "none") != "none":
+            raise ConfigError("its scans were harmonised, which runs no longer do.")
+        return cls(**checked(cls, said, cls.where()))
+
+
+@dataclass(frozen=True)
+class RunSpec(Conditions):
+    """Everything that determines a run. Its hash names the run's folder.
+
+    A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
+    RunSpec too (`prefix`). With `left_out` a fold of every site's training people is not trained
+    on but scored.
+    """
+
+    kind: ClassVar[str] = "run"
+    dataset: Component
+    learner: LearnerSpec
+    order: tuple[str, ...]
+    seed: int
+    data_sha256: str = ""
+    left_out: int | None = None
+
+    def prefix(self, depth: int) -> "RunSpec":
+        """Spec of the first `depth` sites of this order."""
+        return replace(self, order=self.order[:depth])
+
+    @property
+    def fitted_on(self) -> tuple[str, ...]:
+        """Sites whose training parts the confound step is fitted on; none where a start has it."""
+        return (
+            tuple(sorted(self.order)) if self.confounds and self.start is None else ()
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """16 hex digits of SHA-256 over all that changes numbers.
+
+        A title does not, nor does the place of a file: where the content of the dataset is
+        known (`data_sha256`) it stands for the dataset.
+        """
+        data = self.to_json()
+        data["harmonise"] = "none"  # runs of when it was a setting keep their names
+        data.pop("own_threshold")  # more runs, and the same ones
+        if self.left_out is None:
+            data.pop("left_out")
+        data["learner"].pop("title")
+        data["learner"].pop("training")  # already part of the run's training
+        data["learner"].pop("start")  # and this of the run's start
+        data["learner"]["method"]["params"].pop(
+            "folder", None
+        )  # of a pipeline's module
+        if not self.folds:  # runs of before there were folds keep their names
+            data.pop("folds")
+        if self.start and self.start.sha256:
+            data["start"].pop("dataset")
+        if self.data_sha256:
+            data.pop("dataset")
+        text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

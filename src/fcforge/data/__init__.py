@@ -1,0 +1,1 @@
+"""Cohorts and their sources, data checks, splits, confound removal and harmonisation."""

@@ -1,0 +1,365 @@
+"""ABIDE I as preprocessed by the PCP, in the folders of nilearn's fetcher, offline or online.
+
+That fetcher gives the 1,035 subjects that the phenotypic file names a file of, 871 of them passed
+by all raters. Of the other 77 rows (FILE_ID ``no_filename``) the PCP's bucket has DPARSF series of
+67 under the usual names; with them there are the paper's 529 people of four sites. So series are
+fetched here, by name, into the folders where nilearn looks for them.
+
+The data files that the published tables are made from are rebuilt from them (`rebuild`). Nothing of
+the data is shipped: FC is made here, and the list of subjects is compared with the published one.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import numpy as np
+
+from fcforge.core.errors import DataError
+from fcforge.core.files import whole_file, write_bytes
+from fcforge.core.formatting import counted, listed, some
+from fcforge.core.names import check_names, look_up
+from fcforge.data.cohort import Cohort, Fault, upper_from_fc
+from fcforge.data.participants import Listed, Participant, Reading, assemble
+from fcforge.imaging.atlas import aal116
+from fcforge.imaging.matrix_files import read_table
+from fcforge.imaging.people import Row
+from fcforge.imaging.series import pearson_fc, read_series
+
+# as the phenotypic file has them: three sites are in two parts
+SITE_IDS = listed(
+    "CALTECH, CMU, KKI, LEUVEN_1, LEUVEN_2, MAX_MUN, NYU, OHSU, OLIN, PITT, SBL, SDSU, STANFORD, "
+    "TRINITY, UCLA_1, UCLA_2, UM_1, UM_2, USM, YALE"
+)
+PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
+BUCKET = "https://s3.amazonaws.com/fcp-indi/data/Projects/ABIDE_Initiative"
+COVARIATES = {"age": "AGE_AT_SCAN", "sex": "SEX", "mean_fd": "func_mean_fd"}
+# nilearn's `quality_checked`
+PASSED = {f"qc_{part}_rater_2": ["OK", "maybe"] for part in ("anat", "func")}
+PASSED |= {key: ["OK"] for key in ("qc_rater_1", "qc_anat_rater_3", "qc_func_rater_3")}
+UNLISTED = "no_filename"
+TRIES = 3
+Derivative = Literal[
+    "rois_aal",
+    "rois_cc200",
+    "rois_cc400",
+    "rois_dosenbach160",
+    "rois_ez",
+    "rois_ho",
+    "rois_tt",
+]
+Pipeline = Literal["cpac", "ccs", "dparsf", "niak"]
+Quality = Literal["checked", "every"]
+wait = time.sleep
+
+
+class DownloadError(DataError):
+    """Something public that could not be fetched."""
+
+
+def load_abide(
+    path: str | Path,
+    *,
+    sites: Sequence[str] | Literal["all"] = ("NYU", "UCLA", "UM", "USM"),
+    derivative: Derivative = "rois_aal",
+    pipeline: Pipeline = "cpac",
+    global_signal: bool = False,
+    quality: Quality = "checked",
+    merge: bool = True,
+    download: bool = False,
+) -> Cohort:
+    """ABIDE I subjects as FC.
+
+    Parameters
+    ----------
+    path : path
+        Folder that holds (or, with `download`, will hold) nilearn's ``ABIDE_pcp``.
+    sites : sequence of str, or "all"
+    derivative, pipeline, global_signal
+        What the PCP computed: ``rois_aal`` or another ROI set, ``cpac`` / ``ccs`` / ``dparsf`` /
+        ``niak``, global signal removed or not; always band-pass filtered.
+    quality : {"checked", "every"}
+        Subjects passed by every rater (871), or every row: of those without a file name DPARSF
+        has series all the same (see `_names`).
+    merge : bool
+        UM_1 and UM_2 are one site, as are UCLA's and LEUVEN's.
+    download : bool
+        Fetch what is missing, subject by subject; what is there is not fetched again.
+
+    Returns
+    -------
+    Cohort
+        Label 1 = ASD (DX_GROUP 1). Covariates age, sex (1 male, 2 female), mean_fd, n_volumes.
+    """
+    root = Path(path).expanduser()
+    method = "filt_global" if global_signal else "filt_noglobal"
+    files = _Files(root / "ABIDE_pcp", f"{pipeline}/{method}", derivative)
+    names = () if sites == "all" else sites
+    people = _people(_phenotypes(files.root, download), quality, merge, names)
+    if download:
+        files.fetch(people)
+    return files.cohort(people, download)
+
+
+def _read_url(url: str) -> bytes:
+    with urlopen(url, timeout=60) as answer:
+        return answer.read()
+
+
+def _download(url: str) -> bytes | None:
+    """What is at a URL, None where the bucket has no such file; else `DownloadError`."""
+    reason = ""
+    for attempt in range(TRIES):
+        try:
+            return _read_url(url)
+        except (OSError, HTTPException) as error:
+            if isinstance(error, HTTPError) and error.code in (403, 404):
+                return None
+            reason = repr(getattr(error, "reason", error))
+            wait(2.0**attempt)
+    raise _not_fetched(url, reason)
+
+
+def _not_fetched(url: str, reason: str) -> DownloadError:
+    folder, _, name = url.rpartition("/")
+    do = "Connect to the internet and run the same again: what is there is kept."
+    what = f"the download of {name} from {folder} failed ({reason})."
+    return DownloadError(what, do=do)
+
+
+def _phenotypes(folder: Path, download: bool) -> Sequence[Row]:
+    """Rows of the phenotypic file."""
+    file = folder / PHENOTYPES
+    if download and not file.exists():
+        url = f"{BUCKET}/{PHENOTYPES}"
+        data = _download(url)
+        if data is None:
+            raise _not_fetched(url, "no such file, or it may not be read")
+        write_bytes(file, data)
+    if not file.exists():
+        do = "Give the folder nilearn downloaded into, or set download = true."
+        raise DataError("no phenotypic file.", where=file, do=do)
+    return read_table(file)
+
+
+def _people(
+    table: Sequence[Row], quality: str, merge: bool, sites: Sequence[str] = ()
+) -> list[Participant]:
+    """Rows that are wanted, site by site as asked, each with the names of its series."""
+    names = _names(table)
+    people = []
+    for row in table:
+        site = row["SITE_ID"]
+        if merge:
+            site = re.sub(r"_\d$", "", site)
+        passed = all(row[rater] in marks for rater, marks in PASSED.items())
+        if quality == "every" or (passed and row["FILE_ID"] != UNLISTED):
+            who = row["SUB_ID"]
+            y = int(row["DX_GROUP"] == "1")
+            extra = {name: row[column] for name, column in COVARIATES.items()}
+            people.append(Participant(who, site, y, names[who], extra=extra))
+    check_names("ABIDE site", sites, {person.site for person in people})
+    if not sites:
+        return people
+    wanted = [person for person in people if person.site in sites]
+    return sorted(wanted, key=lambda person: sites.index(person.site))
+
+
+def _names(table: Sequence[Row]) -> dict[str, str]:
+    """Names that the series of each subject may have, joined by blanks.
+
+    A row without a file name has one of those of its site: ``USM_0050432``, and of MAX_MUN, which
+    has four scanners, ``MaxMun_a_0051320`` to ``MaxMun_d_0051320``.
+    """
+    prefixes: dict[str, set[str]] = {row["SITE_ID"]: set() for row in table}
+    for row in table:
+        if row["FILE_ID"] != UNLISTED:
+            prefixes[row["SITE_ID"]].add(row["FILE_ID"].rpartition("_")[0])
+    found = {}
+    for row in table:
+        who = row["SUB_ID"]
+        of_site = sorted(prefixes[row["SITE_ID"]])
+        usual = [f"{prefix}_{who:0>7}" for prefix in of_site]
+        unlisted = row["FILE_ID"] == UNLISTED
+        found[who] = " ".join(usual) if unlisted else row["FILE_ID"]
+    return found
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Series of one kind (``cpac/filt_noglobal``): where nilearn keeps them, where the PCP does."""
+
+    root: Path
+    kind: str
+    derivative: str
+
+    def name(self, series: str) -> str:
+        return f"{series}_{self.derivative}.1D"
+
+    def of(self, person: Participant) -> Path | None:
+        """The file of a subject under one of its names, if it is there."""
+        folder = self.root / self.kind
+        paths = [folder / self.name(series) for series in person.file.split()]
+        return next((path for path in paths if path.exists()), None)
+
+    def cohort(self, people: Sequence[Participant], all_: bool) -> Cohort:
+        """People with a file; `all_` makes each of the others an error."""
+        there = [one for one in people if all_ or self.of(one)]
+        faults = []
+        if lost := len(people) - len(there):
+            what = f"{lost} listed subjects have no file in {self.root / self.kind}."
+            do = "They are left out; set download = true to fetch them."
+            faults = [Fault("warning", what, do)]
+        return assemble("abide", Listed(there, faults), self.read, self.root)
+
+    def read(self, person: Participant) -> Reading:
+        path = self.of(person)
+        if path is None:
+            raise DataError(f"{person.file} is listed, but has no file.")
+        series, names = read_series(path)
+        if self.derivative == "rois_aal":
+            names = aal116().roi_names
+        return Reading(pearson_fc(series, names), {"n_volumes": len(series)}, names)
+
+    def fetch(self, people: Sequence[Participant]) -> None:
+        """Fetch what is missing; what the bucket does not have stays so.
+
+        A damaged file is named when it is read.
+        """
+        missing = [person for person in people if self.of(person) is None]
+        for series in " ".join(person.file for person in missing).split():
+            name = f"{self.kind}/{self.derivative}/{self.name(series)}"
+            data = _download(f"{BUCKET}/Outputs/{name}")
+            if data is not None:
+                write_bytes(self.root / self.kind / self.name(series), data)
+
+
+# -- published files -------------------------------------------------------------------------------
+FOUR = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")
+# arrays of a published file: what they hold, in how many bits
+STORED = {
+    "subject_id": ("subject_id", "i4"),
+    "n_timepoints": ("n_volumes", "i2"),
+    "n_flat_roi": ("n_flat", "i2"),
+    "age": ("age", "f4"),
+    "sex": ("sex", "i1"),
+    "mean_fd": ("mean_fd", "f4"),
+}
+DPARSF = {"pipeline": "dparsf", "global_signal": True, "quality": "every"}
+
+
+class Published(NamedTuple):
+    """A published data file.
+
+    Attributes
+    ----------
+    about : str
+    people : int
+    subjects_sha256 : str
+        Of the subjects' ids (`subjects_sha256`).
+    settings : mapping
+        Of `load_abide`.
+    """
+
+    about: str
+    people: int
+    subjects_sha256: str
+    settings: Mapping[str, Any]
+
+
+_CHECKED = "0d7c5fb405b0396801f05064b9f7a189a389e09afee33f20608a4db163bde395"
+PUBLISHED = {
+    "abide-871": Published(
+        "ABIDE I, C-PAC, no global signal regression, passed by all raters",
+        871,
+        _CHECKED,
+        {"sites": "all"},
+    ),
+    "abide-871-cc200": Published(
+        "abide-871 with the ROIs of CC200",
+        871,
+        _CHECKED,
+        {"sites": "all", "derivative": "rois_cc200"},
+    ),
+    "abide-529": Published(
+        "the paper's four sites, DPARSF, global signal regressed, no quality control",
+        529,
+        "3ab28cab3bc77435cd3caeeb7d43e2ac4a13a3c6e41c8c63fb6fa6a247eb477d",
+        {"sites": FOUR, **DPARSF},
+    ),
+    "abide-1098": Published(
+        "all of ABIDE I as in abide-529",
+        1098,
+        "ab838b2769e83d4ee7ef8dbee3ae337da6c7e24508bf5d75758bef3240af05a3",
+        {"sites": "all", **DPARSF},
+    ),
+}
+
+
+def subjects_sha256(subject_ids: Iterable[str]) -> str:
+    """SHA-256 of the ids, sorted, one per line."""
+    return hashlib.sha256("\n".join(sorted(subject_ids)).encode()).hexdigest()
+
+
+def rebuild(
+    name: str, out: Path, cache: Path | None = None, **options: Any
+) -> list[str]:
+    """Make one of the `PUBLISHED` files.
+
+    Parameters
+    ----------
+    name : str
+    out : Path
+        The .npz to write.
+    cache : Path, optional
+        Folder of series, by default nilearn's; what is there is not fetched again.
+    **options
+        Further settings of `load_abide`.
+
+    Returns
+    -------
+    list of str
+        What differs from the published list of subjects; empty where nothing does.
+    """
+    from nilearn.datasets import get_data_dirs
+
+    published = look_up("published file", name, PUBLISHED)
+    cache = cache or Path(get_data_dirs()[0])
+    settings = {"download": True, "merge": False, **published.settings, **options}
+    cohort = load_abide(cache, **settings)
+    if not len(cohort):
+        reasons = some([str(fault) for fault in cohort.faults], 1)
+        raise DataError(f"nobody could be fetched: {reasons}", where=cache)
+    save(cohort, out)
+    if subjects_sha256(cohort.subject_id.tolist()) == published.subjects_sha256:
+        return []
+    told = [f"{len(cohort)} subjects, {published.people} in the published file"]
+    lost = [fault.subject for fault in cohort.faults if fault.subject]
+    if lost:
+        told.append(f"{counted(len(lost), 'subject')} without series: {some(lost)}")
+    return told
+
+
+def save(cohort: Cohort, out: Path) -> None:
+    """Write a cohort as the published files are: upper triangles in 16 bits."""
+    flat = (np.abs(cohort.fc).sum(axis=2) == 1).sum(axis=1)
+    columns = {**cohort.covariates, "subject_id": cohort.subject_id, "n_flat": flat}
+    arrays: dict[str, Any] = {
+        "fc_upper": upper_from_fc(cohort.fc).astype(np.float16),
+        "label": cohort.y.astype(np.int8),
+        "site": cohort.site,
+        "roi_names": np.array(cohort.roi_names, dtype=str),
+    }
+    for name, (column, kind) in STORED.items():
+        arrays[name] = columns[column].astype(kind)
+    if cohort.roi_names == aal116().roi_names:
+        arrays["roi_ids"] = np.array(aal116().codes, dtype=np.int32)
+    with whole_file(out) as part, part.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)

@@ -1,0 +1,132 @@
+"""One site's subjects cut into train, validation and test, by seed and site name alone."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from fcforge.core.errors import DataError
+from fcforge.core.randomness import numpy_rng
+from fcforge.core.spec import Conditions
+from fcforge.core.subjects import FCBatch, Site
+from fcforge.core.target import strata
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import class_counts, refuse_twins, require_valid
+
+SPLITS = ("train", "val", "test")
+
+
+def split_counts(
+    n: int, test_fraction: float, val_fraction: float, test: int = 0
+) -> tuple[int, int, int]:
+    """Train, validation and test counts of one class with `n` subjects.
+
+    ``test = round(test_fraction n)``, ``val = round(val_fraction (n - test))``, halves rounded
+    up, and at least one of each (no validation when its fraction is 0). `test` says the number
+    of the tested instead.
+    """
+    test = test or max(1, math.floor(test_fraction * n + 0.5))
+    val = max(val_fraction > 0, math.floor(val_fraction * (n - test) + 0.5))
+    return n - test - val, val, test
+
+
+def stratified_folds(y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Fold of every person (n,), 0 to k - 1, each with its share of patients."""
+    found = np.zeros(len(y), dtype=int)
+    for label in (0, 1):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        found[rows] = np.arange(len(rows)) % k
+    return found
+
+
+def split_rows(
+    label: np.ndarray, rng: np.random.Generator, asked: Conditions, seed: int
+) -> dict[str, np.ndarray]:
+    """Rows of each split, stratified by `label`: sorted integers, disjoint, complete.
+
+    With k folds the test part is every k-th row of each class in random order, from the
+    (`seed` % k)-th on: k seeds test everybody once.
+    """
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in SPLITS}
+    k = asked.folds
+    for cls in np.unique(label):
+        rows = rng.permutation(np.flatnonzero(label == cls))
+        n_test = 0
+        if k:
+            # the classes' longer folds are not the same ones
+            first = (seed + cls * (k // 2)) % k
+            tested = np.arange(len(rows)) % k == first
+            rows = np.concatenate([rows[~tested], rows[tested]])
+            n_test = int(tested.sum())
+        counts = split_counts(
+            len(rows), asked.test_fraction, asked.val_fraction, n_test
+        )
+        cut = np.split(rows, np.cumsum(counts)[:-1])
+        for name, part in zip(SPLITS, cut, strict=True):
+            parts[name].append(part)
+    return {name: np.sort(np.concatenate(part)) for name, part in parts.items()}
+
+
+def split_cohort(
+    cohort: Cohort, site_name: str, seed: int, asked: Conditions | None = None
+) -> dict[str, Cohort]:
+    """Cut one site into train, validation and test; needs no torch.
+
+    The cut depends on (`seed`, `site_name`) and the site's own subjects alone: subjects are
+    sorted by id first, so neither the order of the file nor the other sites matter.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    site_name : str
+    seed : int
+    asked : Conditions, optional
+        Its `test_fraction` of each class is tested (the paper's 7:3 gives 0.3), or one of its
+        `folds`; its `val_fraction` of the others is set aside for validation.
+
+    Returns
+    -------
+    dict of split name to Cohort
+    """
+    asked = asked or Conditions()
+    members = cohort.select_sites([site_name])
+    members = members.select(np.argsort(members.subject_id, kind="stable"))
+    counts = class_counts(members.y, members.target)
+    tested = 1 / asked.folds if asked.folds else asked.test_fraction
+    train = min(split_counts(n, tested, asked.val_fraction)[0] for n in counts)
+    if train < 1 or min(counts) < asked.folds:
+        what = f"is too small to split ({min(counts)} of a class)."
+        do = "Run `fcforge check`; train on more of them, or ask for fewer folds."
+        raise DataError(what, where=f"site '{site_name}'", do=do)
+    rng = numpy_rng(seed, "split", site_name)
+    if asked.folds:
+        rng = numpy_rng(seed // asked.folds, "folds", "split", site_name)
+    rows = split_rows(strata(members.y), rng, asked, seed)
+    parts = {name: members.select(index) for name, index in rows.items()}
+    refuse_twins(cohort, [ids_of(parts)])
+    return parts
+
+
+def ids_of(parts: Mapping[str, Cohort]) -> dict[str, tuple[str, ...]]:
+    """Subject ids of each split."""
+    return {name: tuple(part.subject_id.tolist()) for name, part in parts.items()}
+
+
+def split_site(
+    cohort: Cohort, site_name: str, seed: int, asked: Conditions | None = None
+) -> Site:
+    """One site as a learner takes it: the parts of `split_cohort` as batches of tensors."""
+    parts = split_cohort(cohort, site_name, seed, asked)
+    batches = {k: FCBatch.from_numpy(part.fc, part.y) for k, part in parts.items()}
+    more = {name: dict(part.covariates) for name, part in parts.items()}
+    return Site(site_name, **batches, subject_ids=ids_of(parts), covariates=more)
+
+
+def make_sites(
+    cohort: Cohort, seed: int, asked: Conditions | None = None
+) -> dict[str, Site]:
+    """Sites of a cohort, split, after `require_valid` has found nothing wrong with them."""
+    require_valid(cohort)
+    sites = {name: split_site(cohort, name, seed, asked) for name in cohort.site_names}
+    refuse_twins(cohort, [site.subject_ids for site in sites.values()])
+    return sites

@@ -1,0 +1,1 @@
+"""Evaluation of stored scores and of generators: metrics, intervals, comparisons, tables, attacks."""

@@ -1,0 +1,209 @@
+"""Paired comparison of two learners on the same orders, seeds and subjects."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fcforge.core.errors import DataError
+from fcforge.core.result import RunResult, RunResults
+from fcforge.evaluation import resampling
+from fcforge.evaluation.forgetting import Runs, summaries_of
+from fcforge.evaluation.metrics import metric_named, swapped_values
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A minus B in one summary.
+
+    Attributes
+    ----------
+    difference : float
+        Mean over the shared (order, seed) pairs of A minus B.
+    low, high : float
+        95 % bootstrap interval over subjects and trainings; both learners get the same draws.
+    p_value : float
+        Two-sided permutation test over subjects, see `compare`.
+    p_holm : float
+        The p-value corrected for all comparisons of its table (`holm`); NaN before that.
+    holm_at_floor : bool
+        Whether `p_holm` is a bound from above: it comes from a p-value at its floor, its own or a
+        smaller one of the table.
+    n_draws : int
+        Permutations behind the p-value; 0 for another test.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    p_holm: float = np.nan
+    holm_at_floor: bool = False
+    n_draws: int = 0
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether no permutation was as extreme: the p-value is then a bound from above."""
+        return self.n_draws > 0 and self.p_value <= 1 / (1 + self.n_draws)
+
+
+def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    r"""Comparisons of one table with Holm's (1979) p-values.
+
+    The k-th smallest of m becomes :math:`\max_{j\le k} \min(1, (m - j + 1)\,p_{(j)})`: the chance
+    of one or more false findings in the table stays below the level.
+    """
+    found = list(comparisons)
+    largest = 0.0
+    at_floor = False
+    by_p = np.argsort([c.p_value for c in comparisons], kind="stable")
+    for place, k in enumerate(by_p):
+        raised = min((len(found) - place) * found[k].p_value, 1.0)
+        if not raised <= largest:  # a p-value that is NaN makes NaN of those after it
+            largest = raised
+            at_floor = found[k].at_floor
+        found[k] = replace(found[k], p_holm=largest, holm_at_floor=at_floor)
+    return found
+
+
+def _pairs(a: RunResults, b: RunResults) -> tuple[list[RunResult], list[RunResult]]:
+    at = {resampling.pair_of(r): r for r in b}
+    left = [r for r in a if resampling.pair_of(r) in at]
+    right = [at[resampling.pair_of(r)] for r in left]
+    if not left:
+        raise DataError(
+            "the two learners share no (order, seed) pair.",
+            do="Run both on the same orders.",
+        )
+    for x, y in zip(left, right, strict=True):
+        if x.subject_ids != y.subject_ids:
+            raise DataError(
+                f"seed {x.spec.seed} was tested on different subjects by the two learners.",
+                do="Compare learners of one dataset and one split.",
+            )
+    return left, right
+
+
+def compare(
+    results_a: RunResults, results_b: RunResults, **settings: Any
+) -> Comparison:
+    """Difference A - B over the orders and seeds both have, with interval and p-value.
+
+    The p-value is that of a permutation test whose unit is the **subject**, not the run: orders
+    and seeds of one experiment share subjects and trainings, so flipping the sign of each run's
+    difference would count the same evidence many times. In each permutation every subject
+    tosses one coin and, on heads, exchanges its scores between A and B in all orders, stages
+    and seeds at once; under the null hypothesis that A and B are exchangeable for every subject
+    the result is distributed like the difference that was seen. ``p = (1 + k) / (1 + n_draws)``
+    where k permutations are at least as far from 0. It speaks of new subjects from these sites,
+    given the trainings that were run; the interval speaks of other trainings too, so a
+    difference counts as found where both exclude chance.
+
+    Exchangeability is more than equal accuracy. Where A and B err on different classes (the
+    extreme: B always names one class) the test is conservative, and the interval, which holds
+    the class sizes fixed, may exclude 0 although p is large.
+
+    Parameters
+    ----------
+    results_a, results_b : sequence of RunResult
+    **settings
+        metric, summary and n_draws of `Comparer`.
+
+    Returns
+    -------
+    Comparison
+    """
+    return Comparer(**settings).compare(results_a, results_b)
+
+
+class _Drawn(NamedTuple):
+    """Runs tested on the same people, their summary (n_runs,) and its draws (n_runs, n_draws)."""
+
+    batch: Runs
+    points: np.ndarray
+    draws: np.ndarray
+
+
+def _comparison(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Comparison:
+    """From differences (n_pairs,), their mean's draws and permutations, both (n_draws,)."""
+    difference = points.mean()
+    low, high = resampling.interval(difference, draws)
+    # Rounding must not make an exactly equal permutation look smaller.
+    extreme = (np.abs(nulls) >= abs(difference) - 1e-6).sum()
+    return Comparison(
+        difference=float(difference),
+        low=float(low),
+        high=float(high),
+        p_value=float((1 + extreme) / (1 + len(nulls))),
+        n_draws=len(nulls),
+    )
+
+
+@dataclass(frozen=True)
+class Comparer:
+    """`compare` for many pairs: a run's bootstrap draws are computed once.
+
+    Attributes
+    ----------
+    metric, summary : str
+        Of `fcforge.evaluation.metrics.METRICS` and `SUMMARIES`.
+    n_draws : int
+        Of bootstrap and permutations.
+    """
+
+    metric: str = "accuracy"
+    summary: str = "aaa"
+    n_draws: int = resampling.N_DRAWS
+    # The runs are kept beside their draws, so that their ids cannot be given to others.
+    _known: dict[tuple[int, ...], _Drawn] = field(default_factory=dict)
+
+    def compare(self, results_a: RunResults, results_b: RunResults) -> Comparison:
+        """Difference A - B, see `compare`."""
+        left, right = _pairs(results_a, results_b)
+        place = {id(x): k for k, x in enumerate(left)}
+        points = np.empty(len(left))
+        nulls = np.zeros(self.n_draws)
+        draws = np.empty((len(left), self.n_draws))
+        for runs in resampling.split_runs(left):
+            rows = [place[id(r)] for r in runs]
+            a = self._drawn(runs)
+            b = self._drawn([right[k] for k in rows])
+            points[rows] = a.points - b.points
+            draws[rows] = a.draws - b.draws
+            both = a.batch.beside(b.batch)
+            swapped = self._swapped(a.batch, b.batch)
+            value = self._reduce(both.stack(swapped))
+            nulls += (value[:, 0] - value[:, 1]).sum(0)
+        draws *= resampling.training_weights(left, self.n_draws)
+        return _comparison(points, draws.mean(0), nulls / len(left))
+
+    def _drawn(self, runs: list[RunResult]) -> _Drawn:
+        key = tuple(map(id, runs))
+        if key not in self._known:
+            batch = Runs.of(runs)
+            points = self._reduce(batch.values(self.metric))
+            weights = resampling.weights_of(batch, self.n_draws)
+            draws = self._reduce(batch.values(self.metric, weights))
+            self._known[key] = _Drawn(batch, points, draws)
+        return self._known[key]
+
+    def _swapped(self, a: Runs, b: Runs) -> Callable[[str, np.ndarray], np.ndarray]:
+        """Cells of A and of B after each permutation's exchanges, (m, 2, n_draws)."""
+        metric = metric_named(self.metric)
+        ids = a.runs[0].subject_ids
+
+        def cells(site: str, pairs: np.ndarray) -> np.ndarray:
+            ours = a.features(site, metric)
+            theirs = b.features(site, metric)
+            coin = resampling.subject_draws("swap", site, ids[site], self.n_draws)
+            swapped = swapped_values(
+                ours[:, pairs[:, 0]], theirs[:, pairs[:, 1]], metric, coin < 0.5
+            )
+            return np.stack(swapped, axis=1)
+
+        return cells
+
+    def _reduce(self, full: np.ndarray) -> np.ndarray:
+        found = summaries_of(full, self.metric, (self.summary,))
+        return found[self.summary]

@@ -1,0 +1,351 @@
+r"""Score matrices of runs, and what they say was learned, kept and forgotten.
+
+``a[t, i]`` is the accuracy on the i-th site of the order after learning the t-th, columns in
+order of arrival; the upper triangle holds the zero-shot values of sites not yet learned. All
+functions take ``(..., T, T)`` and return ``(...)``, so orders, seeds and bootstrap draws are
+summarised together.
+
+"Forgetting" has several incompatible definitions; each has its own name here. A column that is
+NaN in every row (the metric is undefined at that site) is left out of the means; any other NaN
+makes the result NaN.
+
+References
+----------
+Chen and Yu 2026 (AAA, FOR); Chaudhry et al. 2018 (FM); Lopez-Paz and Ranzato 2017 (BWT, FWT).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fcforge.core.errors import DataError
+from fcforge.core.result import RunResult
+from fcforge.evaluation.metrics import (
+    Metric,
+    called,
+    combined,
+    features_of,
+    metric_named,
+)
+
+
+def _column_mean(x: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Mean over the last axis of the entries whose column is `known`; NaN where none is."""
+    total = np.where(known, x, 0.0).sum(-1)
+    count = np.broadcast_to(known, x.shape).sum(-1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _known(a: np.ndarray) -> np.ndarray:
+    return ~np.isnan(a).all(-2)
+
+
+def acc(a: np.ndarray) -> np.ndarray:
+    r"""Final mean: :math:`\frac1T \sum_i a_{T,i}`."""
+    return _column_mean(a[..., -1, :], _known(a))
+
+
+def accuracy_curve(a: np.ndarray) -> np.ndarray:
+    r"""Mean over sites learned so far: :math:`A_t = \frac1t \sum_{i\le t} a_{t,i}`. (..., T)."""
+    lower = np.tri(a.shape[-1], dtype=bool)
+    return _column_mean(a, lower & _known(a)[..., None, :])
+
+
+def aaa(a: np.ndarray) -> np.ndarray:
+    r"""Average accuracy along the way: :math:`\frac1T \sum_t A_t`."""
+    n = a.shape[-1]
+    if not np.isnan(a).any():  # the usual case as one product
+        stage = np.arange(1, n + 1)[:, None]
+        weight = np.tri(n) / stage / n
+        return np.einsum("...ti,ti->...", a, weight.astype(a.dtype))
+    curve = accuracy_curve(a)
+    # A stage whose only site is undefined says nothing; a diverged run must stay NaN.
+    undefined = np.cumsum(_known(a), axis=-1) == 0
+    return _column_mean(curve, ~undefined)
+
+
+def for_literal(a: np.ndarray) -> np.ndarray:
+    r"""FOR as the paper writes it, with the zero-shot values its last term needs.
+
+    :math:`\frac1T \sum_{i=1}^T (\max_{t<T} a_{t,i} - a_{T,i})`. The term i = T compares models
+    that never saw site T with the one that did, so it is usually negative.
+    """
+    if a.shape[-1] < 2:
+        return np.full(a.shape[:-2], np.nan)
+    best = a[..., :-1, :].max(-2)
+    final = a[..., -1, :]
+    return _column_mean(best - final, _known(a))
+
+
+def _drops(a: np.ndarray) -> np.ndarray:
+    """Best value from learning a site to the last but one stage, minus the final. (..., T-1)."""
+    return _learned(a).max(-2, initial=-np.inf) - a[..., -1, :-1]
+
+
+def _learned(a: np.ndarray) -> np.ndarray:
+    """Values at sites learned so far, before the last stage, else -inf. (..., T-1, T-1)."""
+    before = a[..., :-1, :-1]
+    lower = np.tri(before.shape[-1], dtype=bool)
+    return np.where(lower, before, -np.inf)
+
+
+def for_triangular(a: np.ndarray) -> np.ndarray:
+    r"""FOR on the lower triangle alone (term i = T is 0): :math:`\frac{T-1}{T}` FM."""
+    if a.shape[-1] < 2:
+        return np.full(a.shape[:-2], np.nan)
+    last = np.zeros((*a.shape[:-2], 1))
+    drops = np.concatenate([_drops(a), last], axis=-1)
+    return _column_mean(drops, _known(a))
+
+
+def fm(a: np.ndarray) -> np.ndarray:
+    r"""Forgetting: :math:`\frac1{T-1}\sum_{i<T} (\max_{i\le l<T} a_{l,i} - a_{T,i})`."""
+    return _column_mean(_drops(a), _known(a)[..., :-1])
+
+
+def fm_split(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    r"""FM whose best stage is chosen on `a` and measured on `b`, accuracies of other subjects.
+
+    :math:`\frac1{T-1}\sum_{i<T} (b_{l_i,i} - b_{T,i})` with :math:`l_i = \arg\max_{i\le l<T}
+    a_{l,i}` (the first of equals). FM takes the maximum of noisy numbers: a learner that neither
+    learns nor forgets has an FM above 0. This one's expectation is 0 then, and for any learner
+    the true drop from the stage that was chosen.
+    """
+    if a.shape[-1] < 2:
+        return np.full(a.shape[:-2], np.nan)
+    best = _learned(a).argmax(-2)[..., None, :]
+    at_best = np.take_along_axis(b[..., :-1], best, axis=-2)[..., 0, :]
+    final = b[..., -1, :-1]
+    return _column_mean(at_best - final, _known(b)[..., :-1])
+
+
+def forgetting_curve(a: np.ndarray) -> np.ndarray:
+    """FM after every stage, as if the order ended there; NaN at the first. (..., T)."""
+    n = a.shape[-1]
+    first = np.full((*a.shape[:-2], 1), np.nan)
+    learned = np.tri(n, dtype=bool)[:-1]
+    before = np.where(learned, a[..., :-1, :], -np.inf)
+    best = np.maximum.accumulate(before, axis=-2)
+    drops = np.where(learned, best - a[..., 1:, :], 0.0)
+    counted = learned & _known(a)[..., None, :]
+    return np.concatenate([first, _column_mean(drops, counted)], -1)
+
+
+def bwt(a: np.ndarray) -> np.ndarray:
+    r"""Backward transfer: :math:`\frac1{T-1}\sum_{i<T} (a_{T,i} - a_{i,i})`."""
+    when_learned = np.diagonal(a, axis1=-2, axis2=-1)
+    change = a[..., -1, :] - when_learned
+    return _column_mean(change[..., :-1], _known(a)[..., :-1])
+
+
+def fwt(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    r"""Forward transfer: :math:`\frac1{T-1}\sum_{i\ge 2} (a_{i-1,i} - b_i)`.
+
+    Parameters
+    ----------
+    a : ndarray of shape (..., T, T)
+    b : ndarray of shape (..., T)
+        Baseline per site: the untrained network, or the site's majority class.
+    """
+    before = np.diagonal(a, offset=1, axis1=-2, axis2=-1)
+    return _column_mean(before - b[..., 1:], _known(a)[..., 1:])
+
+
+def intransigence(a: np.ndarray, a_star: np.ndarray) -> np.ndarray:
+    r"""Cost of learning in turn, when learning: :math:`\frac1T\sum_k (a^*_k - a_{k,k})`.
+
+    Parameters
+    ----------
+    a : ndarray of shape (..., T, T)
+    a_star : ndarray of shape (..., T)
+        The same cells of a reference that sees all data so far (cumulative or joint).
+    """
+    when_learned = np.diagonal(a, axis1=-2, axis2=-1)
+    return _column_mean(a_star - when_learned, _known(a))
+
+
+_OF_MATRIX: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    f.__name__: f for f in (acc, aaa, for_literal, for_triangular, fm, bwt)
+}
+SUMMARIES = (*_OF_MATRIX, "fwt")
+_LEVELS = ("acc", "aaa")  # they keep their unit
+
+
+def summaries_of(
+    full: np.ndarray, metric: str = "accuracy", names: tuple[str, ...] = SUMMARIES
+) -> dict[str, np.ndarray]:
+    """Summaries of matrices that carry the baseline as their row 0.
+
+    Where lower is better (Brier, ECE, MAE), forgetting, FOR, BWT and FWT are computed on ``-a``:
+    positive forgetting still means "got worse" and positive transfer "got better".
+
+    Parameters
+    ----------
+    full : ndarray of shape (..., T + 1, T)
+        Row 0 is the baseline b, rows 1..T are the matrix a.
+    metric : str
+    names : tuple of str
+        Which summaries.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (...)
+    """
+    lower = metric_named(metric).lower_is_better
+    better = -full if lower else full
+    a = better[..., 1:, :]
+    b = better[..., 0, :]
+    found = {}
+    for name in names:
+        value = fwt(a, b) if name == "fwt" else _OF_MATRIX[name](a)
+        found[name] = -value if lower and name in _LEVELS else value
+    return found
+
+
+# -- the matrices of runs ------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Runs:
+    """Runs tested on the same subjects, with orders of one length T.
+
+    Orders share their first stages and an order-free method all of them: equal scores are held
+    once, and so are their metrics.
+
+    Attributes
+    ----------
+    runs : list of RunResult
+    scores : dict of site to ndarray of shape (m, n_test)
+        Different scores of the site's test subjects.
+    place : dict of site to ndarray of shape (n_runs, T + 1)
+        Which of them a run gave before learning and after every stage.
+    """
+
+    runs: list[RunResult]
+    scores: dict[str, np.ndarray]
+    place: dict[str, np.ndarray]
+    _known: dict[tuple[str, object], np.ndarray] = field(
+        default_factory=dict, repr=False
+    )
+
+    @classmethod
+    def of(cls, runs: Sequence[RunResult]) -> "Runs":
+        """Runs with equal sites, equal test subjects and orders of one length."""
+        scores = {}
+        place = {}
+        for site in runs[0].sites:
+            rows = []
+            for run in runs:
+                rows += [run.initial[site], *run.scores[site]]
+            known: dict[bytes, int] = {}
+            numbers = [known.setdefault(row.tobytes(), len(known)) for row in rows]
+            at = np.array(numbers)
+            _, first = np.unique(at, return_index=True)
+            scores[site] = np.stack([rows[k] for k in first])
+            place[site] = at.reshape(len(runs), -1)
+        return cls(list(runs), scores, place)
+
+    def beside(self, other: "Runs") -> "Runs":
+        """These runs with a partner each: `scores` (m, 2) says which of ours, which of theirs."""
+        scores = {}
+        place = {}
+        for site, theirs in other.scores.items():
+            pairs = self.place[site] * len(theirs) + other.place[site]
+            found, at = np.unique(pairs, return_inverse=True)
+            ours_and_theirs = np.divmod(found, len(theirs))
+            scores[site] = np.stack(ours_and_theirs, axis=1)
+            place[site] = at.reshape(pairs.shape)
+        return Runs(self.runs, scores, place)
+
+    def features(self, site: str, metric: Metric) -> np.ndarray:
+        """`features_of` the site's scores, computed once. (k, m, n_test)."""
+        key = site, metric.features
+        first = self.runs[0]
+        if first.kind not in metric.kinds:
+            what = f"{metric.title} is for {' or '.join(metric.kinds)}; these runs have"
+            raise DataError(f"{what} {first.kind}.", do="Choose another metric.")
+        if key not in self._known:
+            truth = first.truth(site)
+            self._known[key] = features_of(self.scores[site], truth, metric)
+        return self._known[key]
+
+    def values(
+        self, metric: str, weights: Callable[[str], np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Score matrices (n_runs, T + 1, T); under `weights` of a site (n_draws, n_test) as many.
+
+        Returns
+        -------
+        ndarray of shape (n_runs, T + 1, T) or (n_runs, n_draws, T + 1, T)
+        """
+        m = metric_named(metric)
+
+        def cells(site: str, _: np.ndarray) -> np.ndarray:
+            own = weights(site) if weights else None
+            return combined(self.features(site, m), m, own)
+
+        return self.stack(cells)
+
+    def stack(self, cells: Callable[[str, np.ndarray], np.ndarray]) -> np.ndarray:
+        """Cells of all runs, columns in each run's order of arrival.
+
+        Parameters
+        ----------
+        cells : callable
+            ``(site, scores (m, n_test)) -> (m, ...)``.
+
+        Returns
+        -------
+        ndarray of shape (n_runs, ..., T + 1, T)
+            Row 0 is the baseline, rows 1..T follow the stages.
+        """
+        orders = np.array([[*r.spec.order] for r in self.runs])
+        full = np.empty(0)
+        for site, scores in self.scores.items():
+            values = cells(site, scores)
+            run, column = np.nonzero(orders == site)
+            if not full.size:
+                stages = orders.shape[1] + 1
+                shape = (*orders.shape, stages, *values.shape[1:])
+                full = np.empty(shape, dtype=values.dtype)
+            full[run, column] = values[self.place[site][run]]
+        return np.moveaxis(full, (1, 2), (-1, -2))
+
+
+def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
+    """Full matrix ``a[t, i]``, columns in order of arrival, zero-shot cells included. (T, T)."""
+    return Runs.of([result]).values(metric)[0, 1:]
+
+
+def summary(result: RunResult, metric: str = "accuracy") -> dict[str, float]:
+    """Every continual-learning summary of one run.
+
+    Parameters
+    ----------
+    result : RunResult
+    metric : str
+        A name of `fcforge.evaluation.metrics.METRICS`.
+    """
+    found = summaries_of(Runs.of([result]).values(metric)[0], metric)
+    return {name: float(value) for name, value in found.items()}
+
+
+def finite(result: RunResult) -> bool:
+    """False when any score is NaN or infinite: the run diverged."""
+    return all(bool(np.isfinite(s).all()) for s in result.scores.values())
+
+
+def constant_predictor(result: RunResult) -> np.ndarray:
+    """Cells in which every subject gets one class although several are present.
+
+    Returns
+    -------
+    ndarray of shape (T, T), bool
+        Columns in order of arrival.
+    """
+
+    def cells(site: str, p: np.ndarray) -> np.ndarray:
+        said, own = called(p, result.truth(site))
+        several = result.kind != "number" and len(np.unique(own)) > 1
+        return (said == said[:, :1]).all(-1) & several
+
+    return Runs.of([result]).stack(cells)[0, 1:]

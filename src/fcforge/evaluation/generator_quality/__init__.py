@@ -1,0 +1,1 @@
+"""Quality of synthetic FC: validity, fidelity, diversity and use for augmentation."""

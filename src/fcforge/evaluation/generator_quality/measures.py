@@ -1,0 +1,262 @@
+"""Whether synthetic FC matrices are valid, look like real ones, and can be told apart from them.
+
+Functions of FC (n, R, R) and diagnoses (n,); no classifier of the diagnosis is trained here.
+"""
+
+import numpy as np
+import torch
+from scipy.sparse.csgraph import shortest_path
+from scipy.stats import ks_2samp
+from torch import Tensor
+
+from fcforge.core.subjects import FCBatch
+from fcforge.data.splits import stratified_folds
+from fcforge.evaluation.metrics import cell_values
+from fcforge.generators.corr_gauss import within_class_variance
+from fcforge.graphs import edges, fisher_z
+
+# Real FC is often stored as float16, whose rounding moves eigenvalues of 0 this far.
+PSD_TOLERANCE = 5e-3
+
+
+def correlation(a: Tensor, b: Tensor) -> float:
+    """Pearson correlation of two vectors; NaN when one is constant."""
+    both = torch.stack([a, b]).double()
+    return float(torch.corrcoef(both)[0, 1])
+
+
+def validity(fc: Tensor) -> dict[str, float]:
+    """Share of positive semidefinite matrices and the smallest eigenvalues."""
+    smallest = torch.linalg.eigvalsh(fc.double())[:, 0]
+    return {
+        "psd_share": float((smallest >= -PSD_TOLERANCE).double().mean()),
+        "min_eigenvalue": float(smallest.median()),
+    }
+
+
+def moments(train: FCBatch, synthetic: FCBatch) -> dict[str, float]:
+    """Edge means and within-class variances against the subjects the generator learnt from."""
+    real = edges(train.fc)
+    fake = edges(synthetic.fc)
+    var_real = within_class_variance(real, train.y)
+    var_fake = within_class_variance(fake, synthetic.y)
+    return {
+        "edge_mean_r": correlation(fake.mean(0), real.mean(0)),
+        "variance_ratio": float(var_fake.mean() / var_real.mean()),
+        "sd_ratio": float(var_fake.sqrt().mean() / var_real.sqrt().mean()),
+    }
+
+
+def class_effect(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> dict[str, float]:
+    """Class difference: correlation with the held-out one, size over that of the training part.
+
+    NaN where a class is missing.
+    """
+    fake = class_difference(synthetic)
+    size = fake.norm() / class_difference(train).norm()
+    return {
+        "class_difference_r": correlation(fake, class_difference(test)),
+        "class_difference_norm": float(size),
+    }
+
+
+def class_difference(batch: FCBatch) -> Tensor:
+    """Mean edges of patients minus controls (p,)."""
+    e = edges(batch.fc)
+    patients = e[batch.y == 1]
+    controls = e[batch.y == 0]
+    return patients.mean(0) - controls.mean(0)
+
+
+def spectrum(fc: Tensor) -> Tensor:
+    """Mean sorted eigenvalues (R,), largest first."""
+    return torch.linalg.eigvalsh(fc.double()).mean(0).flip(0)
+
+
+def matched_density(fc: Tensor, density: float = 0.15) -> Tensor:
+    """Keep the strongest `density` of every subject's edges; weights (n, R, R), rest 0."""
+    e = edges(fc)
+    keep = max(1, round(density * e.shape[1]))
+    limit = e.topk(keep, dim=1).values[:, -1]
+    graph = fc * (fc >= limit[:, None, None])
+    eye = torch.eye(fc.shape[-1], device=fc.device)
+    return graph * (1.0 - eye)
+
+
+def topology(fc: Tensor, density: float = 0.15) -> dict[str, Tensor]:
+    """Four measures per subject (n,) of the graph at matched density.
+
+    ``strength`` mean edge weight; ``clustering`` mean share of closed triangles; ``efficiency``
+    mean inverse shortest path of the 0/1 graph (Latora & Marchiori 2001); ``modularity`` Q of
+    Newman's leading-eigenvector bisection (2006).
+    """
+    weighted = matched_density(fc, density)
+    a = (weighted != 0).to(torch.float32)
+    degree = a.sum(-1)
+    triangles = (a @ a * a).sum(-1)
+    possible = (degree * (degree - 1)).clamp_min(1.0)
+    present = a.sum((-1, -2)).clamp_min(1.0)
+    return {
+        "strength": weighted.sum((-1, -2)) / present,
+        "clustering": (triangles / possible).mean(-1),
+        "efficiency": _efficiency(a),
+        "modularity": _bisection_modularity(a, degree),
+    }
+
+
+def _efficiency(a: Tensor) -> Tensor:
+    """Mean 1/d over pairs; unreachable pairs count 0."""
+    rois = a.shape[-1]
+    graphs = a.cpu().numpy()
+    steps = np.stack([shortest_path(graph, unweighted=True) for graph in graphs])
+    steps[:, range(rois), range(rois)] = np.inf
+    total = (1 / steps).sum((1, 2))
+    return torch.from_numpy(total / (rois * (rois - 1))).to(a)
+
+
+def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
+    edges2 = degree.sum(-1).clamp_min(1.0)
+    expected = degree[:, :, None] * degree[:, None, :] / edges2[:, None, None]
+    b = a - expected
+    # Collapsed generators give near-copies of one sparse graph with hundreds of equal eigenvalues,
+    # on which float32 eigh may not converge; a ramp far below any gap of interest separates them.
+    ramp = torch.linspace(
+        0.0, 1e-6, a.shape[-1], dtype=torch.float64, device=a.device
+    ).diag()
+    vectors = torch.linalg.eigh(b.double() + ramp).eigenvectors
+    leading = vectors[..., -1]
+    side = torch.where(leading < 0, -1.0, 1.0).to(b.dtype)
+    return torch.einsum("ni,nij,nj->n", side, b, side) / (2 * edges2)
+
+
+def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
+    """Spectrum distance and topology distances of two sets of FC matrices."""
+    distance = (spectrum(fc) - spectrum(reference)).abs()
+    out = {"spectrum_distance": float(distance.mean())}
+    real = topology(reference)
+    fake = topology(fc)
+    for name in real:
+        a = real[name].cpu().numpy()
+        b = fake[name].cpu().numpy()
+        out[f"topology_{name}"] = float(ks_2samp(a, b, method="asymp").statistic)
+    return out
+
+
+# -- two samples ---------------------------------------------------------------------------------
+def embed(reference: Tensor, fc: Tensor, dimensions: int = 50) -> tuple[Tensor, Tensor]:
+    """Both sets of FC in at most `dimensions` principal axes of their union (Fisher z).
+
+    In the 6,670 raw dimensions neighbour-based measures mislead (generators.md 3.2). The union
+    treats both sets alike; axes of one set would favour it.
+    """
+    a = fisher_z(edges(reference)).double()
+    b = fisher_z(edges(fc)).double()
+    both = torch.cat([a, b])
+    both = both - both.mean(0)
+    values, vectors = torch.linalg.eigh(both @ both.T)
+    k = min(dimensions, both.shape[0] - 1)
+    lengths = values[-k:].clamp_min(0.0).sqrt()
+    scores = vectors[:, -k:] * lengths
+    return scores[: len(a)], scores[len(a) :]
+
+
+def mmd(
+    a: Tensor, b: Tensor, rng: np.random.Generator, permutations: int = 200
+) -> dict[str, float]:
+    """Unbiased squared maximum mean discrepancy with an RBF of median width; permutation p.
+
+    References
+    ----------
+    Gretton et al., A kernel two-sample test, JMLR 2012.
+    """
+    both = torch.cat([a, b])
+    squared = torch.cdist(both, both).square()
+    apart = squared[squared > 0]
+    width = apart.median() if len(apart) else squared.new_ones(())
+    kernel = torch.exp(-squared / width).cpu().numpy()
+    np.fill_diagonal(kernel, 0.0)
+    n = len(a)
+    m = len(b)
+
+    def statistic(order: np.ndarray) -> float:
+        side = np.zeros(n + m)
+        side[order[:n]] = 1.0
+        left = kernel @ side
+        right = kernel @ (1 - side)
+        within_a = side @ left
+        within_b = (1 - side) @ right
+        inside = within_a / (n * (n - 1)) + within_b / (m * (m - 1))
+        return float(inside - 2 * (side @ right) / (n * m))
+
+    seen = statistic(np.arange(n + m))
+    null = [statistic(rng.permutation(n + m)) for _ in range(permutations)]
+    p = (1 + sum(x >= seen for x in null)) / (1 + permutations)
+    return {"mmd2": seen, "mmd_p": p}
+
+
+def ridge_scores(
+    x: Tensor, target: Tensor, query: Tensor, per_subject: float
+) -> Tensor:
+    """Ridge regression on standardised features, in its dual form; scores of `query` (m,).
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, p)
+    target : Tensor of shape (n,)
+        0 / 1.
+    query : Tensor of shape (m, p)
+    per_subject : float
+        Penalty divided by n, so that a larger training set is not regularised less.
+    """
+    mean = x.mean(0)
+    sd = x.std(0).clamp_min(1e-6)
+    a = (x - mean) / sd
+    b = (query - mean) / sd
+    t = 2.0 * target.to(x.dtype) - 1.0
+    eye = torch.eye(len(x), dtype=x.dtype, device=x.device)
+    penalised = a @ a.T + per_subject * len(x) * eye
+    w = torch.linalg.solve(penalised, t - t.mean())
+    return b @ (a.T @ w) + t.mean()
+
+
+def classifier_test(
+    a: Tensor, b: Tensor, rng: np.random.Generator, folds: int = 5
+) -> float:
+    """C2ST: cross-validated AUROC of a ridge classifier between two sets; 0.5 is best.
+
+    References
+    ----------
+    Lopez-Paz & Oquab, Revisiting classifier two-sample tests, 2017.
+    """
+    x = torch.cat([a, b])
+    # Squares let a linear rule see differences in spread.
+    x = torch.cat([x, x.square()], 1)
+    y = np.repeat([0, 1], [len(a), len(b)])
+    fold = stratified_folds(y, folds, rng)
+    values = []
+    for f in range(folds):
+        inside = np.flatnonzero(fold != f)
+        outside = np.flatnonzero(fold == f)
+        target = torch.from_numpy(y[inside]).to(x.device)
+        score = ridge_scores(x[inside], target, x[outside], 1.0)
+        auroc = cell_values(score.cpu().numpy(), y[outside], "auroc")
+        values.append(float(auroc))
+    return float(np.nanmean(values))
+
+
+def coverage(real: Tensor, fake: Tensor, k: int = 5) -> dict[str, float]:
+    """Precision, recall (Kynkaanniemi 2019), density and coverage (Naeem 2020)."""
+    k = min(k, len(real) - 1, len(fake) - 1)
+    among_real = torch.cdist(real, real)
+    among_fake = torch.cdist(fake, fake)
+    radius_real = among_real.kthvalue(k + 1, dim=1).values
+    radius_fake = among_fake.kthvalue(k + 1, dim=1).values
+    d = torch.cdist(real, fake)
+    inside = d <= radius_real[:, None]
+    reached = d <= radius_fake[None]
+    return {
+        "precision": float(inside.any(0).double().mean()),
+        "recall": float(reached.any(1).double().mean()),
+        "density": float(inside.double().sum(0).mean() / k),
+        "coverage": float(inside.any(1).double().mean()),
+    }

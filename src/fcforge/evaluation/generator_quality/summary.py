@@ -1,0 +1,170 @@
+"""What records of judged generators come to, and what the paper prints: 1:1 augmentation on ABIDE.
+
+The paper's numbers (appendix, ASD columns) stand in paper.csv.
+"""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from fcforge.core.errors import DataError
+from fcforge.core.files import whole_file
+from fcforge.core.result import Estimate
+
+Records = Sequence[Mapping[str, Any]]  # numbers of a row, site and seed each
+REAL = "real"
+FEWEST_SEEDS = 5  # a t interval over fewer is wider than anything it could say
+
+# What a metric can be, by the end of its name; an interval says nothing beyond that.
+SHARES = ("_acc", "_pre", "_rec", "_f1", "_auc", "_share", "precision", "recall")
+POSSIBLE = {
+    (0.0, 1.0): (
+        *SHARES,
+        "coverage",
+        "strength",
+        "clustering",
+        "efficiency",
+        "modularity",
+    ),
+    (-1.0, 1.0): ("_r",),
+    (0.0, math.inf): ("_ratio", "_norm", "_distance", "density", "active_units"),
+}
+
+
+def possible(metric: str) -> tuple[float, float]:
+    """Smallest and largest value that a metric can have."""
+    for limits, ends in POSSIBLE.items():
+        if metric.endswith(ends):
+            return limits
+    return -math.inf, math.inf
+
+
+def interval(
+    values: Sequence[float], limits: tuple[float, float] = (-math.inf, math.inf)
+) -> Estimate:
+    """Mean of independent values and its 95 % t interval, within what is possible.
+
+    There is no interval from fewer than `FEWEST_SEEDS` values.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    x = x[np.isfinite(x)]
+    mean = float(x.mean()) if len(x) else math.nan
+    if len(x) < FEWEST_SEEDS:
+        return Estimate(mean, math.nan, math.nan)
+    quantile = student.ppf(0.975, len(x) - 1)
+    half = float(quantile * x.std(ddof=1)) / math.sqrt(len(x))
+    low, high = np.clip((mean - half, mean + half), *limits)
+    return Estimate(mean, float(low), float(high))
+
+
+def by_seed(records: Records) -> dict[tuple[str, str], dict[int, float]]:
+    """Row and metric to its mean over sites, seed by seed."""
+    cells: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    for record in records:
+        for name, value in {**record["diagnostics"], **record["numbers"]}.items():
+            if isinstance(value, int | float):
+                cells[record["row"], name, record["seed"]].append(float(value))
+    means: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for (row, name, seed), values in cells.items():
+        means[row, name][seed] = float(np.mean(values))
+    return means
+
+
+def summarise(records: Records) -> dict[str, dict[str, Estimate]]:
+    """Row name to metric to interval: mean over sites within a seed, interval over seeds."""
+    summary: dict[str, dict[str, Estimate]] = {}
+    for (row, name), seeds in by_seed(records).items():
+        summary.setdefault(row, {})[name] = interval(
+            list(seeds.values()), possible(name)
+        )
+    return summary
+
+
+def collapse_list(records: Records) -> list[str]:
+    """What collapsed, how often and in what way, row by row."""
+    total = Counter(record["row"] for record in records)
+    found: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        for what in record["numbers"]["warnings"]:
+            found[record["row"], what] += 1
+    collapsed = []
+    for (row, what), n in found.items():
+        often = f"{n} of {total[row]} trainings (site, seed)"
+        collapsed.append(f"{row} COLLAPSED in {often}: {what}.")
+    return collapsed
+
+
+@cache
+def _printed() -> dict[tuple[str, str], str]:
+    with (
+        files("fcforge.evaluation.generator_quality")
+        .joinpath("paper.csv")
+        .open() as file
+    ):
+        table = pd.read_csv(file, index_col=[0, 1], dtype=str)
+    return table.agg(" / ".join, axis=1).to_dict()
+
+
+def published(classifier: str, row: str) -> str:
+    """``0.726 / 0.753 / 0.669 / 0.683``, a dash where the paper has no such cell."""
+    return _printed().get((classifier, row), "–")
+
+
+# -- what a judged folder holds ---------------------------------------------------------------
+RECORDS = "records.json"
+PORTRAITS = "portraits.npz"
+
+
+class Portraits(NamedTuple):
+    """What the figures need, one entry per row: an example of each class, means and spectrum.
+
+    `where` says whose they are; `systems` names the brain system of every ROI and is empty where
+    the atlas is not known.
+    """
+
+    rows: np.ndarray
+    control: np.ndarray
+    patient: np.ndarray
+    edge_mean: np.ndarray
+    spectrum: np.ndarray
+    systems: np.ndarray
+    where: np.ndarray
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All that is shown of judged generators."""
+
+    title: str
+    records: Records
+    portraits: Portraits
+
+
+def write_portraits(folder: Path, portraits: Portraits) -> None:
+    """Keep what the figures show."""
+    with whole_file(folder / PORTRAITS) as part:
+        np.savez_compressed(part, **portraits._asdict())
+
+
+def read_judgement(folder: Path) -> Judgement:
+    """What `fcforge judge` left in a folder."""
+    if not ((folder / RECORDS).exists() and (folder / PORTRAITS).exists()):
+        raise DataError(
+            f"holds no finished judgement ({RECORDS} and {PORTRAITS}).",
+            where=folder,
+            do="Run `fcforge judge CONFIG --out FOLDER` first.",
+        )
+    stored = json.loads((folder / RECORDS).read_text(encoding="utf-8"))
+    records = [record for site in stored["sites"].values() for record in site]
+    with np.load(folder / PORTRAITS, allow_pickle=False) as portraits:
+        return Judgement(stored["title"], records, Portraits(**portraits))

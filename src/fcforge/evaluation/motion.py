@@ -1,0 +1,120 @@
+"""`fcforge motion`: how far head motion alone would get, as a row of the results table.
+
+Patients move more than controls in every large ABIDE site. A classifier of FC that is no better
+than logistic regression on mean framewise displacement may have learned nothing but motion.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fcforge.core.component import Component
+from fcforge.core.errors import DataError
+from fcforge.core.result import RunResult
+from fcforge.core.spec import LearnerSpec
+from fcforge.core.subjects import Site
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import load_dataset, require_valid
+from fcforge.data.splits import make_sites
+from fcforge.evaluation.tables import Row, rows
+from fcforge.experiments.collect import describe_sites, result_of
+from fcforge.experiments.config import Experiment
+
+LEARNER = LearnerSpec(Component("motion"), Component("mean_fd"), title="motion only")
+COVARIATE = "mean_fd"
+NO_TIME: dict[str, Any] = {"seconds": 0.0, "environment": {}}
+
+
+def fit_scores(
+    train: Sequence[tuple[np.ndarray, np.ndarray]], test: np.ndarray
+) -> np.ndarray:
+    """P(patient) of test subjects from logistic regression on log mean FD.
+
+    Parameters
+    ----------
+    train : sequence of (fd (n,), y (n,))
+        Training parts of the sites so far. Subjects without a value are left out.
+    test : ndarray of shape (m,)
+        Subjects without a value get the mean of the training subjects.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    fd, y = (np.concatenate(part) for part in zip(*train, strict=True))
+    x = _log(fd)
+    known = np.isfinite(x)
+    if len(np.unique(y[known])) < 2:
+        return np.full(len(test), float(y.mean()))
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=1e3))
+    model.fit(x[known, None], y[known])
+    at = _log(test)
+    filled = np.where(np.isfinite(at), at, x[known].mean())
+    return model.predict_proba(filled[:, None])[:, 1]
+
+
+def _log(fd: np.ndarray) -> np.ndarray:
+    """Logarithm of a displacement, NaN where none is known."""
+    return np.log(np.where(fd > 0, fd, np.nan))
+
+
+def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
+    """One RunResult per order and seed: after each site, one regression on all sites so far.
+
+    The splits are those of the experiment, so the row can stand beside its learners.
+    """
+    fd = np.asarray(cohort.covariates.get(COVARIATE, ()), dtype=float)
+    if not np.isfinite(fd).any():
+        raise DataError(
+            "the dataset gives no mean FD.",
+            do="Add a column mean_fd, or a file that has it: --set dataset.covariates=FILE.",
+        )
+    alone = replace(experiment, learners=(LEARNER,), own_threshold=False)
+    data = {"sites": cohort.site_names, "site_facts": describe_sites(cohort, alone)}
+    splits = {seed: make_sites(cohort, seed, experiment) for seed in experiment.seeds}
+    scores: dict[Any, dict[str, np.ndarray]] = {}  # by seed and the sites learned
+    costs: dict[Any, dict[str, Any]] = {}
+    results = []
+    for spec in alone.specs(cohort.site_names, cohort.content_sha256()):
+        sites = splits[spec.seed]
+        lengths = range(len(spec.order) + 1)
+        stages = [(spec.seed, *sorted(spec.order[:k])) for k in lengths]
+        for stage in stages:
+            if stage not in scores:
+                seen = list(map(str, stage[1:]))
+                scores[stage] = _scores(sites, seen)
+                n = sum(len(sites[s].train) + len(sites[s].val) for s in seen)
+                # one number and one diagnosis per subject
+                costs[stage] = {"memory_bytes": 8 * n, **NO_TIME}
+        results.append(result_of(spec, stages, scores, costs, data))
+    return results
+
+
+def _fd(site: Site, split: str) -> np.ndarray:
+    return np.asarray(site.covariates[split][COVARIATE], float)
+
+
+def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray]:
+    """P(patient) of all test people after some sites; one half before the first."""
+    train = []
+    for name in seen:
+        site = sites[name]
+        fd = np.concatenate([_fd(site, "train"), _fd(site, "val")])
+        y = site.learning(with_val=True).y.numpy()
+        train.append((fd, y))
+    found = {}
+    for name, site in sites.items():
+        test = _fd(site, "test")
+        p = fit_scores(train, test) if train else np.full(len(test), 0.5)
+        found[name] = p.astype(np.float32)
+    return found
+
+
+def motion_rows(experiment: Experiment) -> list[Row]:
+    """Rows of the results table: motion alone, and the majority class."""
+    cohort = load_dataset(experiment.dataset)
+    require_valid(cohort)
+    results = motion_results(experiment, cohort)
+    return rows(results, keeps={LEARNER.title: "real subjects"})

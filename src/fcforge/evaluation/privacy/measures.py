@@ -1,0 +1,150 @@
+"""How well an attack did: AUC, TPR at a low FPR, identification rate, with intervals.
+
+Scores of several worlds (retrainings on other subjects) are held as arrays of shape (K, n): one
+row per world, one column per subject; `member` says who was trained on in that world.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy import ndarray as Array
+from numpy.random import Generator
+
+from fcforge.core.result import Estimate
+
+MEMBER = 1
+OUTSIDER = 0
+UNUSED = -1
+LEVEL = 0.95
+Draws = tuple[Array, Array]
+
+
+def auc(inside: Array, outside: Array, p: Array, q: Array) -> Any:
+    r"""Area under the ROC curve, :math:`P(s_{in} > s_{out}) + \frac12 P(s_{in} = s_{out})`.
+
+    Examples
+    --------
+    >>> float(auc(np.array([3.0, 1.0]), np.array([2.0, 1.0]), np.ones(2), np.ones(2)))
+    0.625
+
+    `p` and `q` are weights of the people, (n,) or (B, n) for B areas at once.
+    """
+    members = inside[:, None]
+    wins = (members > outside) + 0.5 * (members == outside)
+    won = ((p @ wins) * q).sum(-1)
+    return won / (p.sum(-1) * q.sum(-1))
+
+
+def tpr_at_fpr(
+    inside: Array, outside: Array, p: Array, q: Array, fpr: float = 0.01
+) -> float:
+    """Share of members above the lowest threshold that at most `fpr` of the outsiders exceed.
+
+    Thresholds are outsiders' scores, so with fewer than 1 / fpr outsiders no false alarm is
+    allowed at all.
+
+    Examples
+    --------
+    >>> inside = np.array([9.0, 5.0, 1.0, 0.0])
+    >>> tpr_at_fpr(inside, np.array([4.0, 3.0, 2.0]), np.ones(4), np.ones(3))
+    0.5
+
+    `p` and `q` are weights of the people, (n,).
+    """
+    order = np.argsort(outside)[::-1]
+    values = outside[order]
+    share = np.cumsum(q[order]) / q.sum()
+    # weight strictly above v: the running sum before the first outsider tied with v
+    first = np.searchsorted(-values, -values, side="left")
+    above = np.where(first > 0, share[first - 1], 0.0)
+    threshold = values[above <= fpr + 1e-12].min()
+    return float(p[inside > threshold].sum() / p.sum())
+
+
+def _weights(rng: Generator, n_draws: int, worlds: int, subjects: int) -> Draws:
+    """Bayesian-bootstrap weights of subjects (n_draws, n), the same in all worlds, and of worlds.
+
+    One world weighs one: then subjects alone are drawn.
+    """
+    by_subject = rng.standard_exponential((n_draws, subjects))
+    by_world = rng.standard_exponential((n_draws, worlds))
+    if worlds == 1:
+        by_world = np.ones((n_draws, 1))
+    return by_subject, by_world
+
+
+def _interval(value: float, draws: Array) -> Estimate:
+    ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    low, high = np.quantile(draws, ends)
+    return Estimate(value, float(min(low, value)), float(max(high, value)))
+
+
+def _share(rate: Callable[[Array], float], inside: Array, draws: Draws) -> Estimate:
+    """A share by weights (K, n) of who is inside (K, n), and its interval.
+
+    None or all of n people still leaves room (Clopper & Pearson).
+    """
+    value = rate(np.ones(inside.shape))
+    drawn = []
+    for by_subject, by_world in zip(*draws, strict=True):
+        drawn.append(rate(np.outer(by_world, by_subject)))
+    found = _interval(value, np.array(drawn))
+    members = max(int(inside.any(0).sum()), 1)
+    margin = 1 - ((1 - LEVEL) / 2) ** (1 / members)
+    low = min(found.low, 1 - margin) if value == 1 else found.low
+    high = max(found.high, margin) if value == 0 else found.high
+    return Estimate(value, low, high)
+
+
+def mean_auc(scores: Array, member: Array, by_subject: Array, by_world: Array) -> Array:
+    """Weighted mean over worlds of each world's AUC; (B,) for weights (B, n) and (B, K)."""
+    areas = []
+    for s, m in zip(scores, member, strict=True):
+        inside = m == MEMBER
+        outside = m == OUTSIDER
+        weights = (by_subject[:, inside], by_subject[:, outside])
+        areas.append(auc(s[inside], s[outside], *weights))
+    return (np.stack(areas, 1) * by_world).sum(1) / by_world.sum(1)
+
+
+def membership(
+    scores: Array, member: Array, rng: Generator, *, n_draws: int = 200
+) -> tuple[Estimate, Estimate]:
+    """AUC (mean over worlds) and TPR at 1 % FPR (worlds pooled) of an attack.
+
+    Parameters
+    ----------
+    scores, member : ndarray of shape (K, n)
+        Higher scores mean "was trained on"; member is 1, 0, or -1 (left out).
+    rng : numpy Generator
+        Intervals: subjects and worlds are reweighted together, so that a subject seen in many
+        worlds counts once.
+
+    Returns
+    -------
+    auc, tpr : Estimate
+    """
+    inside = member == MEMBER
+    outside = member == OUTSIDER
+
+    def tpr(w: Array) -> float:
+        return tpr_at_fpr(scores[inside], scores[outside], w[inside], w[outside])
+
+    worlds, n = scores.shape
+    draws = _weights(rng, n_draws, worlds, n)
+    plain = mean_auc(scores, member, np.ones((1, n)), np.ones((1, worlds)))
+    area = _interval(float(plain[0]), mean_auc(scores, member, *draws))
+    return area, _share(tpr, inside, draws)
+
+
+def identification(
+    hits: Array, member: Array, rng: Generator, *, n_draws: int = 200
+) -> Estimate:
+    """Share of members who were identified; `hits` (K, n) is 1 where a link was right."""
+    inside = member == MEMBER
+
+    def rate(w: Array) -> float:
+        return float(np.average(hits[inside], weights=w[inside]))
+
+    return _share(rate, inside, _weights(rng, n_draws, *hits.shape))

@@ -1,0 +1,343 @@
+r"""Bootstrap intervals over test subjects and trainings, shared by all runs of an experiment.
+
+What is resampled. A draw gives every subject and every training a weight; a score weighs their
+product (Owen and Eckles 2012). A subject's weight is a pure function of (site, subject id): the
+same subject weighs the same in every order, seed and method in which it is tested, so comparisons
+are paired and the overlap of different seeds' test splits is accounted for. Weights are standard
+exponential (the Bayesian bootstrap of Rubin 1981: like drawing with replacement, but no draw loses
+a class of a small site), scaled so that each class of each site's test part keeps its size: the
+splits are stratified by class, hence so is the bootstrap.
+A training is a seed (with k-fold splits: a repeat, all of whose folds test everybody once): its
+split, its start and its noise, in all orders together. Its weight is gamma of shape (n - 2) / n,
+so that n seeds give the variance :math:`s^2 / n` of a mean, not less of it. With fewer than three
+seeds trainings cannot be resampled, and the interval is over subjects alone.
+
+What the interval says. It is the percentile interval of the mean over orders and seeds, with
+the draws shifted so that their median is the estimate. For means the shift is negligible; for
+forgetting measures it undoes the extra noise that resampling adds to a maximum. It covers other
+test subjects of these sites and other trainings, in these orders, and is somewhat too wide: that
+different seeds test different people is in both weights.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+
+from fcforge.core.randomness import numpy_rng
+from fcforge.core.result import Estimate, RunResult, RunResults
+from fcforge.core.target import kind_of, strata
+from fcforge.evaluation.forgetting import SUMMARIES, Runs, fm_split, summaries_of
+from fcforge.evaluation.metrics import METRICS, cell_values, combined, metric_named
+
+Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
+N_DRAWS = 1000
+N_HALVES = 100
+LEVEL = 0.95
+
+
+@lru_cache(maxsize=16384)
+def _of_subject(what: str, site: str, subject: str, n_draws: int) -> np.ndarray:
+    rng = numpy_rng(0, what, site, subject)
+    return rng.random(n_draws, dtype=np.float32)
+
+
+def subject_draws(
+    what: str, site: str, ids: Sequence[str], n_draws: int = N_DRAWS
+) -> np.ndarray:
+    """Uniform numbers of each subject, the same wherever it is tested. (n_draws, n)."""
+    columns = [_of_subject(what, site, subject, n_draws) for subject in ids]
+    return np.stack(columns, axis=1)
+
+
+def subject_weights(
+    site: str, ids: Sequence[str], labels: np.ndarray, n_draws: int = N_DRAWS
+) -> np.ndarray:
+    """Bootstrap weights of a site's test subjects.
+
+    Parameters
+    ----------
+    site : str
+    ids : sequence of str
+    labels : ndarray of shape (n,)
+    n_draws : int
+
+    Returns
+    -------
+    ndarray of shape (n_draws, n)
+        Each class's weights sum to its number of subjects.
+    """
+    groups = strata(np.asarray(labels)).tolist()
+    return _weights(site, tuple(ids), tuple(groups), n_draws)
+
+
+@lru_cache(maxsize=256)
+def _weights(
+    site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int
+) -> np.ndarray:
+    drawn = subject_draws("bootstrap", site, ids, n_draws).astype(np.float64)
+    raw = -np.log1p(-drawn)
+    for label in set(labels):
+        members = np.array(labels) == label
+        total = raw[:, members].sum(1, keepdims=True)
+        raw[:, members] *= members.sum() / total
+    raw.flags.writeable = False  # shared by all who ask
+    return raw
+
+
+def training_weights(results: RunResults, n_draws: int = N_DRAWS) -> np.ndarray:
+    """Bootstrap weights of the runs' trainings, (n_runs, n_draws), each draw's mean being 1.
+
+    All ones with fewer than three seeds (repeats of a k-fold split).
+    """
+    units = [r.spec.seed // (r.spec.folds or 1) for r in results]
+    n = len(set(units))
+    if n < 3:
+        return np.ones((len(results), n_draws))
+    own = {
+        u: numpy_rng(0, "training", u).standard_gamma((n - 2) / n, n_draws)
+        for u in set(units)
+    }
+    weights = np.stack([own[u] for u in units])
+    return weights / weights.mean(0)
+
+
+def split_runs(results: RunResults) -> list[list[RunResult]]:
+    """Group runs that were tested on the same subjects with orders of one length."""
+    groups: dict[tuple[object, ...], list[RunResult]] = defaultdict(list)
+    for r in results:
+        ids = tuple(tuple(r.subject_ids[s]) for s in r.sites)
+        groups[len(r.spec.order), r.sites, ids].append(r)
+    return list(groups.values())
+
+
+def pair_of(result: RunResult) -> tuple[int, tuple[str, ...]]:
+    """What two runs are paired by: seed and order."""
+    return result.spec.seed, result.spec.order
+
+
+def split_batches(results: RunResults) -> list[Runs]:
+    """The groups of `split_runs` as batches."""
+    return [Runs.of(runs) for runs in split_runs(results)]
+
+
+def weights_of(batch: Runs, n_draws: int) -> Weights:
+    """Bootstrap weights of a batch's test subjects, site by site."""
+    y = batch.runs[0].y
+    ids = batch.runs[0].subject_ids
+    return lambda site: subject_weights(site, ids[site], y[site], n_draws)
+
+
+def bootstrap(
+    results: RunResults,
+    metric: str,
+    statistic: Callable[[np.ndarray], np.ndarray],
+    *,
+    n_draws: int = N_DRAWS,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Any statistic of the score matrices, per run and as draws of the mean over runs.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+    metric : str
+    statistic : callable
+        ``(..., T + 1, T) -> (..., *shape)``, row 0 being the baseline.
+    n_draws : int
+
+    Returns
+    -------
+    points : ndarray of shape (n_runs, *shape)
+        In the order of `results`.
+    draws : ndarray of shape (n_draws, *shape)
+    """
+
+    def value(batch: Runs, weights: Weights | None) -> np.ndarray:
+        return statistic(batch.values(metric, weights))
+
+    return resampled(results, value, n_draws)
+
+
+def resampled(
+    results: RunResults,
+    value: Callable[[Runs, Weights | None], np.ndarray],
+    n_draws: int = N_DRAWS,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points and draws, as of `bootstrap`, of a value of batches with and without weights."""
+    place = {id(r): k for k, r in enumerate(results)}
+    trainings = training_weights(results, n_draws)
+    points: list[np.ndarray] = [np.empty(0)] * len(results)
+    total = 0.0
+    for batch in split_batches(results):
+        rows = [place[id(r)] for r in batch.runs]
+        for k, point in zip(rows, value(batch, None), strict=True):
+            points[k] = point
+        drawn = value(batch, weights_of(batch, n_draws))
+        total = total + np.einsum("rd,rd...->d...", trainings[rows], drawn)
+    return np.stack(points), np.asarray(total) / len(results)
+
+
+@lru_cache(maxsize=256)
+def halves(
+    site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int
+) -> np.ndarray:
+    """One half of each class of a test part, at random; 1 for its members. (n_draws, n)."""
+    luck = subject_draws("half", site, ids, n_draws)
+    chosen = np.zeros(luck.shape, dtype=np.float32)
+    for label in np.unique(labels):
+        members = np.array(labels) == label
+        place = luck[:, members].argsort(1).argsort(1)
+        rng = numpy_rng(0, "half up", site, int(label))
+        up = rng.random((n_draws, 1)) < 0.5
+        chosen[:, members] = place < (members.sum() + up) // 2
+    return chosen
+
+
+def split_forgetting(results: RunResults, metric: str) -> np.ndarray:
+    """FM without the luck of its maximum, see `fcforge.evaluation.forgetting.fm_split`. (n_runs,)."""
+    sign = -1.0 if metric_named(metric).lower_is_better else 1.0
+
+    def both_halves(result: RunResult, site: str) -> np.ndarray:
+        groups = strata(result.y[site]).tolist()
+        ids = tuple(result.subject_ids[site])
+        half = halves(site, ids, tuple(groups), N_HALVES)
+        return np.concatenate([half, 1 - half])
+
+    found = dict[int, float]()
+    for batch in split_batches(results):
+        drawn = batch.values(metric, partial(both_halves, batch.runs[0]))
+        a = sign * drawn[..., 1:, :]  # (run, 2 N_HALVES, T, T)
+        other_half = np.roll(a, N_HALVES, axis=1)
+        values = fm_split(a, other_half).mean(1)
+        found |= zip(map(id, batch.runs), values, strict=True)
+    return np.array([found[id(r)] for r in results])
+
+
+def interval(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Percentile interval of `draws`, shifted to have `mean` as median. Shape (2, *shape)."""
+    tail = (1 - LEVEL) / 2
+    low, middle, high = np.quantile(draws, [tail, 0.5, 1 - tail], axis=0)
+    return np.stack([low, high]) + (mean - middle)
+
+
+def estimates(
+    results: RunResults, points: np.ndarray, draws: np.ndarray
+) -> list[Estimate]:
+    """Estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m).
+
+    The SD is over orders, of the mean over seeds; NaN with one order.
+    """
+    by_order: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for k, r in enumerate(results):
+        by_order[r.spec.order].append(k)
+    mean = points.mean(0)
+    sd = np.full(mean.shape, np.nan)
+    if len(by_order) > 1:
+        of_order = [points[places].mean(0) for places in by_order.values()]
+        sd = np.stack(of_order).std(0, ddof=1)
+    found = np.stack([mean, *interval(mean, draws), sd])
+    return [Estimate(*map(float, column)) for column in found.T]
+
+
+def estimate(
+    results: RunResults,
+    metric: str = "accuracy",
+    names: tuple[str, ...] = SUMMARIES,
+    *,
+    n_draws: int = N_DRAWS,
+) -> dict[str, Estimate]:
+    """Continual-learning summaries of one learner's runs, each with its interval.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+        Runs of one learner.
+    metric : str
+    names : tuple of str
+        Summaries of `fcforge.evaluation.forgetting.SUMMARIES`, and ``fm_split``.
+    n_draws : int
+
+    Returns
+    -------
+    dict of str to Estimate
+    """
+    # FM's spread is that of its unbiased form, to whose value the interval is shifted.
+    drawn = ["fm" if n == "fm_split" else n for n in names]
+
+    def statistic(full: np.ndarray) -> np.ndarray:
+        found = summaries_of(full, metric, tuple(dict.fromkeys(drawn)))
+        return np.stack([found[n] for n in drawn], axis=-1)
+
+    points, draws = bootstrap(results, metric, statistic, n_draws=n_draws)
+    if "fm_split" in names:
+        points[:, names.index("fm_split")] = split_forgetting(results, metric)
+    return dict(zip(names, estimates(results, points, draws), strict=True))
+
+
+def means(
+    results: RunResults, metric: str, names: tuple[str, ...] = SUMMARIES
+) -> dict[str, float]:
+    """Summaries of one learner's runs without intervals: mean over orders and seeds."""
+    batches = split_batches(results)
+    found = [summaries_of(batch.values(metric), metric, names) for batch in batches]
+    averaged = {}
+    for name in names:
+        values = np.concatenate([summaries[name] for summaries in found])
+        averaged[name] = float(values.mean())
+    return averaged
+
+
+def at_site(
+    runs: RunResults, site: str, metric: str = "accuracy", stage: int = -1
+) -> Estimate:
+    """Value at one site after a stage, mean over orders and seeds, with its interval."""
+    m = metric_named(metric)
+
+    def value(batch: Runs, weights: Weights | None) -> np.ndarray:
+        drawn = weights(site) if weights else None
+        values = combined(batch.features(site, m), m, drawn)
+        return values[batch.place[site][:, stage]][..., None]
+
+    return estimates(runs, *resampled(runs, value))[0]
+
+
+def per_site(results: RunResults, metric: str = "accuracy") -> dict[str, Estimate]:
+    """Final value at each site, mean over orders and seeds, with its interval."""
+    return {site: at_site(results, site, metric) for site in results[0].sites}
+
+
+# -- one model, one group of people ----------------------------------------------------------------
+MEASURES = (
+    "accuracy",
+    "balanced_accuracy",
+    "auroc",
+    "brier",
+    "ece",
+    "r2",
+    "mae",
+    "spearman",
+)
+
+
+def measure(
+    p: np.ndarray, y: np.ndarray, ids: Sequence[str], site: str = ""
+) -> dict[str, Estimate]:
+    """Metrics of P(patient) `p` (n,), P of classes (n, K) or numbers (n,) against `y` (n,).
+
+    Intervals resample people within each class, as everywhere (`subject_weights`), and end where
+    the metric does; they are NaN where a metric needs both classes and there is one.
+    """
+    weights = subject_weights(site, ids, y)
+    kind = kind_of(p, y)
+    truth = np.eye(p.shape[1])[y] if kind == "more classes" else y
+    found = {}
+    for name in [name for name in MEASURES if kind in METRICS[name].kinds]:
+        value = cell_values(p[None], truth, name)[0]
+        drawn = cell_values(p[None], truth, name, weights)
+        draws = drawn[0].astype(float)
+        ends = np.full(2, np.nan)
+        if np.isfinite(value):
+            ends = np.clip(interval(value, draws), *METRICS[name].limits)
+        found[name] = Estimate(*map(float, (value, *ends)))
+    return found

@@ -1,0 +1,315 @@
+"""`fcforge tune`: choose hyper-parameters on inner validation, once, before any test is looked at.
+
+The first two sites of two random orders are taken. Of each only those are kept whom no seed of the
+experiment tests: the test subjects are not even handed to the runner. They are cut again, several
+times, into an inner training and a validation part; every setting of a method's grid is learned on
+the former and scored on the latter. The setting with the highest AAA there is frozen for all
+orders; ties go to the lower Brier score, then to the default. Many seeds test nearly everybody:
+then tune on sites that are not tested at all (paper/experiments/tune_development.toml).
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.files import write_text
+from fcforge.core.randomness import numpy_rng
+from fcforge.core.result import RunResults
+from fcforge.core.spec import Leaks, LearnerSpec
+from fcforge.data.cohort import Cohort, write_people
+from fcforge.data.datasets import load_dataset, require_valid
+from fcforge.data.splits import make_sites
+from fcforge.evaluation.forgetting import finite
+from fcforge.evaluation.resampling import means
+from fcforge.evaluation.tables import group
+from fcforge.experiments.collect import collect
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.execute import Place
+from fcforge.experiments.pipelines import pipeline_of
+from fcforge.experiments.plan import Progress, list_orders
+from fcforge.experiments.run import Prepared, prepare, train
+from fcforge.methods import METHODS
+from fcforge.methods.shared.synthetic import LAMBDAS
+from fcforge.models import MODELS
+
+N_ORDERS = 2
+N_SITES = 2
+DATA = "training_parts.npz"
+Settings = dict[str, Any]
+# with a budget: times the model's own rate, weight decay, epochs
+RATES = (1.0, 0.3, 3.0)
+DECAYS = (2e-4, 1e-2)
+EPOCHS = (100, 50, 200)
+
+
+# -- what it tries: grids.toml, and more with a budget --------------------------------------------
+def grid_of(method: Component) -> list[Settings]:
+    """Settings to try, the default first; none where a method has nothing to choose."""
+    text = files("fcforge.evaluation").joinpath("grids.toml").read_text()
+    said = tomllib.loads(text).get(method.name, {})
+    if "settings" in said:
+        return said["settings"]
+    if method.name == "forge":  # one weight at a time
+        lambdas = LAMBDAS[method.params.get("lambdas", "asd")]
+        default = dict(zip(said, lambdas, strict=True))
+        moved = []
+        for name, values in said.items():
+            moved += [{**default, name: value} for value in values]
+    else:
+        default = said.pop("default", {})
+        crossed = product(*said.values())
+        moved = [dict(zip(said, row, strict=True)) for row in crossed]
+    return [default, *(settings for settings in moved if settings != default)]
+
+
+def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:
+    """The learner with every setting of its method's grid, none where nothing can be chosen.
+
+    What the config sets by hand stays: only the other fields of the grid are searched. With a
+    `budget` so many settings of everything that can be chosen (times the model's own rate, weight
+    decay, epochs, strength) are drawn at random, the default first and the same for every learner
+    whose method has the same grid; fewer where there are fewer.
+    """
+    if pipeline_of(learner):  # an estimator's settings are its own
+        return []
+    tried: dict[str, LearnerSpec] = {}
+    trainings = _trainings(learner) if budget else [{}]
+    for training, settings in product(trainings, grid_of(learner.method)):
+        params = _kept(learner.method.params, settings)
+        own = _kept(learner.training, training)
+        method = replace(learner.method, params=params)
+        made = replace(learner, method=method, training=own)
+        tried.setdefault(repr((sorted(params.items()), own)), made)
+    first, *others = tried.values()
+    if budget:
+        rng = numpy_rng(0, "tuning budget", learner.method.name)
+        drawn = rng.permutation(len(others))[: budget - 1].tolist()
+        others = [others[k] for k in drawn]
+    return [first, *others] if others else []
+
+
+def _kept(said: Mapping[str, Any], offered: Settings) -> Settings:
+    """What was said, and what is offered beside it."""
+    beside = {name: value for name, value in offered.items() if name not in said}
+    return {**said, **beside}
+
+
+def _trainings(learner: LearnerSpec) -> list[Settings]:
+    """Rates, weight decays and epochs to try; none where no network is trained."""
+    if not METHODS[learner.method.name].fits:
+        return [{}]
+    rate = MODELS[learner.model.name].lr
+    return [
+        {"lr": times * rate, "weight_decay": decay, "epochs": epochs}
+        for times, decay, epochs in product(RATES, DECAYS, EPOCHS)
+    ]
+
+
+# -- trials ---------------------------------------------------------------------------------------
+def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """First two sites of two random orders, the same on every machine."""
+    if len(sites) < N_SITES:
+        raise ConfigError(
+            "tuning needs two sites.", do=f"The dataset has: {', '.join(sites)}."
+        )
+    every = list(permutations(sites, N_SITES))
+    rng = numpy_rng(0, "tune", *sites)
+    n = min(N_ORDERS, len(every))
+    chosen = rng.choice(len(every), n, replace=False)
+    return tuple(every[i] for i in np.sort(chosen))
+
+
+def training_parts(
+    cohort: Cohort, names: Sequence[str], experiment: Experiment
+) -> Cohort:
+    """Subjects of the named sites whom no seed of the experiment tests."""
+    tested = set()
+    for seed in experiment.seeds:
+        for name, site in make_sites(cohort, seed, experiment).items():
+            tested |= {(name, who) for who in site.subject_ids["test"]}
+    people = zip(cohort.site.tolist(), cohort.subject_id.tolist(), strict=True)
+    keep = np.array([who[0] in names and who not in tested for who in people])
+    left = cohort.select(keep)
+    few = []
+    for name in names:
+        y = left.y[left.site == name]
+        if min(np.bincount(y, minlength=2)) < 5:
+            few.append(name)
+    if few:
+        raise ConfigError(
+            f"fewer than 5 of a class are left to tune on at {', '.join(few)}, once the test "
+            f"subjects of the config's seeds ({len(experiment.seeds)}) are cut away.",
+            do="Tune on sites that are not tested, or set fewer seeds.",
+        )
+    return left
+
+
+def inner_experiment(
+    experiment: Experiment, sites: Sequence[str], repeats: int, budget: int = 0
+) -> Experiment:
+    """All candidates of all learners on the first sites; its "test" part is the validation part.
+
+    Leaks are off: they would let a method look at the part it is chosen on.
+    """
+    tried = []
+    for learner in experiment.learners:
+        for k, candidate in enumerate(candidates(learner, budget)):
+            tried.append(replace(candidate, title=f"{learner.title} #{k}"))
+    if not tried:
+        raise ConfigError("no learner of this config has anything to tune.")
+    if experiment.val_fraction == 0:
+        raise ConfigError(
+            "tuning needs a validation part.", do="Set val_fraction = 0.2."
+        )
+    small = replace(
+        experiment, orders=first_sites(sites), seeds=tuple(range(repeats)), folds=0
+    )
+    honest = replace(small, leaks=Leaks(), test_fraction=experiment.val_fraction)
+    return replace(honest, title=f"tuning: {experiment.title}", learners=tuple(tried))
+
+
+def prepare_tuning(
+    experiment: Experiment, folder: Path, repeats: int, budget: int = 0
+) -> Prepared:
+    """Cut the training parts out, write them into the folder, plan the trials."""
+    cohort = load_dataset(experiment.dataset)
+    require_valid(cohort)
+    inner = inner_experiment(experiment, cohort.site_names, repeats, budget)
+    assert isinstance(inner.orders, tuple)
+    names = [s for s in cohort.site_names if any(s in order for order in inner.orders)]
+    parts = training_parts(cohort, names, experiment)
+    path = write_people((folder / DATA).resolve(), parts)  # workers load it
+    data = Component("folder", {"path": str(path), "sites": names})
+    return prepare(replace(inner, dataset=data))
+
+
+def judge_trials(
+    experiment: Experiment, results: RunResults, budget: int
+) -> pd.DataFrame:
+    """How every setting of every learner did on validation (NaN where it diverged)."""
+    by_title = group(results)
+    rows = []
+    for learner in experiment.learners:
+        for k, candidate in enumerate(candidates(learner, budget)):
+            runs = by_title[f"{learner.title} #{k}"]
+            score = [np.nan, np.nan]
+            if all(finite(run) for run in runs):
+                metrics = ("accuracy", "brier")
+                score = [means(runs, metric, ("aaa",))["aaa"] for metric in metrics]
+            rows.append((learner.title, candidate, *score))
+    return pd.DataFrame(rows, columns=["learner", "candidate", "aaa", "brier"])
+
+
+def chosen(trials: pd.DataFrame) -> pd.DataFrame:
+    """Of each learner the trial with the highest AAA, then the lowest Brier score, then the first.
+
+    A trial that diverged is last.
+    """
+    ranked = trials.assign(worse=-trials["aaa"].round(9))
+    ordered = ranked.sort_values(["worse", "brier"], kind="stable")
+    return ordered.groupby("learner").head(1).sort_index()
+
+
+def tune(
+    experiment: Experiment,
+    folder: Path,
+    place: Place,
+    repeats: int = 3,
+    budget: int = 0,
+    *,
+    progress: Progress = lambda done, total, last: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> str:
+    """Tune the learners of an experiment; writes and returns those that were tuned as TOML.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    folder : Path
+        Gets ``tuned.toml``, ``trials.csv`` and the runs; the same call again continues.
+    place : Place
+        Where to train.
+    repeats : int
+        Times the training parts are cut into inner training and validation part.
+    budget : int
+        Settings tried per learner, the same for all, of rate, weight decay, epochs and strength
+        together; 0 tries each method's grid of strengths.
+    progress, say : callable
+        Told how many trainings are done, and what is tried.
+    """
+    prepared = prepare_tuning(experiment, folder, repeats, budget)
+    inner = prepared.experiment
+    listed = list_orders(inner.orders, prepared.cohort.site_names)
+    orders = [" > ".join(order) for order in listed]
+    settings = f"{len(inner.learners)} settings on {', '.join(orders)}"
+    say(f"{settings}: {prepared.plan.words}")
+    store = train(prepared, folder / "runs", place, progress)
+    trials = judge_trials(experiment, collect(store)[0], budget)
+    text = as_toml(trials, orders, repeats)
+    write_text(folder / "tuned.toml", text)
+    write_text(folder / "trials.csv", as_csv(trials))
+    return text
+
+
+# -- text ----------------------------------------------------------------------------------------
+def toml_value(value: Any) -> str:
+    """A plain value as TOML; strings as JSON writes them, which TOML reads alike."""
+    if isinstance(value, Mapping):
+        inside = ", ".join(
+            f"{k} = {toml_value(v)}" for k, v in value.items() if v is not None
+        )
+        return f"{{ {inside} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value)
+
+
+def learner_toml(learner: LearnerSpec) -> str:
+    """A ``[[learner]]`` table."""
+    said: dict[str, Any] = {"title": learner.title}
+    for kind in ("method", "model", "generator"):
+        if part := getattr(learner, kind):
+            said[kind] = {"name": part.name, **part.params}
+    if learner.training:
+        said["training"] = learner.training
+    if not learner.start:
+        said["start"] = False
+    lines = [f"{name} = {toml_value(value)}" for name, value in said.items()]
+    return "\n".join(["[[learner]]", *lines])
+
+
+def as_toml(trials: pd.DataFrame, orders: Sequence[str], repeats: int) -> str:
+    """Frozen learners, each with how it was chosen."""
+    how = f"# orders {', '.join(orders)}; inner cuts: {repeats}."
+    head = (
+        "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
+    )
+    blocks = [f"{head}\n{how}"]
+    for best in chosen(trials).itertuples():
+        tried = trials[trials["learner"] == best.learner]
+        default = f"(default {tried['aaa'].iloc[0]:.3f})"
+        note = f"# best of {len(tried)} on validation: AAA {best.aaa:.3f} {default}"
+        blocks.append(f"{note}\n{learner_toml(best.candidate)}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def as_csv(trials: pd.DataFrame) -> str:
+    """Every trial: learner, settings, validation AAA and Brier score, whether it was chosen."""
+    settings = []
+    for candidate in trials["candidate"]:
+        both = {**candidate.method.params, **candidate.training}
+        settings.append(json.dumps(both, sort_keys=True))
+    best = trials.index.isin(chosen(trials).index).astype(int)
+    table = trials.drop(columns="candidate").assign(chosen=best)
+    table.insert(1, "settings", settings)
+    return table.to_csv(index=False, lineterminator="\n", float_format="%.6f")

@@ -1,1 +1,0 @@
-"""What hospitals exchange: signed records, and the models that are made of them."""

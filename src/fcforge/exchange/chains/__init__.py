@@ -1,1 +1,0 @@
-"""The chain as a model: settings, arrays, a step, audits (torch)."""

@@ -1,1 +1,0 @@
-"""Rounds of two keepers: shares, halves, sums."""

@@ -1,1 +1,0 @@
-"""A public start with releases and sums as a model (numpy)."""

@@ -1,0 +1,1 @@
+"""Experiments: plan the prefix tree, train missing nodes, store every node, collect results."""

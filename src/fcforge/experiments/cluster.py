@@ -1,0 +1,187 @@
+"""Run a plan on many machines: the prefix tree as a Dask graph.
+
+Every missing node is one task that depends on the task of its parent. A task reads its parent
+from the run folder, trains, writes its own node whole or not at all, and returns only the key.
+So it may be repeated at will: a worker that dies costs what it was working on, nothing else.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from fcforge.core.errors import ConfigError, FCForgeError, StoreError
+from fcforge.experiments import execute
+from fcforge.experiments.plan import Node, Work
+from fcforge.experiments.store import Store
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+RETRIES = 3  # of a task that failed, e.g. because a network drive did
+ALLOWED_DEATHS = 10  # of workers under one task, for schedulers that we start
+SLURM_JOBS = 4  # where `slurm` names no number
+TOP_UP_SECONDS = 15.0  # how often lost Slurm jobs are replaced
+
+
+# -- on a worker -------------------------------------------------------------------------------
+def versions() -> tuple[str, str]:
+    """What must be the same on all machines for the same numbers: fcforge and torch."""
+    import torch
+
+    from fcforge import __version__
+
+    return __version__, str(torch.__version__)
+
+
+def _appears(store: Store, key: str, patience: float = 60.0) -> bool:
+    """Wait for a node that another machine wrote: network drives show new names late."""
+    limit = time.monotonic() + patience
+    # a listing: asking for one name may be answered from a cache
+    while key not in store.done():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def train_node(node: Node, root: str, ours: tuple[str, str], parent: str | None) -> str:
+    """Train one node unless it is stored; returns its key. `parent` only orders the tasks."""
+    if versions() != ours:
+        raise ConfigError(
+            f"a worker has fcforge and torch {versions()}, this machine {ours}.",
+            do="Install the same versions everywhere: other versions give other numbers.",
+        )
+    store = Store(root)
+    if store.has(node.key):  # its worker died after it was written
+        return node.key
+    if parent is not None and not _appears(store, parent):
+        raise StoreError(f"a worker does not see node {parent}.", where=root)
+    return execute.train(node, root)
+
+
+# -- here --------------------------------------------------------------------------------------
+@contextmanager
+def open_cluster(address: str, *, timeout: float = 10.0) -> "Iterator[Client]":
+    """Client of a running scheduler (``tcp://host:port``) or of our own Slurm jobs.
+
+    Parameters
+    ----------
+    address : str
+        Address of a Dask scheduler, or ``slurm`` or ``slurm:JOBS``.
+    timeout : float
+        Seconds for the scheduler to answer and to have a worker. Slurm jobs may queue for hours
+        and are waited for without a limit.
+    """
+    try:
+        import dask_jobqueue  # noqa: F401  the extra has both
+        from distributed import Client
+    except ImportError as error:
+        what = "--cluster needs Dask, which is missing."
+        do = "Install it: pip install '.[cluster]' in the folder of fcforge."
+        raise ConfigError(what, do=do) from error
+    if address.partition(":")[0] == "slurm":
+        jobs = _slurm_jobs(address)
+        with _slurm(jobs) as ours, Client(ours, set_as_default=False) as client:
+            yield client
+        return
+    try:
+        client = Client(address, timeout=timeout, set_as_default=False)
+        client.wait_for_workers(1, timeout=timeout)
+    except (OSError, ValueError) as error:
+        what = f"no Dask scheduler answers at '{address}', or it has no worker."
+        do = (
+            "Start them (`dask scheduler`; `dask worker tcp://HOST:PORT --nthreads 1 --nworkers "
+            "8`) and give that address, or slurm."
+        )
+        raise ConfigError(what, do=do) from error
+    with client:
+        yield client
+
+
+def _slurm_jobs(address: str) -> int:
+    text = address.partition(":")[2] or str(SLURM_JOBS)
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(
+            f"'{address}' asks for '{text}' Slurm jobs.", do="Write e.g. slurm:8."
+        )
+    return int(text)
+
+
+@contextmanager
+def _slurm(jobs: int) -> Iterator[Any]:
+    """Scheduler in this process and `jobs` Slurm jobs; a job that is lost is submitted again."""
+    import dask.config
+    from dask_jobqueue import SLURMCluster
+
+    said = dask.config.get("jobqueue.slurm", {})
+    cores = int(said.get("cores") or 1)
+    processes = int(said.get("processes") or cores)
+    memory = said.get("memory") or f"{4 * cores} GiB"
+    patient = {"distributed.scheduler.allowed-failures": ALLOWED_DEATHS}
+    with (
+        dask.config.set(patient),
+        SLURMCluster(cores=cores, processes=processes, memory=memory) as cluster,
+    ):
+        stop = threading.Event()
+
+        def top_up() -> None:
+            cluster.scale(jobs=jobs)
+            while not stop.wait(TOP_UP_SECONDS):
+                cluster.scale(jobs=jobs)
+
+        thread = threading.Thread(target=top_up, daemon=True)
+        thread.start()
+        try:
+            yield cluster
+        finally:
+            stop.set()
+            thread.join()
+
+
+def run_on(client: "Client", work: Work) -> None:
+    """Train all missing nodes on the workers of `client`; children follow their parents."""
+    from distributed import CancelledError, KilledWorker, as_completed
+    from distributed.comm import CommClosedError
+
+    root = str(work.store.root.resolve())
+    futures = _submit(client, work.todo, root)
+    nodes = {node.key: node for node in work.todo}
+    try:
+        for future in as_completed(futures, loop=client.loop):
+            node = nodes[future.result()]
+            work.done([node], node.title)
+    except KilledWorker as error:
+        raise FCForgeError(
+            "too many workers died under one site training (out of memory?).",
+            do="The same command again continues; give the workers more memory.",
+        ) from error
+    except (CancelledError, CommClosedError) as error:
+        raise FCForgeError(
+            "the Dask scheduler is gone.", do="The same command again continues."
+        ) from error
+    finally:
+        if client.status == "running":
+            client.cancel(futures)
+
+
+def _submit(client: "Client", todo: Sequence[Node], root: str) -> "list[Future]":
+    """One task per node, shallow first; a parent that is not to do is in the store."""
+    run = uuid.uuid4().hex[:8]  # names of tasks that no other run has
+    ours = versions()
+    futures: dict[str, Future] = {}
+    for node in todo:
+        parent = futures.get(node.parent, node.parent) if node.parent else None
+        futures[node.key] = client.submit(
+            train_node,
+            node,
+            root,
+            ours,
+            parent,
+            key=f"fcforge-{run}-{node.key}",
+            retries=RETRIES,
+            priority=node.depth,  # a chain is ended before another is begun: fewer states wait
+        )
+    return list(futures.values())

@@ -1,0 +1,184 @@
+"""From stored nodes to results: one RunResult per complete run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fcforge.core.errors import ConfigError, StoreError
+from fcforge.core.result import RunResult, RunResults
+from fcforge.core.settings import checked
+from fcforge.core.spec import RunSpec
+from fcforge.core.subjects import Site
+from fcforge.core.target import Target
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.plan import Plan, make_plan, read_traits, trainings, traits_of
+from fcforge.experiments.site_thresholds import (
+    OWN,
+    OWN_FOLDS,
+    with_own_thresholds,
+    without_fold,
+)
+from fcforge.experiments.store import Store
+
+if TYPE_CHECKING:
+    from fcforge.data.cohort import Cohort
+
+
+Scores = Mapping[Any, Mapping[str, np.ndarray]]  # of a node, by site
+
+
+def describe_sites(cohort: "Cohort", experiment: Experiment) -> dict[str, Any]:
+    """Labels, ids, covariates and training prevalence of every (seed, site): no FC.
+
+    Written beside the experiment so that reports need neither the data nor torch.
+    """
+    from fcforge.data.splits import make_sites
+
+    found: dict[str, Any] = {}
+    for seed in experiment.seeds:
+        told = found[str(seed)] = {}
+        for name, site in make_sites(cohort, seed, experiment).items():
+            told[name] = _describe(site, cohort.target.outputs)
+            if experiment.own_threshold:
+                each = (without_fold(site, fold, seed) for fold in range(OWN_FOLDS))
+                told[name]["folds"] = [one.test.y.tolist() for one in each]
+    return found
+
+
+def _describe(site: Site, outputs: int) -> dict[str, Any]:
+    tested = site.covariates.get("test", {})
+    y = site.learning(with_val=True).y.numpy()
+    mean = y.mean()
+    if outputs > 2:
+        mean = np.bincount(y, minlength=outputs) / len(y)
+    return {
+        "labels": site.test.y.tolist(),
+        "subject_ids": list(site.subject_ids["test"]),
+        "covariates": {name: values.tolist() for name, values in tested.items()},
+        "n_train": len(site.train) + len(site.val),
+        "train_positive": mean.tolist(),
+    }
+
+
+def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
+    """Experiment, plan and site descriptions of a run folder."""
+    try:
+        data = store.read_experiment()
+        experiment = Experiment.from_json(data["experiment"])
+        specs = experiment.specs(data["sites"], data["data_sha256"])
+        traits = read_traits(data.get("methods", {}))
+        plan = make_plan(specs, data["sites"], traits)
+        for seed in experiment.seeds:
+            data["site_facts"][str(seed)]
+        return experiment, plan, data
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        raise store.unreadable(error) from error
+
+
+def collect(store: Store) -> tuple[list[RunResult], int]:
+    """Results of all complete runs of a folder, and how many runs were asked for.
+
+    Raises `StoreError` where no run is complete.
+    """
+    experiment, plan, data = stored_plan(store)
+    done = store.done()
+    scores = {key: store.read_scores(key) for key in plan.nodes if key in done}
+    metas = {key: store.read_meta(key) for key in scores}
+    made = []
+    for spec, keys in plan.stages:
+        if all(key in scores for key in keys):
+            made.append(result_of(spec, keys, scores, metas, data))
+    results = [result for result in made if result.spec.left_out is None]
+    asked = len(plan.runs)
+    if not results:
+        raise StoreError(
+            f"none of the {asked} runs is complete yet.",
+            where=store.root,
+            do="See `fcforge status`; `fcforge run` with the same config continues.",
+        )
+    if not experiment.own_threshold:
+        return results, asked
+    scores_of = {result.spec.key: result.scores for result in made}
+    return [*results, *_with_own(results, scores_of, data)], 2 * asked
+
+
+def _with_own(
+    results: RunResults, known: Mapping[str, Mapping[str, np.ndarray]], data: Any
+) -> Iterator[RunResult]:
+    """The runs with every site's own threshold, where all of their folds are complete."""
+    for result in results:
+        specs = [replace(result.spec, left_out=fold) for fold in range(OWN_FOLDS)]
+        folds = [known[spec.key] for spec in specs if spec.key in known]
+        if len(folds) == OWN_FOLDS:
+            facts = data["site_facts"][str(result.spec.seed)]
+            labels = {site: facts[site]["folds"] for site in result.sites}
+            yield with_own_thresholds(result, folds, labels)
+
+
+def result_of(
+    spec: RunSpec, keys: Sequence[Any], scores: Scores, metas: Mapping, data: Any
+) -> RunResult:
+    """Result of one run from its nodes' scores and facts; `data` is the experiment's."""
+    sites = tuple(data["sites"])
+    facts = data["site_facts"][str(spec.seed)]
+    target = Target(**checked(Target, data.get("target", {}), "target"))
+
+    def told(values: Any) -> Any:
+        """Numbers of a target that is one, in its unit."""
+        return values if target.classes else target.restored(np.asarray(values))
+
+    learned = keys[1:]
+    after = {}
+    for site in sites:
+        after[site] = told(np.stack([scores[key][site] for key in learned]))
+    return RunResult(
+        spec=spec,
+        sites=sites,
+        scores=after,
+        initial={s: told(scores[keys[0]][s]) for s in sites},
+        y={s: told(np.asarray(facts[s]["labels"])) for s in sites},
+        subject_ids={s: tuple(facts[s]["subject_ids"]) for s in sites},
+        train_mean={s: told(facts[s]["train_positive"]) for s in sites},
+        memory_bytes=np.array([metas[key]["memory_bytes"] for key in learned]),
+        seconds=np.array([metas[key]["seconds"] for key in learned]),
+        environment=metas[keys[-1]]["environment"],
+    )
+
+
+def kept_by(store: Store) -> dict[str, str]:
+    """What each learner of a run folder keeps between sites, by its title."""
+    experiment, _, data = stored_plan(store)
+    known = read_traits(data.get("methods", {}))
+    kept = {one.title: traits_of(one, known).keeps for one in experiment.learners}
+    return kept | {title + OWN: keeps for title, keeps in kept.items()}
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How much of a run folder is done: site trainings, runs of each learner, bytes."""
+
+    title: str
+    folder: str
+    trained: int
+    trainings: int
+    learners: dict[str, dict[str, int]]
+    disk: int
+
+
+def progress_of(folder: str | Path) -> RunProgress:
+    """Progress of a run folder, learner by learner."""
+    store = Store(folder)
+    experiment, plan, _ = stored_plan(store)
+    done = store.done()
+    learners: dict[str, dict[str, int]] = {}
+    for spec, keys in plan.runs:
+        row = learners.setdefault(spec.learner.title, {"done": 0, "asked": 0})
+        row["asked"] += 1
+        row["done"] += all(key in done for key in keys)
+    trained = trainings(node for key, node in plan.nodes.items() if key in done)
+    return RunProgress(
+        experiment.title, str(folder), trained, plan.trainings, learners, store.size()
+    )

@@ -1,0 +1,340 @@
+"""TOML in, Experiment out; every mistake says what is known and the nearest name."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.names import check_names, look_up
+from fcforge.core.settings import Bound, Checked, Size, checked, field_types, make
+from fcforge.core.spec import (
+    Conditions,
+    Folds,
+    Leaks,
+    LearnerSpec,
+    PublicSpec,
+    RunSpec,
+    Training,
+)
+from fcforge.experiments.config_files import merge, read_config, resolve_data
+from fcforge.experiments.pipelines import read_pipeline
+from fcforge.experiments.plan import Orders, list_orders
+from fcforge.experiments.site_thresholds import OWN_FOLDS
+
+Seeds = Annotated[
+    tuple[int, ...],
+    Bound(bool, "is empty", "Give at least one seed."),
+    Bound(
+        lambda v: len(set(v)) == len(v), "lists a seed twice", "Give each seed once."
+    ),
+]
+CONDITIONS = tuple(f.name for f in fields(Conditions))
+FILES = ("path", "covariates", "subjects")  # settings of datasets that name files
+
+
+@dataclass(frozen=True)
+class Experiment(Conditions):
+    """What to run: learners x orders x seeds on one dataset, as plain data."""
+
+    kind: ClassVar[str] = "experiment"
+    dataset: Component
+    learners: tuple[LearnerSpec, ...]
+    title: str = "fcforge experiment"
+    seeds: Seeds = (0,)
+    orders: Orders = "all"
+
+    def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
+        """One RunSpec per learner, order and seed."""
+        shared = {name: getattr(self, name) for name in CONDITIONS}
+        found = []
+        orders = list_orders(self.orders, sites)
+        folds = (None, *range(OWN_FOLDS)) if self.own_threshold else (None,)
+        for learner in self.learners:
+            shared["training"] = replace(self.training, **learner.training)
+            shared["start"] = self.start if learner.start else None
+            for fold, seed, order in product(folds, self.seeds, orders):
+                of = (self.dataset, learner, order, seed, data_sha256, fold)
+                found.append(RunSpec(*of, **shared))
+        return found
+
+
+# -- the tables of a config file -----------------------------------------------------------------
+Named = str | Mapping[str, Any]  # "gcn", or { name = "gcn", hidden = 32 }
+# of ``[experiment]``: the rest has a table of its own
+SAID = ("title", "seeds", "orders", "protocol", "test_fraction", "val_fraction")
+
+
+@dataclass(frozen=True)
+class LearnerTable:
+    """``[[learner]]``: one row of the results table."""
+
+    method: Named = ""
+    model: Named | None = None
+    generator: Named | None = None
+    title: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    start: bool = True
+
+
+@dataclass(frozen=True)
+class StartTable(Checked):
+    """``[start]``: the public people; other sites of the run's dataset, or another dataset."""
+
+    sites: Literal["others"] | tuple[str, ...] | None = None
+    dataset: Mapping[str, Any] | None = None
+    leave_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConfoundsTable(Checked):
+    """``[confounds]``: covariates whose effect is taken out of every scan."""
+
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SplitTable(Checked):
+    """``[split]``: repeated k-fold, so that everybody is tested; it says what the seeds are."""
+
+    folds: Folds = 0
+    repeats: Size = 1
+
+
+@dataclass(frozen=True)
+class EvaluationTable(Checked):
+    """``[evaluation]``: whether every site's own threshold is shown, too."""
+
+    own_threshold: bool = False
+
+
+@dataclass(frozen=True)
+class LearnerDefaults(Checked):
+    """``[learner_defaults]``: what a row takes that does not say it."""
+
+    model: Named = "gcn"
+    generator: Named | None = None  # of methods that need one
+
+
+@dataclass(frozen=True)
+class ConfigTables(Checked):
+    """All of a config file.
+
+    `learners` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
+    ``[generator.fcm_vae]`` set what every row's component of that name is given, unless the row
+    says otherwise.
+    """
+
+    dataset: Mapping[str, Any] = field(default_factory=dict)
+    learner: tuple[Mapping[str, Any], ...] = ()
+    learners: tuple[str, ...] = ()
+    experiment: Mapping[str, Any] = field(default_factory=dict)
+    training: Training = field(default_factory=Training)
+    leaks: Leaks = field(default_factory=Leaks)
+    start: StartTable | None = None
+    confounds: ConfoundsTable = ConfoundsTable()
+    split: SplitTable = SplitTable()
+    evaluation: EvaluationTable = EvaluationTable()
+    learner_defaults: LearnerDefaults = LearnerDefaults()
+    method: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    generator: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
+    """Experiment of a config file with ``--set`` overrides; relative data paths start there."""
+    return parse_experiment(read_config(path, settings), Path(path))
+
+
+def parse_experiment(data: Mapping[str, Any], path: Path) -> Experiment:
+    """Check a config against the tables and the registries.
+
+    Parameters
+    ----------
+    data : mapping
+        What the file and its bases say.
+    path : Path
+        Of the file, for error messages; modules and data given by ``--set`` lie beside it.
+    """
+    where = str(path)
+    tables: ConfigTables = make(ConfigTables, data, where)
+    dataset = resolve_dataset(tables.dataset, path)
+    others = field_types(Experiment).keys() - SAID
+    said = checked(Experiment, tables.experiment, f"{where}: experiment", hidden=others)
+    split = tables.split
+    if split.folds:
+        said["seeds"] = tuple(range(split.folds * split.repeats))
+    made = Experiment(
+        dataset=dataset,
+        learners=_learners(tables, path, paper=said.get("protocol") == "paper"),
+        training=tables.training,
+        leaks=tables.leaks,
+        start=_start(dataset, tables.start, path),
+        confounds=tables.confounds.remove,
+        folds=split.folds,
+        own_threshold=tables.evaluation.own_threshold,
+        **said,
+    )
+    _require_consistent(made, where)
+    return made
+
+
+def _require_consistent(made: Experiment, where: str) -> None:
+    """Refuse what two tables say together."""
+    if made.training.selection == "inner_val" and made.val_fraction == 0:
+        what = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
+        do = "Set val_fraction = 0.2, or selection = 'fixed'."
+        raise ConfigError(what, where=where, do=do)
+    if made.own_threshold and made.leaks.active():
+        what = "own_threshold = true, but a leak lets methods see whom it is fitted on."
+        raise ConfigError(what, where=where, do="Remove [leaks].")
+
+
+def _start(
+    dataset: Component, table: StartTable | None, path: Path
+) -> PublicSpec | None:
+    """Dataset of the public people."""
+    if table is None:
+        return None
+    params = {**dataset.params, "sites": "others"}
+    params.pop("leave_out", None)
+    if table.dataset is not None:
+        dataset = resolve_dataset(table.dataset, path)
+        params = dict(dataset.params)
+    if table.sites:
+        params["sites"] = table.sites if table.sites == "others" else [*table.sites]
+    if table.leave_out:
+        params["leave_out"] = [*table.leave_out]
+    return PublicSpec(Component(dataset.name, params))
+
+
+def read_component(value: Named, kind: str, where: str) -> Component:
+    """A component by name, or a table of its name and settings."""
+    if isinstance(value, str):
+        return Component(value)
+    params = dict(value)
+    name = params.pop("name", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"a {kind} table needs a name.", where=where)
+    return Component(name, params)
+
+
+def _check(
+    component: Component, kind: str, known: Mapping[str, Any], where: str
+) -> None:
+    """Refuse a name that is in no table, and settings that cannot be used.
+
+    `known` maps names to what is called with the settings: a dataclass or a function.
+    """
+    target = look_up(kind, component.name, known, where=where)
+    place = f"{where}: {kind} '{component.name}'"
+    read = make if isinstance(target, type) else checked
+    read(target, component.params, place)
+
+
+def resolve_dataset(table: Mapping[str, Any], path: Path) -> Component:
+    """Dataset that the config at `path` names, with its files' paths made absolute."""
+    from fcforge.data.datasets import DATASETS
+
+    component = read_component(table, "dataset", f"{path}: [dataset]")
+    loaders = {name: entry.loader for name, entry in DATASETS.items()}
+    _check(component, "dataset", loaders, f"{path}: [dataset]")
+    params = dict(component.params)
+    for name in FILES:
+        if name in params:
+            params[name] = resolve_data(str(params[name]), path.resolve().parent)
+    return Component(component.name, params)
+
+
+# -- the rows of the results table ----------------------------------------------------------------
+def _registries() -> dict[str, Mapping[str, type[Any]]]:
+    from fcforge.generators import GENERATORS
+    from fcforge.methods import METHODS
+    from fcforge.models import MODELS
+
+    return {"method": METHODS, "model": MODELS, "generator": GENERATORS}
+
+
+def _learners(
+    tables: ConfigTables, path: Path, *, paper: bool
+) -> tuple[LearnerSpec, ...]:
+    """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
+    if not tables.learner:
+        raise ConfigError("[[learner]] is missing.", where=path)
+    for kind, known in _registries().items():
+        for name, params in getattr(tables, kind).items():  # used by a row or not
+            where = f"{path}: [{kind}.{name}]"
+            if not isinstance(params, Mapping):
+                what = f"{name} = {params!r} is not a table of settings."
+                raise ConfigError(what, where=where)
+            _check(Component(name, params), kind, known, where)
+    rows = []
+    for i, table in enumerate(tables.learner):
+        place = f"{path}: learner {i}"
+        if "estimator" in table:
+            rows.append(read_pipeline(table, place, path.resolve().parent))
+        else:
+            rows.append(_learner(table, place, tables, paper))
+    titles = [row.title for row in rows]
+    require_different("learners", titles, str(path))
+    wanted = tables.learners or titles
+    check_names("learner", wanted, titles, where=str(path))
+    return tuple(row for row in rows if row.title in wanted)
+
+
+def require_different(kind: str, titles: Sequence[str], where: str) -> None:
+    """Raise `ConfigError` where two rows have one title."""
+    for title in titles:
+        if titles.count(title) > 1:
+            what = f"two {kind} are called '{title}'."
+            raise ConfigError(what, where=where, do="Give each a title.")
+
+
+def _part(
+    where: str, tables: ConfigTables, paper: bool, kind: str, value: Named
+) -> Component:
+    """A method, model or generator with what the config says of its name.
+
+    Protocol "paper": what has presets takes the paper's, unless the config says otherwise.
+    """
+    component = read_component(value, kind, where)
+    shared = getattr(tables, kind).get(component.name, {})
+    component = replace(component, params=merge(shared, component.params))
+    known = _registries()[kind]
+    _check(component, kind, known, where)
+    cls = known[component.name]
+    settings = {f.name for f in fields(cls)}
+    if paper and ("paper" in getattr(cls, "presets", ()) or "preset" in settings):
+        as_there = {"preset": "paper", **component.params}
+        component = replace(component, params=as_there)
+    return component
+
+
+def _learner(
+    table: Mapping[str, Any], where: str, tables: ConfigTables, paper: bool
+) -> LearnerSpec:
+    """A row, its generator only where the method needs one."""
+    row = LearnerTable(**checked(LearnerTable, table, where))
+    if not row.method:
+        do = 'Add method = "..." or estimator = "module:function".'
+        raise ConfigError("it names no method.", where=where, do=do)
+    defaults = tables.learner_defaults
+    part = partial(_part, where, tables, paper)
+    method = part("method", row.method)
+    needed = _registries()["method"][method.name].needs_generator
+    if row.generator and not needed:
+        what = f"method '{method.name}' uses no generator."
+        do = "Leave it out, or set method = 'forge'."
+        raise ConfigError(what, where=where, do=do)
+    generator = (row.generator or defaults.generator) if needed else None
+    return LearnerSpec(
+        method=method,
+        model=part("model", row.model or defaults.model),
+        generator=part("generator", generator) if generator else None,
+        title=row.title,
+        training=checked(Training, row.training, f"{where}: training"),
+        start=row.start,
+    )

@@ -1,0 +1,92 @@
+"""Config files: TOML on a base, ``--set`` on top."""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fcforge.core.errors import ConfigError
+from fcforge.core.settings import override
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Parse a TOML file; a syntax error names the file and line."""
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError("no such file.", where=path, do="`fcforge init` writes one.")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"not a TOML file: {error}.", where=path) from error
+
+
+def read_config(path: str | Path, settings: Sequence[str] = ()) -> dict[str, Any]:
+    """A config file on top of its bases, with ``--set`` overrides on top of that.
+
+    ``base = "other.toml"`` starts from another file, named relative to the one that says it.
+    Tables are merged key by key; a list (the learners too) replaces the base's, and so does a
+    table that names something else (``name = "simulated"`` over ``name = "folder"``). Data paths
+    are relative to the file that states them.
+    """
+    return override(_on_its_base(Path(path), ()), settings)
+
+
+def _on_its_base(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    if path.resolve() in above:
+        chain = " > ".join(p.name for p in (*above, path))
+        raise ConfigError(
+            f"the file is its own base ({chain}).", where=path, do="Cut the circle."
+        )
+    data = read_toml(path)
+    dataset = data.get("dataset")
+    if isinstance(dataset, dict) and isinstance(dataset.get("path"), str):
+        dataset["path"] = resolve_data(dataset["path"], path.resolve().parent)
+    if "base" not in data:
+        return data
+    base = data.pop("base")
+    if not isinstance(base, str) or not (path.parent / base).is_file():
+        raise ConfigError(
+            f"base = {base!r} is not a file.",
+            where=path,
+            do=f"Give the name of a config file, relative to {path.resolve().parent}.",
+        )
+    below = _on_its_base(path.parent / base, (*above, path.resolve()))
+    return merge(below, data)
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of two configs, key by key; what `above` says wins.
+
+    Examples
+    --------
+    >>> merge({"a": {"x": 1, "y": 2}, "b": [1]}, {"a": {"y": 3}, "b": [2, 3]})
+    {'a': {'x': 1, 'y': 3}, 'b': [2, 3]}
+    >>> merge({"d": {"name": "cat", "lives": 9}}, {"d": {"name": "dog"}})
+    {'d': {'name': 'dog'}}
+    """
+    found = dict(below)
+    for key, value in above.items():
+        under = found.get(key)
+        found[key] = value
+        if isinstance(value, dict) and isinstance(under, dict):
+            renamed = value.get("name", under.get("name")) != under.get("name")
+            found[key] = value if renamed else merge(under, value)
+    return found
+
+
+def resolve_data(path: str, folder: Path) -> str:
+    """Place of a data file: absolute, beside the config, or under ``$FCFORGE_DATA``.
+
+    ``$FCFORGE_DATA/x`` falls back to ``../shared/data/x`` beside the repository.
+    """
+    if path.startswith("$FCFORGE_DATA"):
+        rest = path.removeprefix("$FCFORGE_DATA").lstrip("/")
+        root = os.environ.get("FCFORGE_DATA")
+        if root:
+            return str(Path(root, rest).resolve())
+        for parent in (folder, *folder.parents):
+            if (parent / "shared" / "data" / rest).exists():
+                return str(parent / "shared" / "data" / rest)
+        return str(folder / rest)
+    return str((folder / Path(path).expanduser()).resolve())

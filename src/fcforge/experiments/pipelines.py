@@ -1,0 +1,340 @@
+"""Any scikit-learn estimator as a row of the table: named in a config, or handed over in Python.
+
+The estimator is made afresh for every node and trained on what its `keeps` allows: the training
+parts of all sites so far at once (``cumulative``), of the last site alone (``independent``), or of
+one site after another by its own ``partial_fit``. It is never stored, as that would take a pickle:
+a node of ``partial_fit`` walks through its sites from the first.
+
+With ``site = true`` it is told the subjects' sites, by scikit-learn's routing of metadata: so
+`fcforge.estimator.SiteHarmoniser` can stand before a classifier.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module, util
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError, FCForgeError
+from fcforge.core.randomness import derive
+from fcforge.core.settings import Checked, checked
+from fcforge.core.spec import LearnerSpec
+from fcforge.core.subjects import FCBatch, Site
+from fcforge.core.target import TWO_CLASSES, Target
+
+PIPELINE = "pipeline"  # method and model of such a row
+_HANDED: dict[
+    str, Any
+] = {}  # estimators given as objects, by the hash of their settings
+
+
+@dataclass(frozen=True)
+class Traits:
+    """How the model of a learner depends on its sites.
+
+    Attributes
+    ----------
+    depends_on, keeps : str
+        As of `fcforge.methods.Method`.
+    grows : bool
+        Whether it goes on from the state after the site before; else it trains on all sites so far
+        at every site.
+    """
+
+    depends_on: str
+    keeps: str
+    grows: bool = False
+
+
+TRAITS = {  # of an estimator, by its `keeps`; it is made afresh every time
+    "cumulative": Traits("set", "real subjects"),
+    "independent": Traits("site", "nothing"),
+    "partial_fit": Traits("order", "fitted estimator"),
+}
+
+
+@dataclass(frozen=True)
+class Pipeline(Checked):
+    """What decides an estimator's row.
+
+    Attributes
+    ----------
+    estimator : str
+        ``module:function`` (or class), or the class of an object that was handed over.
+    keeps : {"cumulative", "independent", "partial_fit"}
+    input : {"edges", "matrices"}
+        FC as (n, R (R - 1) / 2), below the diagonal in nilearn's order, or as (n, R, R).
+    site : bool
+        Whether it is given ``site=``, the subjects' sites, when it is fitted and when it scores.
+    folder : str
+        Where the module may lie; does not count.
+    sha256 : str
+        Of the module's source and the estimator's settings, so that another estimator is
+        another run.
+    """
+
+    kind: ClassVar[str] = "learner"
+    estimator: str
+    keeps: Literal["cumulative", "independent", "partial_fit"]
+    input: Literal["edges", "matrices"] = "edges"
+    site: bool = False
+    folder: str = ""
+    sha256: str = ""
+
+    def make(self) -> Any:
+        """A fresh, unfitted estimator."""
+        from sklearn.base import clone
+
+        if self.sha256 in _HANDED:
+            return clone(_HANDED[self.sha256], safe=False)
+        where = f"estimator '{self.estimator}'"
+        module, _, function = self.estimator.partition(":")
+        if not function:
+            raise ConfigError(
+                "it was handed over as an object and is not known in this process.",
+                where=where,
+                do="Train with jobs=1, or give the name of a function that makes it.",
+            )
+        try:
+            made = getattr(_module(module, self.folder), function)()
+        except Exception as error:
+            raise ConfigError(
+                f"it cannot be made ({type(error).__name__}: {error}).",
+                where=where,
+                do=f"Install {module}, or put {module}.py into {self.folder}; its function "
+                f"'{function}' takes no arguments and returns an unfitted estimator.",
+            ) from error
+        return clone(made, safe=False)
+
+    def require(self, target: Target) -> None:
+        """Raise `ConfigError` unless it can be made, and fits the target."""
+        from sklearn.base import is_regressor
+
+        if is_regressor(self.make()) != (target.kind == "number"):
+            wanted = "a regressor" if target.kind == "number" else "a classifier"
+            what = f"estimator '{self.estimator}' is not {wanted}, and the target is"
+            do = "Give another estimator, or change target of [dataset]."
+            raise ConfigError(f"{what} {target.name}, {target.kind}.", do=do)
+
+
+def pipeline_of(learner: LearnerSpec) -> Pipeline | None:
+    """The pipeline of a row; None where it is one of our methods."""
+    return (
+        Pipeline(**learner.method.params) if learner.method.name == PIPELINE else None
+    )
+
+
+def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> LearnerSpec:
+    """Row of a ``[[learner]]`` that names an estimator; whatever cannot work is refused here."""
+    from sklearn.base import clone
+
+    said = {"keeps": "", **table}
+    given = said.pop("estimator")
+    title = said.pop("title", "")
+    start = said.pop("start", True)
+    named = isinstance(given, str)
+    shown = given if isinstance(given, str) else type(given).__name__
+    settings = checked(Pipeline, said, where, hidden=("estimator", "folder", "sha256"))
+    found = Pipeline(shown, folder=str(folder) if named else "", **settings)
+    made = found.make() if named else clone(given, safe=False)
+    _require_usable(made, found, where)
+    decides = _described(made).encode()
+    if named:
+        file = _module(shown.partition(":")[0], found.folder).__file__
+        decides += Path(file).read_bytes() if file and Path(file).is_file() else b""
+    found = replace(found, sha256=hashlib.sha256(decides).hexdigest()[:32])
+    if not named:
+        _HANDED[found.sha256] = made
+    params = asdict(found)
+    if not found.site:  # rows of before there was this setting keep their runs' names
+        params.pop("site")
+    method = Component(PIPELINE, params)
+    title = title or shown.rpartition(":")[2]
+    return LearnerSpec(method, Component(PIPELINE), title=title, start=start)
+
+
+def _described(value: Any) -> str:
+    """Class and settings of an estimator, and of what is in them: the same in every process."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{k!r}: {_described(v)}' for k, v in sorted(value.items()))}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_described, value))}]"
+    if isinstance(value, np.ndarray):
+        return (
+            f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+        )
+    if hasattr(value, "__qualname__"):  # a function or a class
+        code = getattr(value, "__code__", None)
+        does = (code.co_code, code.co_consts) if code else ""
+        return f"{value.__module__}.{value.__qualname__}{does}"
+    if hasattr(value, "get_params"):
+        return _described(type(value)) + _described(value.get_params(deep=False))
+    return repr(value)
+
+
+def _module(name: str, folder: str) -> ModuleType:
+    """Module of that name: the .py file in the folder as it is now, else an installed one."""
+    beside = Path(folder, f"{name}.py")
+    if folder and folder not in sys.path:
+        sys.path.append(folder)  # for what the module itself imports
+    spec = None
+    if beside.is_file():
+        spec = util.spec_from_file_location(f"_fcforge_{name}", beside)
+    if spec is None or spec.loader is None:
+        return import_module(name)
+    module = sys.modules[spec.name] = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
+    """Raise `ConfigError` unless it is an instance that can be trained and can score."""
+    from sklearn.base import is_regressor
+
+    learns = "partial_fit" if pipeline.keeps == "partial_fit" else "fit"
+    scores = ("predict_proba", "decision_function")
+    trained = hasattr(estimator, learns) and not isinstance(estimator, type)
+    scored = any(hasattr(estimator, name) for name in scores)
+    if not trained or not (scored or is_regressor(estimator)):
+        kind = type(estimator).__name__
+        what = f"estimator '{pipeline.estimator}' ({kind}) cannot {learns} and score."
+        do = f"Give an unfitted regressor, or a classifier with {' or '.join(scores)}."
+        raise ConfigError(what, where=where, do=do)
+
+
+def train(
+    pipeline: Pipeline,
+    parts: Mapping[str, FCBatch],
+    seed: int,
+    order: Sequence[str],
+    target: Target = TWO_CLASSES,
+) -> Any:
+    """The estimator after the training parts of some sites.
+
+    All are given to it at once, unless it learns by ``partial_fit``. Every ``random_state`` that
+    is None is set from the seed and the order.
+    """
+    estimator = pipeline.make()
+    # by partial_fit one estimator goes from site to site
+    names = () if pipeline.keeps == "partial_fit" else order
+    _seed(estimator, derive(seed, *names, PIPELINE) % 2**32)
+    try:
+        _fit(estimator, pipeline, parts, target)
+    except Exception as error:
+        raise FCForgeError(
+            f"estimator '{pipeline.estimator}' cannot be trained ({error}).",
+            where=f"sites {' > '.join(order)}, seed {seed}",
+        ) from error
+    return estimator
+
+
+def _fit(
+    estimator: Any, pipeline: Pipeline, parts: Mapping[str, FCBatch], target: Target
+) -> None:
+    if pipeline.keeps == "partial_fit":
+        known = {"classes": [*range(target.outputs)]} if target.classes else {}
+        for part in parts.values():
+            estimator.partial_fit(_inputs(part, pipeline), part.y.numpy(), **known)
+        return
+    every = FCBatch.concat(list(parts.values()))
+    sizes = [len(part) for part in parts.values()]
+    sites = np.repeat(list(parts), sizes)
+    with _told(pipeline, sites) as more:
+        estimator.fit(_inputs(every, pipeline), every.y.numpy(), **more)
+
+
+def _seed(estimator: Any, number: int) -> None:
+    """Set every ``random_state`` that is None, of the estimator and of what is in it."""
+    if hasattr(estimator, "get_params"):
+        for name, value in estimator.get_params().items():
+            if value is None and name.rpartition("__")[2] == "random_state":
+                estimator.set_params(**{name: number})
+
+
+@contextmanager
+def _told(pipeline: Pipeline, sites: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
+    """What an estimator is told beside the scans: each subject's site, or nothing."""
+    from sklearn import config_context
+
+    with config_context(enable_metadata_routing=pipeline.site or None):
+        yield {"site": sites} if pipeline.site else {}
+
+
+def _inputs(batch: FCBatch, pipeline: Pipeline) -> np.ndarray:
+    fc = batch.fc.numpy().astype(np.float64)
+    below = np.tril_indices(fc.shape[-1], -1)
+    return fc[:, below[0], below[1]] if pipeline.input == "edges" else fc
+
+
+def scores_after(
+    pipeline: Pipeline,
+    parts: Mapping[str, FCBatch],
+    seed: int,
+    order: Sequence[str],
+    sites: Mapping[str, Site],
+    target: Target = TWO_CLASSES,
+) -> dict[str, np.ndarray]:
+    """Scores of all test people once the estimator has learned from some parts."""
+    found = {}
+    fitted = train(pipeline, parts, seed, order, target) if parts else None
+    for name, site in sites.items():
+        if fitted is None:
+            found[name] = knows_nothing(len(site.test), target)
+        else:
+            found[name] = scores(fitted, pipeline, site.test, name, target)
+    return found
+
+
+def knows_nothing(n: int, target: Target) -> np.ndarray:
+    """Scores of n people before anybody was seen: all classes alike, or the middle number."""
+    if target.kind == "more classes":
+        return np.full((n, target.outputs), 1 / target.outputs, np.float32)
+    return np.full(n, 0.5 if target.classes else 0.0, np.float32)
+
+
+def scores(
+    estimator: Any,
+    pipeline: Pipeline,
+    batch: FCBatch,
+    site: str,
+    target: Target = TWO_CLASSES,
+) -> np.ndarray:
+    """Scores of a site's people: probabilities, or a predicted number.
+
+    P(patient) (n,) without probabilities is the logistic function of the decision function; of
+    more classes (n, K) its softmax.
+    """
+    n = len(batch)
+    names = ("predict_proba", "decision_function") if target.classes else ("predict",)
+    score = next(name for name in names if hasattr(estimator, name))
+    with _told(pipeline, np.repeat(site, n)) as more:
+        found = np.asarray(getattr(estimator, score)(_inputs(batch, pipeline), **more))
+    classes = [int(c) for c in getattr(estimator, "classes_", range(target.outputs))]
+    several = score == "predict_proba" or len(classes) > 2
+    wanted = (n, len(classes)) if several else (n,)
+    if found.shape != wanted or not np.isfinite(found).all():
+        raise FCForgeError(
+            f"estimator '{pipeline.estimator}' gives scores of shape {found.shape}, or not all "
+            f"finite; for {n} subjects they have shape {wanted}."
+        )
+    if not target.classes:
+        return found.astype(np.float32)
+    every = np.zeros((n, target.outputs))
+    every[:, classes] = found if score == "predict_proba" else _probabilities(found)
+    return (every[:, 1] if target.outputs == 2 else every).astype(np.float32)
+
+
+def _probabilities(decision: np.ndarray) -> np.ndarray:
+    """Softmax (n, K) of decision functions (n, K), or of those of two classes (n,)."""
+    odds = np.clip(decision, -50, 50)
+    if odds.ndim == 1:
+        odds = np.stack([np.zeros(len(odds)), odds], 1)
+    weight = np.exp(odds)
+    return weight / weight.sum(1, keepdims=True)

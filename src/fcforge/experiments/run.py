@@ -1,0 +1,154 @@
+"""One call that does what `fcforge run` does: check, plan, train what is missing, collect."""
+
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fcforge.core.errors import StoreError
+from fcforge.data.cohort import Cohort
+from fcforge.data.confounds import require_covariates
+from fcforge.data.datasets import load_dataset, require_valid
+from fcforge.experiments.collect import describe_sites, stored_plan
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.execute import Place, default_jobs, run_lanes, run_local
+from fcforge.experiments.pipelines import pipeline_of
+from fcforge.experiments.plan import Plan, Progress, Work, make_plan, stored_traits
+from fcforge.experiments.public_subjects import resolve_public
+from fcforge.experiments.store import MADE_BY, Store
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An experiment that has passed every check that needs no training."""
+
+    experiment: Experiment
+    cohort: Cohort
+    plan: Plan
+    data_sha256: str
+
+
+def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
+    """Load and check the data (unless given), build every learner once, plan the prefix tree."""
+    from fcforge.methods import build_learner, require_kind
+
+    cohort = load_dataset(experiment.dataset) if cohort is None else cohort
+    require_valid(cohort)
+    if experiment.own_threshold:
+        require_kind(cohort.target, ("two classes",), "own_threshold", "[evaluation]")
+    for learner in experiment.learners:
+        pipeline = pipeline_of(learner)
+        if pipeline:
+            pipeline.require(cohort.target)
+        else:
+            started = experiment.start is not None
+            build_learner(learner, cohort.n_rois, started, cohort.target)
+    if experiment.confounds:
+        ids = cohort.subject_id.tolist()
+        where = "[confounds]"
+        require_covariates(cohort.covariates, experiment.confounds, ids, where)
+    if experiment.start is not None:
+        found = resolve_public(experiment.start.dataset, cohort)
+        experiment = replace(experiment, start=found)
+    sha = cohort.content_sha256()
+    plan = make_plan(experiment.specs(cohort.site_names, sha), cohort.site_names)
+    return Prepared(experiment, cohort, plan, sha)
+
+
+def open_store(prepared: Prepared, out: str | Path) -> Store:
+    """Run folder for an experiment: new, or the same experiment again.
+
+    More learners, seeds or orders may be added to a folder; nodes that are there are used. A
+    folder with other data or another experiment is refused: its results would drop out of the
+    report without a word.
+    """
+    store = Store(out)
+    if (store.root / "experiment.json").is_file():
+        _refuse_another(store, prepared)
+    elif store.is_foreign():
+        raise StoreError(
+            "this is a file, or a folder that holds other things than a run.",
+            where=store.root,
+            do="Choose another --out.",
+        )
+    store.write_experiment(_told(prepared))
+    return store
+
+
+def _told(prepared: Prepared) -> dict[str, Any]:
+    """What a run folder says of its experiment."""
+    return {
+        "fcforge": MADE_BY,
+        "experiment": prepared.experiment.to_json(),
+        "methods": stored_traits(prepared.experiment.learners),
+        "sites": list(prepared.cohort.site_names),
+        "data_sha256": prepared.data_sha256,
+        "n_rois": prepared.cohort.n_rois,
+        "target": asdict(prepared.cohort.target),
+        "roi_names": list(prepared.cohort.roi_names),
+        "site_facts": describe_sites(prepared.cohort, prepared.experiment),
+    }
+
+
+def _refuse_another(store: Store, prepared: Prepared) -> None:
+    """Raise `StoreError` unless rows of one title have nodes in common, and there is such a row."""
+    stored, plan, there = stored_plan(store)
+    maker = there.get("fcforge", "an earlier one")
+    if maker != MADE_BY:
+        what = f"this folder was begun by another fcforge ({maker}), this is {MADE_BY}."
+        do = "Choose another --out, or go on with that version. `fcforge report` reads both."
+        raise StoreError(what, where=store.root, do=do)
+    old = plan.nodes_of_learners()
+    new = prepared.plan.nodes_of_learners()
+    both = old.keys() & new.keys()
+    changed = sorted(title for title in both if old[title].isdisjoint(new[title]))
+    if changed or not both:
+        what = f"this folder holds another experiment ('{stored.title}')"
+        rows = f"for learner '{changed[0]}'" if changed else "and learners"
+        do = "Choose another --out, or delete the folder."
+        text = f"{what}: other data or settings {rows}."
+        raise StoreError(text, where=store.root, do=do)
+
+
+MOST_LANES = 128  # together on a GPU: from there on more lanes win little
+
+
+def run_experiment(
+    prepared: Prepared,
+    store: Store,
+    *,
+    jobs: int | None = None,
+    device: str = "cpu",
+    group: int | None = None,
+    progress: Progress = lambda done, total, what: None,
+) -> None:
+    """Train every node that the store does not hold yet."""
+    work = Work(prepared.plan, store, progress)
+    if device == "cpu" and group is None:
+        return run_local(work, jobs or default_jobs())
+    from fcforge.experiments.trainer import Trainer
+
+    trainer = Trainer(prepared.cohort, store, device, group or MOST_LANES)
+    return run_lanes(work, trainer)
+
+
+def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) -> Store:
+    """Train what the run folder does not hold yet."""
+    from fcforge.experiments.cluster import open_cluster, run_on
+
+    # before the folder is made: a cluster that does not answer leaves nothing behind
+    with open_cluster(place.cluster) if place.cluster else nullcontext() as client:
+        store = open_store(prepared, folder)
+        if client is None:
+            run_experiment(
+                prepared, store, jobs=place.jobs, device=place.device, progress=progress
+            )
+        else:
+            run_on(client, Work(prepared.plan, store, progress))
+    return store
+
+
+def leak_notes(experiment: Experiment) -> list[str]:
+    """Red lines for every leak that is on."""
+    active = experiment.leaks.active()
+    return [f"LEAK ON: {name}. Test data steer this run." for name in active]

@@ -1,0 +1,212 @@
+"""The one place that shows a site to a method and names the rows it remembers.
+
+A run and a chain of hospitals load sites in the same way, so that both give the same numbers.
+Rows of a bank mean nothing outside their process: a state that leaves it holds places among the
+subjects that it remembers. A chain's file has these subjects, a run folder their addresses.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fcforge.core.errors import ConfigError
+from fcforge.core.randomness import torch_rng
+from fcforge.core.spec import RunSpec
+from fcforge.core.subjects import FCBatch, Site
+from fcforge.experiments.public_subjects import Public
+from fcforge.experiments.store import SUBJECTS
+from fcforge.generators import make_generator
+from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.cache import fit_cached, read_state, write_state
+from fcforge.graphs import edges, from_edges
+from fcforge.methods.base import State
+from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
+
+PUBLIC = "(public)"  # name of the pool of public people
+LEAKED_SHARE = 0.8  # of a site that the authors' generator is trained on
+SO_FAR = "\x1f"  # before each site that the confounds of a pool were fitted on
+
+
+class SiteLoader:
+    """Puts sites into a bank and makes the views that methods learn from.
+
+    Parameters
+    ----------
+    device : str
+    generators : Path or None
+        Folder that keeps fitted generators.
+    public : callable, optional
+        Public people and start of a run that has one.
+    """
+
+    def __init__(
+        self,
+        device: str = "cpu",
+        generators: Path | None = None,
+        public: Callable[[RunSpec], Public] | None = None,
+    ) -> None:
+        self.bank = Bank(device)
+        self.generators = generators
+        self.public = public
+        # of the generators of synthetic pools
+        self.state_bytes: dict[PoolName, int] = {}
+
+    # -- a site --------------------------------------------------------------------------------
+    def view(
+        self, site: Site, spec: RunSpec, *, with_val: bool | None = None
+    ) -> SiteView:
+        """What the method is shown of a site.
+
+        Parameters
+        ----------
+        site : Site
+        spec : RunSpec
+            The run up to and including this site.
+        with_val : bool, optional
+            Whether the validation part is trained on; where nothing is chosen on it, unless given.
+        """
+        if with_val is None:
+            with_val = spec.training.selection == "fixed"
+        part = "train+val" if with_val else "train"
+        whose = ("real", site.name, spec.seed)
+        learning = site.learning(with_val=with_val)
+        train = self.bank.add(PoolName(*whose, f"{part}:{tag(spec)}"), learning)
+        val = self.bank.add(PoolName(*whose, f"val:{tag(spec)}"), site.val)
+        leaked = None
+        if spec.leaks.context_on_test:
+            name = PoolName("test", site.name, spec.seed, tag(spec))
+            leaked = self.bank.add(name, site.test)
+        make = None
+        if spec.learner.generator:
+            make = partial(self.synthetic, site, spec)
+        shown = (train, val, make, leaked, self.public_view(spec), spec.seed)
+        return SiteView(site.name, len(spec.order) - 1, self.bank, *shown)
+
+    def public_view(self, spec: RunSpec) -> PublicView | None:
+        """The public people, put into the bank once; None in a run without a start."""
+        if spec.start is None or self.public is None:
+            return None
+        found = self.public(spec)
+        name = PoolName("public", PUBLIC, 0, f"{spec.start}:{spec.confounds}")
+        rows = self.bank.add(name, found.people)
+        return PublicView(found.start, self.bank, rows)
+
+    def show(self, name: str, batch: FCBatch, seed: int) -> SiteView:
+        """A view of synthetic subjects as if they were a site of their own."""
+        rows = self.bank.add(PoolName("synthetic", name, seed, "train"), batch)
+        return SiteView(name, 0, self.bank, rows, rows[:0])
+
+    # -- its synthetic subjects: a generator is fitted once per (site, seed) ---------------------
+    def synthetic(self, site: Site, spec: RunSpec, n: int) -> Tensor:
+        """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
+        name = synthetic_name(spec, site.name, n)
+        if name in self.bank:
+            return self.bank.rows(name)
+        made, self.state_bytes[name] = self._subjects(name, site, spec, n)
+        return self.bank.add(name, made)
+
+    def _subjects(
+        self, name: PoolName, site: Site, spec: RunSpec, n: int
+    ) -> tuple[FCBatch, int]:
+        """Subjects with the class shares of those the generator saw, and the bytes of its state.
+
+        They are drawn on the bank's device; on a CPU that takes seconds, so that in a run they
+        lie beside the generators until it has ended.
+        """
+        path = None
+        if self.generators:
+            decides = repr((name, spec.data_sha256)).encode()
+            digest = hashlib.sha256(decides).hexdigest()[:32]
+            path = self.generators / f"{SUBJECTS}{digest}.safetensors"
+        if path and path.exists():
+            found = read_state(path)
+            stored = FCBatch(from_edges(found["edges"]), found["y"])
+            return stored, int(found["bytes"])
+        generator, state, source = self.fit_generator(site, spec)
+        rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
+        y = generator.diagnoses(state, source.y, n)
+        made = generator.sample(state, y, rng, self.bank.device)
+        size = sum(v.numel() * v.element_size() for v in state.values())
+        if not path:
+            return made, size
+        flat = edges(made.fc)
+        tensors = {"edges": flat, "y": made.y, "bytes": torch.tensor(size)}
+        write_state(path, tensors)
+        return FCBatch(from_edges(flat), made.y), size
+
+    def fit_generator(
+        self, site: Site, spec: RunSpec
+    ) -> tuple[Generator, GeneratorState, FCBatch]:
+        """The learner's generator, its state fitted on a site's training part, and that part."""
+        generator, source, names = self.asked(site, spec)
+        return generator, fit_cached(generator, source, names, self.generators), source
+
+    def asked(
+        self, site: Site, spec: RunSpec
+    ) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
+        """Generator of a learner, the subjects it is fitted on, and the names of its seed.
+
+        Under the `generator_sees_test` leak they are a random 80 % of the whole site, test
+        subjects and all, as in the authors' code.
+        """
+        if spec.learner.generator is None:
+            raise ConfigError(f"learner '{spec.learner.title}' names no generator.")
+        names = (spec.seed, "generator", site.name)
+        source = site.learning(with_val=spec.training.selection == "fixed")
+        if spec.leaks.generator_sees_test:
+            everybody = FCBatch.concat([site.learning(with_val=True), site.test])
+            rng = torch_rng(*names, "people")
+            order = torch.randperm(len(everybody), generator=rng)
+            source = everybody.select(order[: int(LEAKED_SHARE * len(order))])
+        public = self.public_view(spec)
+        start = public.start if public else None
+        return make_generator(spec.learner.generator, start), source, names
+
+    # -- rows of a state as places among some subjects, and back -------------------------------
+    def to_places(self, state: State, keys: Sequence[str]) -> tuple[State, Tensor]:
+        """State whose rows are places in the list of rows it holds, and that list (sorted)."""
+        held = [state[key].reshape(-1) for key in keys]
+        every = torch.cat(held) if held else torch.empty(0, dtype=torch.int64)
+        rows = torch.unique(every[every >= 0])  # empty slots aside
+        found = dict(state)
+        for key in keys:
+            place = torch.searchsorted(rows, state[key].clamp(min=0))
+            found[key] = torch.where(state[key] >= 0, place, -1)
+        return found, rows
+
+    def from_places(self, state: State, keys: Sequence[str], rows: Tensor) -> State:
+        """Inverse of `to_places`: `rows` are those of the subjects in this bank."""
+        table = torch.cat([rows, rows.new_tensor([-1])])  # place -1 stays -1
+        return {**state, **{key: table[state[key]] for key in keys}}
+
+
+def tag(spec: RunSpec) -> str:
+    """What decides a site's subjects beside its name and the seed."""
+    split = (spec.test_fraction, spec.val_fraction, spec.folds, spec.left_out)
+    removed = (spec.confounds, spec.start) if spec.confounds else ()
+    so_far = "".join(f"{SO_FAR}{site}" for site in spec.fitted_on)
+    return f"{split}{removed}{so_far}"
+
+
+def as_it_was(spec: RunSpec, pool: PoolName) -> RunSpec:
+    """The spec under which a pool was made: confounds may since be fitted on more sites."""
+    names = pool.part.partition(SO_FAR)[2]
+    return replace(spec, order=tuple(names.split(SO_FAR))) if names else spec
+
+
+def synthetic_size(pool: PoolName) -> int:
+    """How many subjects a synthetic pool has."""
+    return int(pool.part.partition(":")[0])
+
+
+def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
+    """Name of a synthetic pool: all that decides its content."""
+    generator = (spec.learner.generator, spec.start)
+    learns_from = (spec.training.selection, spec.leaks.generator_sees_test)
+    decides = f"{n}:{generator}{learns_from}{tag(spec)}"
+    return PoolName("synthetic", site, spec.seed, decides)

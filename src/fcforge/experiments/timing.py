@@ -1,0 +1,118 @@
+"""How long and how large a plan will be, from a few short nodes of each learner."""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from fcforge.core.component import Component
+from fcforge.core.spec import RunSpec
+from fcforge.experiments.execute import wanted_generators
+from fcforge.experiments.pipelines import pipeline_of
+from fcforge.experiments.plan import Node, missing_nodes, traits_of
+from fcforge.experiments.run import Prepared
+from fcforge.experiments.store import Store
+from fcforge.experiments.trainer import Trainer
+from fcforge.nn.resources import one_thread
+
+SHORT = 1  # epochs of a short and of a long trial: FORGE chooses subjects before
+LONG = 6  # the first epoch and the sixth, so that their difference holds one choice
+
+
+class Trial(NamedTuple):
+    """Seconds, bytes that stay, and bytes of the state, of a node or of a site's generator."""
+
+    seconds: float
+    stays: int
+    state: int = 0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run will cost: site trainings to do, seconds, most bytes on disk."""
+
+    todo: int
+    seconds: float = 0.0
+    disk: int = 0
+
+
+def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
+    """Train a few sites of each learner briefly and scale up; nothing is written.
+
+    A worker ends a chain before it begins another, so that one state of each depth waits.
+    """
+    missing = missing_nodes(prepared.plan, store)
+    todo = [node for node in missing if node.depth]
+    if not todo:
+        return Cost(0)
+    people = Counter(prepared.cohort.site.tolist())
+    alike: dict[str, list[Node]] = {}
+    for node in sorted(
+        missing, key=lambda node: sum(people[s] for s in node.spec.order)
+    ):
+        alike.setdefault(replace(node.spec, order=(), seed=0).key, []).append(node)
+    waiting = 0
+    with tempfile.TemporaryDirectory() as scratch, one_thread():
+        trainer = Trainer(prepared.cohort, Store(scratch))
+        costs = _fit(trainer, todo)
+        for nodes in alike.values():
+            one = _train(trainer, nodes[len(nodes) // 2].spec)
+            scored = one._replace(seconds=0.0)  # an untrained network
+            costs += [one if node.depth else scored for node in nodes]
+            depths = [node.depth for node in nodes if node.continued]
+            waiting = max(waiting, jobs * one.state * max(depths, default=0))
+    seconds = sum(one.seconds for one in costs) / min(jobs, len(todo))
+    return Cost(len(todo), seconds, sum(one.stays for one in costs) + waiting)
+
+
+def _fit(trainer: Trainer, todo: Sequence[Node]) -> list[Trial]:
+    """Cost of every generator, and of drawing from it; of each kind one is fitted."""
+    known: dict[str, Trial] = {}
+    found = []
+    for node in wanted_generators(todo):
+        kind = repr(node.spec.learner.generator)
+        if kind not in known:
+            before = trainer.store.size()
+            seconds = _clocked(trainer.fit_generator, node.spec)
+            known[kind] = Trial(seconds, trainer.store.size() - before)
+        found.append(known[kind])
+    return found
+
+
+def _train(trainer: Trainer, spec: RunSpec) -> Trial:
+    """Cost of learning the last site of a spec; what is done once per site is not counted."""
+    short = _brief(spec, SHORT)
+    trainer.run([short])
+    seconds = _clocked(trainer.run, [short])
+    files = trainer.store.folder(short.key).iterdir()
+    sizes = {file.suffix: file.stat().st_size for file in files}
+    state = sizes.pop(".safetensors", 0)
+    own = not pipeline_of(spec.learner)
+    if own and trainer.learner(spec).method.fits:  # else there are no epochs
+        more = _clocked(trainer.run, [_brief(spec, LONG)]) - seconds
+        seconds += max(more, 0.0) * (spec.training.epochs - SHORT) / (LONG - SHORT)
+    if traits_of(spec.learner).grows:  # the others were learned before
+        seconds -= _clocked(trainer.load_lane, short)
+    return Trial(max(seconds, 0.0), sum(sizes.values()), state)
+
+
+def _brief(spec: RunSpec, epochs: int) -> Node:
+    """A node that learns the last site of a spec, after the others were shown.
+
+    Its synthetic subjects are drawn at no cost: generators are timed by themselves.
+    """
+    learner = spec.learner
+    if learner.generator:
+        learner = replace(learner, generator=Component("bootstrap"))
+    short = replace(spec.training, epochs=epochs)
+    brief = replace(spec, learner=learner, training=short)
+    return Node(brief, None, shown=len(spec.order))
+
+
+def _clocked(call: Callable[..., Any], *given: Any) -> float:
+    """Seconds of this process that a call takes."""
+    started = time.process_time()
+    call(*given)
+    return time.process_time() - started

@@ -1,0 +1,345 @@
+"""Trains nodes of the prefix tree: the dataset, the bank and the lanes of one process."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fcforge.core.component import Component
+from fcforge.core.errors import FCForgeError
+from fcforge.core.spec import LearnerSpec, RunSpec
+from fcforge.core.subjects import Site
+from fcforge.data.cohort import Cohort
+from fcforge.data.confounds import fit_on_training
+from fcforge.data.splits import make_sites
+from fcforge.experiments.execute import describe
+from fcforge.experiments.pipelines import Pipeline, pipeline_of, scores_after
+from fcforge.experiments.plan import Node
+from fcforge.experiments.public_subjects import Public, make_run_start
+from fcforge.experiments.site_loader import (
+    PUBLIC,
+    SiteLoader,
+    as_it_was,
+    synthetic_size,
+    tag,
+)
+from fcforge.experiments.site_thresholds import without_fold
+from fcforge.experiments.store import Store
+from fcforge.generators.base import Generator
+from fcforge.generators.cache import fit_together, read_state, write_state
+from fcforge.methods import Lane, Learner, Method, build_learner
+from fcforge.replay.bank import PoolName
+from fcforge.training.lanes import Evaluator, Job, shapes
+from fcforge.training.loop import lanes_that_fit, learn_site, pretrain, start_lane
+
+# addresses of the subjects that a state remembers, beside its tensors
+POOL = "pool"
+ITEM = "item"
+
+AMPLE = 16  # times the lanes there are: memory for them at later sites, too
+
+
+class Trainer:
+    """Trains nodes of one dataset and writes them into a store.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    store : Store
+    device : str
+    group : int
+        Most lanes trained together. 1 on a CPU; on a GPU fewer where the card holds fewer.
+    """
+
+    def __init__(
+        self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1
+    ) -> None:
+        self.cohort = cohort
+        self.store = store
+        self.device = device
+        self.group = group
+        self.loader = SiteLoader(device, store.generators, self.public)
+        self._sites: dict[str, dict[str, Site]] = {}
+        self._learners: dict[str, Learner] = {}
+        self._evaluators: dict[str, Evaluator] = {}
+        self._fit: dict[tuple[int, int], tuple[int, int]] = {}
+        self._public: dict[str, Public] = {}
+
+    # -- what a node needs ---------------------------------------------------------------------
+    def sites(self, spec: RunSpec) -> dict[str, Site]:
+        """Sites of a seed, split once, confounds removed."""
+        key = f"{spec.seed}{tag(spec)}"
+        if key not in self._sites:
+            if spec.fitted_on:  # one set of sites for every prefix: keep the last few
+                _forget_oldest(self._sites, 6)
+                _forget_oldest(self._evaluators, 6)
+            split = make_sites(self.cohort, spec.seed, spec)
+            if spec.left_out is not None:
+                out = (spec.left_out, spec.seed)
+                split = {n: without_fold(site, *out) for n, site in split.items()}
+            self._sites[key] = self._without_confounds(spec, split)
+        return self._sites[key]
+
+    def _without_confounds(
+        self, spec: RunSpec, sites: dict[str, Site]
+    ) -> dict[str, Site]:
+        """Sites with the effect of the confounds taken out of every scan.
+
+        The effect is estimated on the public people, or without a start on the sites so far.
+        """
+        step = None
+        if spec.fitted_on:
+            fitted_on = [sites[name] for name in spec.fitted_on]
+            step = fit_on_training(fitted_on, spec.confounds)
+        elif spec.confounds and spec.start:
+            step = self.public(spec).confounds
+        if step is None:
+            return sites
+        return {name: step.apply(site) for name, site in sites.items()}
+
+    def public(self, spec: RunSpec) -> Public:
+        """Public people and start of a run."""
+        noise = None
+        if not pipeline_of(spec.learner):
+            noise = self.learner(spec).method.start_noise
+        key = str((spec.start, spec.confounds, noise))
+        if key not in self._public:
+            assert spec.start is not None  # whoever asks has one
+            self._public[key] = make_run_start(spec.start, spec.confounds, noise)
+        return self._public[key]
+
+    def first_lane(self, spec: RunSpec) -> Lane:
+        """Lane before the first site: untrained, or begun on the public people."""
+        learner = self.learner(spec)
+        view = self.loader.public_view(spec)
+        trained = None
+        if view is not None and learner.method.fits:
+            model = LearnerSpec(Component("finetune"), spec.learner.model)
+            alone = replace(spec, learner=model, order=(), left_out=None)
+            path = self.store.generators / f"pretrained-{alone.key}.safetensors"
+            if not path.exists():
+                given = (learner.model, view, spec.seed, spec.training, self.device)
+                write_state(path, pretrain(*given).named())
+            trained = Lane.from_named(read_state(path, self.device))
+        return start_lane(learner, spec.seed, self.device, view, trained)
+
+    def learner(self, spec: RunSpec) -> Learner:
+        """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
+        key = replace(spec, order=(), seed=0).key
+        if key not in self._learners:
+            n_rois = self.cohort.n_rois
+            target = self.cohort.target
+            self._learners[key] = build_learner(spec.learner, n_rois, target=target)
+        return self._learners[key]
+
+    def evaluator(self, spec: RunSpec) -> Evaluator:
+        """Evaluator of a spec's seed and model."""
+        key = f"{replace(spec, order=()).key}:{spec.fitted_on}"
+        if key not in self._evaluators:
+            sites = self.sites(spec)
+            self._evaluators[key] = Evaluator(sites, self.learner(spec), self.device)
+        return self._evaluators[key]
+
+    def fit_generator(self, spec: RunSpec) -> None:
+        """Draw what a method will ask for of the last site, into the store's cache."""
+        if n := self.learner(spec).method.asks_for:
+            self.loader.synthetic(self.sites(spec)[spec.order[-1]], spec, n)
+
+    def fit_generators(self, nodes: Sequence[Node]) -> None:
+        """Fit the generators of the nodes' last sites on this trainer's device, side by side.
+
+        Those that do not train in lanes are left to whoever needs them.
+        """
+        alike: dict[str, tuple[Generator, list[Any]]] = {}
+        for node in nodes:
+            last = self.sites(node.spec)[node.spec.order[-1]]
+            generator, *people = self.loader.asked(last, node.spec)
+            kind = repr(node.spec.learner.generator)
+            alike.setdefault(kind, (generator, []))[1].append(people)
+        for generator, wanted in alike.values():
+            if generator.in_lanes():
+                fit_together(generator, wanted, self.store.generators, self.device)
+
+    # -- lanes to and from the store -----------------------------------------------------------
+    def load_lane(self, node: Node) -> Lane:
+        """Lane that is to learn a node's last site."""
+        lane = self._parent_lane(node)
+        for seen in range(node.depth - node.shown + 1, node.depth):
+            # without `fit` the method only takes in the site's subjects
+            shown = [self.job(node.spec.prefix(seen), lane)]
+            (lane,) = self._learn(node.spec, shown, fit=False)
+        return lane
+
+    def _learn(
+        self, spec: RunSpec, jobs: Sequence[Job], *, fit: bool = True
+    ) -> Sequence[Lane]:
+        bank = self.loader.bank
+        return learn_site(self.learner(spec), jobs, bank, spec.training, fit=fit)
+
+    def _parent_lane(self, node: Node) -> Lane:
+        if node.parent is None:
+            return self.first_lane(node.spec)
+        tensors = self.store.read_lane(node.parent)
+        address = tensors.pop(POOL), tensors.pop(ITEM)
+        moved = {name: value.to(self.device) for name, value in tensors.items()}
+        lane = Lane.from_named(moved)
+        meta = self.store.read_meta(node.parent)
+        pools = [PoolName(*pool) for pool in meta["pools"]]
+        for pool in pools:
+            self._ensure_pool(node.spec, pool)
+        rows = self.loader.bank.locate(pools, *address)
+        keys = self.learner(node.spec).method.row_keys
+        return lane._replace(state=self.loader.from_places(lane.state, keys, rows))
+
+    def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
+        if pool in self.loader.bank:
+            return
+        spec = as_it_was(spec, pool)
+        site = self.sites(spec)[pool.site]
+        if pool.kind == "synthetic":
+            self.loader.synthetic(site, spec, synthetic_size(pool))
+        else:
+            self.loader.view(site, spec)
+
+    def memory_bytes(
+        self, method: Method, lane: Lane, held: Mapping[PoolName, int]
+    ) -> int:
+        """What a method keeps beyond the network, with so many subjects `held` of each pool.
+
+        A remembered subject counts its FC edges; synthetic ones of a site together count no more
+        than the state of their generator, which the run folder holds instead of them.
+        """
+        total = 0
+        for pool, n in held.items():
+            taken = n * _edge_bytes(self.cohort.n_rois)
+            total += min(taken, self.loader.state_bytes.get(pool, taken))
+        apart = (*method.transient, *method.row_keys)
+        rest = [v for k, v in lane.state.items() if not k.startswith(apart)]
+        return total + sum(v.numel() * v.element_size() for v in rest)
+
+    # -- training ------------------------------------------------------------------------------
+    def run(self, nodes: Sequence[Node]) -> None:
+        """Train nodes of equal depth, in groups of lanes that fit together."""
+        waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
+        for node in nodes:
+            if pipeline := pipeline_of(node.spec.learner):
+                self._run_pipeline(node, pipeline)
+                continue
+            if not node.depth:
+                self.write(node, self.first_lane(node.spec), 0.0)
+                continue
+            lane = self.load_lane(node)
+            last = node.spec.order[-1:]
+            site = self.sites(node.spec)[last[0]]  # folds differ by a subject
+            sizes = (len(site.train), len(site.val))
+            alike = replace(node.spec, order=last, seed=0).key
+            signature = (alike, node.depth, shapes(lane), sizes)
+            waiting.setdefault(signature, []).append((node, lane))
+        for members in waiting.values():
+            self._run_alike(members)
+
+    def _run_alike(self, members: Sequence[tuple[Node, Lane]]) -> None:
+        """Train lanes of one shape, as many at once as the device holds."""
+        node = members[0][0]
+        size = min(self.group, self._lanes_that_fit(members))
+        done = 0
+        while done < len(members):
+            try:
+                self.learn_group(members[done : done + size])
+            except torch.OutOfMemoryError as error:
+                # another program took memory since it was measured; nothing of the group is written
+                if size == 1:
+                    raise FCForgeError(
+                        "the device has no memory for a single lane.",
+                        where=f"learner '{node.spec.learner.title}', {'>'.join(node.spec.order)}",
+                        do="Free the card, use a smaller batch_size or model, or --device cpu. "
+                        "The same command again continues.",
+                    ) from error
+                size = -(-size // 2)
+                torch.cuda.empty_cache()
+                continue
+            done += size
+
+    def _lanes_that_fit(self, members: Sequence[tuple[Node, Lane]]) -> int:
+        """Lanes that the device holds; where it held far more at an earlier site, as many."""
+        node, lane = members[0]
+        learner = self.learner(node.spec)
+        key = id(learner), node.spec.training.batch_size
+        depth, lanes = self._fit.get(key, (0, 0))
+        if depth != node.depth and lanes < AMPLE * min(len(members), self.group):
+            job = self.job(node.spec, lane)
+            bank = self.loader.bank
+            lanes = lanes_that_fit(learner, job, bank, node.spec.training)
+            self._fit[key] = node.depth, lanes
+        return lanes
+
+    def learn_group(self, members: Sequence[tuple[Node, Lane]]) -> None:
+        """Teach lanes of one shape the last site of their nodes, and store these."""
+        spec = members[0][0].spec
+        jobs = [self.job(node.spec, lane) for node, lane in members]
+        started = time.perf_counter()
+        lanes = self._learn(spec, jobs)
+        seconds = (time.perf_counter() - started) / len(members)
+        for (node, _), lane in zip(members, lanes, strict=True):
+            self.write(node, lane, seconds)
+
+    def job(self, spec: RunSpec, lane: Lane) -> Job:
+        """A lane about to learn the last site of a spec's order."""
+        site = spec.order[-1]
+        peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
+        view = self.loader.view(self.sites(spec)[site], spec)
+        return Job(lane, view, spec.seed, spec.order, peek)
+
+    def write(self, node: Node, lane: Lane, seconds: float) -> None:
+        """Evaluate a lane on every site and store the node."""
+        method = self.learner(node.spec).method
+        state, rows = self.loader.to_places(lane.state, method.row_keys)
+        pools, pool, item = self.loader.bank.address(rows)
+        held = Counter(pools[k] for k in pool.tolist())
+        facts = {
+            "seconds": seconds,
+            "memory_bytes": self.memory_bytes(method, lane, held),
+            "pools": [list(p) for p in pools],
+        }
+        stored = None
+        if node.depth and node.continued:
+            stored = {**lane._replace(state=state).named(), POOL: pool, ITEM: item}
+        found = self.evaluator(node.spec).scores(lane)
+        self._store_node(node, facts, found, stored)
+
+    def _store_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
+        """Write scores, and tensors where there are some."""
+        fixed = {"spec": node.spec.to_json(), "parent": node.parent}
+        meta = {**fixed, **facts, "environment": describe(self.device)}
+        self.store.write_node(node.key, meta, *arrays)
+
+    def _run_pipeline(self, node: Node, pipeline: Pipeline) -> None:
+        """Train an estimator on the public people and the node's sites, and store its scores."""
+        spec = node.spec
+        started = time.perf_counter()
+        sites = self.sites(spec)
+        fixed = spec.training.selection == "fixed"
+        own = {name: sites[name].learning(with_val=fixed) for name in spec.order}
+        public = {PUBLIC: self.public(spec).people} if spec.start else {}
+        found = scores_after(
+            pipeline, public | own, spec.seed, spec.order, sites, self.cohort.target
+        )
+        subjects = sum(map(len, own.values())) if pipeline.keeps == "cumulative" else 0
+        facts = {
+            "seconds": time.perf_counter() - started,
+            "memory_bytes": subjects * _edge_bytes(self.cohort.n_rois),
+        }
+        self._store_node(node, facts, found)
+
+
+def _edge_bytes(n_rois: int) -> int:
+    """What the FC edges of a subject take."""
+    return n_rois * (n_rois - 1) // 2 * 4
+
+
+def _forget_oldest(cache: dict[Any, Any], most: int) -> None:
+    while len(cache) >= most:
+        cache.pop(next(iter(cache)))

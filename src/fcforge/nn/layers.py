@@ -1,0 +1,194 @@
+"""Building blocks shared by the classifiers: short pure functions of tensors.
+
+Weights have torch's layout (out, in). Node arrays are (n, R, F): n subjects, R ROIs, F features.
+Everything works under ``torch.func.vmap`` and ``torch.compile``.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from fcforge.core.randomness import fold, keep_mask
+from fcforge.nn import fused
+from fcforge.nn.tensors import Key, Params
+
+MOMENTUM = 0.1
+EPSILON = 1e-5
+HEAD_KEYS = 1000  # dropout keys of the head start here, those of layer l are l
+
+
+def uniform(rng: torch.Generator, shape: tuple[int, ...], bound: float) -> Tensor:
+    """Uniform draws in [-bound, bound] from `rng`, float32."""
+    return (torch.rand(shape, generator=rng) * 2.0 - 1.0) * bound
+
+
+def glorot(rng: torch.Generator, n_out: int, n_in: int) -> Tensor:
+    """Glorot-uniform weight (out, in), as PyG initialises its convolutions."""
+    return uniform(rng, (n_out, n_in), (6.0 / (n_in + n_out)) ** 0.5)
+
+
+def init_linear(rng: torch.Generator, name: str, n_in: int, n_out: int) -> Params:
+    """Weight and bias as ``torch.nn.Linear`` draws them: U(-1/sqrt(in), 1/sqrt(in))."""
+    bound = n_in**-0.5
+    return {
+        f"{name}.weight": uniform(rng, (n_out, n_in), bound),
+        f"{name}.bias": uniform(rng, (n_out,), bound),
+    }
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """``x W^T`` over the last axis, without bias.
+
+    The leading axes are folded first: lifted over lanes, this is then one batched product with
+    the lane as its only batch axis.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    flat = fused.linear(rows, weight) if fused.fits(x) else rows @ weight.t()
+    return flat.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def affine(params: Params, name: str, x: Tensor) -> Tensor:
+    """``x W^T + b`` of layer `name`."""
+    return linear(x, params[f"{name}.weight"]) + params[f"{name}.bias"]
+
+
+def dropout(x: Tensor, p: float, key: Key) -> Tensor:
+    """Inverted dropout drawn from the int32 scalar `key`; without a key nothing is dropped."""
+    if key is None or p == 0.0:
+        return x
+    if fused.fits(x):
+        return fused.dropout(x, p, key)
+    return x * keep_mask(key, tuple(x.shape), p)
+
+
+def dropout_keys(key: Key, n: int, first: int = 0) -> Sequence[Key]:
+    """Dropout keys of `n` layers from number `first` on; None where nothing is dropped."""
+    if key is None:
+        return [None] * n
+    return fold(
+        key, torch.arange(first, first + n, dtype=torch.int32, device=key.device)
+    ).unbind()
+
+
+def init_norm(name: str, width: int) -> Params:
+    """Scale 1 and shift 0 of a batch norm."""
+    return {f"{name}.weight": torch.ones(width), f"{name}.bias": torch.zeros(width)}
+
+
+def normalise(
+    h: Tensor, offset: Tensor, params: Params, stats: Params, name: str, train: bool
+) -> tuple[Tensor, Params]:
+    """Batch norm `name` of ``h + offset`` (..., F) with explicit running statistics.
+
+    As ``torch.nn.BatchNorm1d``: in training the batch's population variance normalises, its
+    sample variance is remembered, ``running = 0.9 running + 0.1 batch``. `offset` (F,), the
+    bias of the layer before, shifts the mean alone, so in training it is never added: its
+    gradient is exactly 0, and one pass over the batch is saved.
+
+    Returns
+    -------
+    normalised : Tensor of shape (..., F)
+    stats : dict
+        Running statistics after this batch (unchanged when `train` is False).
+    """
+    weight = params[f"{name}.weight"]
+    bias = params[f"{name}.bias"]
+    mean = stats[f"{name}.mean"]
+    var = stats[f"{name}.var"]
+    if not train:
+        scale = weight * torch.rsqrt(var + EPSILON)
+        out = torch.addcmul(bias + (offset - mean) * scale, h, scale)
+        return out, {f"{name}.mean": mean, f"{name}.var": var}
+    flat = h.reshape(-1, h.shape[-1])
+    bias = bias + 0.0 * offset  # the offset stays in the graph, with a gradient of 0
+    out, batch_mean, inverse_sd = torch.native_batch_norm(
+        flat, weight, bias, None, None, True, MOMENTUM, EPSILON
+    )
+    batch_var = inverse_sd.detach().square().reciprocal() - EPSILON
+    sample_var = batch_var * (len(flat) / max(len(flat) - 1, 1))
+    batch_mean = batch_mean.detach() + offset.detach()
+    return out.reshape(h.shape), {
+        f"{name}.mean": mean + MOMENTUM * (batch_mean - mean),
+        f"{name}.var": var + MOMENTUM * (sample_var - var),
+    }
+
+
+def norm_relu_dropout(
+    h: Tensor,
+    offset: Tensor,
+    params: Params,
+    stats: Params,
+    name: str,
+    train: bool,
+    p: float,
+    key: Key,
+) -> tuple[Tensor, Params]:
+    """`normalise`, ReLU and `dropout`: on a GPU, in training, one fused layer."""
+    if not train or not fused.fits(h):
+        h, new = normalise(h, offset, params, stats, name, train)
+        return dropout(torch.relu(h), p, key), new
+    weight = params[f"{name}.weight"]
+    bias = params[f"{name}.bias"]
+    flat = h.reshape(-1, h.shape[-1])
+    old = offset, stats[f"{name}.mean"], stats[f"{name}.var"]
+    out, mean, var = fused.norm_relu_dropout(
+        flat, weight, bias, key, old, p, EPSILON, MOMENTUM
+    )
+    return out.reshape(h.shape), {f"{name}.mean": mean, f"{name}.var": var}
+
+
+def masked_softmax(scores: Tensor, blocked: Tensor) -> Tensor:
+    """Softmax over the last axis of (n, heads, R, R) where `blocked` (n, R, R) is 0, not -inf."""
+    return torch.softmax(scores + blocked[:, None], dim=-1)
+
+
+def split_heads(h: Tensor, heads: int) -> Tensor:
+    """(n, R, heads * c) -> (n, heads, R, c)."""
+    return h.reshape(*h.shape[:-1], heads, -1).transpose(-3, -2)
+
+
+def join_heads(h: Tensor) -> Tensor:
+    """(n, heads, R, c) -> (n, R, heads * c)."""
+    return h.transpose(-3, -2).flatten(-2)
+
+
+def mean_max(h: Tensor) -> Tensor:
+    """Graph-level readout: mean and maximum over ROIs, (n, R, F) -> (n, 2 F)."""
+    if fused.fits(h):
+        return fused.mean_max(h)
+    return torch.cat([h.mean(1), h.amax(1)], dim=-1)
+
+
+def init_head(rng: torch.Generator, name: str, widths: tuple[int, ...]) -> Params:
+    """Fully connected layers of the given widths, input and output included."""
+    params: Params = {}
+    for i, (n_in, n_out) in enumerate(pairwise(widths)):
+        params |= init_linear(rng, f"{name}.{i}", n_in, n_out)
+    return params
+
+
+def head(params: Params, name: str, x: Tensor, p: float, key: Key) -> Tensor:
+    """Fully connected network: linear, ReLU, dropout, ..., linear.
+
+    Parameters
+    ----------
+    params : dict
+        Layers ``name.0``, ``name.1``, ... as made by `init_head`.
+    x : Tensor of shape (n, in)
+    p : float
+        Dropout after each hidden layer.
+    key : int32 scalar or None (no dropout)
+
+    Returns
+    -------
+    Tensor of shape (n, out)
+    """
+    depth = sum(
+        key.startswith(f"{name}.") and key.endswith(".weight") for key in params
+    )
+    for i, own in enumerate([*dropout_keys(key, depth - 1, HEAD_KEYS), None]):
+        x = affine(params, f"{name}.{i}", x)
+        x = dropout(torch.relu(x), p, own) if i < depth - 1 else x
+    return x

@@ -1,1 +1,0 @@
-"""What is asked of runs and generators: tuning, unseen sites, motion, fidelity, privacy."""

@@ -1,1 +1,0 @@
-"""The judge of generators: one set (`panel.judge`), or all generators on all sites."""

@@ -1,0 +1,1 @@
+"""Training: lanes learn a site and are scored on every site."""

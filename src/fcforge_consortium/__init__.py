@@ -1,0 +1,1 @@
+"""Signed files with which hospitals build a model together."""

@@ -1,0 +1,1 @@
+"""Rounds of two aggregators: encrypted shares and their sums."""

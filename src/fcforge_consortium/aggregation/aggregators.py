@@ -1,0 +1,295 @@
+"""Two keepers: rounds in which hospitals give a sum that neither keeper can read alone.
+
+A round is a named set of hospitals. Each gives a share to either keeper (`rounds`). A keeper adds
+the shares of a round, adds its own noise, signs and publishes its half; the two halves add up to
+the noisy sum. If one of the two is honest, nobody learns more than that sum with one dose of noise.
+
+A keeper publishes a round once: two sums over different hospitals would give the difference away.
+Its list of rounds is locked while in use, and knows what was published even if the process dies.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from pydantic import Field, TypeAdapter
+
+from fcforge.core.errors import ExchangeError, at, refuse
+from fcforge.core.files import read_plain, write_bytes
+from fcforge_consortium.aggregation import rounds
+from fcforge_consortium.aggregation.rounds import Share, added, opened
+from fcforge_consortium.ledger.ledger import Header, Intent, Journal
+from fcforge_consortium.privacy.noise import discrete_gaussian
+from fcforge_consortium.records import keys, schema
+from fcforge_consortium.records.archive import Contents, save_arrays
+from fcforge_consortium.records.kinds import Added, Half, make
+from fcforge_consortium.records.schema import (
+    Closed,
+    Keeper,
+    Sha256,
+    SiteName,
+    Size,
+    owned,
+    site_name,
+)
+
+if TYPE_CHECKING:
+    from fcforge_consortium.records.exchange import Exchange
+
+CARD = ".keeper"
+DERIVED = b"fcforge keeper encryption 1"  # a key for nothing else
+
+
+# -- who keepers are -------------------------------------------------------------------------------
+def encryption_key(key: Ed25519PrivateKey) -> X25519PrivateKey:
+    """The key that opens shares, derived from the one that signs halves: one file to keep."""
+    kdf = HKDF(SHA256(), 32, None, DERIVED)
+    return X25519PrivateKey.from_private_bytes(kdf.derive(key.private_bytes_raw()))
+
+
+def card_of(name: str, key: Ed25519PrivateKey) -> Keeper:
+    """What is public of a keeper, for the policy of a start."""
+    encryption = encryption_key(key).public_key().public_bytes_raw().hex()
+    proof = key.sign(owned(name, encryption)).hex()
+    public = keys.public_hex(key)
+    return Keeper(name=name, key=public, encryption_key=encryption, proof=proof)
+
+
+def write_keeper(path: str | Path, name: str, passphrase: str = "") -> Keeper:
+    """New key of a keeper: `path` (private), ``path.pub``, and ``path.keeper`` to give away."""
+    title = site_name(name)
+    keys.write_keys(path, passphrase)
+    card = card_of(title, keys.read_private(path, passphrase))
+    write_bytes(f"{path}{CARD}", schema.written(card) + b"\n")
+    return card
+
+
+def read_card(path: str | Path) -> Keeper:
+    """What is public of a keeper, from the file that it gave away."""
+    data = read_plain(path, 1 << 12, ExchangeError)
+    with at(path, do="Ask the keeper for the file that ends in .keeper."):
+        return schema.read(TypeAdapter(Keeper), data.removesuffix(b"\n"), "it")
+
+
+# -- what a keeper does ----------------------------------------------------------------------------
+class Published(Closed):
+    """A round that the keeper has published, and who was in it."""
+
+    kind: Literal["published"] = "published"
+    start: Sha256
+    round: SiteName
+    times: Size
+    notices: tuple[Sha256, ...]
+
+
+class RoundList(Journal):
+    """The rounds that a keeper has published; beside its key."""
+
+    format = "fcforge-rounds"
+    pays = Published
+    kinds = TypeAdapter(
+        Annotated[Header | Intent | Published, Field(discriminator="kind")]
+    )
+    keep = "Nothing else knows which rounds were published: bring back your copy of it."
+
+    @property
+    def published(self) -> list[Published]:
+        """All that it has published."""
+        return [line for line in self.lines if isinstance(line, Published)]
+
+
+class Noise(NamedTuple):
+    """What a keeper adds to each number: in units of the grid, what a unit is worth; how many."""
+
+    sigma: int
+    grid: float
+    size: int
+
+
+class Kept(NamedTuple):
+    """What a keeper publishes of a round.
+
+    Attributes
+    ----------
+    half : Half
+    contents : Contents
+        The half with the notices it is built on, to send round.
+    exchange : Exchange
+        With all of them.
+    """
+
+    half: Half
+    contents: Contents
+    exchange: "Exchange"
+
+    @property
+    def line(self) -> Published:
+        """For the keeper's list."""
+        half = self.half
+        (start,) = half.parents
+        notices = tuple(one.notice for one in half.hospitals)
+        return Published(
+            start=start, round=half.round, times=half.times, notices=notices
+        )
+
+
+def keep(
+    exchange: "Exchange",
+    shares: Sequence[Share],
+    key: Ed25519PrivateKey,
+    noise: Noise,
+    listed: RoundList,
+    *,
+    again: bool = False,
+) -> Kept:
+    """Add the shares of one round and a dose of noise: the keeper's half.
+
+    Parameters
+    ----------
+    exchange : Exchange
+        The start, with whatever was published and withdrawn so far.
+    shares : sequence of Share
+        All of one round and for this keeper.
+    key : private key
+        The keeper's.
+    noise : Noise
+        For the budget that the notices name; sigma 0 without noise.
+    listed : RoundList
+    again : bool
+        Publish a round once more that lost a hospital by withdrawal; everybody spends once more.
+    """
+    keeper = own_card(exchange, key)
+    _require_one_round(shares, exchange.root.id, keeper.name)
+    joined = exchange.joined([share.notice for share in shares])
+    here = {record.id for record in joined.records}
+    ordered = sorted(shares, key=lambda share: share.notice.site)
+    staying = [share for share in ordered if share.notice.id in here]
+    times = _publication(exchange, listed, shares, staying, again)
+    data = _sum(staying, exchange.root.id, key, noise)
+    place = (keeper.name, 1 + len(listed.published), [exchange.root.id], key)
+    said = _said(staying, noise, times)
+    half = make(Half, *place, payload=schema.sha256(data), **said)
+    payloads = {half.payload: data}
+    whole = joined.joined([half], payloads)
+    rounds.rounds_of(whole)  # one that does not fit the other keeper's stays here
+    contents = Contents((*(share.notice for share in staying), half), payloads)
+    return Kept(half, contents, whole)
+
+
+def _sum(
+    staying: Sequence[Share], start: str, key: Ed25519PrivateKey, noise: Noise
+) -> bytes:
+    """The array of a half: all shares and a dose of secret noise, modulo 2^64."""
+    private = encryption_key(key)
+    words = [opened(share, start, private, noise.size) for share in staying]
+    if noise.sigma:
+        drawn = discrete_gaussian(noise.sigma, noise.size)
+        words.append(drawn.astype("<i8").view("<u8"))
+    return save_arrays({rounds.NUMBERS: added(words)})
+
+
+def _said(staying: Sequence[Share], noise: Noise, times: int) -> dict[str, Any]:
+    """What a half says of its round, its hospitals and its noise."""
+    first = staying[0].notice
+    hospitals = [
+        Added(site=share.notice.site, notice=share.notice.id, share=share.sha256)
+        for share in staying
+    ]
+    return {
+        "round": first.round,
+        "hospitals": tuple(hospitals),
+        "mechanism": first.mechanism,
+        "epsilon": first.epsilon,
+        "delta": first.delta,
+        "grid": noise.grid,
+        "variance": str(noise.sigma**2),
+        "times": times,
+    }
+
+
+def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Keeper:
+    """The keeper of the policy whose key this is."""
+    for keeper in exchange.root.policy.keepers:
+        if keeper == card_of(keeper.name, key):
+            return keeper
+    named = ", ".join(k.name for k in exchange.root.policy.keepers) or "none"
+    raise ExchangeError(
+        f"the key {keys.public_hex(key)[:16]} is of no keeper of this start.",
+        do=f"Its policy names {named}. Use the key that `fcforge keepers new` made for it.",
+    )
+
+
+def _require_one_round(shares: Sequence[Share], start: str, keeper: str) -> None:
+    """Every share is for this keeper, start and round, one for each hospital, of one budget."""
+    if not shares:
+        raise ExchangeError("there is no share to add.", do="Name the share files.")
+    first = shares[0].notice
+    sites = Counter(share.notice.site for share in shares)
+    for share in shares:
+        notice = share.notice
+        often = sites[notice.site]
+        with at(f"share of '{notice.site}'", do="Leave it out, or ask the hospital."):
+            refuse(
+                {
+                    "was made for another start": notice.parents != (start,),
+                    f"is for keeper '{share.keeper}'": share.keeper != keeper,
+                    f"is of round '{notice.round}'": notice.round != first.round,
+                    f"is there {often} times": often > 1,
+                    f"has the budget {notice.budget}": notice.budget != first.budget,
+                }
+            )
+
+
+def _publication(
+    exchange: "Exchange",
+    listed: RoundList,
+    shares: Sequence[Share],
+    staying: Sequence[Share],
+    again: bool,
+) -> int:
+    """The how-manieth publication of a round this is; an error unless it may be.
+
+    Once more is possible only without hospitals that have withdrawn, and with nobody new: then
+    the two sums differ by what the policy's budget covers twice.
+    """
+    fewest = exchange.root.policy.fewest_hospitals
+    name = shares[0].notice.round
+    with at(f"round '{name}'"):
+        if len(staying) < fewest:
+            raise ExchangeError(
+                f"has shares of {len(staying)} hospitals; the policy asks for {fewest}.",
+                do="Nothing was published now; wait for more, or begin another round.",
+            )
+        place = (exchange.root.id, name)
+        earlier = [p for p in listed.published if (p.start, p.round) == place]
+        if earlier:
+            _require_withdrawal(earlier[-1], shares, staying, again)
+    return len(earlier) + 1
+
+
+def _require_withdrawal(
+    last: Published, shares: Sequence[Share], staying: Sequence[Share], again: bool
+) -> None:
+    """Raise `ExchangeError` unless a round lost hospitals by withdrawal and nothing else."""
+    before = set(last.notices)
+    now = {share.notice.id for share in staying}
+    late = [share.notice.site for share in staying if share.notice.id not in before]
+    if not again or late or now == before:
+        who = f"; the share of '{late[0]}' came too late for it" if late else ""
+        raise ExchangeError(
+            f"was published before{who}. Twice would give the difference away.",
+            do="Late hospitals join the next round (`fcforge learn --round NEXT`). A round that a "
+            "hospital has withdrawn from can be published once more without it: --again, which "
+            "spends everybody's budget once more.",
+        )
+    if not before <= {share.notice.id for share in shares}:
+        raise ExchangeError(
+            "would leave out a hospital that has not withdrawn.",
+            do="Name the same share files as before, and merge the withdrawal into the file named "
+            "by --state.",
+        )

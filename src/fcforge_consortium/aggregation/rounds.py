@@ -1,0 +1,354 @@
+"""Rounds: shares that no keeper can read alone, and the halves of two keepers that add up to a sum.
+
+A vector of whole numbers becomes two vectors of words that add up to it modulo 2^64. One is drawn
+from the system's entropy, so that each by itself is uniform and says nothing, to anybody, for ever.
+Each is encrypted to one keeper with HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound
+to start, round, hospital and keeper: it can be opened for nothing else. HPKE does not say who sent
+something, so the hospital signs a notice that names both ciphertexts by their SHA-256.
+
+A share is one file: a line that says what it is, the signed notice, and the ciphertext. Both halves
+of a round must name the same hospitals with the same notices. Each is uniform by itself; together
+they are the noisy sum over those hospitals.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from fcforge.core.errors import ConfigError, ExchangeError, at, refuse
+from fcforge.core.files import read_plain
+from fcforge_consortium.ledger.ledger import Receipt, Spent
+from fcforge_consortium.records import schema
+from fcforge_consortium.records.keys import Signer, Trust
+from fcforge_consortium.records.kinds import (
+    GivenShare,
+    Half,
+    Notice,
+    Spending,
+    make,
+    read_record,
+)
+from fcforge_consortium.records.schema import Keeper, Policy, site_name
+
+if TYPE_CHECKING:
+    from fcforge_consortium.records.exchange import Exchange
+
+NUMBERS = "numbers"  # the array of a half
+LOST = "Nothing was changed. Ask both keepers which shares they have, and give a new round."
+FIRST_LINE = b"fcforge-share 1\n"
+MAX_BYTES = 320 << 20  # of 20 classes and 2,000 ROIs
+SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
+WORD = np.dtype("<u8")
+
+
+def split(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two vectors of words that add up to whole numbers (d,) modulo 2^64.
+
+    The first is the system's entropy, the second what is missing: each by itself is uniform.
+    """
+    whole = np.ascontiguousarray(numbers, dtype="<i8").view(WORD)
+    first = np.frombuffer(os.urandom(whole.nbytes), dtype=WORD)
+    return first, whole - first
+
+
+def added(words: Sequence[np.ndarray]) -> np.ndarray:
+    """Sum (d,) of vectors of words modulo 2^64, as words."""
+    return np.stack(words).sum(0, dtype=WORD)
+
+
+def signed_numbers(words: np.ndarray) -> np.ndarray:
+    """Words (d,) as the whole numbers from -2^63 to 2^63 - 1 that they stand for."""
+    return words.view("<i8").astype(np.int64)
+
+
+class Share(NamedTuple):
+    """A share as it travels: the hospital's signed notice, and what is encrypted to a keeper."""
+
+    notice: Notice
+    sealed: bytes
+
+    @property
+    def sha256(self) -> str:
+        """Of what is encrypted."""
+        return schema.sha256(self.sealed)
+
+    @property
+    def keeper(self) -> str:
+        """Name of the keeper who can open it; `ExchangeError` where its notice names none."""
+        for given in self.notice.shares:
+            if given.sha256 == self.sha256:
+                return given.keeper
+        raise ExchangeError(
+            f"the ciphertext is not the one that '{self.notice.site}' signed for.",
+            do="It was changed on the way; ask the hospital to send the file again.",
+        )
+
+    @property
+    def data(self) -> bytes:
+        """The file."""
+        return FIRST_LINE + self.notice.line + b"\n" + self.sealed
+
+
+def seal(
+    numbers: np.ndarray, keepers: Sequence[Keeper], start: str, place: tuple[str, str]
+) -> dict[str, bytes]:
+    """Ciphertexts by the names of the two keepers.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (d,)
+        Whole numbers.
+    keepers : sequence of two Keeper
+    start : str
+        Id of the start.
+    place : (round, hospital)
+    """
+    sealed = {}
+    for keeper, words in zip(keepers, split(numbers), strict=True):
+        bound = _bound(start, place, keeper.name)
+        public = X25519PublicKey.from_public_bytes(bytes.fromhex(keeper.encryption_key))
+        try:
+            sealed[keeper.name] = SUITE.encrypt(words.tobytes(), public, bound)
+        except ValueError as error:  # a point of small order
+            what = f"the encryption key of keeper '{keeper.name}' is weak ({error})."
+            do = "Give nothing; ask whoever made the start."
+            raise ExchangeError(what, do=do) from error
+    return sealed
+
+
+def opened(share: Share, start: str, key: X25519PrivateKey, size: int) -> np.ndarray:
+    """The words (size,) of a share; `ExchangeError` where it is for another place or key."""
+    notice = share.notice
+    bound = _bound(start, (notice.round, notice.site), share.keeper)
+    try:
+        data = SUITE.decrypt(share.sealed, key, bound)
+    except InvalidTag as error:
+        raise ExchangeError(
+            f"the share of '{notice.site}' cannot be opened: it was encrypted to another key, or "
+            "for another round, hospital or start.",
+            do="Ask the hospital for a share of this round.",
+        ) from error
+    if len(data) != size * WORD.itemsize:
+        raise ExchangeError(
+            f"the share of '{notice.site}' holds {len(data) // WORD.itemsize} numbers instead of "
+            f"{size}.",
+            do="It was made with another start or version; ask the hospital for another.",
+        )
+    return np.frombuffer(data, dtype=WORD)
+
+
+def _bound(start: str, place: tuple[str, str], keeper: str) -> bytes:
+    """What a ciphertext is good for, and nothing else (the info of HPKE)."""
+    return schema.canonical(["fcforge share 1", start, *place, keeper])
+
+
+def read_share(path: str | Path, trust: Trust | None = None) -> Share:
+    """A share from a file: its notice checked and signed, its ciphertext as it was signed for.
+
+    With `trust`, the notice must be signed by whom it asks for.
+    """
+    data = read_plain(path, MAX_BYTES, ExchangeError)
+    with at(path, do="Nothing of it was used; ask the hospital for the file again."):
+        if not data.startswith(FIRST_LINE):
+            raise ExchangeError("is not a share.")
+        line, _, sealed = data.removeprefix(FIRST_LINE).partition(b"\n")
+        notice = read_record(line, "its notice")
+        if not isinstance(notice, Notice) or not notice.key:
+            raise ExchangeError("holds no signed notice of a hospital.")
+        share = Share(notice, sealed)
+        _ = share.keeper
+        if trust is not None:
+            trust.require(notice)
+    return share
+
+
+# -- what a hospital does --------------------------------------------------------------------------
+def give(
+    exchange: "Exchange",
+    receipt: Receipt,
+    numbers: np.ndarray,
+    spent: Spent,
+    key: Signer,
+) -> tuple[Notice, dict[str, bytes]]:
+    """The signed notice of what a hospital gives to a round, and its share files by keeper.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    receipt : Receipt
+        Of the people, the round and the budget of its sum.
+    numbers : ndarray of shape (d,)
+        Whole numbers, exact: the keepers add the noise.
+    spent : Spent
+        Most that one of its people has spent with this.
+    key : private key
+    """
+    keepers = _two_keepers(exchange, key)
+    title = site_name(receipt.round)
+    _require_open(exchange, title, receipt.site)
+    start = exchange.root.id
+    sealed = seal(numbers, keepers, start, (title, receipt.site))
+    shares = []
+    for name, data in sorted(sealed.items()):
+        shares.append(GivenShare(keeper=name, sha256=schema.sha256(data)))
+    place = (receipt.site, receipt.number, [start], key)
+    said = receipt.said(spent)
+    notice = make(Notice, *place, round=title, shares=tuple(shares), **said)
+    return notice, {name: Share(notice, data).data for name, data in sealed.items()}
+
+
+def _two_keepers(exchange: "Exchange", key: Signer) -> list[Keeper]:
+    """The keepers of a start by name; refused where they or the hospital cannot be known."""
+    keepers = sorted(exchange.root.policy.keepers, key=lambda keeper: keeper.name)
+    if len(keepers) != 2:
+        do = "Leave out --round, or ask whoever made the start to name two keepers."
+        raise ConfigError("the policy of this start names no keepers.", do=do)
+    if not exchange.root.key:
+        raise ExchangeError(
+            "the start is not signed: whoever handed it on could have named other keepers.",
+            do="Ask its maker for a signed one (`fcforge start --sign KEY`).",
+        )
+    if key is None:
+        do = "Sign with --sign KEY; `fcforge keys new KEY` makes one."
+        raise ConfigError("what is given to keepers must be signed.", do=do)
+    return keepers
+
+
+def _require_open(exchange: "Exchange", title: str, site: str) -> None:
+    """Raise `ConfigError` where a round is published already, or has what a site gave."""
+    given: list[Half | Notice] = [*exchange.of(Half), *exchange.of(Notice, site)]
+    for record in given:
+        if record.round == title:
+            what = f"round '{title}' has the {record.title} already."
+            raise ConfigError(what, do="Give to the next round: --round NEXT.")
+
+
+# -- what an exchange holds ------------------------------------------------------------------------
+class Round(NamedTuple):
+    """A round that at least one keeper has published.
+
+    Attributes
+    ----------
+    name : str
+    halves : tuple of Half
+        One, or both; sorted by keeper.
+    """
+
+    name: str
+    halves: tuple[Half, ...]
+
+    @property
+    def closed(self) -> bool:
+        """Whether both keepers have published it."""
+        return len(self.halves) == 2
+
+    @property
+    def hospitals(self) -> tuple[str, ...]:
+        """Who is in it."""
+        return tuple(one.site for one in self.halves[0].hospitals)
+
+    @property
+    def notices(self) -> frozenset[str]:
+        """Ids of the notices in it."""
+        return frozenset(one.notice for one in self.halves[0].hospitals)
+
+
+def rounds_of(exchange: "Exchange") -> tuple[Round, ...]:
+    """The rounds of an exchange by name; `ExchangeError` for halves that cannot be joined."""
+    found: dict[str, list[Half]] = {}
+    notices = {notice.id: notice for notice in exchange.of(Notice)}
+    for half in exchange.of(Half):
+        with at(half.title):
+            _check_half(half, exchange.root.policy, notices)
+        found.setdefault(half.round, []).append(half)
+    for name, halves in found.items():
+        _check_pair(name, halves)
+    return tuple(Round(name, tuple(found[name])) for name in sorted(found))
+
+
+def _check_half(half: Half, policy: Policy, notices: Mapping[str, Notice]) -> None:
+    """A half is by a keeper of the policy, of enough hospitals that gave it what it says."""
+    known = {keeper.name: keeper.key for keeper in policy.keepers}
+    names = [one.site for one in half.hospitals]
+    few = f"is of {len(names)} hospitals; the policy asks for {policy.fewest_hospitals}"
+    refuse(
+        {
+            "is not by the keeper's key in the policy": half.key
+            != known.get(half.site),
+            "names a hospital twice, or not in order": names != sorted(set(names)),
+            few: len(names) < policy.fewest_hospitals,
+        }
+    )
+    for one in half.hospitals:
+        notice = notices.get(one.notice)
+        if notice is None or (notice.site, notice.round) != (one.site, half.round):
+            raise ExchangeError(f"names a notice of '{one.site}' that is not there.")
+        gave = {given.keeper: given.sha256 for given in notice.shares}
+        if gave.get(half.site) != one.share:
+            raise ExchangeError(f"adds a share that '{one.site}' did not give.")
+        if notice.budget != half.budget:
+            raise ExchangeError(f"has another budget than '{one.site}' gave its for.")
+        epsilon, delta = spent_with(notice, half.times)
+        exact = notice.mechanism == "none"
+        with at(f"'{one.site}'", kind=ExchangeError):
+            policy.require_budget(None if exact else epsilon, delta)
+
+
+def _check_pair(name: str, halves: list[Half]) -> None:
+    """Both halves are of the same hospitals, notices and budget, by different keepers."""
+    first = halves[0]
+    if any(half.times != first.times for half in halves):
+        raise ExchangeError(
+            "it was published once more after a withdrawal that is not in these files.",
+            where=f"round '{name}'",
+            do="Join the file with the withdrawal, too: `fcforge merge FILES --out FILE`.",
+        )
+    for other in halves[1:]:
+        with at(f"round '{name}'", do=LOST):
+            if other.site == first.site:
+                raise ExchangeError(f"keeper '{first.site}' has published it twice.")
+            mine = {(one.site, one.notice) for one in first.hospitals}
+            theirs = {(one.site, one.notice) for one in other.hospitals}
+            for site, _ in sorted(mine ^ theirs):
+                what = f"the halves have different shares of '{site}'"
+                raise ExchangeError(f"{what}, or only one has any.")
+            for name in ("budget", "grid", "variance"):
+                if getattr(first, name) != getattr(other, name):
+                    raise ExchangeError(f"the halves have different noise ({name}).")
+
+
+def times_published(
+    exchange: "Exchange", receipts: Iterable[Receipt]
+) -> dict[str, int]:
+    """How often what a hospital gave to rounds was published, by commitment.
+
+    Whoever is in the last publication was in all of them; whoever is not can have been in all
+    before it. So a late share, which is in neither half of a round published once, costs nothing:
+    one of the two keepers is honest and never adds it. Before a round is closed, it counts.
+    """
+    here = {one.name: one for one in rounds_of(exchange)}
+    notices = {notice.id: notice.commitment for notice in exchange.of(Notice)}
+    found = {}
+    for receipt in receipts:
+        if receipt.round in here and exchange.root.id in receipt.seen:
+            last = here[receipt.round]
+            used = {notices[one] for one in last.notices}
+            times = last.halves[0].times - (receipt.commitment not in used)
+            found[receipt.commitment] = times if last.closed else max(times, 1)
+    return found
+
+
+def spent_with(record: Spending, times: int = 1) -> tuple[float, float]:
+    """Most that one of a hospital's people has spent when what it gave was published so often."""
+    more = times - 1
+    epsilon = record.spent_epsilon + more * record.epsilon
+    return epsilon, record.spent_delta + more * record.delta

@@ -1,0 +1,1 @@
+"""Base model of public subjects as a signed record."""

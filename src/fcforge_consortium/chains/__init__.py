@@ -1,0 +1,1 @@
+"""Chains: a model handed from hospital to hospital (torch)."""

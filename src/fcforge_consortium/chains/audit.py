@@ -1,0 +1,188 @@
+"""The audit of a chain by one of its hospitals.
+
+Everything in the last step counts as released: synthetic subjects, network, class means,
+statistics, bandit state. The hospital knows who was trained on (the split follows from seed and
+site name); its test split was not. That is one world, so there is no shadow attack here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from fcforge.core.component import Component
+from fcforge.core.errors import DataError, at
+from fcforge.core.randomness import numpy_rng
+from fcforge.core.subjects import FCBatch, Site
+from fcforge.data.cohort import Cohort
+from fcforge.evaluation.privacy import attacks, measures
+from fcforge.evaluation.privacy import generator_audit as study
+from fcforge.evaluation.privacy.audit_result import (
+    BOOTSTRAP,
+    UNTRAINED,
+    Audit,
+    AuditPlan,
+    AuditRow,
+)
+from fcforge.evaluation.privacy.generator_audit import Evidence, People
+from fcforge_consortium.audit import Attacked, require_given
+from fcforge_consortium.chains.step import people_learned, whole_site
+
+if TYPE_CHECKING:
+    from fcforge_consortium.chains.chain import Chain
+
+MIN_PEOPLE = 8
+FEWEST = 4  # synthetic subjects that can be attacked
+
+
+def audit_chain(chain: "Chain", asked: Attacked) -> Audit:
+    """Attack all that a chain hands on about one site.
+
+    Returns
+    -------
+    Audit
+        Reference rows first, then the synthetic subjects, the network and the method's state.
+    """
+    chain.require_two_classes("attacks of an audit are")
+    require_given(chain.sites, asked.site)
+    with at(f"site '{asked.site}'"):
+        site = site_as_learned(chain, asked.people, asked.site)
+        require_same_people(chain, site, asked)
+        who, member = gather(chain, site, asked)
+    place = chain.sites.index(asked.site)
+    both = [chain.state.remembered.of_site(place), chain.state.held_out.of_site(place)]
+    subjects = FCBatch.concat([batch for batch in both if len(batch)] or both)
+    found, left = _evidence(chain, who, member, subjects, asked.plan)
+    rows: list[AuditRow] = []
+    for name, evidence in found.items():
+        rows += study.summarise(name, [evidence], member, asked.plan)
+    own = chain.steps[place]
+    last = chain.steps[-1]
+    about: dict[str, Any] = {
+        "what": f"the chain up to the {last.title}",
+        "parents": tuple(dict.fromkeys((own.id, last.id))),
+        "site": asked.site,
+        **study.about_people(who, member, replace(asked.plan, worlds=1)),
+        "not_attacked": [f"state {key}" for key in left],
+    }
+    return Audit(tuple(rows), about)
+
+
+# -- who was learned -------------------------------------------------------------------------------
+def site_as_learned(chain: "Chain", people: Cohort, name: str) -> Site:
+    """The hospital's subjects as the chain learned them: split, or all of them for training.
+
+    `ForgeClassifier` trains on everybody it is given; the step then counts nobody as tested.
+    """
+    tested = chain.steps[chain.sites.index(name)].counts.test
+    if (tested.controls, tested.patients) == (0, 0):
+        return whole_site(people.select_sites([name]), chain.settings)
+    return chain.split(people, name)
+
+
+def require_same_people(chain: "Chain", site: Site, asked: Attacked) -> None:
+    """Raise where no receipt proves that these are the people who were learned.
+
+    The step holds a salted hash of them, in the order learned; ids that were renumbered, other
+    diagnoses and strangers under the site's name give another.
+    """
+    step = chain.steps[chain.sites.index(site.name)]
+    receipt = asked.private.receipt_for(step.commitment, f"the {step.title}")
+    people = people_learned(chain.settings, site)
+    if len(receipt.places(people)) != len(people):
+        raise DataError(
+            f"{len(people)} people would be taken for members, {len(receipt.people)} were learned.",
+            do="Give exactly the data that `fcforge learn` was given.",
+        )
+
+
+def gather(chain: "Chain", site: Site, asked: Attacked) -> tuple[People, np.ndarray]:
+    """Members, outsiders and reference of a site; `member` of shape (1, n)."""
+    inside = site.learning(with_val=chain.settings.learns_val)
+    outside, reference = _outsiders(site, asked)
+    if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
+        raise DataError(
+            f"{len(inside)} trained on, {len(outside)} not, {len(reference)} as reference: too few "
+            f"for an audit (at least {MIN_PEOPLE} each).",
+            do="Give people outside the study with --reference.",
+        )
+    batch = FCBatch.concat([inside, outside])
+    trained = np.arange(len(batch)) < len(inside)
+    member = np.where(trained, measures.MEMBER, measures.OUTSIDER)[None]
+    return People(batch, reference), member
+
+
+def _outsiders(site: Site, asked: Attacked) -> tuple[FCBatch, FCBatch]:
+    """People nobody trained on, and the attacker's reference.
+
+    Where only one of test split and reference is there, it is cut in half to serve as both.
+    """
+    both = site.test
+    if asked.reference is not None:
+        both = FCBatch.from_numpy(asked.reference.fc, asked.reference.y)
+        if len(site.test):
+            return site.test, both
+    if not len(both):
+        what = "the chain learned everybody, so that nobody is left to compare with."
+        raise DataError(what, do="Give people outside the study with --reference.")
+    rng = numpy_rng(asked.plan.seed, "audit reference")
+    mask = torch.from_numpy(study.stratified(both.y.numpy(), 0.5, rng))
+    return both.select(~mask), both.select(mask)
+
+
+# -- attacks ---------------------------------------------------------------------------------------
+def _evidence(
+    chain: "Chain", who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
+) -> tuple[dict[str, Evidence], list[str]]:
+    """What every attack found, the two references first, and arrays that no attack fits."""
+    inside = who.batch.select(torch.from_numpy(member[0] == measures.MEMBER))
+    y = inside.y.repeat(plan.multiple)
+    copies = Component("bootstrap")
+    strangers = Component("corr_gauss")
+    released = {
+        BOOTSTRAP: study.synthetic(copies, inside, y, plan.seed, BOOTSTRAP),
+        UNTRAINED: study.synthetic(strangers, who.reference, y, plan.seed, UNTRAINED),
+        "synthetic subjects": subjects,
+    }
+    found = {}
+    for name, batch in released.items():
+        if len(batch) >= FEWEST:
+            found[name] = study.attack_records(who, batch)
+    odds = torch.from_numpy(chain.calibrated(who.batch.fc.numpy(), {}))
+    right = torch.where(who.batch.y == 1, odds, -odds)
+    # the loss is lower for who was trained on
+    found["network"] = Evidence({"loss": F.logsigmoid(right).numpy()})
+    state, left = state_scores(chain, who)
+    if state:
+        found["method state"] = Evidence(state)
+    return found, left
+
+
+def state_scores(
+    chain: "Chain", who: People
+) -> tuple[Mapping[str, np.ndarray], list[str]]:
+    """Attacks on the method's state, and the arrays that none of them fits.
+
+    Second moments are attacked by leverage; arrays whose rows are edges (Fisher information,
+    means, weights of a teacher) by alignment.
+    """
+    learner = chain.settings.build()
+    inputs = learner.model.prepare(who.batch.fc)
+    rows = learner.method.statistics_rows(learner.model, inputs, who.batch.y)
+    n_edges = who.x.shape[1]
+    found: dict[str, np.ndarray] = {}
+    left = []
+    for key, value in sorted(chain.state.lane.state.items()):
+        array = value.double().numpy()
+        wide = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
+        if rows is not None and array.ndim == 2 and array.shape[-1] == rows.shape[1]:
+            found[f"leverage in {key}"] = attacks.leverage(rows.numpy(), array)
+        elif wide and array.std() > 0:
+            flat = array.reshape(-1, n_edges)
+            found[f"alignment with {key}"] = attacks.alignment(who.x, flat, who.ref_x)
+        else:
+            left.append(key)
+    return found, left

@@ -1,0 +1,473 @@
+"""The chain: hospitals learn one model one after another, and hand on a lane of any method.
+
+A chain's records are its root (settings, policy) and one step per hospital, each built on the last;
+only the last one's arrays travel. A chain of steps is the run `fcforge run` would do for that
+order and seed, bit by bit.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from itertools import count
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from fcforge.core.errors import ConfigError, ExchangeError
+from fcforge.core.spec import Conditions
+from fcforge.core.subjects import Site
+from fcforge.core.target import Target
+from fcforge.data import scan_checks
+from fcforge.data.cohort import Cohort
+from fcforge.data.scan_checks import Known, Reference
+from fcforge.data.splits import split_site
+from fcforge.evaluation import explanation
+from fcforge.evaluation.explanation import Scored
+from fcforge.experiments import config
+from fcforge.methods import scorer_of
+from fcforge.methods.base import Learner
+from fcforge.nn.resources import one_thread
+from fcforge_consortium.base_model.quality import quality, require_labels
+from fcforge_consortium.chains import audit as chain_audit
+from fcforge_consortium.chains import description as chain_description
+from fcforge_consortium.chains.settings import ChainSettings, first_settings
+from fcforge_consortium.chains.step import (
+    FEWEST,
+    SiteStep,
+    State,
+    Tick,
+    empty_state,
+    people_learned,
+    read_state,
+    scores_of,
+    whole_site,
+)
+from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, Threshold
+from fcforge_consortium.model import Covariates, Learned, Model, Scores
+from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.records import kinds as records
+from fcforge_consortium.records import schema
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.keys import Signer
+from fcforge_consortium.records.kinds import Step
+from fcforge_consortium.records.schema import Policy
+
+REAL_FLAG = "allow_real_subjects"
+ACCEPT_LABELS = "accept_labels"
+ACCEPT_SCANS = "accept_scans"
+
+
+def begin(asked: LearnRequest, people: Cohort, key: Signer) -> Exchange:
+    """An empty chain: the first hospital chooses by a config."""
+    if asked.config is None:
+        do = "Give --config FILE (`fcforge init` writes one), or --state to go on."
+        raise ConfigError("the first site of a chain needs a config.", do=do)
+    experiment = config.load_experiment(asked.config)
+    settings = first_settings(people, experiment, asked.learner)
+    target = people.target
+    if target == Target():
+        target = Target(classes=("control", "patient"))
+    return empty_chain(settings, target, asked.site, key)
+
+
+def empty_chain(
+    settings: ChainSettings, target: Target, site: str, key: Signer = None
+) -> Exchange:
+    """An exchange with the root of a chain and nothing else.
+
+    Parameters
+    ----------
+    settings : ChainSettings
+    target : Target
+        What is learned of a person.
+    site : str
+        The first hospital, which chose.
+    key : private key, optional
+    """
+    # nothing that a chain hands on has noise
+    policy = Policy(exact_allowed=True).about(target)
+    told = settings.to_json()
+    root = records.make(records.Chain, site, 0, (), key, settings=told, policy=policy)
+    return Exchange(root)
+
+
+class Chain(Model):
+    """What the records of a chain make.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    state : State, optional
+        What the last step hands on, where it was learned in memory and is not on record yet.
+    """
+
+    def __init__(self, exchange: Exchange, state: State | None = None) -> None:
+        self.exchange = exchange
+        self.target = exchange.root.policy.target
+        self._state = state
+
+    # -- what it is --------------------------------------------------------------------------------
+    @cached_property
+    def settings(self) -> ChainSettings:
+        """What all its hospitals share."""
+        return ChainSettings.from_json(self.exchange.root.settings)
+
+    @cached_property
+    def learner(self) -> Learner:
+        """Method and model."""
+        return self.settings.build(self.target)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Its steps in order; a chain that forks or has a gap raises `ExchangeError`."""
+        after: dict[str, Step] = {}
+        for step in self.exchange.of(Step):
+            other = after.setdefault(step.parents[0], step)
+            if other is not step:
+                raise ExchangeError(
+                    f"the chain forks: '{other.site}' and '{step.site}' both went on from the same "
+                    "step.",
+                    do="A chain has one order; one of them must learn after the other.",
+                )
+        found = []
+        place = self.exchange.root.id
+        while place in after:
+            found.append(after.pop(place))
+            place = found[-1].id
+        if after:
+            lost = next(iter(after.values()))
+            raise ExchangeError(f"the {lost.title} goes on from what is no step.")
+        return tuple(found)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Hospitals that learned, in order."""
+        return tuple(step.site for step in self.steps)
+
+    @property
+    def n_rois(self) -> int:
+        """ROIs of every scan."""
+        return self.settings.n_rois
+
+    @property
+    def roi_names(self) -> tuple[str, ...]:
+        """Empty where unknown."""
+        return self.settings.roi_names
+
+    @cached_property
+    def state(self) -> State:
+        """What the last step hands on."""
+        if self._state is not None:
+            return self._state
+        if not self.steps:
+            return empty_state(self.n_rois, self.target)
+        last = self.steps[-1]
+        if not last.payload:
+            raise ExchangeError(f"the {last.title} has lost its arrays.")
+        data = self.exchange.payloads[last.payload]
+        known = (len(self.steps), last.title, self.target)
+        return read_state(data, self.settings, *known)
+
+    @cached_property
+    def temperature(self) -> float:
+        """Geometric mean of the hospitals' temperatures; 1 where nobody has one."""
+        found = [step.temperature for step in self.steps]
+        logs = [math.log(t) for t in found if t is not None]
+        return math.exp(sum(logs) / len(logs)) if logs else 1.0
+
+    def summary(self) -> str:
+        """What follows from the records, in a few words."""
+        numbers = sum(v.numel() for v in self.state.lane.params.values())
+        remembered = len(self.state.remembered)
+        return (
+            f"a chain of {len(self.steps)} steps: {numbers} parameters, {remembered} remembered "
+            f"and {len(self.state.held_out)} synthetic held-out subjects"
+        )
+
+    # -- whether it can be meant -------------------------------------------------------------------
+    def check(self) -> None:
+        """Raise `ExchangeError` unless steps and arrays are those of one chain."""
+        seen = set[str]()
+        for place, step in enumerate(self.steps, start=1):
+            if step.number != place:
+                raise ExchangeError(f"the {step.title} is of another chain or place.")
+            if step.site in seen:
+                raise ExchangeError(f"the chain learns site '{step.site}' twice.")
+            seen.add(step.site)
+            if not seen.issuperset(step.held_out):
+                raise ExchangeError(
+                    f"the {step.title} measures a site it has not seen."
+                )
+            limits = [value is None for _, value in step.reference]
+            if any(limits) != all(limits):
+                raise ExchangeError(f"the {step.title} has lost some limits of scans.")
+        flags = self.steps[-1].flags if self.steps else (REAL_FLAG,)
+        if self.settings.copies_real and REAL_FLAG not in flags:
+            raise ExchangeError("holds real subjects without the flag that allows it.")
+        _ = self.state
+
+    def require_next(self, site: str, n_rois: int) -> None:
+        """Raise when this site cannot be learned next."""
+        if self.learner.method.depends_on == "all":
+            title = self.settings.learner.title
+            raise ExchangeError(
+                f"learner '{title}' needs all sites at once: nothing to hand over.",
+                do="Choose a continual method; see `fcforge list methods`.",
+            )
+        if n_rois != self.n_rois:
+            raise ExchangeError(
+                f"the data have {n_rois} ROIs, the chain {self.n_rois}.",
+                do="All hospitals of a chain use one atlas.",
+            )
+        if site in self.sites:
+            raise ExchangeError(
+                f"site '{site}' was learned already.",
+                do="Give the new site another name.",
+            )
+
+    # -- learning ----------------------------------------------------------------------------------
+    def learn(
+        self,
+        people: Cohort,
+        private: PrivateRecord,
+        asked: LearnRequest,
+        key: Signer,
+        tick: Any,
+    ) -> Learned:
+        """What the people of one site add; nothing is written."""
+        self._require_choice(asked)
+        self.require_next(asked.site, people.n_rois)
+        site = self.split(people, asked.site)
+        before, flags = self._found(site, asked.accept)
+        epochs = count(1)
+        total = self.settings.training.epochs
+
+        def ticked() -> None:
+            tick(next(epochs), total, f"epochs, {site.name}")
+
+        after, receipt = self.after(site, flags, tick=ticked)
+        made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
+        known = self.exchange.everything
+        new = tuple(record for record in made.everything if record not in known)
+        return Learned(made, new, receipt.having_seen(made), before)
+
+    def _require_choice(self, asked: LearnRequest) -> None:
+        """Raise where a later hospital chooses, or real subjects would leave unasked."""
+        chosen = {"config", "learner"} & asked.given().keys()
+        if self.steps and chosen:
+            do = "Only the first site of a chain chooses; later ones follow it."
+            what = f"--{min(chosen)} was given together with --state."
+            raise ConfigError(what, do=do)
+        if self.settings.copies_real:
+            require_allowed(self.settings, asked.allow_real_subjects)
+
+    def split(self, people: Cohort, site: str) -> Site:
+        """A hospital's people as its step trains and tests on them."""
+        own = self.settings
+        asked = Conditions(
+            test_fraction=own.test_fraction, val_fraction=own.val_fraction
+        )
+        return split_site(people, site, own.seed, asked)
+
+    def _found(
+        self, site: Site, accept: Sequence[str]
+    ) -> tuple[Mapping[str, float], list[str]]:
+        """How good the model that came in is here, and what is odd but accepted.
+
+        Names of ROIs are often unknown: a shuffled atlas shows in the FC itself. Diagnoses that
+        are turned round show in a model that tells them apart the wrong way round.
+        """
+        if not self.steps:
+            return {}, []
+        learning = site.learning(with_val=True)
+        fc = learning.fc.numpy()
+        y = learning.y.numpy()
+        odds = self.calibrated(fc, {})
+        found = quality(odds, y, self.target)
+        flags = []
+        if scan_checks.require_alike(self.known, fc, ACCEPT_SCANS in accept):
+            flags.append(ACCEPT_SCANS)
+        accepted = ACCEPT_LABELS in accept
+        if require_labels(odds, y, accepted, self.target):
+            flags.append(ACCEPT_LABELS)
+        return found, flags
+
+    def after(
+        self, site: Site, flags: Sequence[str] = (), *, tick: Tick = lambda: None
+    ) -> tuple[Self, Receipt]:
+        """The chain after one more site, in memory, and the receipt of its people.
+
+        Parameters
+        ----------
+        site : Site
+            The hospital's own subjects, split. `test` may be empty.
+        flags : sequence of str
+            What was accepted, to be recorded.
+        tick : callable
+            Called after every epoch.
+        """
+        self.require_next(site.name, site.n_rois)
+        step = SiteStep(self.settings, self.sites, self.state, site, self.target)
+        lane = step.train(with_val=self.settings.learns_val, tick=tick)
+        state = step.finished(lane)
+        people = people_learned(self.settings, site)
+        number = len(self.steps) + 1
+        receipt = Receipt(
+            site=site.name, number=number, people=people, epsilon=None, delta=0.0
+        )
+        said = step.measured(lane, state.held_out)
+        said |= {"commitment": receipt.commitment, "flags": tuple(flags)}
+        last = (self.exchange.root, *self.steps)[-1]
+        # neither signed nor with arrays yet
+        record = records.make(Step, site.name, number, [last.id], None, **said)
+        grown = Exchange(self.exchange.root, (*self.exchange.records, record))
+        return type(self)(grown, state), receipt
+
+    def added(
+        self, people: Cohort, given: Mapping[str, Any], private: PrivateRecord
+    ) -> tuple[Self, Receipt]:
+        """The chain after everybody of one more site; its settings are the root's alone."""
+        return self.after(whole_site(people, self.settings))
+
+    def on_record(
+        self, key: Signer = None, *, allow_real_subjects: bool = False
+    ) -> Exchange:
+        """The exchange with all that was learned in memory, signed and checked.
+
+        Steps between the last one on record and the new last one have no arrays: nobody else has
+        ever seen them.
+
+        Parameters
+        ----------
+        key : private key, optional
+            Of the hospital whose steps are new.
+        allow_real_subjects : bool
+            A method that keeps real subjects (or a generator that copies them) is refused without
+            it; the permission is written into the step for everyone to read.
+        """
+        places = [k for k, step in enumerate(self.steps) if step.payload]
+        n_kept = places[-1] + 1 if places else 0
+        new = self.steps[n_kept:]
+        if not new:
+            return self.exchange
+        root = self.exchange.root
+        if not n_kept:  # the chain begins here: its root is new, too
+            root = root.signed(key)
+        others = tuple(r for r in self.exchange.records if r not in new)
+        before = Exchange(root, others, self.exchange.payloads)
+        before.require_same_signing(key is not None)
+        data = self.state.to_bytes()
+        digest = schema.sha256(data)
+        last = new[-1].changed(payload=digest, flags=self._flags(allow_real_subjects))
+        made = [self.steps[n_kept - 1] if n_kept else root]
+        for step in (*new[:-1], last):
+            made.append(step.changed(parents=(made[-1].id,)).signed(key))
+        return before.joined(made[1:], {digest: data})
+
+    def _flags(self, allowed: bool) -> tuple[str, ...]:
+        """Flags of the last step, with the one that lets real subjects travel."""
+        flags = self.steps[-1].flags
+        if not self.settings.copies_real or REAL_FLAG in flags:
+            return flags
+        require_allowed(self.settings, allowed)
+        return (*flags, REAL_FLAG)
+
+    # -- answers -----------------------------------------------------------------------------------
+    @cached_property
+    def known(self) -> list[Known]:
+        """Axes and limits of every site that has them."""
+        found = []
+        for place, step in enumerate(self.steps):
+            batch = self.state.held_out.of_site(place)
+            if step.reference.inside is not None and len(batch) >= FEWEST:
+                reference = Reference.of(batch.fc.numpy())
+                limits = step.reference.model_dump()
+                found.append(Known(step.site, reference, limits))
+        return found
+
+    def calibrated(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
+        """Scores of whatever scan, each by itself: nobody's depend on who else is asked."""
+        scans = torch.from_numpy(np.array(fc, dtype=np.float32))
+        lane = self.state.lane
+        with one_thread():
+            each = [scores_of(self.learner, lane, scan) for scan in scans.split(1)]
+        columns = (self.target.outputs,) if self.target.kind == "more classes" else ()
+        return np.concatenate([*each, np.zeros((0, *columns))]) / self.temperature
+
+    def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
+        """Calibrated scores of scans (n, R, R), or why there are none."""
+        odds = self.calibrated(fc, covariates)
+        if not self.known:
+            return Scores(odds, np.full(len(fc), np.nan), ("",) * len(fc))
+        strange, why = scan_checks.strangeness(self.known, fc)
+        odds[strange > 1] = np.nan
+        return Scores(odds, strange, tuple(why))
+
+    def reference(self) -> tuple[np.ndarray, str]:
+        """The scan (R, R) that others are explained against, and who it is."""
+        if len(self.state.held_out):
+            fc = self.state.held_out.batch().fc.double().mean(0).numpy()
+            return fc, "the mean of the chain's synthetic subjects"
+        return np.eye(self.n_rois), explanation.NOBODY
+
+    def attribution(self, covariates: Covariates) -> tuple[Scored, float]:
+        """Calibrated log odds, to be explained; covariates add nothing."""
+        self.require_two_classes("explanations are")
+        return scorer_of(self.learner, self.state.lane, self.temperature), 0.0
+
+    def own_threshold(
+        self, people: Cohort, site: str, private: PrivateRecord
+    ) -> Threshold:
+        """None: the hospitals' own people were learned, so that they cannot tell."""
+        raise ConfigError(
+            "a chain has no threshold of a hospital's own.",
+            do="It is calibrated as it learns; only releases have one.",
+        )
+
+    def familiar(self, people: Cohort) -> tuple[str, ...]:
+        """Sentences about people of sites that it has learned."""
+        here = [site for site in self.sites if site in set(people.site.tolist())]
+        if not here:
+            return ()
+        n = int(np.isin(people.site, here).sum())
+        return (
+            f"{n} of these people are of {' and '.join(here)}, where it learned: too good to be "
+            "true if they are those it learned. --register FILE tells.",
+        )
+
+    def parameters(self) -> Mapping[str, Any]:
+        """How a `ForgeClassifier` is called that goes on from it."""
+        own = self.settings
+        training = asdict(own.training)
+        names = ("epochs", "batch_size", "lr")
+        found: dict[str, Any] = {name: training.pop(name) for name in names}
+        for name in ("method", "model", "generator"):
+            part = getattr(own.learner, name)
+            found[name] = part.name if part else None
+            found[f"{name}_params"] = dict(part.params) if part else None
+        for name in ("seed", "held_out", "calibrate", "val_fraction"):
+            found[name] = getattr(own, name)
+        return {**found, "training": training}
+
+    def promise(self, asked: LearnRequest) -> str:
+        """What each person of a site would spend, in words."""
+        return "nothing is promised; `fcforge audit` measures what a chain gives away"
+
+    def cost(self, record: records.Record) -> str:
+        """What people behind a record spend, in words: nothing has noise."""
+        return "none: exact" if record.committed else ""
+
+    attack = chain_audit.audit_chain
+    describe = chain_description.describe
+
+
+def require_allowed(settings: ChainSettings, allowed: bool) -> None:
+    """Refuse to hand on real subjects unless that was allowed by name."""
+    if not allowed:
+        raise ExchangeError(
+            f"learner '{settings.learner.title}' would carry real subjects to the next hospital.",
+            do="Choose a method that keeps none, or give --allow-real-subjects (in Python "
+            "allow_real_subjects=True; recorded in the step).",
+        )

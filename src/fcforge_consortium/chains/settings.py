@@ -1,0 +1,165 @@
+"""Settings of a chain: what all its hospitals share, fixed by the first one."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError, ExchangeError, FCForgeError
+from fcforge.core.names import look_up
+from fcforge.core.settings import Checked, Fraction, ShareBelowOne, checked, within
+from fcforge.core.spec import LearnerSpec, Protocol, RunSpec, Training
+from fcforge.core.target import TWO_CLASSES, Target
+from fcforge.data.cohort import Cohort
+from fcforge.experiments.config import Experiment
+from fcforge.generators import GENERATORS, make_generator
+from fcforge.methods import METHODS, build_learner
+from fcforge.methods.base import Learner
+from fcforge_consortium.records.schema import canonical
+
+MAX_ROIS = 2_000
+MAX_NUMBER = 100_000
+MOST = {int: MAX_NUMBER, str: 200, list: MAX_ROIS}  # of a setting that travels
+AS_IN_A_RUN = (
+    "learner",
+    "seed",
+    "training",
+    "protocol",
+    "test_fraction",
+    "val_fraction",
+)
+
+
+@dataclass(frozen=True)
+class ChainSettings(Checked):
+    """What all hospitals of a chain share; fixed by the first one.
+
+    Attributes
+    ----------
+    learner, seed, n_rois, training, protocol, test_fraction, val_fraction
+        As in `RunSpec`: a chain is a run whose sites never meet.
+    held_out_generator : Component
+        Makes the synthetic held-out sets; the learner's own generator, else corr_gauss.
+    held_out : int
+        Synthetic held-out subjects per site (0: no metrics on past sites, no abstention).
+    calibrate : {"inner_val", "none"}
+        What the temperature of the probabilities is fitted on.
+    roi_names : tuple of str
+        Empty where unknown; every hospital's ROIs must have these names, in this order.
+    """
+
+    kind: ClassVar[str] = "chain"
+    learner: LearnerSpec
+    n_rois: Annotated[int, within(2, MAX_ROIS)]
+    seed: int = 0
+    training: Training = field(default_factory=Training)
+    protocol: Protocol = "strict"
+    test_fraction: Fraction = RunSpec.test_fraction
+    val_fraction: ShareBelowOne = RunSpec.val_fraction
+    held_out_generator: Component = field(
+        default_factory=lambda: Component("corr_gauss")
+    )
+    held_out: Annotated[int, within(0, MAX_NUMBER)] = 64
+    calibrate: Literal["inner_val", "none"] = "inner_val"
+    roi_names: tuple[str, ...] = ()
+
+    def spec(self, order: Sequence[str]) -> RunSpec:
+        """The run this chain is, up to and including the last site of `order`."""
+        known = {name: getattr(self, name) for name in AS_IN_A_RUN}
+        return RunSpec(dataset=Component("exchange"), order=tuple(order), **known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain nested dict, as JSON has it."""
+        return json.loads(canonical(asdict(self)))
+
+    def build(self, target: Target = TWO_CLASSES) -> Learner:
+        """The learner, as a chain trains it."""
+        return build_learner(self.learner, self.n_rois, False, target)
+
+    @property
+    def learns_val(self) -> bool:
+        """Whether the validation part is trained on: nothing is chosen on it."""
+        return self.training.selection == "fixed"
+
+    @property
+    def keeps(self) -> str:
+        """What travels beyond the network."""
+        return METHODS[self.learner.method.name].keeps
+
+    @property
+    def copies_real(self) -> bool:
+        """Whether the method keeps real subjects, or a generator copies them."""
+        named = [self.held_out_generator, self.learner.generator]
+        made_by = [GENERATORS[part.name].releases for part in named if part]
+        return "real subjects" in (self.keeps, *made_by)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; anything that it would not write raises `ExchangeError`."""
+        if missing := [f.name for f in fields(cls) if f.name not in data]:
+            raise ExchangeError(f"the chain's settings do not say {missing[0]}.")
+        for name, value in data.items():
+            if name != "seed":
+                _require_small(value, name)
+        try:
+            settings = cls(**checked(cls, data, cls.where()))
+            make_generator(settings.held_out_generator)
+            settings.build()
+        except (FCForgeError, KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ExchangeError(
+                f"the chain's settings cannot be read ({error})."
+            ) from error
+        if canonical(settings.to_json()) != canonical(data):
+            raise ExchangeError("the chain's settings are not as fcforge writes them.")
+        named = len(settings.roi_names)
+        if named not in (0, settings.n_rois):
+            raise ExchangeError(f"it names {named} ROIs, but has {settings.n_rois}.")
+        if settings.learner.training:
+            raise ExchangeError("its learner has training settings of its own.")
+        return settings
+
+
+def _require_small(value: Any, where: str) -> None:
+    """Raise `ExchangeError` for a setting that nobody can have meant."""
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for item in value:
+            _require_small(item, where)
+    size = len(value) if isinstance(value, str | list) else abs(value or 0)
+    if size > MOST.get(type(value), math.inf):
+        raise ExchangeError(f"the chain's setting {where!r:.40} is too large ({size}).")
+
+
+def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSettings:
+    """Settings whose held-out sets come from the learner's own generator, if it has one."""
+    if learner.generator is not None:
+        rest = {"held_out_generator": learner.generator, **rest}
+    settings = ChainSettings(learner=learner, n_rois=n_rois, **rest)
+    settings.build()  # a wrong name or setting shows before anything is learned
+    return settings
+
+
+def first_settings(
+    cohort: Cohort, experiment: Experiment, title: str | None = None
+) -> ChainSettings:
+    """Settings of a new chain, from the only learner of a config or the one so called."""
+    names = {spec.title: spec for spec in experiment.learners}
+    if title is None and len(names) > 1:
+        do = f"Choose one with --learner: {', '.join(names)}."
+        raise ConfigError(f"the config has {len(names)} learners.", do=do)
+    learner = look_up("learner", title or next(iter(names)), names)
+    if experiment.leaks.active():
+        raise ConfigError("a chain is never made with a leak on.", do="Remove [leaks].")
+    return settings_for(
+        replace(learner, training={}),
+        cohort.n_rois,
+        training=replace(experiment.training, **learner.training),
+        protocol=experiment.protocol,
+        test_fraction=experiment.test_fraction,
+        val_fraction=experiment.val_fraction,
+        roi_names=cohort.roi_names,
+        seed=experiment.seeds[0],
+    )

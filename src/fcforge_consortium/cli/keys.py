@@ -1,0 +1,106 @@
+"""Keys of hospitals and keepers: make, name, list, rotate, revoke them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from fcforge.cli.commands import takes
+from fcforge.core.formatting import counted
+from fcforge_consortium.options import RotateRequest
+
+keys = typer.Typer(
+    no_args_is_help=True, help="Keys: make, name, list, rotate, revoke them."
+)
+keepers = typer.Typer(no_args_is_help=True, help="Keepers of rounds: make their keys.")
+Protect = Annotated[bool, Option("--passphrase", help="Ask for a passphrase.")]
+
+
+def _passphrase(asked: bool) -> str:
+    if not asked:
+        return ""
+    return typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)
+
+
+@keepers.command("new")
+def new_keeper(
+    name: Annotated[str, Argument(help="Who the keeper is, e.g. University.")],
+    out: Annotated[Path, Option(help="Private key to write.")],
+    passphrase: Protect = False,
+) -> None:
+    """Make a keeper's key: OUT, which the keeper keeps, and OUT.keeper for `fcforge start`."""
+    from fcforge_consortium.aggregation.aggregators import CARD, write_keeper
+
+    card = write_keeper(out, name, _passphrase(passphrase))
+    print(f"wrote {out} (private: keep it) and {out}{CARD}, key {card.key[:16]}")
+    print(f"whoever makes the start names it: fcforge start --keeper {out}{CARD}")
+    print(f"give {out}.pub to every hospital by another way than the start")
+
+
+@keys.command("new")
+def new_key(
+    out: Annotated[Path, Argument(help="Private key to write.")],
+    passphrase: Protect = False,
+) -> None:
+    """Make an Ed25519 key pair: OUT, which you keep, and OUT.pub, which you give away.
+
+    Signing with a protected key needs its passphrase in $FCFORGE_PASSPHRASE.
+    """
+    from fcforge_consortium.records.keys import write_keys
+
+    public = write_keys(out, _passphrase(passphrase))
+    print(f"wrote {out} (private: keep it) and {out}.pub, key {public[:16]}")
+
+
+@keys.command("add")
+def add_key(
+    name: Annotated[str, Argument(help="Whose key it is.")],
+    file: Annotated[Path, Argument(help="Public key (PEM).")],
+) -> None:
+    """Name a public key in your keyring."""
+    from fcforge_consortium.records.keys import read_keyring, read_public, write_keyring
+
+    public = read_public(file)
+    path = write_keyring(read_keyring().add(name, public))
+    print(f"{path}: key {public[:16]} is that of {name}")
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """Show the keys of your keyring."""
+    from fcforge_consortium.records.keys import keyring_file, read_keyring
+
+    known = read_keyring().keys
+    if not known:
+        print(f"{keyring_file()}: no key yet")
+    for k in known:
+        since = f"REVOKED {k.revoked[:10]}" if k.revoked else f"since {k.added[:10]}"
+        print(f"{k.key[:16]}  {k.name}  {since}")
+
+
+@keys.command("rotate")
+@takes
+def rotate_key(asked: RotateRequest) -> None:
+    """Let the old key sign the new one; what else the old key signs is refused from now on.
+
+    `fcforge keys new NEW` makes the new key. Everybody who merges OUT takes it.
+    """
+    from fcforge_consortium.operations import rotate_file
+
+    found = rotate_file(asked)
+    stands = counted(len(found.vouches), "record")
+    key = found.new_key[:16]
+    print(f"wrote {asked.out}: {found.site} signs with key {key} from now on")
+    print(f"signed by the old key and standing: {stands}")
+
+
+@keys.command("revoke")
+def revoke_key(
+    name: Annotated[str, Argument(help="Whose keys, or a key's first digits.")],
+) -> None:
+    """Refuse whatever these keys signed, from now on."""
+    from fcforge_consortium.records.keys import read_keyring, write_keyring
+
+    path = write_keyring(read_keyring().revoke(name))
+    print(f"{path}: what the keys of {name} signed is refused from now on")

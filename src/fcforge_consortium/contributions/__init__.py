@@ -1,0 +1,1 @@
+"""Contributions of hospitals to a base model, and predictions with the resulting model."""

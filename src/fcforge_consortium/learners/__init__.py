@@ -1,0 +1,1 @@
+"""Contributions as a method and a generator of fcforge experiments (torch)."""

@@ -1,0 +1,1 @@
+"""A hospital's private ledger: journal, people, budget and receipts."""

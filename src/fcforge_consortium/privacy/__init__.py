@@ -1,0 +1,1 @@
+"""Secret noise and its privacy accounting."""

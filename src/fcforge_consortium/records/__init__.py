@@ -1,0 +1,1 @@
+"""Signed records: schema, canonical encoding, keys, archive, verification and merge."""

@@ -1,0 +1,1 @@
+"""Pages and terminal text about consortium files."""

@@ -1,0 +1,145 @@
+"""The start: hand-computed pieces, what it promises, and that it is the same everywhere."""
+
+import numpy as np
+import pytest
+from public_people import people
+
+from fcforge.base_model import start as module
+from fcforge.base_model.calibration import class_logits, vertices
+from fcforge.base_model.start import StartSettings, make_start
+from fcforge.core.errors import DataError
+
+
+def test_rounding_keeps_twelve_bits():
+    values = np.array([0.0, 1.0, -1.0 / 3.0, 1e-9, 12345.678, np.inf])
+    kept = module.rounded(values)
+    assert kept[0] == 0
+    assert kept[1] == 1
+    assert np.isinf(kept[5])
+    wrong = np.abs((kept[1:5] - values[1:5]) / values[1:5])
+    assert float(wrong.max()) <= 2.0**-12
+    assert np.array_equal(module.rounded(kept), kept)
+    # what two machines differ by does not show
+    assert np.array_equal(module.rounded(values * (1 + 1e-13)), kept)
+
+
+def test_leave_one_out_is_leaving_one_out():
+    x, y, _ = people(12, 4)
+    x = x - x.mean(0)
+    t = 2.0 * y - 1
+    coefficient, left_out = module.leave_one_out(x @ x.T, t, 0.7)
+    w = np.linalg.solve(x.T @ x + 0.7 * np.eye(4), x.T @ (t - t.mean()))
+    np.testing.assert_allclose(x.T @ coefficient, w)
+    for i in range(12):
+        rest = [k for k in range(12) if k != i]
+        design = np.concatenate([np.ones((11, 1)), x[rest]], 1)
+        penalty = 0.7 * np.eye(5)
+        penalty[0, 0] = 0
+        beta = np.linalg.solve(design.T @ design + penalty, design.T @ t[rest])
+        assert float(left_out[i]) == pytest.approx(
+            float(beta[0] + x[i] @ beta[1:]), abs=1e-9
+        )
+
+
+def test_a_start_of_three_classes_is_ridge_of_each_column():
+    """Scikit-learn's ridge on the corners; a class with four people is refused."""
+    from sklearn.linear_model import Ridge
+
+    x, y, _ = people(60, 12, classes=3)
+    start = module.make_start(x, y, module.StartSettings(axes=4), 2)
+    z = start.standardise(x)
+    fitted = Ridge(alpha=12.0).fit(z, vertices(3)[y])
+    np.testing.assert_allclose(start.score(z), fitted.predict(z), atol=2e-3)
+    assert (start.columns, start.n_numbers) == (2, 2 * (12 + 1) + 1)
+    called = class_logits(start.score(z)).argmax(1)
+    assert (called == y).mean() > 0.6
+    few = np.where(np.arange(60) < 4, 2, np.arange(60) % 2)
+    with pytest.raises(DataError, match="4 of the rarest class"):
+        module.make_start(x, few, module.StartSettings(axes=4), 2)
+
+
+def test_principal_axes_by_scikit():
+    from sklearn.decomposition import PCA
+
+    x, _, _ = people(30, 8)
+    x = x - x.mean(0)
+    axes, variance = module.principal_axes(x, 3)
+    fitted = PCA(3).fit(x)
+    np.testing.assert_allclose(np.abs(axes.T), np.abs(fitted.components_), atol=1e-3)
+    whole = (x**2).sum() / 30 / 8
+    wanted = (x @ axes).var(0) / 8
+    np.testing.assert_allclose(variance[:-1], wanted, rtol=1e-3)
+    assert variance[-1] == pytest.approx((whole - wanted.sum()) / 5, rel=1e-2)
+    lead = np.abs(axes).argmax(0)
+    assert (axes[lead, np.arange(3)] > 0).all()
+    assert module.principal_axes(x, 100)[0].shape == (8, 8)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25, 1.0])
+def test_coordinates_by_hand(gamma):
+    """Half whitened with shrunk variances; the weight of all but the first directions is gamma."""
+    x, y, _ = people()
+    settings = StartSettings(axes=2, gamma=gamma, directions=4, even=0.5)
+    made = make_start(x, y, settings)
+    p = 45
+    z = made.standardise(x)
+    h = 0.5 * made.variance + 0.5 / p
+    weight = np.array([1.0, 1.0, gamma, gamma, gamma])
+    scale = weight / h**0.25 / made.size / p**0.5
+    along = (z @ made.axes) * scale[:-1]
+    off = (z - (z @ made.axes) @ made.axes.T) * scale[-1]
+    u = module.coordinates(made, z)
+    assert np.array_equal(u[:, -1], np.full(60, 0.5))
+    if gamma:
+        wanted = along @ made.axes.T + off
+        np.testing.assert_allclose(u[:, :-1], wanted, atol=1e-12)
+        assert made.n_numbers == p + 2
+    else:
+        np.testing.assert_allclose(u[:, :-1], along[:, :2], atol=1e-12)
+        assert made.n_numbers == 4
+    middle = np.median(np.linalg.norm(u[:, :-1], axis=1))
+    assert middle == pytest.approx(1.0, abs=1e-3)
+
+
+def test_second_moments_are_those_of_the_shrunk_variances():
+    x, y, _ = people()
+    made = make_start(x, y, StartSettings(axes=2, directions=4, even=1e-9))
+    u = module.coordinates(made, made.standardise(x))[:, :-1]
+    along = ((u @ made.axes) ** 2).mean(0)
+    np.testing.assert_allclose(made.second[:-1], along, rtol=2e-2)
+
+
+def test_clip_is_a_quantile_of_what_public_people_would_give():
+    x, y, _ = people()
+    made = make_start(x, y)
+    u = module.coordinates(made, made.standardise(x))
+    assert 0 < made.clip < 2 * np.linalg.norm(u, axis=1).max()
+    assert make_start(x, y, StartSettings(clip=0.9)).clip > made.clip
+    assert made.grid * 2**20 == made.clip
+
+
+def test_same_people_same_start_in_any_order_and_with_rounding_noise():
+    x, y, _ = people()
+    made = make_start(x, y)
+    assert make_start(x, y).digest == made.digest
+    assert make_start(x * (1 + 1e-13), y).digest == made.digest
+    other = x.copy()
+    other[0, 0] += 0.5
+    assert make_start(other, y).digest != made.digest
+
+
+def test_a_flat_feature_weighs_nothing():
+    x, y, _ = people()
+    x[:, 7] = 3.0
+    made = make_start(x, y, StartSettings(axes=4))
+    assert abs(float(made.weight[7])) < 1e-9
+    assert np.abs(made.axes[7]).max() < 1e-9
+
+
+@pytest.mark.parametrize(("n", "ones"), [(10, 5), (30, 2)])
+def test_too_few_people_are_refused(n, ones):
+    x, _, _ = people(n)
+    y = np.zeros(n, dtype=int)
+    y[:ones] = 1
+    with pytest.raises(DataError, match=r"public people .* are too few for 8 axes"):
+        make_start(x, y)

@@ -1,0 +1,184 @@
+"""The audit of a release: references at both ends, proof by the receipt."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_exchange import given, learned, people, sites, start
+
+from fcforge.base_model import contributions as vector
+from fcforge.core.errors import DataError
+from fcforge.evaluation.privacy.attacks import KNOWN, SAMPLE
+from fcforge.evaluation.privacy.audit_result import AuditPlan
+from fcforge_consortium.audit import Attacked, attack_rows, on_record
+from fcforge_consortium.contributions.audit import (
+    Trial,
+    audit_people,
+    audit_release,
+    given_people,
+    require_numbers,
+)
+from fcforge_consortium.contributions.step import own_features
+from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.privacy.noise import ceiling_of
+from fcforge_consortium.records.kinds import Audit, Release
+
+SITE = sites()[2]
+PLAN = AuditPlan(worlds=40, n_draws=40)
+
+
+def mine():
+    return people().select_sites([SITE])
+
+
+def asked(done, cohort=None, receipts=None) -> Attacked:
+    """What the hospital that gave `done` attacks."""
+    held = [done.receipt] if receipts is None else receipts
+    private = PrivateRecord(Path("fcforge.private"), held)
+    return Attacked(SITE, mine() if cohort is None else cohort, private, PLAN)
+
+
+def attacked(done, **change):
+    return audit_release(done.exchange.model, asked(done, **change))
+
+
+@cache
+def everybody():
+    """The start, and the features of this site's people."""
+    model = start().model
+    return model.start.arrays, own_features(model, mine())
+
+
+def rows():
+    return vector.contributions(*everybody(), mine().y)
+
+
+@cache
+def audit(epsilon=1.0):
+    return audit_people(*everybody(), mine().y, epsilon, 1e-3, PLAN)
+
+
+@cache
+def found():
+    return attacked(given(SITE))
+
+
+def test_halves_are_halves_and_differ():
+    members = Trial(*everybody(), mine().y, PLAN).inside
+    n = members.shape[1]
+    assert set(members.sum(1)) == {n // 2}
+    assert len({tuple(row) for row in members}) == 40
+
+
+def test_contributions_are_those_of_a_release():
+    largest = np.linalg.norm(rows(), axis=1).max()
+    assert largest == pytest.approx(vector.SENSITIVITY, rel=1e-4)
+    exact = start(exact_allowed=True)
+    done = learned(exact, SITE, mechanism="none")
+    numbers = done.exchange.model.given[0].numbers
+    assert np.array_equal(numbers, rows().sum(0))
+
+
+def test_references_hide_nobody_and_strangers_everybody():
+    assert audit().row("bootstrap", "distance ratio").auc.value == 1.0
+    for row in audit().rows:
+        if row.release == "untrained":
+            assert abs(row.auc.value - 0.5) < 0.08, row
+        assert row.is_reference == (not row.release.startswith("release"))
+
+
+def test_noise_hides_people_and_no_attack_exceeds_the_ceiling():
+    exact = audit(None).row("release without noise", KNOWN).auc.value
+    private = audit().row("release at epsilon 1", KNOWN).auc.value
+    assert exact > 0.6
+    assert private < exact - 0.05
+    for row in audit().rows:
+        if row.release == "release at epsilon 1":
+            assert row.auc.low < audit().about["ceilings"][row.release], row
+
+
+def test_every_attack_has_a_row():
+    rows = [row for row in audit().rows if row.release == "release at epsilon 1"]
+    named = {"class mean", "loss against public head"}
+    assert {row.attack for row in rows} == {SAMPLE, KNOWN, "shadow models", *named}
+
+
+def test_ceiling_by_hand():
+    assert ceiling_of(None, 1e-3) == 1.0
+    assert ceiling_of(1.0, 1e-3) == pytest.approx(0.608, abs=5e-4)  # sigma 2.5747
+
+
+def test_too_few_people_are_told():
+    arrays, features = everybody()
+    with pytest.raises(DataError, match="31 people are too few"):
+        audit_people(arrays, features[:31], mine().y[:31], 1.0, 1e-3, PLAN)
+
+
+def test_the_receipt_proves_the_people_in_any_order_and_among_others():
+    done = given(SITE)
+    shuffled = people().select(np.random.default_rng(0).permutation(len(people())))
+    record, features, y = given_people(done.exchange.model, asked(done, shuffled))
+    assert record == done.new[0]
+    np.testing.assert_array_equal(y, mine().y)
+    np.testing.assert_allclose(features, own_features(done.exchange.model, mine()))
+
+
+def test_other_people_are_refused_by_name():
+    gone = mine().subject_id[3]
+    with pytest.raises(DataError, match=rf"1 are not in the data \(first: {gone}\)"):
+        attacked(given(SITE), cohort=mine().select(mine().subject_id != gone))
+    fc = mine().fc.copy()
+    fc[5] = 0.9 * fc[5] + 0.1 * np.eye(fc.shape[1])
+    other = mine().subject_id[5]
+    with pytest.raises(DataError, match=rf"another scan \(first: {other}\)"):
+        attacked(given(SITE), cohort=replace(mine(), fc=fc))
+    y = mine().y.copy()
+    y[0] = 1 - y[0]
+    other = mine().subject_id[0]
+    with pytest.raises(DataError, match=rf"another diagnosis \(first: {other}"):
+        attacked(given(SITE), cohort=replace(mine(), y=y))
+
+
+def test_without_the_receipt_nothing_is_attacked():
+    with pytest.raises(DataError, match="no receipt for the release 1"):
+        attacked(given(SITE), receipts=[])
+    with pytest.raises(DataError, match="gave nothing"):
+        audit_release(
+            given(SITE).exchange.model, replace(asked(given(SITE)), site="Elsewhere")
+        )
+
+
+def test_numbers_must_be_those_of_these_people():
+    done = given(SITE)
+    model = done.exchange.model
+    require_numbers(model, done.new[0], rows())
+    with pytest.raises(DataError, match="add up to"):
+        require_numbers(model, done.new[0], rows() + vector.UNIT)
+
+
+def test_what_was_given_last_is_audited():
+    half = np.arange(len(mine())) % 2 == 0
+    first = learned(start(), SITE, cohort=mine().select(half))
+    private = PrivateRecord(Path("fcforge.private"), [first.receipt])
+    both = learned(first.exchange, SITE, private, cohort=mine().select(~half))
+    receipts = [first.receipt, both.receipt]
+    model = both.exchange.model
+    everyone = given_people(model, asked(both, mine(), receipts))[0]
+    assert everyone.number == 2
+    with pytest.raises(DataError, match="are not in the data"):
+        given_people(model, asked(both, mine().select(half), receipts))
+
+
+def test_what_is_found_is_put_on_record_and_leaves_with_the_release():
+    done = given(SITE)
+    made = on_record(done.exchange, found(), SITE, None)
+    (record,) = made.of(Audit)
+    rows = {row.release for row in record.rows if not row.reference}
+    assert rows == {"release at epsilon 1"}
+    assert len(attack_rows(found())) == len(record.rows)
+    assert np.array_equal(made.model.head.weight, done.exchange.model.head.weight)
+    assert "attacked the release 1" in " ".join(made.model.describe().answers[3].more)
+    assert not made.withdrawn(SITE).of(Release)
+    assert record not in made.withdrawn(SITE).records

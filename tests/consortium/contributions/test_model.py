@@ -1,0 +1,376 @@
+"""Releases around a start: what is refused, what stays at home, what is learned."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from exchange_records import key_of
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+from small_exchange import all_given, given, learned, people, sites, start
+
+from fcforge.base_model import contributions as vector
+from fcforge.core.errors import ConfigError, DataError, ExchangeError
+from fcforge_consortium.aggregation.aggregators import card_of
+from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.records import schema
+from fcforge_consortium.records.archive import save_arrays
+from fcforge_consortium.records.kinds import Release
+from fcforge_consortium.report import description
+
+HOSPITALS = sites()[2:]
+SITE = HOSPITALS[0]
+
+
+def mine():
+    return people().select_sites([SITE])
+
+
+def home(*receipts):
+    return PrivateRecord(Path("fcforge.private"), receipts)
+
+
+def free():
+    """A start whose policy takes exact sums."""
+    return start(exact_allowed=True)
+
+
+# -- the head is a function of the set ---------------------------------------------------------
+@settings(max_examples=10, deadline=None)
+@drawn(data=st.data())
+def test_any_order_and_any_withdrawal_is_one_head(data):
+    order = data.draw(st.permutations(HOSPITALS))
+    gone = data.draw(st.sampled_from(HOSPITALS))
+    found = start()
+    for site in order:
+        found = found.merged(given(site).exchange)
+    assert found.id == all_given().id
+    np.testing.assert_array_equal(found.model.beta(), all_given().model.beta())
+    without = start().merged(*(given(s).exchange for s in HOSPITALS if s != gone))
+    after = found.withdrawn(gone)
+    np.testing.assert_array_equal(after.model.beta(), without.model.beta())
+    np.testing.assert_array_equal(after.model.beta(), found.model.beta(without=gone))
+
+
+def test_the_head_is_the_solve_of_the_sum():
+    model = all_given().model
+    arrays = model.start.arrays
+    total = np.sum([g.numbers for g in model.given], axis=0)
+    variance = float(len(HOSPITALS) * vector.noise_units(1.0) ** 2)
+    wanted = vector.solve(arrays, total, variance, len(HOSPITALS))
+    np.testing.assert_allclose(model.beta(), wanted, rtol=1e-6)
+    public = start().model
+    np.testing.assert_array_equal(public.head.weight, arrays.weight)
+    assert model.sites == tuple(sorted(HOSPITALS))
+    assert public.sites == sites()[:2]
+
+
+# -- a step ------------------------------------------------------------------------------------
+def test_a_step_adds_one_release_and_keeps_the_rest_at_home():
+    done = given(SITE)
+    (release,) = done.new
+    assert done.exchange.of(Release) == (release,)
+    assert [p.id for p in done.receipt.people] == mine().subject_id.tolist()
+    assert release.commitment == done.receipt.commitment
+    assert set(done.receipt.seen) == {r.id for r in done.exchange.everything}
+    data = release.line + done.exchange.payloads[release.payload]
+    assert done.receipt.salt.encode() not in data
+    assert not any(p.scan.encode() in data for p in done.receipt.people)
+    assert Fraction(release.variance) == vector.noise_units(1.0) ** 2
+
+
+def test_exact_releases_are_the_sums_in_whole_units():
+    done = learned(free(), SITE, mechanism="none")
+    model = done.exchange.model
+    x = model.start.features(mine().fc, {})
+    wanted = vector.contributions(model.start.arrays, x, mine().y).sum(0)
+    assert np.array_equal(model.given[0].numbers, wanted)
+    assert (done.new[0].epsilon, done.new[0].variance) == (0.0, "0")
+    assert model.head_count(model.given[0])[0] == pytest.approx(len(mine()), abs=0.01)
+
+
+def test_a_person_adds_no_more_than_the_noise_is_for():
+    model = start().model
+    x = model.start.features(people().fc, {}) * 50
+    units = np.linalg.norm(
+        vector.contributions(model.start.arrays, x, people().y).astype(float), axis=1
+    )
+    assert units.max() <= vector.SENSITIVITY
+
+
+def test_noise_is_secret_and_of_the_stated_size():
+    one, two = (learned(start(), SITE).exchange.model.given[0] for _ in range(2))
+    assert not np.array_equal(one.numbers, two.numbers)
+    exact = learned(free(), SITE, mechanism="none").exchange.model
+    noise = (one.numbers - exact.given[0].numbers) / float(one.variance) ** 0.5
+    assert 1e-3 < np.abs(noise).max() < 6
+
+
+def test_new_people_are_a_further_release_and_the_same_people_are_told():
+    half = np.arange(len(mine())) % 2 == 0
+    first = learned(start(), SITE, cohort=mine().select(half))
+    second = learned(
+        first.exchange, SITE, home(first.receipt), cohort=mine().select(~half)
+    )
+    both = home(first.receipt, second.receipt)
+    assert (second.new[0].number, second.new[0].spent_epsilon) == (2, 1.0)
+    with pytest.raises(ConfigError, match="--again"):
+        learned(second.exchange, SITE, both)
+    third = learned(second.exchange, SITE, both, again=True)
+    assert (third.new[0].number, third.new[0].spent_epsilon) == (3, 2.0)
+    renamed = replace(
+        mine(), subject_id=np.array([f"x{i}" for i in range(len(mine()))])
+    )
+    with pytest.raises(ConfigError, match="by id or by scan"):
+        learned(second.exchange, SITE, both, cohort=renamed)
+
+
+def test_a_release_that_the_private_record_does_not_know_is_refused():
+    with pytest.raises(ConfigError, match=f"release 1 of '{SITE}'"):
+        learned(given(SITE).exchange, SITE)
+
+
+def test_turned_labels_are_refused():
+    assert given(SITE).before["auroc"] > 0.7
+    turned = replace(mine(), y=1 - mine().y)
+    with pytest.raises(DataError, match="--accept-labels"):
+        learned(start(), SITE, cohort=turned)
+    learned(start(), SITE, cohort=turned, accept_labels=True)
+
+
+def test_people_who_do_not_fit_the_start_are_named():
+    ids = mine().subject_id.copy()
+    ids[2] = people().subject_id[0]
+    with pytest.raises(DataError, match=f"among the public ones.*{ids[2]}"):
+        learned(start(), SITE, cohort=replace(mine(), subject_id=ids))
+    months = {**mine().covariates, "age": mine().covariates["age"] * 12}
+    with pytest.raises(DataError, match=r"has the age .* which is removed"):
+        learned(start(("age",)), SITE, cohort=replace(mine(), covariates=months))
+    with pytest.raises(DataError, match="has no age"):
+        learned(start(("age",)), SITE, cohort=replace(mine(), covariates={}))
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "wrong"),
+    [
+        ({"fewest_people": 1_000}, {}, DataError),
+        ({"most_people": 10}, {}, DataError),
+        ({"max_epsilon": 0.5}, {}, ConfigError),
+        ({}, {"delta": 0.99}, ConfigError),
+        ({}, {"epsilon": 9.0}, ConfigError),
+        ({}, {"mechanism": "none"}, ConfigError),
+        ({"exact_allowed": True}, {"mechanism": "none", "epsilon": 1.0}, ConfigError),
+        ({}, {"round": "R1"}, ConfigError),
+    ],
+)
+def test_the_policy_holds(policy, asked, wrong):
+    with pytest.raises(wrong):
+        learned(start(**policy), SITE, **asked)
+
+
+# -- forged releases ---------------------------------------------------------------------------
+def forged(numbers=None, signer="", **fields):
+    """A release whose hospital lies: other numbers or fields, all hashes right."""
+    exchange = given(SITE).exchange
+    release = exchange.of(Release)[0]
+    data = exchange.payloads[release.payload]
+    if numbers is not None:
+        data = save_arrays({"numbers": numbers})
+    made = release.changed(payload=schema.sha256(data), **fields)
+    return start().joined([made], {made.payload: data})
+
+
+def numbers_of(site):
+    return given(site).exchange.model.given[0].numbers
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"epsilon": 4.0, "spent_epsilon": 4.0},
+        {"epsilon": 30.0},
+        {"delta": 0.5},
+        {"variance": "1"},
+        {"variance": "0"},
+        {"grid": 1.0},
+        {"mechanism": "none"},
+        {"mechanism": "none", "epsilon": 0.0, "delta": 0.0, "variance": "0"},
+    ],
+    ids=str,
+)
+def test_a_budget_that_is_not_what_it_says_is_refused(fields):
+    with pytest.raises(ExchangeError, match=f"release 1 of '{SITE}'"):
+        forged(**fields)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda n: n[:-1],
+        lambda n: n.astype(np.float64),
+        lambda n: n[None],
+        lambda n: np.append(n[:-1], n[-1] * 20_000),  # 960,000 people
+        lambda n: np.append(n[:-1], -(2**40)),  # -4 million
+        lambda n: n * 1_000,
+        lambda n: np.append(n[:-1] * 10_000, n[-1]),
+    ],
+)
+def test_numbers_that_nobody_can_give_are_refused(change):
+    with pytest.raises(ExchangeError, match=SITE):
+        forged(change(numbers_of(SITE)))
+
+
+def test_a_copy_under_another_name_is_refused():
+    copied = given(SITE).new[0].changed(site=HOSPITALS[1])
+    arrays = given(SITE).exchange.payloads
+    with pytest.raises(ExchangeError, match="same people and salt"):
+        given(SITE).exchange.joined([copied], arrays)
+
+
+# -- influence ---------------------------------------------------------------------------------
+def test_a_hospital_of_one_mind_is_flagged():
+    honest = all_given().model
+    assert set(honest.influence()) == set(HOSPITALS)
+    assert honest.outliers() == []
+    exact = free()
+    for site in HOSPITALS:
+        exact = exact.merged(learned(free(), site, mechanism="none").exchange)
+    assert exact.model.outliers() == []  # sites differ by more than chance
+    loud = numbers_of(SITE) * 30  # 2,000 people, within the policy, all of one mind
+    loud[:-1] = 3 * loud[-1] // len(loud) ** 0.5
+    others = [given(s).exchange for s in HOSPITALS[1:]]
+    found = forged(loud).merged(*others).model
+    assert found.outliers() == [SITE]
+    table = found.describe().tables[0]
+    row = next(row for row in table.rows if row[0] == SITE)
+    assert row[-1]
+    assert "±" in row[1]
+
+
+def test_what_a_file_holds_of_whom_is_counted_from_it():
+    found = all_given()
+    rows = {row[0]: row for row in found.model.describe().tables[-1].rows}
+    assert rows[f"release 1 of '{SITE}'"][-1] == str(found.model.size)
+    public = found.arrays(found.root).values()
+    assert rows["start 0 of 'public start'"][-1] == str(sum(a.size for a in public))
+
+
+def test_a_start_is_held_against_the_commonest_class():
+    known = start().root.expected
+    good = known.changed(accuracy=(0.66, 0.6, 0.72), majority=0.55)
+    assert description.works(good).kind == "good"
+    answer = description.works(good.changed(accuracy=(0.66, 0.5, 0.8)))
+    assert answer.kind == "warn"
+    assert "66.0 % [50.0 %, 80.0 %]" in answer.say
+    unknown = description.works(known.changed(accuracy=None))
+    assert unknown.say.startswith("Not known")
+
+
+def test_a_description_answers_four_questions():
+    signed = all_given(signed=True).model.describe().answers
+    assert signed[0].kind == "good"
+    assert any("one person replaced) it means epsilon 2." in m for m in signed[3].more)
+    exact = learned(free(), SITE, mechanism="none").exchange.model.describe()
+    assert [a.kind for a in exact.answers][1] == "alarm"
+    assert exact.answers[3].kind == "alarm"
+    assert (
+        start().model.describe().answers[3].say
+        == "Nothing that people gave is in the file."
+    )
+    assert start().model.describe().sites == ()
+
+
+# -- threshold and scores ----------------------------------------------------------------------
+def test_a_threshold_is_fitted_without_the_own_contributions():
+    done = learned(free(), SITE, mechanism="none")
+    model = done.exchange.model
+    fitted = model.own_threshold(mine(), SITE, home(done.receipt))
+    flattered = model.own_threshold(mine(), SITE, home())
+    assert flattered.slope > fitted.slope  # nobody was left out
+    with pytest.raises(DataError, match=f"is of {SITE}, not of '{HOSPITALS[1]}'"):
+        model.own_threshold(mine(), HOSPITALS[1], home(done.receipt))
+
+
+def test_scores_by_hand_and_abstention():
+    model = all_given().model
+    x = model.start.features(mine().fc, {})
+    odds = (model.start.arrays.standardise(x) @ model.head.weight + model.head.bias) / (
+        model.temperature
+    )
+    fc = np.concatenate([mine().fc, np.eye(10)[None]])
+    found = model.score(fc, {})
+    np.testing.assert_allclose(found.odds[:-1], odds)
+    assert np.isnan(found.odds[-1])
+    assert found.strangeness[-1] > 1
+    assert found.why[-1]
+    assert not any(found.why[:-1])
+
+
+def test_the_head_is_explained_to_rounding():
+    for exchange, names in ((all_given(), ()), (start(("age", "sex")), ("age", "sex"))):
+        values = {name: mine().covariates[name] for name in names}
+        scored, offset = exchange.model.attribution(values)
+        wanted = exchange.model.score(mine().fc, values).odds
+        np.testing.assert_allclose(scored.score(mine().fc) + offset, wanted, atol=1e-9)
+    reference, who = all_given().model.reference()
+    assert reference.shape == (10, 10)
+    assert "public people" in who
+
+
+def test_the_public_head_stands_beside():
+    (title,) = all_given().model.baselines()
+    alone = all_given().model.baselines()[title]
+    assert alone.exchange.id == start().id
+    assert start().model.baselines() == {}
+
+
+def test_a_signed_step_is_its_hospitals():
+    done = given(SITE, SITE)
+    assert done.new[0].key == key_of(SITE).public_key().public_bytes_raw().hex()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "why"),
+    [
+        (0.0, 1e-6, "not within the policy"),
+        (0.5, 1e-6, "less than it costs"),
+        (1.0, 1e-7, "less than it costs"),
+        (1e5, 1e-6, "not within the policy"),
+        (1.0, 1.0, "not within the policy"),
+    ],
+)
+def test_what_people_have_spent_is_possible(epsilon, delta, why):
+    """Such a record once made `inspect` fail for everybody, or say too little."""
+    done = given(SITE, SITE)
+    (release,) = done.new
+    forged = release.changed(spent_epsilon=epsilon, spent_delta=delta, signature="")
+    forged = forged.signed(key_of(SITE))
+    with pytest.raises(ExchangeError, match=why):
+        start().joined([forged], done.exchange.payloads)
+
+
+def test_notices_say_what_they_cost():
+    names = ("Ministry", "University")
+    keepers = tuple(card_of(name, key_of(name)) for name in names)
+    around = start(keepers=keepers)
+    (notice,) = learned(around, SITE, signer=SITE, round="spring").new
+    assert around.joined([notice]).model.spent(notice) == (1.0, 1e-6)
+    for change in ({"spent_epsilon": 0.1}, {"epsilon": 1e6}, {"delta": 0.0}):
+        forged = notice.changed(**change, signature="").signed(key_of(SITE))
+        with pytest.raises(ExchangeError, match=f"notice 1 of '{SITE}'|spent"):
+            around.joined([forged])
+
+
+def test_nobody_is_in_one_release_twice():
+    """Ten copies of one person, each changed a little, were ten times the stated epsilon."""
+    copied = mine().fc.copy()
+    copied[1] = copied[0]
+    first, second = mine().subject_id[:2]
+    for change in (0.0, 0.001, 0.05):
+        copied[1, [0, 1], [1, 0]] += change
+        with pytest.raises(DataError, match=f"{first}.*one person|'{first}'") as told:
+            learned(start(), SITE, cohort=replace(mine(), fc=copied))
+        assert f"--leave-out {second}" in str(told.value)

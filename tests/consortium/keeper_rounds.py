@@ -1,0 +1,66 @@
+"""Hospitals, two keepers and a start, without scans: what they send each other."""
+
+import numpy as np
+from exchange_records import ARRAYS, key_of, record
+
+from fcforge_consortium.aggregation.aggregators import Noise, card_of, keep
+from fcforge_consortium.aggregation.rounds import FIRST_LINE, Share, give
+from fcforge_consortium.ledger.ledger import Receipt, Spent
+from fcforge_consortium.records import kinds as records
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.kinds import read_record
+from fcforge_consortium.records.schema import Policy, sha256
+
+KEEPERS = ("Ministry", "University")
+SITES = ("NYU", "UM", "USM")
+SIZE = 12
+NOISE = Noise(sigma=5, grid=2.0**-20, size=SIZE)
+POLICY = Policy(
+    fewest_hospitals=3,
+    exact_allowed=True,
+    keepers=tuple(card_of(name, key_of(name)) for name in KEEPERS),
+)
+
+
+def start_of(policy=POLICY):
+    """An exchange that nobody has given anything to."""
+    root = record(records.Start, site="maker", signer="maker", policy=policy)
+    return Exchange(root, (), {root.payload: ARRAYS})
+
+
+START_EXCHANGE = start_of()
+
+
+def numbers_of(site):
+    seed = int(sha256(site.encode())[:8], 16)
+    return np.random.default_rng(seed).integers(-(10**9), 10**9, SIZE)
+
+
+def shares_of(site, name="spring", exchange=START_EXCHANGE, **changes):
+    """The shares of a hospital by keeper."""
+    said = {
+        "site": site,
+        "round": name,
+        "number": 1,
+        "people": (),
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "salt": sha256(f"{site} {name}".encode())[:32],
+    }
+    signer = changes.pop("signer", site)
+    numbers = changes.pop("numbers", numbers_of(site))
+    spent = changes.pop("spent", Spent(1.0, 1e-6))
+    receipt = Receipt(**{**said, **changes})
+    _, files = give(exchange, receipt, numbers, spent, key_of(signer))
+    return {keeper: parsed(data) for keeper, data in files.items()}
+
+
+def parsed(data):
+    line, _, sealed = data.removeprefix(FIRST_LINE).partition(b"\n")
+    return Share(read_record(line), sealed)
+
+
+def half_of(keeper, shares, listed, exchange=START_EXCHANGE, noise=NOISE, **more):
+    """What a keeper makes of the shares of hospitals."""
+    mine = [one[keeper] for one in shares]
+    return keep(exchange, mine, key_of(keeper), noise, listed, **more)

@@ -1,0 +1,23 @@
+"""Six people and a receipt of them."""
+
+import numpy as np
+
+from fcforge_consortium.ledger.ledger import Receipt, people_of
+
+N = 6
+
+
+def scans(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.array([np.corrcoef(rng.normal(size=(14, 40))) for _ in range(n)])
+
+
+FC = scans()
+IDS = [f"p{k}" for k in range(N)]
+Y = np.array([0, 1, 1, 0, 0, 1])
+PEOPLE = people_of(FC, IDS, Y)
+
+
+def receipt(people=PEOPLE, epsilon=1.0, delta=1e-6, site="NYU", number=1, **more):
+    said = {"people": people, "epsilon": epsilon, "delta": delta}
+    return Receipt(site=site, number=number, **said, **more)

@@ -1,0 +1,504 @@
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+from exchange_records import ARRAYS, key_of, public_of, record
+from people_at_home import receipt
+
+from fcforge.core.errors import ExchangeError
+from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.records import archive, exchange, schema
+from fcforge_consortium.records import kinds as records
+from fcforge_consortium.records.archive import save_arrays
+from fcforge_consortium.records.exchange import (
+    Exchange,
+    open_exchange,
+    require_trusted,
+    save,
+    union_of,
+)
+from fcforge_consortium.records.keys import Keyring, Trust
+from fcforge_consortium.records.verification import verify
+
+
+class AnyRecords:
+    """A model that every set of records is good for: what is tested here are the records."""
+
+    def __init__(self, exchange):
+        self.exchange = exchange
+
+    def check(self):
+        for release in self.exchange.of(records.Release):
+            if release.epsilon > 8:
+                raise ExchangeError("more than the policy allows.")
+
+    def summary(self):
+        return f"{len(self.exchange.records)} records"
+
+
+@pytest.fixture(autouse=True)
+def any_records(monkeypatch):
+    place = f"{__name__}:AnyRecords"
+    monkeypatch.setattr(exchange, "MODELS", {"start": place, "chain": place})
+
+
+START = record(records.Start, site="maker")
+ROOT = Exchange(START, (), {START.payload: ARRAYS})
+
+
+@cache
+def release(site="NYU", number=1, signer="", people=None, **changes):
+    """A release of a site with arrays of its own, and the arrays."""
+    content = [site, number, people]
+    seed = int(schema.sha256(repr(content).encode())[:8], 16)
+    data = save_arrays({"numbers": np.arange(seed, seed + 4)})
+    commitment = schema.sha256(repr(people or content).encode())
+    digest = schema.sha256(data)
+    made = record(
+        records.Release,
+        site,
+        number,
+        (START.id,),
+        signer,
+        payload=digest,
+        commitment=commitment,
+        **changes,
+    )
+    return made, {digest: data}
+
+
+def joined(*given):
+    found = ROOT
+    for made, arrays in given:
+        found = found.joined([made], arrays)
+    return found
+
+
+def test_any_order_and_any_tree_of_merges_is_one_state():
+    given = [release(site, n) for site in ("NYU", "UM") for n in (1, 2)]
+    every = {joined(*order).id for order in itertools.permutations(given)}
+    left, right = joined(*given[:3]), joined(*given[1:])
+    assert every == {left.merged(right).id} == {right.merged(left, left).id}
+    assert len(left.merged(right).payloads) == 5
+    assert left.id != right.id
+
+
+def test_records_of_a_kind_are_in_order():
+    found = joined(release("UM", 2), release("NYU"), release("UM", 1))
+    assert [(r.site, r.number) for r in found.of(records.Release)] == [
+        ("NYU", 1),
+        ("UM", 1),
+        ("UM", 2),
+    ]
+
+
+def test_another_root_is_refused():
+    other = record(records.Start, site="maker", patients=2)
+    with pytest.raises(ExchangeError, match="different roots"):
+        ROOT.merged(Exchange(other, (), {other.payload: ARRAYS}))
+
+
+def test_two_releases_with_one_number_are_refused():
+    first = release(people="some")
+    with pytest.raises(ExchangeError, match=r"release 1 of 'NYU'.*the same number"):
+        joined(first, release(people="others"))
+
+
+def test_a_copied_commitment_is_refused():
+    """A copy of NYU's numbers under another name counted twice."""
+    with pytest.raises(ExchangeError, match="as the release 1 of"):
+        joined(release("NYU", people="some"), release("UM", people="some"))
+
+
+def test_copied_numbers_are_refused():
+    """Merged, they were a file that nobody could read."""
+    first, arrays = release("NYU")
+    copy = release("UM")[0].changed(payload=first.payload)
+    with pytest.raises(ExchangeError, match="same numbers as the release 1 of"):
+        joined((first, arrays), (copy, arrays))
+
+
+def test_a_missing_parent_is_refused():
+    with pytest.raises(ExchangeError, match="not here"):
+        ROOT.joined([record(records.Audit, parents=("cd" * 32,))])
+
+
+def test_missing_and_stray_arrays_are_refused():
+    made, arrays = release()
+    with pytest.raises(ExchangeError, match="missing or too many"):
+        ROOT.joined([made])
+    assert set(ROOT.joined([made], {**arrays, "ee" * 32: b"scans"}).payloads) == {
+        START.payload,
+        *arrays,
+    }
+
+
+def test_the_models_own_rules_hold():
+    with pytest.raises(ExchangeError, match="policy"):
+        joined(release(epsilon=9.0))
+
+
+@pytest.mark.parametrize("name", ["nyz", "ny_z", "ŃÝŽ"])
+def test_lookalikes_are_refused(name):
+    with pytest.raises(ExchangeError, match="look alike"):
+        joined(release("NYZ"), release(name), release("NY-Z"))
+
+
+def test_one_key_per_author():
+    with pytest.raises(ExchangeError, match="different keys"):
+        joined(release(signer="NYU"), release(number=2, signer="thief"))
+    with pytest.raises(ExchangeError, match="different keys"):
+        joined(release(signer="NYU"), release(number=2))
+
+
+def test_a_rotation_names_the_next_key():
+    before = joined(release(signer="NYU"), release("UM", signer="UM"))
+    found = before.rotated("NYU", key_of("NYU"), key_of("new"))
+    assert found.key_lines["NYU"] == (public_of("NYU"), public_of("new"))
+    more, arrays = release(number=2, signer="new")
+    assert len(found.joined([more], arrays).of(records.Release, "NYU")) == 2
+    more, arrays = release(number=2, signer="thief")
+    with pytest.raises(ExchangeError, match="different keys"):
+        found.joined([more], arrays)
+    (rotation,) = found.of(records.Rotation)
+    forged = rotation.changed(signature="", new_key=public_of("thief"))
+    with pytest.raises(ExchangeError, match="both keys"):
+        ROOT.joined([forged.signed(key_of("NYU"))])
+    with pytest.raises(ExchangeError, match="nothing of 'USM'"):
+        before.rotated("USM", key_of("NYU"), key_of("new"))
+    with pytest.raises(ExchangeError, match="its rotation must be"):
+        before.rotated("NYU", key_of("UM"), key_of("new"))
+
+
+def test_what_a_stolen_old_key_signs_later_is_refused():
+    """The thief can date it as he likes; the new key does not vouch for it."""
+    before = joined(release(signer="NYU"), release("UM", signer="UM"))
+    found = before.rotated("NYU", key_of("NYU"), key_of("new"))
+    stolen, arrays = release(number=2, signer="NYU")
+    for order in (found.joined, before.joined([stolen], arrays).joined):
+        with pytest.raises(ExchangeError, match=r"release 2 of .NYU.*does not vouch"):
+            order([*found.records, stolen], arrays)
+    thief = before.rotated("NYU", key_of("NYU"), key_of("thief"))
+    with pytest.raises(ExchangeError, match="different"):
+        found.merged(thief)
+    ring = Keyring().add("NYU", public_of("NYU")).revoke("NYU")
+    with pytest.raises(ExchangeError, match="revoked"):
+        require_trusted(found.everything, Trust(keyring=ring))
+    renewed = Trust(keyring=ring.add("NYU", public_of("new")))
+    require_trusted(found.everything, renewed)
+    with pytest.raises(ExchangeError, match="revoked"):
+        require_trusted(thief.everything, renewed)
+
+
+def test_audits_are_by_who_gave():
+    made, arrays = release("NYU")
+    found = ROOT.joined([made], arrays)
+    own = record(records.Audit, parents=(made.id,))
+    assert found.joined([own]).of(records.Audit) == (own,)
+    with pytest.raises(ExchangeError, match=r"audit 1 of 'UM'.*'NYU' gave"):
+        found.joined([record(records.Audit, "UM", parents=(made.id,))])
+
+
+# -- withdrawals -----------------------------------------------------------------------------------
+def test_a_withdrawal_holds_wherever_it_is_merged():
+    before = joined(release("NYU", signer="NYU"), release("UM", signer="UM"))
+    audited = before.joined(
+        [
+            record(
+                records.Audit, signer="NYU", parents=(before.of(records.Release)[0].id,)
+            )
+        ]
+    )
+    after = audited.withdrawn("NYU", key_of("NYU"))
+    assert {r.title for r in after.records} == {
+        "release 1 of 'UM'",
+        "withdrawal 1 of 'NYU'",
+    }
+    assert len(after.payloads) == 2
+    assert after.merged(audited).id == audited.merged(after).id == after.id
+
+
+def test_no_respelling_escapes_a_withdrawal():
+    """Anybody could undo a withdrawal by writing the signature in capitals."""
+    made, arrays = release(signer="NYU")
+    after = ROOT.joined([made], arrays).withdrawn("NYU", key_of("NYU"))
+    again = made.changed(signature="", time="2026-01-01T00:00:00Z").signed(
+        key_of("NYU")
+    )
+    assert again.id != made.id
+    assert after.joined([again], arrays).id == after.id
+    renumbered = made.changed(signature="", number=7).signed(key_of("NYU"))
+    assert after.joined([renumbered], arrays).id == after.id
+    new, numbers = release(number=2, signer="NYU")
+    assert new in after.joined([new], numbers).records
+
+
+def test_only_the_hospital_itself_withdraws():
+    found = joined(release(signer="NYU"))
+    for key in (None, key_of("UM")):
+        with pytest.raises(ExchangeError, match="must be, too"):
+            found.withdrawn("NYU", key)
+    with pytest.raises(ExchangeError, match="nothing of site 'UM'"):
+        found.withdrawn("UM")
+    forged = record(records.Withdrawal, "NYU", parents=(START.id,), signer="UM")
+    with pytest.raises(ExchangeError, match="different keys"):
+        found.joined([forged])
+
+
+def test_a_half_goes_with_a_notice_that_was_withdrawn():
+    notices = [
+        record(
+            records.Notice,
+            site,
+            parents=(START.id,),
+            commitment=schema.sha256(site.encode()),
+        )
+        for site in ("NYU", "UM")
+    ]
+    hospitals = tuple(
+        records.Added(site=n.site, notice=n.id, share=n.shares[0].sha256)
+        for n in notices
+    )
+    data = save_arrays({"numbers": np.arange(3)})
+    half = record(
+        records.Half,
+        "University",
+        parents=(START.id,),
+        hospitals=hospitals,
+        payload=schema.sha256(data),
+    )
+    found = ROOT.joined([*notices, half], {half.payload: data})
+    left = found.withdrawn("UM")
+    assert left.of(records.Half) == ()
+    assert [n.site for n in left.of(records.Notice)] == ["NYU"]
+    with pytest.raises(ExchangeError, match="withdrawn"):
+        left.joined([half], {half.payload: data})
+
+
+# -- chains: arrays are handed on ------------------------------------------------------------------
+def test_only_the_last_steps_arrays_travel():
+    root = record(records.Chain)
+    found = Exchange(root)
+    parent = root.id
+    for number, site in enumerate(("NYU", "UM"), start=1):
+        data = save_arrays({"lane": np.full(3, float(number))})
+        step = record(
+            records.Step,
+            site,
+            number,
+            (parent,),
+            payload=schema.sha256(data),
+            commitment=schema.sha256(site.encode()),
+        )
+        found = found.joined([step], {step.payload: data})
+        parent = step.id
+        assert list(found.payloads) == [step.payload]
+    with pytest.raises(ExchangeError, match="nothing of site 'NYU'"):
+        found.withdrawn("NYU")
+
+
+# -- files -----------------------------------------------------------------------------------------
+def test_files(tmp_path):
+    found = joined(release("NYU"), release("UM"))
+    path = save(found, tmp_path / "a.fcx")
+    assert open_exchange(path).id == found.id
+    new = found.of(records.Release, "UM")
+    parcel = save(found, tmp_path / "um.record", new)
+    assert archive.read(parcel).records == new
+    start = save(ROOT, tmp_path / "start.fcx")
+    assert union_of([parcel, start], Trust()).id == joined(release("UM")).id
+    for opener in (open_exchange, lambda p: union_of([p], Trust())):
+        with pytest.raises(ExchangeError, match="no start"):
+            opener(parcel)
+
+
+def test_a_withdrawn_record_in_a_file_is_refused(tmp_path):
+    made, arrays = release()
+    found = ROOT.joined([made], arrays)
+    after = found.withdrawn("NYU")
+    every = archive.Contents((*after.everything, made), found.payloads)
+    path = archive.write(archive.pack(every), tmp_path / "a.fcx")
+    with pytest.raises(ExchangeError, match="withdrawn"):
+        open_exchange(path)
+
+
+# -- trust and verify ------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def signed_file(tmp_path_factory):
+    start = record(records.Start, site="maker", signer="maker")
+    made, arrays = release(signer="NYU")
+    made = made.changed(parents=(start.id,), signature="").signed(key_of("NYU"))
+    contents = archive.Contents((start, made), {start.payload: ARRAYS, **arrays})
+    return archive.write(
+        archive.pack(contents), tmp_path_factory.mktemp("signed") / "a.fcx"
+    )
+
+
+def test_verify_says_who_signed(signed_file):
+    ring = Keyring().add("NYU", public_of("NYU"))
+    checks = verify(signed_file, Trust(required=True, keyring=ring))
+    assert all(check.ok for check in checks)
+    assert "(NYU)" in next(c for c in checks if c.name == "release 1 of 'NYU'").detail
+
+
+@pytest.mark.parametrize(
+    ("trust", "name"),
+    [
+        (Trust(keys=(public_of("UM"),)), "release 1 of 'NYU'"),
+        (Trust(keyring=Keyring().add("NYU", public_of("UM"))), "release 1 of 'NYU'"),
+        (
+            Trust(keyring=Keyring().add("NYU", public_of("NYU")).revoke("NYU")),
+            "release 1 of 'NYU'",
+        ),
+    ],
+)
+def test_untrusted_signers_are_named(signed_file, trust, name):
+    bad = [check for check in verify(signed_file, trust) if not check.ok]
+    assert name in [check.name for check in bad]
+    with pytest.raises(ExchangeError) as error:
+        open_exchange(signed_file, trust)
+    assert str(signed_file) in error.value.where
+
+
+def test_unsigned_files_are_refused_where_signatures_are_required(tmp_path):
+    path = save(joined(release()), tmp_path / "a.fcx")
+    assert all(check.ok for check in verify(path, Trust()))
+    asked = Trust(required=True)
+    assert [c.name for c in verify(path, asked) if not c.ok] == ["signatures"]
+    for opener in (open_exchange, lambda p, t: union_of([p], t)):
+        with pytest.raises(ExchangeError, match="not signed"):
+            opener(path, asked)
+    mixed = save(joined(release(signer="NYU"), release("UM")), tmp_path / "b.fcx")
+    with pytest.raises(ExchangeError, match="taken off"):
+        open_exchange(mixed)
+
+
+def test_new_records_are_signed_as_the_others_are():
+    bare, signed = joined(release()), joined(release(signer="NYU"))
+    bare.require_same_signing(False)
+    signed.require_same_signing(True)
+    ROOT.require_same_signing(True)
+    for found, signs in ((bare, True), (signed, False)):
+        with pytest.raises(ExchangeError, match="before yours"):
+            found.require_same_signing(signs)
+
+
+def test_verify_of_a_parcel_and_of_damage(tmp_path):
+    found = joined(release("UM"))
+    parcel = save(found, tmp_path / "um.record", found.records)
+    checks = verify(parcel, Trust())
+    assert all(check.ok for check in checks)
+    assert "merge" in checks[-1].detail
+    parcel.write_bytes(parcel.read_bytes()[:-5])
+    (broken,) = verify(parcel, Trust())
+    assert not broken.ok
+    assert broken.detail
+
+
+def test_what_was_seen_must_be_here(tmp_path):
+    """A coordinator could drop a release or a withdrawal unnoticed."""
+    all_of_it = joined(release("NYU"), release("UM")).withdrawn("UM")
+    seen = save(all_of_it, tmp_path / "seen.fcx")
+    assert verify(seen, Trust(), seen)[-1].ok
+    earlier = save(joined(release("NYU"), release("UM")), tmp_path / "earlier.fcx")
+    assert verify(seen, Trust(), earlier)[-1].ok  # what is gone was withdrawn
+    new, numbers = release("USM")
+    later = save(all_of_it.joined([new], numbers), tmp_path / "later.fcx")
+    assert verify(later, Trust(), seen)[-1].ok
+    last = verify(earlier, Trust(), seen)[-1]
+    assert not last.ok
+    assert "withdrawal 1 of 'UM'" in last.detail
+
+
+def test_a_private_record_knows_what_was_seen(tmp_path):
+    own = receipt()
+    mine, numbers = release("NYU")
+    mine = mine.changed(commitment=own.commitment)
+    made = joined((mine, numbers), release("UM"))
+    with PrivateRecord.open(tmp_path / "fcforge.private") as private:
+        private.publish(own.having_seen(made), {})
+    path = save(made, tmp_path / "a.fcx")
+    assert verify(path, Trust(), private.path)[-1].ok
+    dropped = save(joined((mine, numbers)), tmp_path / "b.fcx")
+    assert (
+        made.of(records.Release, "UM")[0].id[:12]
+        in verify(dropped, Trust(), private.path)[-1].detail
+    )
+
+
+def excusing(site, *gone):
+    """A withdrawal by a site that says that records of others went with it."""
+    mine, _ = release(site)
+    took = records.Taken(kind="release", number=1, commitment=mine.commitment)
+    ids = tuple(sorted({mine.id, *gone}))
+    return record(
+        records.Withdrawal, site, 1, (START.id,), site, takes=(took,), gone=ids
+    )
+
+
+def test_nobody_excuses_that_a_record_of_another_is_missing(tmp_path):
+    """A coordinator and a member dropped another's release: all here or withdrawn, it said."""
+    own = receipt()
+    mine, numbers = release("NYU")
+    mine = mine.changed(commitment=own.commitment, signature="").signed(key_of("NYU"))
+    whole = joined((mine, numbers), release("UM", signer="UM"))
+    seen = save(whole, tmp_path / "seen.fcx")
+    with PrivateRecord.open(tmp_path / "fcforge.private") as private:
+        private.publish(own.having_seen(whole), {})
+    forged = joined().joined([excusing("UM", mine.id)])
+    dropped = save(forged, tmp_path / "dropped.fcx")
+    for expect, named in ((seen, "release 1 of 'NYU'"), (private.path, "what 'NYU'")):
+        last = verify(dropped, Trust(), expect)[-1]
+        assert not last.ok
+        assert named in last.detail
+    own_word = whole.withdrawn("NYU", key_of("NYU"))
+    honest = save(own_word, tmp_path / "honest.fcx")
+    for expect in (seen, private.path):
+        last = verify(honest, Trust(), expect)[-1]
+        assert last.ok
+        assert "by NYU" in last.detail
+
+
+def test_a_withdrawal_in_anothers_name_excuses_nothing(tmp_path):
+    seen = save(joined(release("NYU", signer="NYU")), tmp_path / "seen.fcx")
+    mine, _ = release("NYU", signer="NYU")
+    forged = excusing("NYU", mine.id).changed(signature="").signed(key_of("thief"))
+    dropped = save(joined().joined([forged]), tmp_path / "dropped.fcx")
+    last = verify(dropped, Trust(), seen)[-1]
+    assert not last.ok
+    assert "signed by different keys" in last.detail
+
+
+def test_a_withdrawal_that_takes_its_own_parent_needs_a_key_that_stands(tmp_path):
+    """A stolen old key signs it; it goes with what it takes, and must be asked before."""
+    made, arrays = release(signer="A")
+    given = joined((made, arrays))
+    taken = records.Taken(kind="release", number=1, commitment=made.commitment)
+    said = {"takes": (taken,), "gone": ()}
+    stolen = records.make(records.Withdrawal, "NYU", 1, (made.id,), key_of("A"), **said)
+    rotated = given.rotated("NYU", key_of("A"), key_of("new"))
+    with pytest.raises(ExchangeError, match="does not vouch"):
+        rotated.joined([stolen])
+    save(given, tmp_path / "all.fcx")
+    parcel = archive.pack(archive.Contents((stolen,), {}))
+    (tmp_path / "w.record").write_bytes(parcel)
+    ring = Keyring().add("NYU", public_of("A")).revoke("NYU")
+    both = [tmp_path / "all.fcx", tmp_path / "w.record"]
+    assert not union_of(
+        both, Trust()
+    ).records  # by a key that stands it is theirs to do
+    with pytest.raises(ExchangeError, match=r"not trusted|revoked"):
+        union_of(both, Trust(ring))
+
+
+def test_kinds_that_the_root_does_not_know_are_refused():
+    """Nobody would look at what they carry."""
+    chain = record(records.Chain, site="maker")
+    made, arrays = release()
+    other = made.changed(parents=(chain.id,))
+    with pytest.raises(ExchangeError, match="no place around a chain"):
+        Exchange(chain).joined([other], arrays)
+    step = record(records.Step, "UM", 1, (START.id,), payload=made.payload)
+    with pytest.raises(ExchangeError, match="no place around a start"):
+        ROOT.joined([step], arrays)

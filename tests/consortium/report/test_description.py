@@ -1,0 +1,66 @@
+"""What is said of any exchange: who signed, the strongest attack, tables counted from the file."""
+
+from exchange_records import record
+from small_exchange import all_given, sites, start
+
+from fcforge_consortium.records.kinds import AttackRow, Chain, Release, Start
+from fcforge_consortium.report import description
+
+
+def test_who_signed():
+    root = record(Chain, signer="NYU")
+    nobody = description.who_signed(root, [])
+    assert (nobody.kind, nobody.question) == ("", "Who signed it?")
+    assert root.key[:16] in nobody.more[0]
+    plain = description.who_signed(record(Start), [])
+    assert plain.more == ("Nobody signed the start.",)
+    signed = record(Release, site="NYU", signer="NYU")
+    some = description.who_signed(root, [signed, record(Release, site="UM")])
+    assert (some.kind, some.say) == ("warn", "Not everybody: UM did not sign.")
+    all_of_them = [record(Release, site="UM", signer="UM"), signed]
+    good = description.who_signed(root, all_of_them)
+    assert (good.kind, good.say) == (
+        "good",
+        "Everybody signed what is theirs (2 authors).",
+    )
+    first = all_of_them[0].key[:16]
+    assert good.more[0] == f"Keys: NYU {signed.key[:16]}, UM {first}."
+    sealed = record(Start, site="public start", signer="maker")
+    told = description.who_signed(sealed, [signed])
+    assert "(2 authors)" in told.say
+    assert f"public start {sealed.key[:16]}" in told.more[0]
+    bare = description.who_signed(record(Chain), all_of_them)
+    assert (bare.kind, bare.say) == (good.kind, good.say)
+    assert f"which they name: {record(Chain).id}" in bare.more[-1]
+
+
+def attack(auc: float, beats_chance: bool, reference: bool = False) -> AttackRow:
+    return AttackRow(
+        release="network",
+        attack="loss",
+        auc=auc,
+        tpr_at_1pct_fpr=0.0,
+        identified=None,
+        beats_chance=beats_chance,
+        reference=reference,
+    )
+
+
+def test_the_strongest_attack_beats_chance_and_is_no_reference():
+    weak = attack(0.95, False)
+    strong = attack(0.9, True)
+    copied = attack(1.0, True, reference=True)
+    assert description.strongest([weak, strong, copied]) is strong
+    assert description.strongest([weak, copied]) is weak
+    assert description.strongest([copied]) is None
+
+
+def test_the_tables_count_what_is_there():
+    exchange = all_given()
+    rows = description.records_table(exchange.model).rows
+    numbers = [int(row[-1]) for row in rows if row[0].startswith("release")]
+    assert numbers == [exchange.model.size] * len(sites()[2:])
+    assert len(rows) == len(exchange.everything)
+    budgets = [row[2] for row in rows]
+    assert sum("epsilon 1, " in said for said in budgets) == len(exchange.records)
+    assert description.records_table(start().model).rows[0][3] == "not signed"

@@ -1,0 +1,93 @@
+"""A small exchange: a public start of simulated sites, hospitals, what they give."""
+
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from exchange_records import key_of
+
+from fcforge.base_model.start import StartSettings
+from fcforge.data.cohort import Cohort
+from fcforge.data.simulated import simulate
+from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.schema import Policy
+
+R = 10
+
+
+@cache
+def people() -> Cohort:
+    made = simulate(preset="easy", n_rois=R, n_sites=6, scale=0.5)
+    rng = np.random.default_rng(0)
+    age = rng.uniform(8, 40, len(made))
+    sex = rng.integers(1, 3, len(made)).astype(float)
+    return Cohort(
+        name="made up",
+        fc=made.fc,
+        y=made.y,
+        site=made.site,
+        subject_id=made.subject_id,
+        roi_names=tuple(f"ROI {i}" for i in range(R)),
+        covariates={**made.covariates, "age": age, "sex": sex},
+    )
+
+
+def sites() -> tuple[str, ...]:
+    return people().site_names
+
+
+@cache
+def start(remove: tuple[str, ...] = (), **policy) -> Exchange:
+    key = key_of("maker") if "keepers" in policy else None
+    settings = asdict(StartSettings(axes=4))
+    public = people().select_sites(sites()[:2])
+    return make_public(public, remove, settings, Policy(**policy), key)
+
+
+def request(site: str, **asked) -> LearnRequest:
+    return LearnRequest(**{"site": site, "data": Path("x"), "out": Path("y"), **asked})
+
+
+def learned(exchange, site, private=None, signer="", cohort=None, **asked):
+    """One hospital's step, nothing written."""
+    mine = (cohort or people()).select_sites([site])
+    key = key_of(signer) if signer else None
+    home = private or PrivateRecord(Path("fcforge.private"))
+    asking = request(site, **asked)
+    return exchange.model.learn(mine, home, asking, key, lambda *said: None)
+
+
+@cache
+def given(site: str, signer: str = "", epsilon: float = 1.0):
+    """The step of a site around the start (noise is secret: made once per test session)."""
+    return learned(start(), site, signer=signer, epsilon=epsilon)
+
+
+def all_given(signed: bool = False) -> Exchange:
+    found = start()
+    for site in sites()[2:]:
+        done = given(site, site) if signed else given(site)
+        found = found.merged(done.exchange)
+    return found
+
+
+@cache
+def data_file(folder: Path, cohort: Cohort | None = None) -> Path:
+    """People as a file that commands read."""
+    who = people() if cohort is None else cohort
+    rows, columns = np.triu_indices(R, 1)
+    place = folder / "people.npz"
+    np.savez(
+        place,
+        fc_upper=who.fc[:, rows, columns],
+        label=who.y,
+        site=who.site,
+        subject_id=who.subject_id,
+        roi_names=np.array(who.roi_names),
+        **who.covariates,
+    )
+    return place

@@ -1,0 +1,78 @@
+"""Hundreds of forged files of both kinds; `paper/benchmarks/forgeries.py` tries all of them."""
+
+from itertools import islice
+
+import keeper_rounds
+import pytest
+import small_exchange as small
+from exchange_records import key_of, record
+from forging import accepted, forgeries, knowing
+from small_chains import SITES, settings
+from small_chains import joined as one_more
+
+from fcforge.base_model.contributions import noise_units
+from fcforge.core.errors import ExchangeError
+from fcforge.core.target import TWO_CLASSES
+from fcforge_consortium.aggregation.aggregators import Noise, RoundList, card_of, keep
+from fcforge_consortium.chains.chain import empty_chain
+from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.records import kinds as records
+from fcforge_consortium.records.exchange import open_exchange
+
+KEEPERS = ("Ministry", "University")
+TRIED = 300  # of each kind, spread over all of them
+
+
+def released():
+    """Releases, a round with its halves, an audit, a new key and a withdrawal."""
+    cards = tuple(card_of(name, key_of(name)) for name in KEEPERS)
+    found = small.start(keepers=cards)
+    gone, audited, rotated, forger = small.sites()[2:6]
+    shares = []
+    for site in (gone, audited, rotated, forger):
+        private = PrivateRecord("nowhere")
+        for name in ("", "spring") if site != gone else ("",):
+            asked = {"round": name, "again": True}
+            done = small.learned(found, site, private, site, **asked)
+            private.lines.append(done.receipt)
+            found = done.exchange
+            shares += [done.files] if done.files else []
+    for keeper in KEEPERS:
+        mine = [keeper_rounds.parsed(one[keeper]) for one in shares]
+        noise = Noise(noise_units(1.0), found.model.grid, found.model.size)
+        given = (found, mine, key_of(keeper), noise)
+        found = keep(*given, RoundList("nowhere")).exchange
+    release = found.of(records.Release, audited)[0]
+    audit = record(records.Audit, audited, 1, (release.id,), audited)
+    found = found.joined([audit]).withdrawn(gone, key_of(gone))
+    return found.rotated(rotated, key_of(rotated), key_of("new")), forger
+
+
+def chained():
+    """Two steps of a chain, signed."""
+    found = empty_chain(settings("analytic"), TWO_CLASSES, SITES[0], key_of(SITES[0]))
+    for site in SITES[:2]:
+        found = one_more(found, site, key_of(site))[0]
+    return found, SITES[1]
+
+
+@pytest.mark.parametrize("make", [released, chained])
+def test_no_forged_file_says_what_its_authors_did_not(make, tmp_path):
+    exchange, forger = make()
+    trust = knowing(exchange)
+    total = sum(1 for _ in forgeries(exchange, forger))
+    assert total > 3_000
+    some = islice(forgeries(exchange, forger), 0, None, total // TRIED)
+    place = tmp_path / "forged.fcx"
+    wrong = [accepted(forgery, exchange, forger, trust, place) for forgery in some]
+    assert [what for what in wrong if what] == []
+
+
+def test_no_zip_hides_anything(tmp_path):
+    exchange, forger = chained()
+    trust = knowing(exchange)
+    for forgery in forgeries(exchange, forger):
+        if forgery.what.startswith(("zip", "line:")):
+            (tmp_path / "forged.fcx").write_bytes(forgery.packed())
+            with pytest.raises(ExchangeError):
+                open_exchange(tmp_path / "forged.fcx", trust)

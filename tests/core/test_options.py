@@ -1,0 +1,130 @@
+"""Requests: every option once; what Python gives is checked as the command line checks it."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+
+from fcforge.core.errors import ConfigError
+from fcforge.core.options import Request, of_chain, of_exchange, of_start, option
+from fcforge.core.settings import NotNegative, within
+from fcforge.imaging.options import FCRequest, PreprocessRequest
+from fcforge_consortium.options import AuditRequest, LearnRequest, PredictRequest
+from fcforge_consortium.privacy.noise import DELTA, EPSILON
+
+REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
+
+
+@dataclass(frozen=True)
+class Order(Request):
+    dish: str = option(help="What to cook.")
+    size: Literal["small", "large"] = option("small", "How much.")
+    portions: Annotated[int, within(1, 9)] = option(1, "How many.")
+    spice: NotNegative | None = option(None, "How hot.")
+    extras: list[str] = option([], "What else; may be repeated.")
+
+
+def test_defaults_are_not_shared():
+    one, two = Order("soup"), Order("soup")
+    assert one == two
+    assert one.extras is not two.extras
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"size": "lage"}, "size = 'lage' is unknown. Did you mean 'large'?"),
+        ({"portions": 0}, "portions = 0 is out of bounds. Use 1 to 9."),
+        ({"portions": 10}, "portions = 10 is out of bounds. Use 1 to 9."),
+        ({"portions": "2"}, "portions = '2' is not a whole number."),
+        ({"spice": -1.0}, "spice = -1.0 is too small. Use 0 or more."),
+        ({"spice": float("nan")}, "spice = nan is not a number."),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(given, says):
+    with pytest.raises(ConfigError) as caught:
+        Order("soup", **given)
+    assert str(caught.value).startswith(f"order: {says}")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"epsilon": float("nan")},
+        {"epsilon": float("inf")},
+        {"epsilon": 0.0},
+        {"delta": 1.0},
+        {"delta": float("nan")},
+        {"mechanism": "laplace"},
+    ],
+)
+def test_a_budget_that_promises_nothing_is_refused(given):
+    with pytest.raises(ConfigError) as caught:
+        LearnRequest("NYU", Path("a.npz"), Path("a.fcx"), **given)
+    (name,) = given
+    assert caught.value.where == "learn"
+    assert caught.value.what.startswith(f"{name} = ")
+
+
+def test_bounds_are_allowed_themselves():
+    assert Order("soup", portions=9, spice=0.0).portions == 9
+    with pytest.raises(TypeError, match="dish"):
+        Order()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("request_type", REQUESTS)
+def test_every_option_says_what_it_is(request_type):
+    for one in fields(request_type):
+        text = one.metadata["help"]
+        assert text.endswith("."), one.name
+        assert text[0].isupper() or text.split()[0] in (
+            "none,",
+            "participant",
+            "inner_val,",
+        ), text
+
+
+def test_the_help_names_the_budget_of_a_release():
+    """The requests stand below the room that knows it."""
+    shown = {f.name: str(f.metadata) for f in fields(LearnRequest)}
+    assert f"({EPSILON:g})" in shown["epsilon"]
+    assert f"({DELTA:g})" in shown["delta"]
+
+
+def test_what_was_given_is_told_from_defaults():
+    assert Order("soup").given() == {"dish": "soup"}
+    given = {"dish": "soup", "spice": 0.0, "extras": ["salt"]}
+    assert Order(**given).given() == given
+    assert LearnRequest("A", Path("a"), Path("b"), positive="x").loading == {
+        "positive": "x"
+    }
+
+
+@dataclass(frozen=True)
+class Asked(Request):
+    data: str
+    epsilon: float | None = of_start(None, "How much.")
+    accept_scans: bool = of_chain(False, "However odd.")
+    trust: list[str] = of_exchange([], "Whom.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "refused"),
+    [
+        ("start", {"accept_scans": True}, "--accept-scans is for a chain"),
+        ("chain", {"epsilon": 1.0}, "--epsilon is for a public start"),
+    ],
+)
+def test_an_option_is_honoured_or_refused_by_name(kind, given, refused):
+    asked = Asked("a", **given)
+    (other,) = {"start", "chain"} - {kind}
+    asked.require_for(other)
+    with pytest.raises(ConfigError, match=refused):
+        asked.require_for(kind)
+    trusting = Asked("a", trust=["k.pub"])
+    trusting.require_for(kind)
+    with pytest.raises(
+        ConfigError, match="is for a public start or a chain; this is an"
+    ):
+        trusting.require_for("generators")

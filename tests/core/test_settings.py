@@ -1,0 +1,340 @@
+"""Settings: what a field's annotation says holds, however the value got there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.settings import (
+    Checked,
+    Count,
+    Fraction,
+    NotNegative,
+    Positive,
+    Share,
+    ShareBelowOne,
+    Size,
+    at_least,
+    build,
+    checked,
+    make,
+    override,
+    override_only,
+    validation_error,
+    within,
+)
+from fcforge.data.datasets import load_dataset
+from fcforge.generators import make_generator
+from fcforge.methods import make_method
+from small_world import make_model
+
+
+@dataclass(frozen=True)
+class Clapper(Checked):
+    kind: ClassVar[str] = "clapper"
+    length: Positive = 1.0
+    metal: Literal["iron", "bronze"] = "iron"
+
+
+@dataclass(frozen=True)
+class Bell(Checked):
+    kind: ClassVar[str] = "thing"
+    name: ClassVar[str] = "bell"
+    presets: ClassVar[dict[str, dict]] = {
+        "church": {"weight": 500.0, "clapper": Clapper(30.0)}
+    }
+    weight: NotNegative = 1.0
+    tones: tuple[int, ...] = (1,)
+    clapper: Clapper = field(default_factory=lambda: Clapper(2.0, "bronze"))
+    spare: Clapper | None = None
+
+
+ACCEPTED = [
+    (int, 3),
+    (int, np.int64(3)),
+    (float, 3),
+    (float, np.float32(0.5)),
+    (float, math.inf),
+    (bool, True),
+    (str, "x"),
+    (None | str, None),
+    (Positive | None, None),
+    (Literal["a", 2], 2),
+    (tuple[int, ...], (1, 2)),
+    (tuple[int, str], [1, "x"]),
+    (list[str], []),
+    (Sequence[str] | None, ["NYU"]),
+    (Mapping[str, Any], {"a": 1}),
+    (Any, object()),
+    (Size, 1),
+    (Count, 0),
+    (NotNegative, 0),
+    (Share, 1.0),
+    (ShareBelowOne, 0.0),
+    (Annotated[float, within(1, 8)], 8),
+    (Annotated[int, at_least(2), "words"], 2),
+]
+
+
+@pytest.mark.parametrize(("hint", "value"), ACCEPTED)
+def test_what_fits_is_accepted(hint, value):
+    assert validation_error(hint, value) is None
+
+
+REFUSED = [
+    (int, True, "is not a whole number"),
+    (int, 3.0, "is not a whole number"),
+    (float, "3", "is not a number"),
+    (float, False, "is not a number"),
+    (float, math.nan, "is not a number"),
+    (bool, 1, "is not true or false"),
+    (str, 1, "is not text"),
+    (Literal["batch", "none"], "bacth", "is unknown"),
+    (tuple[int, ...], 3, "is not a list"),
+    (tuple[int, int], [1], "has 1 entries"),
+    (list[int], [1, "x"], "has an entry that is not a whole number"),
+    (Sequence[str], "NYU", "is not a list"),
+    (Mapping[str, Any], 3, "is not a table of settings"),
+    (Clapper, 3, "is not a table of settings"),
+    (Size, 0, "is too small"),
+    (Count, -1, "is too small"),
+    (Positive, 0, "is too small"),
+    (Positive | None, -1.0, "is too small"),
+    (NotNegative, math.nan, "is not a number"),
+    (Fraction, 1.0, "is not a fraction"),
+    (Fraction, 0, "is not a fraction"),
+    (Share, 1.1, "is out of bounds"),
+    (ShareBelowOne, 1.0, "is not a share below 1"),
+    (Annotated[float, within(1, 8)], 8.5, "is out of bounds"),
+]
+
+
+@pytest.mark.parametrize(("hint", "value", "wrong"), REFUSED)
+def test_what_does_not_fit_is_refused_in_words(hint, value, wrong):
+    assert validation_error(hint, value)[0] == wrong
+
+
+def test_what_to_do_names_the_bound_and_the_nearest_choice():
+    assert validation_error(Annotated[int, at_least(2)], 1)[1] == "Use 2 or more."
+    assert validation_error(Positive, 0.0)[1] == "Use a number above 0."
+    assert validation_error(Literal["batch", "none"], "bacth")[1].startswith(
+        "Did you mean 'batch'?"
+    )
+
+
+def test_python_is_checked_like_a_config():
+    for wrong in (
+        lambda: Bell(weight=-1),
+        lambda: make(Bell, {"weight": -1}, Bell.where()),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            wrong()
+        assert (
+            str(caught.value)
+            == "thing 'bell': weight = -1 is too small. Use 0 or more."
+        )
+
+
+def test_a_table_changes_the_fields_own_default():
+    bell = make(Bell, {"clapper": {"length": 3.0}, "tones": [1, 2]}, "bell")
+    assert bell == Bell(tones=(1, 2), clapper=Clapper(3.0, "bronze"))
+    assert make(Bell, {"spare": {"length": 4}}, "bell").spare == Clapper(4)
+
+
+def test_a_preset_is_what_other_settings_change():
+    assert make(Bell, {"preset": "church"}, "bell") == Bell.from_preset("church")
+    assert make(Bell, {"preset": "default"}, "bell") == Bell()
+    changed = make(Bell, {"preset": "church", "clapper": {"metal": "bronze"}}, "bell")
+    assert changed == Bell(weight=500.0, clapper=Clapper(30.0, "bronze"))
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        (
+            {"clapper": {"lenght": 1}},
+            "b: clapper: unknown setting 'lenght'. Did you mean 'length",
+        ),
+        (
+            {"clapper": {"length": 0}},
+            "b: clapper: length = 0 is too small. Use a number above 0.",
+        ),
+        (
+            {"clapper": 1},
+            "b: clapper = 1 is not a table of settings. Use { name = value, ... }.",
+        ),
+        (
+            {"preset": "curch"},
+            "b: unknown preset 'curch'. Did you mean 'church'? Known: chur",
+        ),
+        (
+            {"prest": 1},
+            "b: unknown setting 'prest'. Did you mean 'preset'? Known: clapper, preset",
+        ),
+    ],
+)
+def test_mistakes_in_tables_say_where(params, says):
+    with pytest.raises(ConfigError) as caught:
+        make(Bell, params, "b")
+    assert str(caught.value).startswith(says)
+
+
+def test_parameters_of_a_function_are_settings_too():
+    def ring(times: Size, *, loud: bool = False) -> None: ...
+
+    ring.__annotations__ = {"times": Size, "loud": bool, "return": None}
+    assert checked(ring, {"times": 2, "loud": True}, "ring") == {
+        "times": 2,
+        "loud": True,
+    }
+    with pytest.raises(
+        ConfigError, match=r"^ring: times = 0 is too small. Use 1 or more.$"
+    ):
+        checked(ring, {"times": 0}, "ring")
+    with pytest.raises(
+        ConfigError, match=r"^ring: unknown setting 'return'. Known: loud, times."
+    ):
+        checked(ring, {"return": 0}, "ring")
+
+
+# -- things by name ------------------------------------------------------------------------------
+MAKERS = {
+    "model": (lambda c: make_model(c, 4), "gcn"),
+    "generator": (make_generator, "corr_gauss"),
+    "method": (make_method, "ewc"),
+    "dataset": (load_dataset, "simulated"),
+}
+
+
+@dataclass(frozen=True)
+class Drum:
+    size: int
+    weight: NotNegative = 1.0
+
+
+TABLE = {"drum": Drum, "empty": dataclass(type("Empty", (), {}))}
+
+
+def test_build_takes_settings_and_what_the_caller_gives():
+    assert build("thing", Component("drum", {"weight": 2.0}), TABLE, size=3) == Drum(
+        3, 2.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("component", "says"),
+    [
+        (
+            Component("dru"),
+            "unknown thing 'dru'. Did you mean 'drum'? Known: drum, empty.",
+        ),
+        (
+            Component("drum", {"wait": 1}),
+            "thing 'drum': unknown setting 'wait'. Did you mean 'weight'? Known: weight.",
+        ),
+        # what the caller gives is not a setting
+        (
+            Component("drum", {"size": 1}),
+            "thing 'drum': unknown setting 'size'. Known: weight.",
+        ),
+        (
+            Component("drum", {"weight": -1}),
+            "thing 'drum': weight = -1 is too small. Use 0 or more.",
+        ),
+        (
+            Component("drum", {"weight": "heavy"}),
+            "thing 'drum': weight = 'heavy' is not a number. Use a number.",
+        ),
+        (
+            Component("empty", {"x": 1}),
+            "thing 'empty': unknown setting 'x'. Known: none.",
+        ),
+    ],
+)
+def test_build_refuses_in_one_line(component, says):
+    given = {"size": 3} if component.name == "drum" else {}
+    with pytest.raises(ConfigError) as caught:
+        build("thing", component, TABLE, **given)
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_every_kind_of_thing_is_refused_in_the_same_words(kind):
+    make, name = MAKERS[kind]
+    with pytest.raises(
+        ConfigError, match=rf"^unknown {kind} '{name}x'\. Did you mean '{name}'\?"
+    ):
+        make(Component(f"{name}x"))
+    with pytest.raises(
+        ConfigError, match=rf"^{kind} '{name}': unknown setting 'colour'\. "
+    ):
+        make(Component(name, {"colour": 1}))
+
+
+def config() -> dict[str, Any]:
+    return {
+        "dataset": {"name": "simulated", "n_rois": 12},
+        "learner": [{"method": "finetune", "model": "gcn"}],
+    }
+
+
+# -- --set -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("setting", "where", "value"),
+    [
+        ("training.epochs=5", ("training", "epochs"), 5),
+        ("training.lr=1e-3", ("training", "lr"), 1e-3),
+        ("training.selection=inner_val", ("training", "selection"), "inner_val"),
+        ("experiment.seeds=[1, 2]", ("experiment", "seeds"), [1, 2]),
+        ('experiment.orders=[["A","B"]]', ("experiment", "orders"), [["A", "B"]]),
+        ("leaks.select_on_test=true", ("leaks", "select_on_test"), True),
+        ("method.ewc.strength=10", ("method", "ewc", "strength"), 10),
+        ('experiment.title="a = b"', ("experiment", "title"), "a = b"),
+        ("experiment.title=two words", ("experiment", "title"), "two words"),
+        ('dataset.merge={ UM = ["a", "b"] }', ("dataset", "merge"), {"UM": ["a", "b"]}),
+        ("dataset.path=a=b.npz", ("dataset", "path"), "a=b.npz"),
+    ],
+)
+def test_overrides(setting, where, value):
+    found: Any = override(config(), [setting])
+    for step in where:
+        found = found[step]
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [("training.epochs=5", "training"), ("dataset=5", "dataset"), ("path=5", "path")],
+)
+def test_only_the_tables_that_are_there(setting, named):
+    assert override_only({"dataset": {}}, ["dataset.a=1"]) == {"dataset": {"a": 1}}
+    with pytest.raises(ConfigError, match=rf"--set {named}: only dataset\.\* can"):
+        override_only({"dataset": {}}, ["dataset.a=1", setting])
+
+
+def test_later_overrides_win():
+    data = override(config(), ["training.epochs=5", "training.epochs=6"])
+    assert data["training"]["epochs"] == 6
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("training.epochs", "not of the form a.b=c"),
+        ("=3", "not of the form a.b=c"),
+        ("learner.0.method=ewc", "learner = [{'method': 'finetune', 'model': 'gcn'}]"),
+        ("dataset.name.more=1", "name = 'simulated' is not a table"),
+        ("dataset.n_rois.a.b=1", "n_rois = 12 is not a table"),
+    ],
+)
+def test_overrides_that_cannot_be(setting, says):
+    with pytest.raises(ConfigError, match="--set") as caught:
+        override(config(), [setting])
+    assert says in str(caught.value)

@@ -1,0 +1,205 @@
+"""Participants tables: spellings of columns and diagnoses; groups that are named."""
+
+import numpy as np
+import pytest
+from small_cohorts import write_folder
+
+from fcforge.core.errors import ConfigError, DataError
+from fcforge.data.datasets import check_cohort
+from fcforge.data.folder import load_folder
+from fcforge.data.participants import (
+    class_names,
+    columns_of,
+    groups_of,
+    label_of,
+    meaning_of,
+)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Subject_ID\tCenter\tDx\tage\tsex",
+        "id\thospital\tGROUP\tage\tsex",
+        "file_id\tSITE_ID\tlabel\tage\tsex",
+    ],
+)
+def test_spellings_of_columns(header, tmp_path):
+    write_folder(tmp_path / "d", header=header)
+    assert check_cohort(load_folder(tmp_path / "d")) == []
+
+
+@pytest.mark.parametrize("missing", ["participant_id", "site", "diagnosis"])
+def test_missing_column(missing, tmp_path):
+    header = "participant_id\tsite\tdiagnosis\tage\tsex".replace(missing, "other")
+    write_folder(tmp_path / "d", header=header)
+    with pytest.raises(DataError, match="no column for the"):
+        load_folder(tmp_path / "d")
+
+
+@pytest.mark.parametrize("twice", ["age", "AGE"])
+def test_columns_that_could_be_taken_for_each_other(twice, tmp_path):
+    header = f"participant_id\tsite\tdiagnosis\tage\t{twice}"
+    write_folder(tmp_path / "d", header=header)
+    with pytest.raises(DataError, match=f"columns .*{twice}") as caught:
+        load_folder(tmp_path / "d")
+    assert caught.value.where.endswith("participants.tsv")
+
+
+def test_whole_numbers_that_a_spreadsheet_made_fractions(tmp_path):
+    rows = ["participant_id\tsite\tdiagnosis"]
+    for i in range(4):
+        rows.append(f"{50952 + i}.0\t1,0\t{i % 2}.0")
+        np.savetxt(tmp_path / f"sub-00{50952 + i}.csv", np.eye(3), delimiter=",")
+    (tmp_path / "participants.tsv").write_text("\n".join(rows))
+    found = load_folder(tmp_path)
+    assert found.subject_id.tolist() == ["50952", "50953", "50954", "50955"]
+    assert found.site_names == ("1",)
+    assert found.y.tolist() == [0, 1, 0, 1]
+
+
+# -- what classes are called ---------------------------------------------------------------------
+def test_classes_are_called_as_the_data_call_them():
+    assert class_names(["TC", "ASD", "HC"], np.array([0, 1, 0])) == ("HC/TC", "ASD")
+    assert class_names(["0", "1"], np.array([0, 1])) == ("0", "1")
+    assert class_names(["False", "True"], np.array([0, 1])) == ("0", "1")
+    assert class_names(["1"], np.array([1])) == ("0", "1")
+
+
+def test_columns_can_be_named(tmp_path):
+    header = "who\tscanner_site\tdiag\tage\tsex"
+    made, _ = write_folder(tmp_path / "d", header=header)
+    named = columns_of("id=who,site=scanner_site, label=diag")
+    back = load_folder(tmp_path / "d", columns=named)
+    assert check_cohort(back) == []
+    assert back.site.tolist() == made.site.tolist()
+    assert set(back.covariates) == {"age", "sex"}
+    loud = {role: column.upper() for role, column in named.items()}
+    assert len(load_folder(tmp_path / "d", columns=loud)) == len(made)
+    with pytest.raises(ConfigError, match="unknown role of a column 'dx'"):
+        load_folder(tmp_path / "d", columns={"dx": "diag"})
+    with pytest.raises(DataError, match="no column 'place'"):
+        load_folder(tmp_path / "d", columns={**named, "site": "place"})
+
+
+def test_people_without_a_diagnosis_are_left_out_when_asked(tmp_path):
+    write_folder(tmp_path / "d")
+    table = tmp_path / "d" / "participants.tsv"
+    text = table.read_text().replace("\tHC\t", "\tn/a\t", 1)
+    table.write_text(text)
+    faults = load_folder(tmp_path / "d").faults
+    assert [f.what for f in faults] == ["has no diagnosis."]
+    left = load_folder(tmp_path / "d", drop_unlabelled=True)
+    assert [f.severity for f in left.faults] == ["warning"]
+    assert "no diagnosis: 1" in left.faults[0].what
+
+
+def test_files_without_a_row_are_listed_and_ids_may_lack_zeros(tmp_path):
+    rows = ["participant_id\tsite\tdiagnosis"]
+    for k in range(4):
+        np.savetxt(tmp_path / f"sub-005000{k}_fc.csv", np.eye(3), delimiter=",")
+        rows.append(f"5000{k}\tA\t{k % 2}")
+    (tmp_path / "participants.tsv").write_text("\n".join(rows[:-1]))
+    back = load_folder(tmp_path)
+    assert back.subject_id.tolist() == ["50000", "50001", "50002"]
+    assert [f.severity for f in back.faults] == ["warning"]
+    assert "1 file of nobody" in back.faults[0].what
+    assert "sub-0050003_fc.csv" in back.faults[0].what
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "label"),
+    [
+        *((value, "", 1) for value in ("1", "ASD", "mdd", "Patient", " SZ ", "BP")),
+        *((value, "", 1) for value in ("PDD-NOS", "ADHD-C", "Schizoaffective")),
+        *((value, "", 0) for value in ("0", "HC", "control", "TC", "TDC")),
+        ("2", "DX_GROUP", 0),
+    ],
+)
+def test_known_diagnoses(value, column, label):
+    assert label_of(value, column) == label
+    assert meaning_of(value, groups_of([value]), column) == label
+
+
+def test_two_means_nothing_elsewhere():
+    with pytest.raises(DataError, match=r"diagnosis '2'.*patients: 1, asd"):
+        label_of("2", "group")
+
+
+THREE = ["ASD", "ASD", "ADHD", "HC"]
+
+
+def test_three_diagnoses_are_refused_by_name():
+    with pytest.raises(DataError, match=r"ADHD \(1\), ASD \(2\), HC \(1\)") as caught:
+        groups_of(THREE)
+    assert "--negative" in caught.value.do
+
+
+def test_two_of_three_are_compared_and_the_third_is_left_out():
+    groups = groups_of(THREE, "asd", "HC")
+    assert [meaning_of(value, groups) for value in THREE] == [1, 1, None, 0]
+    together = groups_of(THREE, ["ASD", "ADHD"])  # the only other one is the controls
+    assert [meaning_of(value, together) for value in THREE] == [1, 1, 1, 0]
+    assert groups_of(THREE, "ASD,ADHD", "HC") == together
+
+
+def test_one_disorder_in_two_words_is_one():
+    groups = groups_of(["ASD", "autism", "TD", "HC"])
+    assert [meaning_of(v, groups) for v in ("autism", "TD")] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative", "match"),
+    [
+        ("ASD", None, "could be several"),
+        ("MDD", "HC", "nobody has the diagnosis 'mdd'"),
+        ("ASD", "TD", "nobody has the diagnosis 'td'"),
+    ],
+)
+def test_groups_that_cannot_be_meant(positive, negative, match):
+    with pytest.raises(DataError, match=match):
+        groups_of(THREE, positive, negative)
+
+
+def test_bipolar_people_are_a_third_diagnosis_and_relatives_are_unknown_by_name():
+    with pytest.raises(DataError, match=r"BP \(1\), HC \(1\), SZP \(2\)"):
+        groups_of(["HC", "SZP", "BP", "SZP"])
+    with pytest.raises(DataError, match="unknown diagnosis 'SZR'"):
+        meaning_of("SZR", groups_of(["HC", "SZP", "SZR"]))
+
+
+@pytest.mark.parametrize("value", ["", " ", "n/a", "NaN", "-9999", "#N/A", "."])
+def test_no_diagnosis(value):
+    for groups in ({}, {"b": 0, "a": 1}):
+        with pytest.raises(DataError, match="has no diagnosis"):
+            meaning_of(value, groups)
+
+
+def test_three_groups_controls_first():
+    groups = groups_of(THREE, classes=("HC", "ASD", "ADHD"))
+    assert [meaning_of(value, groups) for value in THREE] == [1, 1, 2, 0]
+    for wrong in ({"classes": ("HC", "ASD")}, {"classes": THREE, "positive": "ASD"}):
+        with pytest.raises(DataError, match="three groups or more"):
+            groups_of(THREE, **wrong)
+    with pytest.raises(DataError, match="nobody has the diagnosis 'bp'"):
+        groups_of(THREE, classes=("HC", "ASD", "BP"))
+
+
+def test_of_groups_that_may_be_absent_one_is_there():
+    groups = ("HC", "SZ", "BP")
+    assert meaning_of("HC", groups_of(["HC"], classes=groups, partial=True)) == 0
+    with pytest.raises(DataError, match=r"'hc' or 'sz' or 'bp'; there are: 0 \(2\)"):
+        groups_of(["0", "0"], classes=groups, partial=True)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"classes": ("HC", "ASD,ADHD", "ADHD")},
+        {"classes": ("HC", "ADHD", "adhd")},
+        {"positive": "ASD,ADHD", "negative": "HC,ADHD"},
+    ],
+)
+def test_a_diagnosis_is_in_one_group_only(how):
+    with pytest.raises(DataError, match="'adhd' is named in 2 groups"):
+        groups_of(THREE, **how)

@@ -1,0 +1,119 @@
+"""REST-meta-MDD in the consortium's exact format, made up."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError, DataError
+from fcforge.data.datasets import check_cohort, load_dataset
+from fcforge.data.rest_meta_mdd import load_rest_meta_mdd
+
+COUNTS = {"S1": 5, "S4": 2, "S9": 5, "S14": 5, "S20": 5, "S21": 5}
+
+
+def ids() -> list[str]:
+    return [
+        f"{s}-{dx}-{i + 1:04d}"
+        for s, n in COUNTS.items()
+        for dx in (1, 2)
+        for i in range(n)
+    ]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("mdd")
+    folder = root / "Results" / "ROISignals_FunImgARCWF"
+    folder.mkdir(parents=True)
+    for k, subject in enumerate(ids()):
+        rng = np.random.default_rng(k)
+        width = 1568 if k % 2 else 1833
+        signals = rng.normal(size=(90, width))
+        signals[:, :116] += 5 * np.arange(116)
+        savemat(folder / f"ROISignals_{subject}.mat", {"ROISignals": signals})
+    names = np.array(ids(), dtype=object).reshape(-1, 1)
+    n = len(names)
+    savemat(
+        root / "Stat_Sub_Info.mat",
+        {
+            "SubID": names,
+            "Dx": np.array([[1 if s.split("-")[1] == "1" else -1] for s in ids()]),
+            "Age": np.r_[[-9999.0], 20.0 + np.arange(n - 1)].reshape(-1, 1),
+            "Sex": np.ones((n, 1)),
+            "Edu": np.full((n, 1), 12.0),
+            "Site": np.ones((n, 1)),
+            "Motion": np.full((n, 1), 0.06),
+        },
+    )
+    return root
+
+
+def test_aal_is_columns_1_to_116_and_the_id_gives_site_and_diagnosis(shared: Path):
+    cohort = load_rest_meta_mdd(shared)
+    assert cohort.site_names == ("S1", "S9", "S14", "S20", "S21")
+    assert len(cohort) == 50
+    assert cohort.fc.shape[1:] == (116, 116)
+    first = cohort.subject_id.tolist().index("S1-2-0001")
+    assert cohort.y[first] == 0
+    assert cohort.y[cohort.subject_id.tolist().index("S1-1-0001")] == 1
+    rng = np.random.default_rng(ids().index("S1-2-0001"))
+    width = 1568 if ids().index("S1-2-0001") % 2 else 1833
+    expected = np.corrcoef(rng.normal(size=(90, width))[:, :116], rowvar=False)
+    np.testing.assert_allclose(cohort.fc[first], expected, atol=1e-6)
+    assert [f for f in check_cohort(cohort, n_rois=116) if f.severity == "error"] == []
+
+
+def test_the_duplicate_site_is_refused(shared: Path):
+    with pytest.raises(DataError, match=r"S4.* holds subjects of S14"):
+        load_rest_meta_mdd(shared, sites=["S4"])
+
+
+def test_the_consortium_list_chooses_subjects_and_adds_covariates(
+    shared: Path, tmp_path: Path
+):
+    cohort = load_rest_meta_mdd(shared, subjects=shared / "Stat_Sub_Info.mat")
+    assert np.isnan(cohort.covariates["age"][0])
+    assert cohort.covariates["age"][1] == 20.0
+    assert set(cohort.covariates) == {"n_volumes", "age", "sex", "education", "mean_fd"}
+    wrong = tmp_path / "list.mat"
+    savemat(wrong, {"SubID": np.array(["S1-1-0001"], dtype=object), "Dx": [[-1]]})
+    with pytest.raises(DataError, match="contradicts"):
+        load_rest_meta_mdd(shared, subjects=wrong)
+
+
+def test_listed_but_absent_and_truncated_subjects_are_named_the_rest_loads(
+    tmp_path: Path,
+):
+    folder = tmp_path / "Results" / "ROISignals_FunImgARCWF"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    names = [f"S1-{dx}-{i:04d}" for dx in (1, 2) for i in range(1, 4)]
+    for subject in names[:-1]:
+        x = rng.normal(size=(90, 1568))
+        savemat(folder / f"ROISignals_{subject}.mat", {"ROISignals": x})
+    broken = folder / f"ROISignals_{names[0]}.mat"
+    broken.write_bytes(broken.read_bytes()[:3000])
+    x119 = rng.normal(size=(90, 119))
+    savemat(folder / f"ROISignals_{names[1]}.mat", {"ROISignals": x119})
+    listing = tmp_path / "list.mat"
+    dx = [[1 if s.split("-")[1] == "1" else -1] for s in names]
+    savemat(listing, {"SubID": np.array(names, dtype=object), "Dx": dx})
+    cohort = load_rest_meta_mdd(tmp_path, sites=["S1"], subjects=listing)
+    assert len(cohort) == 3
+    said = {f.subject: f.what for f in cohort.faults}
+    assert set(said) == {names[0], names[1], names[-1]}
+    assert "119 columns" in said[names[1]]
+    assert "no file" in said[names[-1]]
+
+
+def test_sites_come_in_the_order_asked_and_unknown_ones_are_named(shared: Path):
+    settings = {"path": str(shared), "sites": ["S9", "S1"]}
+    cohort = load_dataset(Component("rest_meta_mdd", settings))
+    assert cohort.site_names == ("S9", "S1")
+    with pytest.raises(ConfigError, match="REST-meta-MDD site 'S99'"):
+        load_rest_meta_mdd(shared, sites=["S99"])
+    with pytest.raises(DataError, match="ROISignals_FunImgARglobalCWF"):
+        load_rest_meta_mdd(shared, global_signal=True)

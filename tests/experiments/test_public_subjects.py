@@ -1,0 +1,270 @@
+"""Runs with public people and confounds: who is refused, what is shared, what nobody sees."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError, DataError
+from fcforge.core.spec import LearnerSpec, PublicSpec, Training
+from fcforge.data import splits as splits_module
+from fcforge.data.datasets import load_dataset
+from fcforge.experiments import public_subjects as module
+from fcforge.experiments import trainer as trainer_module
+from fcforge.experiments.collect import collect
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.public_subjects import make_run_start, resolve_public
+from fcforge.experiments.run import open_store, prepare, run_experiment
+from fcforge.experiments.trainer import Trainer
+
+LOG = Component("linear", {"features": "log+diagonal"})
+RELEASE = LearnerSpec(
+    Component("forge_release", {"noise": "seeded"}), LOG, title="release"
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Six made-up sites in one file: the last three are tested, the others public."""
+    from fcforge.data.simulated import simulate
+
+    made = simulate("easy", n_rois=8, n_sites=6, scale=0.15, seed=5)
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("data") / "all.npz"
+    i, j = np.triu_indices(8, 1)
+    np.savez(
+        path,
+        fc_upper=made.fc[:, i, j],
+        label=made.y,
+        site=made.site,
+        subject_id=[f"p{k}" for k in range(len(made))],
+        age=rng.uniform(8, 40, len(made)),
+        mean_fd=rng.uniform(0.05, 0.5, len(made)),
+    )
+    return path, made.site_names
+
+
+def experiment(data, *learners, **settings):
+    path, names = data
+    dataset = Component("folder", {"path": str(path), "sites": list(names[3:])})
+    start = PublicSpec(Component("folder", {"path": str(path), "sites": "others"}))
+    given = {"start": start, "training": Training(epochs=2, batch_size=8), **settings}
+    return Experiment(dataset, learners or (RELEASE,), **given)
+
+
+def run(tmp_path, wanted, jobs=1):
+    prepared = prepare(wanted)
+    store = open_store(prepared, tmp_path / "run")
+    run_experiment(prepared, store, jobs=jobs, group=1)
+    return collect(store)[0]
+
+
+def test_others_are_all_sites_that_are_not_tested(data):
+    found = prepare(experiment(data)).experiment.start
+    assert found.dataset.params["sites"] == list(data[1][:3])
+    assert len(found.sha256) == 64
+
+
+def test_a_site_cannot_be_public_and_tested(data):
+    path, names = data
+    both = PublicSpec(
+        Component("folder", {"path": str(path), "sites": list(names[2:4])})
+    )
+    with pytest.raises(DataError, match="public people are among the tested"):
+        prepare(experiment(data, start=both))
+
+
+def test_nobody_left_is_said(data):
+    path, names = data
+    whole = Component("folder", {"path": str(path), "sites": list(names)})
+    with pytest.raises(ConfigError, match="nobody is left for a public start"):
+        prepare(replace(experiment(data), dataset=whole))
+
+
+@pytest.mark.parametrize("change", ["id", "scan"])
+def test_a_person_who_is_public_and_tested_is_named(data, tmp_path, change):
+    path, names = data
+    arrays = dict(np.load(path))
+    a = int(np.flatnonzero(arrays["site"] == names[0])[0])
+    b = int(np.flatnonzero(arrays["site"] == names[4])[0])
+    if change == "id":
+        arrays["subject_id"][a] = arrays["subject_id"][b]
+    else:
+        arrays["fc_upper"][a] = arrays["fc_upper"][b] + 0.001
+    np.savez(tmp_path / "d.npz", **arrays)
+    wanted = experiment((tmp_path / "d.npz", names))
+    with pytest.raises(DataError, match=r"p\d+ and p\d+"):
+        prepare(wanted)
+
+
+def test_a_release_without_a_start_is_refused_before_anything_runs(data):
+    with pytest.raises(ConfigError, match=r"'release'.*public start"):
+        prepare(experiment(data, start=None))
+    with pytest.raises(ConfigError, match=r"and this row has none"):
+        prepare(experiment(data, replace(RELEASE, start=False)))
+
+
+def test_rows_with_and_without_the_start(data, tmp_path):
+    ridge = LearnerSpec(Component("analytic"), LOG, title="ridge")
+    alone = replace(ridge, title="alone", start=False)
+    network = LearnerSpec(
+        Component("finetune"), Component("mlp", {"hidden": 8}), title="mlp"
+    )
+    untrained = replace(network, title="from nothing", start=False)
+    wanted = experiment(data, RELEASE, ridge, alone, network, untrained, orders=2)
+    found = {r.spec.learner.title: r for r in run(tmp_path, wanted)}
+    site = data[1][3]
+    for title in ("release", "ridge", "mlp"):
+        assert np.ptp(found[title].initial[site]) > 1e-4  # begun on the public people
+        assert found[title].spec.start is not None
+    assert np.ptp(found["alone"].initial[site]) == 0
+    assert found["from nothing"].spec.start is None
+    assert not np.allclose(
+        found["mlp"].initial[site], found["from nothing"].initial[site]
+    )
+    assert not np.allclose(found["ridge"].scores[site], found["alone"].scores[site])
+
+
+def test_any_order_ends_in_the_same_release_head(data, tmp_path):
+    found = run(tmp_path, experiment(data))
+    last = [np.concatenate([r.scores[s][-1] for s in data[1][3:]]) for r in found]
+    assert len(last) == 6
+    assert all(np.array_equal(last[0], other) for other in last)
+
+
+def test_test_subjects_touch_neither_start_nor_confounds(data, tmp_path, monkeypatch):
+    """Poison: with NaN in every test split, all that is learned stays the same."""
+    learners = (
+        RELEASE,
+        LearnerSpec(Component("analytic"), LOG, title="alone", start=False),
+    )
+    wanted = experiment(data, *learners, confounds=("age", "mean_fd"), orders=1)
+
+    def lanes(folder):
+        prepared = prepare(wanted)
+        store = open_store(prepared, tmp_path / folder)
+        trainer = Trainer(prepared.cohort, store)
+        for node in prepared.plan.nodes.values():
+            trainer.run(
+                [replace(node, continued=True)]
+            )  # with its state, to be looked at
+        return {
+            k: store.read_lane(k) for k, n in prepared.plan.nodes.items() if n.depth
+        }
+
+    clean = lanes("clean")
+    real = splits_module.split_site
+
+    def poisoned(*args, **kwargs):
+        site = real(*args, **kwargs)
+        test = replace(site.test, fc=torch.full_like(site.test.fc, torch.nan))
+        return replace(site, test=test)
+
+    monkeypatch.setattr(splits_module, "split_site", poisoned)
+    dirty = lanes("dirty")
+    assert clean.keys() == dirty.keys()
+    for key, tensors in clean.items():
+        for name, value in tensors.items():
+            assert torch.equal(value, dirty[key][name]), name
+
+
+def test_without_a_start_confounds_come_from_the_sites_so_far(data, tmp_path):
+    row = LearnerSpec(
+        Component("er", {"memory": 4}), Component("mlp", {"hidden": 8}), start=False
+    )
+    wanted = experiment(data, row, confounds=("age",), start=None, orders=2)
+    prepared = prepare(wanted)
+    store = open_store(prepared, tmp_path / "run")
+    trainer = Trainer(prepared.cohort, store)
+    spec = prepared.plan.stages[0][0]
+    one, two = trainer.sites(spec.prefix(1)), trainer.sites(spec.prefix(2))
+    name = spec.order[0]
+    assert not torch.equal(one[name].train.fc, two[name].train.fc)
+    assert torch.equal(
+        trainer.sites(spec.prefix(0))[name].train.fc, plain_site(trainer, name).train.fc
+    )
+    # a memory filled at the first site is found again with the confounds of that time
+    for node in prepared.plan.nodes.values():
+        Trainer(prepared.cohort, store).run([node])  # it knows nothing of the others
+    assert len(collect(store)[0]) == 2
+
+
+def plain_site(trainer, name):
+    from fcforge.data.splits import make_sites
+
+    return make_sites(trainer.cohort, 0)[name]
+
+
+def test_confounds_no_subject_has_are_named(data):
+    with pytest.raises(DataError, match=r"'iq'.*age, mean_fd"):
+        prepare(experiment(data, confounds=("iq",)))
+
+
+def test_the_start_of_a_run_is_made_once_and_the_same(data):
+    spec = prepare(experiment(data)).experiment.start
+    a, b = make_run_start(spec, ()), make_run_start(spec, ("age",))
+    assert make_run_start(spec, ()).start.digest == a.start.digest
+    assert a.start.digest != b.start.digest
+    assert b.confounds.names == ("age",)
+    assert module.load_public(spec) is module.load_public(spec)
+
+
+def test_another_dataset_can_be_public(data):
+    tested = load_dataset(experiment(data).dataset)
+    other = Component(
+        "simulated", {"preset": "easy", "n_rois": 8, "n_sites": 2, "seed": 91}
+    )
+    assert resolve_public(other, tested).sha256
+    wrong = Component("simulated", {"n_rois": 9, "n_sites": 2})
+    with pytest.raises(DataError, match=r"9 ROIs.* 8"):
+        resolve_public(wrong, tested)
+
+
+def test_public_people_can_be_left_out_by_name(data, tmp_path):
+    """The tested dataset and the public people leave out whom they say, each for itself."""
+    from fcforge.experiments.config import load_experiment
+
+    path, names = data
+    (tmp_path / "x.toml").write_text(
+        f"""
+[dataset]
+name = "folder"
+path = "{path}"
+sites = {list(names[3:])!r}
+[start]
+leave_out = ["p0", "p1"]
+[[learner]]
+method = {{ name = "forge_release", noise = "seeded" }}
+model = {{ name = "linear", features = "log+diagonal" }}
+"""
+    )
+    found = prepare(load_experiment(tmp_path / "x.toml")).experiment.start
+    assert not {"p0", "p1"} & set(module.load_public(found).subject_id.tolist())
+
+
+def test_a_seeds_network_is_pretrained_once(data, tmp_path, monkeypatch):
+    seen = []
+    real = trainer_module.engine.pretrain
+    monkeypatch.setattr(
+        trainer_module.engine,
+        "pretrain",
+        lambda model, view, seed, *rest: (
+            seen.append(seed) or real(model, view, seed, *rest)
+        ),
+    )
+    wanted = experiment(
+        data, LearnerSpec(Component("finetune"), Component("linear")), seeds=(0, 1)
+    )
+    prepared = prepare(wanted)
+    trainer = Trainer(prepared.cohort, open_store(prepared, tmp_path / "run"))
+    firsts = [n for n in prepared.plan.nodes.values() if n.parent is None]
+    lane = {n.spec.seed: trainer.first_lane(n.spec) for n in firsts}
+    assert sorted(seen) == [0, 1]
+    view = trainer.loader.public_view(firsts[0].spec)
+    model = trainer.learner(firsts[0].spec).model
+    for seed in (0, 1):
+        alone = real(model, view, seed, firsts[0].spec.training, "cpu")
+        for k, v in alone.params.items():
+            assert torch.equal(lane[seed].params[k], v)

@@ -1,0 +1,260 @@
+"""A run: killed and resumed it is the one nobody disturbed; folders and precisions refused."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fcforge.core.component import Component
+from fcforge.core.errors import StoreError
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.data.datasets import load_dataset
+from fcforge.experiments.collect import collect
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.plan import Work
+from fcforge.experiments.run import open_store, prepare, run_experiment
+from fcforge.experiments.store import Store
+from fcforge.experiments.trainer import Trainer
+from real_runs import (
+    assert_same_run,
+    contents,
+    fcforge,
+    finished,
+    small_config,
+    small_experiment,
+    without_seconds,
+)
+
+
+def start_run(folder: Path) -> subprocess.Popen[bytes]:
+    """`fcforge run` with two workers, in a process of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "fcforge.cli",
+        "run",
+        small_config(),
+        "--out",
+        folder,
+    ]
+    return subprocess.Popen(
+        [*map(str, command), "--jobs", "2", "--device", "cpu"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def wait_for_nodes(process: subprocess.Popen[bytes], folder: Path, n: int) -> None:
+    store, limit = Store(folder), time.monotonic() + 120
+    while len(store.done()) < n:
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < limit, "no node after two minutes"
+        time.sleep(0.01)
+
+
+def test_kill_and_the_same_command_again(tmp_path):
+    reference, folder = finished().folder, tmp_path / "killed"
+    process = start_run(folder)
+    try:
+        wait_for_nodes(process, folder, 5)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    assert len(workers) >= 2
+    _, alive = psutil.wait_procs(workers, timeout=15)
+    assert not alive, "workers outlive their killed parent"
+    done = Store(folder).done()
+    assert 5 <= len(done) < len(Store(reference).done())
+
+    # half a run can be looked at
+    status = fcforge("status", folder)
+    assert status.code == 0
+    assert "site trainings done" in status.out
+
+    again = fcforge(
+        "run", small_config(), "--out", folder, "--jobs", 2, "--device", "cpu"
+    )
+    assert again.code == 0, again.err
+    assert_same_run(folder, reference)
+    tables = [
+        without_seconds((f / "table.csv").read_text()) for f in (folder, reference)
+    ]
+    assert tables[0] == tables[1]
+    assert len(tables[0]) > 6
+    # what was there was not trained again
+    store = Store(folder)
+    assert done <= store.done()
+
+
+def test_a_finished_run_is_not_trained_again():
+    folder = finished().folder
+    before = stamps(folder)
+    table = (folder / "table.csv").read_text()
+    answer = fcforge(
+        "run", small_config(), "--out", folder, "--jobs", 1, "--device", "cpu"
+    )
+    assert answer.code == 0
+    assert answer.out == finished().answer.out
+    assert before == stamps(folder)
+    assert (folder / "table.csv").read_text() == table
+
+
+def lanes(prepared, folder: Path) -> Store:
+    """Run in this process (as on a GPU): no worker to start."""
+    store = open_store(prepared, folder)
+    run_experiment(prepared, store, device="cpu", group=4)
+    return store
+
+
+def stamps(folder: Path) -> dict[Path, int]:
+    return {p: p.stat().st_mtime_ns for p in (folder / "nodes").rglob("*")}
+
+
+def test_more_learners_use_what_is_there(tmp_path):
+    lanes(prepare(small_experiment(0, "finetune")), tmp_path)
+    before = stamps(tmp_path)
+    store = lanes(prepare(small_experiment(0, "finetune", "analytic")), tmp_path)
+    assert before.items() < stamps(tmp_path).items()
+    results, asked = collect(store)
+    assert len(results) == asked == 4
+    assert {r.spec.learner.title for r in results} == {
+        "finetune/linear",
+        "analytic/linear",
+    }
+
+
+def test_a_folder_with_other_data_is_refused(tmp_path):
+    lanes(prepare(small_experiment(0)), tmp_path)
+    stored = contents(tmp_path)
+    with pytest.raises(StoreError, match=r"other data.*another --out"):
+        open_store(prepare(small_experiment(1)), tmp_path)
+    assert contents(tmp_path).keys() == stored.keys()
+
+
+@pytest.mark.parametrize(
+    ("maker", "says"), [(None, "an earlier one"), ("0.1.0", r"0\.1\.0")]
+)
+def test_a_folder_of_another_version_is_refused_and_can_still_be_read(
+    maker, says, tmp_path
+):
+    prepared = prepare(small_experiment())
+    store = lanes(prepared, tmp_path)
+    said = {k: v for k, v in store.read_experiment().items() if k != "fcforge"}
+    store.write_experiment({**said, "fcforge": maker} if maker else said)
+    with pytest.raises(StoreError, match=rf"\({says}\).*another --out"):
+        open_store(prepared, tmp_path)
+    assert len(collect(store)[0]) == 2
+
+
+def test_a_folder_or_file_that_is_no_run_is_refused(tmp_path):
+    prepared = prepare(small_experiment())
+    (tmp_path / "thesis.txt").write_text("mine")
+    for place in (tmp_path, tmp_path / "thesis.txt"):
+        with pytest.raises(StoreError, match="another --out"):
+            open_store(prepared, place)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+    (tmp_path / "empty").mkdir()
+    open_store(prepared, tmp_path / "empty")
+
+
+def test_a_run_killed_while_it_wrote_its_first_file_can_start_again(tmp_path):
+    (tmp_path / ".experiment.json.a8s7").write_text('{"half": ')
+    store = open_store(prepare(small_experiment()), tmp_path)
+    assert store.read_experiment()["sites"]
+
+
+def test_leftovers_of_a_killed_run_are_ignored(tmp_path):
+    prepared = prepare(small_experiment())
+    store = lanes(prepared, tmp_path)
+    leftover = tmp_path / "nodes" / ".0123456789abcdef.x"
+    leftover.mkdir()
+    done = store.done()
+    lanes(prepared, tmp_path)
+    assert store.done() == done
+
+
+def test_a_damaged_node_stops_the_run_and_is_redone_when_deleted(tmp_path):
+    prepared = prepare(small_experiment(0, "finetune", "analytic"))
+    good = lanes(prepared, tmp_path / "good")
+    store = open_store(prepared, tmp_path / "bad")
+    parent = next(n for n in prepared.plan.nodes.values() if n.depth == 1)
+    Trainer(prepared.cohort, store).run([parent])
+    lane = tmp_path / "bad" / "nodes" / parent.key / "lane.safetensors"
+    lane.write_bytes(lane.read_bytes()[:50])
+    with pytest.raises(StoreError, match="Delete its folder") as e:
+        lanes(prepared, tmp_path / "bad")
+    assert str(lane) in str(e.value)
+    shutil.rmtree(lane.parent)
+    assert good.done() == lanes(prepared, tmp_path / "bad").done()
+    assert_same_run(tmp_path / "bad", tmp_path / "good")
+
+
+# -- states ------------------------------------------------------------------------------------
+def states(folder: Path) -> set[str]:
+    return {p.parent.name for p in (folder / "nodes").glob("*/lane.safetensors")}
+
+
+@pytest.mark.parametrize("how", [{"group": 4}, {"jobs": 2}], ids=["lanes", "workers"])
+def test_a_finished_run_keeps_scores_and_no_state(how, tmp_path):
+    prepared = prepare(small_experiment(0, "finetune", "analytic"))
+    store = open_store(prepared, tmp_path)
+    run_experiment(prepared, store, **how)
+    assert states(tmp_path) == set()
+    results, asked = collect(store)
+    assert len(results) == asked == 4
+
+
+def three_sites(orders: tuple[tuple[int, ...], ...]) -> Experiment:
+    data = {"n_sites": 3, "n_rois": 8, "scale": 0.1}
+    names = load_dataset(Component("simulated", data)).site_names
+    return Experiment(
+        Component("simulated", data),
+        (LearnerSpec(Component("er", {"memory": 6}), Component("linear")),),
+        orders=tuple(tuple(names[i] for i in order) for order in orders),
+        training=Training(epochs=1, batch_size=8),
+    )
+
+
+def test_a_killed_run_keeps_the_states_it_still_needs(tmp_path):
+    """After A > B of A > B > C and A > C > B: A has one more child, B is to be learned from."""
+    prepared = prepare(three_sites(((0, 1, 2), (0, 2, 1))))
+    store, told = open_store(prepared, tmp_path), []
+    work = Work(
+        prepared.plan, store, lambda done, total, what: told.append((done, total))
+    )
+    trainer = Trainer(prepared.cohort, store)
+    root, a, ab = list(prepared.plan.nodes.values())[:3]
+    for node in (root, a, ab):
+        trainer.run([node])
+        work.done([node], node.title)
+    assert told == [(0, 5), (0, 5), (1, 5), (2, 5)]
+    assert states(tmp_path) == {a.key, ab.key}
+    lanes(prepared, tmp_path)  # the same command again
+    assert states(tmp_path) == set()
+    whole = lanes(prepared, tmp_path / "whole")
+    assert_same_run(tmp_path, whole.root)
+
+
+def test_an_order_that_is_added_later_finds_no_state_and_gives_the_same_numbers(
+    tmp_path,
+):
+    """A is trained once more, bit by bit; nothing else that was stored is touched."""
+    lanes(prepare(three_sites(((0, 1, 2),))), tmp_path / "grown")
+    before = stamps(tmp_path / "grown")
+    prepared = prepare(three_sites(((0, 1, 2), (0, 1), (0, 2, 1))))
+    store = lanes(prepared, tmp_path / "grown")
+    lanes(prepared, tmp_path / "once")
+    assert_same_run(tmp_path / "grown", tmp_path / "once")
+    after = stamps(tmp_path / "grown")
+    again = {p.parent for p, at in before.items() if p.is_file() and after[p] != at}
+    assert [store.read_meta(p.name)["parent"] for p in again] == [None]
+    assert len(collect(store)[0]) == 3

@@ -1,0 +1,396 @@
+"""A lane in a group is the same run alone; Adam and clipping are torch's; which epoch is kept."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+from fcforge.core.component import Component
+from fcforge.core.randomness import torch_rng
+from fcforge.core.spec import Training
+from fcforge.core.subjects import FCBatch
+from fcforge.data.splits import make_sites
+from fcforge.methods import Lane, Method, make_method
+from fcforge.methods.base import Learner
+from fcforge.methods.finetune import Finetune
+from fcforge.nn.cuda_graphs import Graphed
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.training.lanes import (
+    Adam,
+    Job,
+    Keeper,
+    flatten,
+    lift,
+    shapes,
+    shrinkage,
+    stack,
+    unflatten,
+    unstack,
+    where_better,
+)
+from fcforge.training.loop import learn_site, make_step, start_lane, step_keys
+from small_world import QUICK_MODELS, R, cohort, make_model, order
+
+DOUBLE = torch.float64
+
+
+def learner_of(method: str, model: str = "gcn", **settings) -> Learner:
+    model_settings = {**QUICK_MODELS.get(model, {}), **settings}
+    return Learner(
+        make_method(Component(method)), make_model(Component(model, model_settings), R)
+    )
+
+
+def cast(lane: Lane, dtype: torch.dtype) -> Lane:
+    parts = [
+        {k: v.to(dtype) if v.is_floating_point() else v for k, v in part.items()}
+        for part in lane
+    ]
+    return Lane(*parts)
+
+
+def teach(
+    learner: Learner,
+    seeds: list[int],
+    sites: int,
+    training: Training,
+    *,
+    together: bool,
+    dtype: torch.dtype,
+) -> list[Lane]:
+    """Lanes of `seeds` after the first `sites` sites, trained one by one or as one group."""
+    bank = Bank()
+    lanes = [cast(start_lane(learner, seed), dtype) for seed in seeds]
+    for position, name in enumerate(order()[:sites]):
+        jobs = []
+        for seed, lane in zip(seeds, lanes, strict=True):
+            made = make_sites(cohort(), seed)[name]
+            train, val = (
+                bank.add(PoolName("real", name, seed, p), FCBatch(b.fc.to(dtype), b.y))
+                for p, b in (("train", made.train), ("val", made.val))
+            )
+            view = SiteView(name, position, bank, train, val)
+            jobs.append(Job(lane, view, seed, order()[: position + 1]))
+        groups = [jobs] if together else [[job] for job in jobs]
+        lanes = [
+            lane for g in groups for lane in learn_site(learner, g, bank, training)
+        ]
+    return lanes
+
+
+def assert_lanes_close(
+    alone: list[Lane], together: list[Lane], tolerance: float
+) -> None:
+    for a, b in zip(alone, together, strict=True):
+        for x, y in zip(a, b, strict=True):
+            assert x.keys() == y.keys()
+            for k in x:
+                torch.testing.assert_close(
+                    y[k], x[k], rtol=tolerance, atol=tolerance, msg=k
+                )
+
+
+@pytest.mark.rounding
+@pytest.mark.parametrize(
+    ("method", "model", "selection"),
+    [
+        ("finetune", "gcn", "fixed"),
+        ("finetune", "mlp", "inner_val"),
+        ("finetune", "gat", "inner_val"),
+        ("ewc", "gcn", "fixed"),
+        ("si", "linear", "fixed"),
+        ("er", "sage", "fixed"),
+        ("cumulative", "gcn", "fixed"),
+    ],
+)
+def test_a_lane_in_a_group_is_the_run_alone_in_double(method, model, selection):
+    learner = learner_of(method, model)
+    training = Training(epochs=3, batch_size=7, selection=selection, lr=1e-2)
+    alone, group = (
+        teach(learner, [0, 1, 2], 2, training, together=t, dtype=DOUBLE)
+        for t in (False, True)
+    )
+    assert_lanes_close(alone, group, 1e-9)
+    weights = [lane.params[next(iter(lane.params))] for lane in alone]
+    assert not torch.allclose(weights[0], weights[1])  # lanes are different runs
+
+
+@pytest.mark.rounding
+def test_a_lane_in_a_group_is_the_run_alone_in_single_precision():
+    learner = learner_of("finetune")
+    alone, group = (
+        teach(
+            learner,
+            [0, 1],
+            1,
+            Training(epochs=1, batch_size=8),
+            together=t,
+            dtype=torch.float32,
+        )
+        for t in (False, True)
+    )
+    assert_lanes_close(alone, group, 1e-4)
+
+
+@pytest.mark.rounding
+def test_batch_norm_statistics_and_dropout_are_the_lanes_own():
+    """High dropout and batch norm: one mask or moment of another lane would show at once."""
+    learner = learner_of("finetune", dropout=0.6)
+    training = Training(epochs=2, batch_size=9, lr=1e-2)
+    alone, group = (
+        teach(learner, [0, 3], 1, training, together=t, dtype=DOUBLE)
+        for t in (False, True)
+    )
+    assert_lanes_close(alone, group, 1e-9)
+    name = next(iter(alone[0].stats))
+    assert not torch.allclose(alone[0].stats[name], alone[1].stats[name])
+
+
+@dataclass(frozen=True)
+class Witness(Method):
+    """Fine-tuning that writes down the key of its last step."""
+
+    name: ClassVar[str] = "witness"
+    keeps: ClassVar[str] = "statistics"
+
+    def start(self, model, lane):
+        return lane._replace(state={"mask": torch.zeros(6), "epoch": torch.tensor(-1)})
+
+    def begin_epoch(self, model, lane, bank, key):
+        from fcforge.core.randomness import keep_mask
+
+        state = {"mask": keep_mask(key, (6,), 0.5), "epoch": lane.state["epoch"] + 1}
+        return lane._replace(state=state)
+
+
+def test_dropout_masks_are_equal_bit_by_bit_and_differ_between_lanes():
+    learner = Learner(Witness(), learner_of("finetune").model)
+    training = Training(epochs=3, batch_size=8)
+    runs = [
+        teach(learner, [0, 1], 1, training, together=t, dtype=torch.float32)
+        for t in (False, True)
+    ]
+    for a, b in zip(*runs, strict=True):
+        assert torch.equal(a.state["mask"], b.state["mask"])
+        assert a.state["epoch"] == b.state["epoch"] == 2
+    assert not torch.equal(runs[0][0].state["mask"], runs[0][1].state["mask"])
+
+
+def test_training_does_not_touch_the_lane_it_began_with():
+    learner, bank = learner_of("finetune"), Bank()
+    made = make_sites(cohort(), 0)[order()[0]]
+    rows = bank.add(PoolName("real", order()[0], 0, "train"), made.train)
+    lane = start_lane(learner, 0)
+    before = {k: v.clone() for k, v in lane.params.items()}
+    view = SiteView(order()[0], 0, bank, rows, rows[:0])
+    (after,) = learn_site(
+        learner,
+        [Job(lane, view, 0, order()[:1])],
+        bank,
+        Training(epochs=1, batch_size=8),
+    )
+    for k, v in before.items():
+        assert torch.equal(lane.params[k], v)
+    assert any(not torch.equal(after.params[k], v) for k, v in before.items())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+def test_a_graphed_step_is_the_step():
+    learner, bank = learner_of("finetune"), Bank("cuda")
+    made = make_sites(cohort(), 0)[order()[0]]
+    rows = bank.add(PoolName("real", order()[0], 0, "train"), made.train)
+    training = Training(batch_size=8)
+    step = make_step(
+        learner, training, bank.inputs(learner.model), bank.y, replaying=False
+    )
+    lane = start_lane(learner, 0, "cuda")
+    plain = graphed = (lane, Adam.start(lane.params))
+    replay = Graphed(step, carried=2)
+    for i in range(4):
+        keys = step_keys(torch.tensor(i, dtype=torch.int32, device="cuda"))
+        plain = step(*plain, rows[i : i + 8], keys)
+        graphed = replay(*graphed, rows[i : i + 8], keys)
+    for k, v in plain[0].params.items():
+        torch.testing.assert_close(graphed[0].params[k], v, rtol=1e-5, atol=1e-6)
+
+
+def test_stack_and_unstack_are_inverse():
+    lanes = [
+        Lane({"w": torch.randn(2, 3)}, {}, {"n": torch.tensor(i)}) for i in range(3)
+    ]
+    together = stack(lanes)
+    assert together.params["w"].shape == (3, 2, 3)
+    for a, b in zip(unstack(together, 3), lanes, strict=True):
+        assert torch.equal(a.params["w"], b.params["w"])
+        assert torch.equal(a.state["n"], b.state["n"])
+    assert stack(lanes[:1]) is lanes[0]
+
+
+def test_shapes_tell_lanes_apart_that_cannot_be_stacked():
+    lane = Lane({"w": torch.zeros(2)}, {}, {})
+    assert shapes(lane) == shapes(Lane({"w": torch.ones(2)}, {}, {}))
+    for other in (
+        Lane({"w": torch.zeros(3)}, {}, {}),
+        Lane({"w": torch.zeros(2, dtype=torch.float64)}, {}, {}),
+        Lane({"w": torch.zeros(2)}, {}, {"n": torch.zeros(1)}),
+        Lane({"v": torch.zeros(2)}, {}, {}),
+    ):
+        assert shapes(lane) != shapes(other)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_where_better_picks_per_lane(n):
+    new = {"w": torch.ones(n, 2, 2) if n > 1 else torch.ones(2, 2)}
+    old = {"w": torch.zeros_like(new["w"])}
+    better = torch.tensor([True, False, True]) if n > 1 else torch.tensor(True)
+    picked = where_better(better, new, old)["w"]
+    means = picked.reshape(n, -1).mean(1)
+    assert means.tolist() == ([1.0, 0.0, 1.0] if n > 1 else [1.0])
+
+
+SHAPES = {"a": (3, 4), "b": (4,), "c": ()}
+
+
+def draw(seed: int, dtype: torch.dtype, size: float = 1.0) -> dict[str, torch.Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    return {
+        k: size * torch.randn(s, generator=rng, dtype=dtype) for k, s in SHAPES.items()
+    }
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 2e-4, 0.3])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-5)]
+)
+def test_adam_is_torch_adam(weight_decay, dtype, tolerance):
+    params, lr = draw(0, dtype), 0.05
+    theirs = {k: v.clone().requires_grad_() for k, v in params.items()}
+    optimiser = torch.optim.Adam(theirs.values(), lr=lr, weight_decay=weight_decay)
+    opt = Adam.start(params)
+    for step in range(12):
+        # gradients of very different size, so that eps and both corrections matter
+        grads = draw(step + 1, dtype, size=10.0 ** (step % 4 - 3))
+        for k, p in theirs.items():
+            p.grad = grads[k].clone()
+        optimiser.step()
+        params, opt = opt.step(params, grads, lr=lr, weight_decay=weight_decay)
+        for k, p in theirs.items():
+            torch.testing.assert_close(
+                params[k], p.detach(), rtol=0, atol=tolerance * lr * 12
+            )
+            assert params[k].dtype == dtype
+    assert opt.t == 12
+
+
+def test_first_adam_step_is_the_learning_rate():
+    """m / sqrt(v) is the sign of the gradient after one step, whatever its size."""
+    params, grads = draw(0, torch.float64), draw(1, torch.float64, size=1e-3)
+    new, _ = Adam.start(params).step(params, grads, lr=0.01, weight_decay=0.0)
+    for k in params:
+        # g / (|g| + 1e-8) is not quite one for gradients this small
+        moved = params[k] - 0.01 * grads[k] / (grads[k].abs() + 1e-8)
+        torch.testing.assert_close(new[k], moved, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("limit", [0.1, 1.0, 1e3])
+def test_clipping_is_torch_clipping(limit):
+    grads = draw(3, torch.float64, size=2.0)
+    leaves = [torch.zeros_like(g).requires_grad_() for g in grads.values()]
+    for leaf, g in zip(leaves, grads.values(), strict=True):
+        leaf.grad = g.clone()
+    torch.nn.utils.clip_grad_norm_(leaves, limit)
+    flat = flatten(grads)
+    clipped = unflatten(flat * shrinkage(flat, limit), grads)
+    for leaf, g in zip(leaves, clipped.values(), strict=True):
+        torch.testing.assert_close(g, leaf.grad, rtol=1e-12, atol=0)
+    norm = torch.sqrt(sum(g.square().sum() for g in clipped.values()))
+    whole = torch.sqrt(sum(g.square().sum() for g in grads.values()))
+    assert norm == pytest.approx(min(limit, float(whole)), rel=1e-5)
+
+
+def test_clipping_does_not_depend_on_the_order_of_names():
+    grads = draw(4, torch.float32, size=3.0)
+    backwards = dict(reversed(grads.items()))
+    a, b = flatten(grads), flatten(backwards)
+    assert torch.equal(a, b)
+    assert torch.equal(shrinkage(a, 1.0), shrinkage(b, 1.0))
+    assert list(unflatten(b, backwards)) == list(backwards)
+
+
+def test_lifted_adam_is_adam_per_lane():
+    """Lanes clip and step on their own: a loud lane does not silence a quiet one."""
+    params = [draw(i, torch.float64) for i in range(3)]
+    grads = [draw(i + 9, torch.float64, size=10.0**i) for i in range(3)]
+
+    def step(p, g, o):
+        return o.step(p, g, lr=0.1, weight_decay=0.01, clip=1.0)
+
+    alone = [step(p, g, Adam.start(p)) for p, g in zip(params, grads, strict=True)]
+    starts = stack([Adam.start(p) for p in params])
+    together = unstack(lift(step, 3)(stack(params), stack(grads), starts), 3)
+    for (p, o), (q, r) in zip(alone, together, strict=True):
+        for k in p:
+            torch.testing.assert_close(q[k], p[k], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(r.v, o.v, rtol=1e-12, atol=1e-12)
+        assert r.t == o.t == 1
+
+
+def test_a_restart_is_a_new_optimiser_at_another_rate():
+    """Two steps, a restart at a tenth: the third step is the first of a fresh Adam at lr / 10."""
+    rng = torch_rng(0, "restart")
+    params = {"w": torch.randn(4, generator=rng, dtype=torch.float64)}
+    grads = [
+        {"w": torch.randn(4, generator=rng, dtype=torch.float64)} for _ in range(4)
+    ]
+    opt = Adam.start(params)
+    for g in grads[:2]:
+        params, opt = opt.step(params, g, lr=1e-2, weight_decay=0.1)
+    again, fresh = opt.restart(0.1), Adam.start(params)
+    a = b = params
+    for g in grads[2:]:
+        a, again = again.step(a, g, lr=1e-2, weight_decay=0.1)
+        b, fresh = fresh.step(b, g, lr=1e-3, weight_decay=0.1)
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+    assert not torch.equal(a["w"], params["w"])
+
+
+FC = torch.tensor([[[1.0, 0.5], [0.5, 1.0]], [[1.0, -0.5], [-0.5, 1.0]]])
+LEARNER = Learner(Finetune(), make_model(Component("linear"), 2))
+
+
+def lane(slope: float) -> Lane:
+    """Patients have a positive edge where the slope is positive."""
+    weight = torch.tensor([[-slope], [slope]])
+    return Lane({"head.0.weight": weight, "head.0.bias": torch.zeros(2)}, {}, {})
+
+
+def keeper(selection: str, y: list[int], peek: bool = False) -> Keeper:
+    bank = Bank()
+    rows = bank.add(PoolName("real", "A", 0, "val"), FCBatch(FC, torch.tensor(y)))
+    view = SiteView("A", 0, bank, rows, rows)
+    seen = (LEARNER.model.prepare(FC), torch.tensor(y)) if peek else None
+    training = Training(selection=selection)
+    return Keeper(LEARNER, [Job(lane(0.0), view, 0, ("A",), seen)], training, bank)
+
+
+def slopes(which: Keeper, epochs: list[float]) -> float:
+    for slope in epochs:
+        which.see(lane(slope))
+    return float(which.kept(lane(epochs[-1])).params["head.0.weight"][1, 0])
+
+
+def test_nothing_is_chosen_where_epochs_are_fixed():
+    assert slopes(keeper("fixed", [1, 0]), [0.3, -0.2]) == torch.tensor(-0.2)
+
+
+def test_inner_validation_goes_by_cross_entropy():
+    """Labels 1, 0 want a steep positive slope; the later of two equal epochs does not win."""
+    assert slopes(keeper("inner_val", [1, 0]), [0.1, 0.3, 0.2]) == torch.tensor(0.3)
+    assert slopes(keeper("inner_val", [0, 1]), [0.1, 0.3, -0.2]) == torch.tensor(-0.2)
+
+
+def test_the_leak_goes_by_accuracy_and_keeps_the_first_of_equals():
+    assert slopes(keeper("fixed", [1, 0], peek=True), [-0.1, 0.1, 0.3]) == torch.tensor(
+        0.1
+    )
