@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 
 from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, Training
-from fcforge.evaluation import tables as table
+from fcforge.evaluation.tables import table
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.run import open_store, prepare, run_experiment

@@ -15,7 +15,6 @@ from fcforge.data.datasets import DATASETS
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
-from tracing import from_run_to_report
 
 ROOT = Path(__file__).parents[1]
 DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("plot_*.py"))
@@ -176,12 +175,6 @@ def test_one_fc_is_followed_in_files_that_exist():
             assert bodies.get(name, 0) > 1, (file, name)
 
 
-def test_a_traced_run_enters_about_as_many_files_as_the_page_says(tmp_path):
-    text = (DOCS / "architecture.md").read_text()
-    told = int(re.search(r"(\d+) Python files", text)[1])
-    assert abs(len(from_run_to_report(tmp_path).files) - told) <= 5
-
-
 def test_every_term_is_defined_once_and_every_link_to_one_leads_there():
     terms = re.findall(
         r"^### (.+)$", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE
@@ -245,7 +238,8 @@ def test_files_named_in_the_docs_exist():
     named = folder + r"/[a-z0-9_/+]+\.(?:toml|py|json|csv|npz)"
     for page in [*PAGES, *ABOVE, ROOT / "paper" / "benchmarks" / "RESULTS.md"]:
         for name in re.findall(named, page.read_text()):
-            assert (ROOT / name).is_file(), f"{page.name}: {name}"
+            places = (ROOT / name, SRC / "fcforge" / name)
+            assert any(p.is_file() for p in places), f"{page.name}: {name}"
 
 
 # -- numbers in sentences ------------------------------------------------------------------------

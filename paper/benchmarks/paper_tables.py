@@ -19,8 +19,9 @@ from typing import Any
 import exchanged
 from scipy.stats import spearmanr, ttest_1samp
 
+from fcforge.core.estimate import Estimate
 from fcforge.core.formatting import number, p_value, with_interval
-from fcforge.core.result import Estimate, RunResult
+from fcforge.core.result import RunResult
 from fcforge.evaluation.comparison import Comparer, Comparison, holm
 from fcforge.evaluation.forgetting import finite
 from fcforge.evaluation.resampling import split_batches

@@ -29,7 +29,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score  # noqa: E4
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-from fcforge.core.result import Estimate, RunResult  # noqa: E402
+from fcforge.core.estimate import Estimate  # noqa: E402
+from fcforge.core.result import RunResult  # noqa: E402
 from fcforge.data.cohort import upper_from_fc  # noqa: E402
 from fcforge.data.datasets import load_dataset  # noqa: E402
 from fcforge.evaluation import resampling  # noqa: E402

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fcforge.core.estimate import Estimate
 from fcforge.core.files import whole_folder
-from fcforge.core.result import Estimate
 from fcforge.core.spec import Conditions
 from fcforge.data.cohort import Cohort, write_people
 from fcforge.data.simulated import simulate

@@ -116,7 +116,7 @@ def commands():
 def test_every_command_and_option_has_a_help_text(name):
     command = commands()[name]
     assert command.help, name
-    assert command.rich_help_panel in ("Experiments", "Exchange", "Imaging")
+    assert command.rich_help_panel in ("Experiments", "Consortium", "Imaging")
     for parameter in command.params:
         assert parameter.name == "help" or parameter.help, f"{name} {parameter.name}"
         # the terminal would take [all] for markup and not show it
@@ -127,6 +127,13 @@ def test_every_command_and_option_has_a_help_text(name):
 
 def test_help_shows_the_groups():
     text = CliRunner().invoke(app, ["--help"]).output
-    assert text.index("Experiments") < text.index("Exchange") < text.index("Imaging")
-    assert text.index("─ Exchange") < text.index("│ learn ") < text.index("─ Imaging")
-    assert text.index("─ Imaging") < text.index("│ preprocess ")
+    assert (
+        text.index("─ Experiments")
+        < text.index("─ Imaging")
+        < text.index("│ preprocess ")
+    )
+    assert (
+        text.index("│ preprocess ")
+        < text.index("─ Consortium")
+        < text.index("│ learn ")
+    )

@@ -7,7 +7,7 @@ import pytest
 from small_chains import SITES, chained, joined
 
 from fcforge.core.errors import ConfigError, ExchangeError
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 from fcforge.evaluation.privacy.audit_result import Audit, AuditRow
 from fcforge_consortium.audit import attack_rows, audit_as_asked, on_record
 from fcforge_consortium.options import AuditRequest

@@ -38,7 +38,7 @@ def test_a_plug_in_is_registered(monkeypatch):
 def test_a_plug_in_of_another_kind_is_refused(monkeypatch):
     plugged(monkeypatch, "fcforge.models.edge:Linear")
     with pytest.raises(
-        ConfigError, match="entry point 'mine'.*not a subclass of Method"
+        ConfigError, match=r"entry point 'mine'.*not a subclass of Method"
     ):
         registered("fcforge.methods", Method)
 
@@ -51,6 +51,6 @@ def test_a_plug_in_cannot_take_a_name(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     plugged(monkeypatch, "stranger:Mine")
     with pytest.raises(
-        ConfigError, match="'ewc' is already taken by fcforge.methods.ewc"
+        ConfigError, match=r"'ewc' is already taken by fcforge.methods.ewc"
     ):
         registered("fcforge.methods", Method)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fake_runs import fake_learner, run
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 from fcforge.evaluation.subgroups import (
     among,
     calibration_curve,

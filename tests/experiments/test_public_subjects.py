@@ -246,9 +246,9 @@ model = {{ name = "linear", features = "log+diagonal" }}
 
 def test_a_seeds_network_is_pretrained_once(data, tmp_path, monkeypatch):
     seen = []
-    real = trainer_module.engine.pretrain
+    real = trainer_module.pretrain
     monkeypatch.setattr(
-        trainer_module.engine,
+        trainer_module,
         "pretrain",
         lambda model, view, seed, *rest: (
             seen.append(seed) or real(model, view, seed, *rest)

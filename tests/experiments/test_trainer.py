@@ -234,7 +234,7 @@ def test_memory_is_measured_again_where_it_is_scarce(
         depths.append(len(job.prefix))
         return fit
 
-    monkeypatch.setattr(trainer_module.engine, "lanes_that_fit", measured)
+    monkeypatch.setattr(trainer_module, "lanes_that_fit", measured)
     base = run_spec(
         learner_spec("finetune"), 2, training=Training(epochs=1, batch_size=16)
     )

@@ -4,7 +4,7 @@ import numpy as np
 import people
 import pytest
 
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 from fcforge.experiments.config import load_experiment
 
 

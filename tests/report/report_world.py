@@ -10,7 +10,7 @@ import numpy as np
 from small_exchange import given, sites, start
 
 from fcforge.core.component import Component
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 from fcforge.core.spec import LearnerSpec, Training
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort

@@ -9,7 +9,7 @@ from page_parser import EVIL, Page
 from report_world import audit
 
 from fcforge.core.errors import DataError
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 from fcforge.evaluation.privacy.audit_result import Audit, AuditRow, read_audit
 from fcforge.report import audits
 from fcforge.report.audits import section

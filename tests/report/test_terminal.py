@@ -10,7 +10,7 @@ from report_world import audited_chain, chain, releases
 from small_exchange import given, sites
 
 from fcforge.core.component import Component
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 from fcforge.core.spec import LearnerSpec
 from fcforge.data.cohort import Fault
 from fcforge.data.simulated import simulate

@@ -1,6 +1,5 @@
-"""Raw scores of one run, and estimates with intervals."""
+"""Raw scores of one run."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,20 +8,6 @@ import numpy as np
 
 from fcforge.core.spec import RunSpec
 from fcforge.core.target import Kind, kind_of
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number, its 95 % interval (NaN without one), and the SD over site orders where known."""
-
-    value: float
-    low: float
-    high: float
-    sd_orders: float = math.nan
-
-    def to_json(self) -> list[float]:
-        """Value, low, high, four digits each."""
-        return [round(float(v), 4) for v in (self.value, self.low, self.high)]
 
 
 @dataclass(frozen=True)

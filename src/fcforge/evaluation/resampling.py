@@ -25,8 +25,9 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from fcforge.core.estimate import Estimate
 from fcforge.core.randomness import numpy_rng
-from fcforge.core.result import Estimate, RunResult, RunResults
+from fcforge.core.result import RunResult, RunResults
 from fcforge.core.target import kind_of, strata
 from fcforge.evaluation.forgetting import SUMMARIES, Runs, fm_split, summaries_of
 from fcforge.evaluation.metrics import METRICS, cell_values, combined, metric_named

@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 
 from fcforge.core.errors import StoreError
+from fcforge.core.estimate import Estimate
 from fcforge.core.formatting import counted
-from fcforge.core.result import Estimate, RunResult, RunResults
+from fcforge.core.result import RunResult, RunResults
 from fcforge.evaluation.forgetting import finite
 from fcforge.evaluation.metrics import metric_named
 from fcforge.evaluation.resampling import at_site, bootstrap, estimates, per_site

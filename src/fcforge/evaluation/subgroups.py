@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fcforge.core.result import Estimate, RunResult, RunResults
+from fcforge.core.estimate import Estimate
+from fcforge.core.result import RunResult, RunResults
 from fcforge.evaluation.forgetting import Runs
 from fcforge.evaluation.metrics import Metric, metric_named, weighted_sums
 from fcforge.evaluation.resampling import LEVEL, Weights, estimates, resampled

@@ -11,7 +11,8 @@ import numpy as np
 
 from fcforge.core.component import Component
 from fcforge.core.errors import DataError
-from fcforge.core.result import Estimate, RunResult, RunResults
+from fcforge.core.estimate import Estimate
+from fcforge.core.result import RunResult, RunResults
 from fcforge.core.spec import LearnerSpec
 from fcforge.core.target import Kind
 from fcforge.evaluation import resampling

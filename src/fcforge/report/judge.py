@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcforge.core.estimate import Estimate
 from fcforge.core.files import write_text
 from fcforge.core.formatting import number
-from fcforge.core.result import Estimate
 from fcforge.evaluation.generator_quality import summary as judged
 from fcforge.evaluation.generator_quality.summary import (
     Judgement,

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from fcforge.core.estimate import Estimate
 from fcforge.core.files import write_text
 from fcforge.core.formatting import counted, duration, memory, no_formula, rounded
-from fcforge.core.result import Estimate, RunResult, RunResults
+from fcforge.core.result import RunResult, RunResults
 from fcforge.evaluation.comparison import Comparer, Comparison, holm
 from fcforge.evaluation.forgetting import (
     accuracy_curve,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fcforge.core.estimate import Estimate
 from fcforge.core.formatting import bracket, number, printable, with_interval
-from fcforge.core.result import Estimate
 
 if TYPE_CHECKING:
     from rich.console import Console

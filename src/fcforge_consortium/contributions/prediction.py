@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fcforge.core.errors import DataError
+from fcforge.core.estimate import Estimate
 from fcforge.core.formatting import no_formula, printable
-from fcforge.core.result import Estimate
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import require_valid

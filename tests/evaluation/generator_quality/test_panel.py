@@ -7,8 +7,8 @@ from simulated_site import simulate
 
 from fcforge.core.component import Component
 from fcforge.core.errors import DataError
+from fcforge.core.estimate import Estimate
 from fcforge.core.randomness import torch_rng
-from fcforge.core.result import Estimate
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
 from fcforge.evaluation.generator_quality.measures import ridge_scores

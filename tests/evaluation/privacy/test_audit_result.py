@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from report_world import audit
 
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 from fcforge.evaluation.privacy.audit_result import Audit
 
 

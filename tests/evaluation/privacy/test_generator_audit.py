@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 from fcforge.core.subjects import FCBatch
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_people

@@ -18,8 +18,8 @@ import pandas as pd
 from scipy.stats import t as student
 
 from fcforge.core.errors import DataError
+from fcforge.core.estimate import Estimate
 from fcforge.core.files import whole_file
-from fcforge.core.result import Estimate
 
 Records = Sequence[Mapping[str, Any]]  # numbers of a row, site and seed each
 REAL = "real"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.core.errors import DataError
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 
 BOOTSTRAP = "bootstrap"
 UNTRAINED = "untrained"

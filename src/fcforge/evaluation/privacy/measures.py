@@ -11,7 +11,7 @@ import numpy as np
 from numpy import ndarray as Array
 from numpy.random import Generator
 
-from fcforge.core.result import Estimate
+from fcforge.core.estimate import Estimate
 
 MEMBER = 1
 OUTSIDER = 0
