@@ -31,9 +31,10 @@ from fcforge.graphs import adjacency, gcn_norm
 from fcforge.methods import Lane, make_method
 from fcforge.methods.base import Learner
 from fcforge.models.graph import GCN
+from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.replay.bank import Bank, PoolName
-from fcforge.training.lanes import Adam, lift, stack
+from fcforge.training.lanes import lift, stack
 from fcforge.training.loop import make_step, products, start_lane, step_keys
 
 BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64

@@ -19,7 +19,7 @@ from torch.func import grad, vmap
 from fcforge.core.component import Component
 from fcforge.core.randomness import keep_mask
 from fcforge.nn import fused, layers
-from fcforge.training.lanes import Adam
+from fcforge.nn.adam import Adam
 from small_world import make_model
 
 LANES, WIDTH, P = 3, 24, 0.3

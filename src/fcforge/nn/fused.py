@@ -68,7 +68,7 @@ def norm_relu_dropout(
 
 
 def adam(vectors: Sequence[Tensor], scalars: Sequence[Tensor], *numbers: float) -> Any:
-    """Parameters and moments (P,) after a step of `engine.lift.Adam`, in one pass.
+    """Parameters and moments (P,) after a step of `fcforge.nn.adam.Adam`, in one pass.
 
     Parameters
     ----------

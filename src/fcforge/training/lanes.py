@@ -1,10 +1,8 @@
 """Lanes: one model's code, run for many (order, seed) pairs at once.
 
-Also what every lane needs on its way: Adam as a pure function, which epoch is kept, and the
-evaluator, the only code that reads a test split.
+Also which epoch is kept, and the evaluator, the only code that reads a test split.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,15 +15,10 @@ from fcforge.core.randomness import derive, torch_rng
 from fcforge.core.spec import Training
 from fcforge.core.subjects import Site
 from fcforge.methods.base import Lane, Learner, answer, misfit
-from fcforge.nn import fused
 from fcforge.nn.tensors import Inputs, Params
 from fcforge.replay.bank import Bank, SiteView, gather
 
 T = TypeVar("T")
-# of torch.optim.Adam
-BETA1 = 0.9
-BETA2 = 0.999
-EPS = 1e-8
 
 
 class Job(NamedTuple):
@@ -123,85 +116,6 @@ def where_better(better: Tensor, new: T, old: T) -> T:
         )
 
     return pytree.tree_map(pick, new, old)
-
-
-def flatten(params: Params) -> Tensor:
-    """All tensors end to end (P,), sorted by name: a lane read from a store has another order."""
-    return torch.cat([params[k].reshape(-1) for k in sorted(params)])
-
-
-def unflatten(flat: Tensor, like: Params) -> Params:
-    """Inverse of `flatten`; names in the order of `like`."""
-    names = sorted(like)
-    parts = torch.split(flat, [like[k].numel() for k in names])
-    shaped = {
-        k: part.reshape(like[k].shape) for k, part in zip(names, parts, strict=True)
-    }
-    return {k: shaped[k] for k in like}
-
-
-def shrinkage(flat: Tensor, limit: float) -> Tensor:
-    r"""Factor :math:`\min(1, c / (\|g\|_2 + 10^{-6}))` of gradients (P,), as torch clips them."""
-    norm = torch.sqrt(flat.square().sum())
-    return (limit / (norm + 1e-6)).clamp(max=1.0)
-
-
-class Adam(NamedTuple):
-    """Adam: first and second moments (P,) of all parameters, steps taken, factor of the rate.
-
-    Parameters and gradients are laid end to end, by name, for the arithmetic: a network of two
-    dozen small tensors then costs a dozen operations a step instead of hundreds, which on a GPU
-    is the difference between computing and launching.
-    """
-
-    m: Tensor
-    v: Tensor
-    t: Tensor
-    factor: Tensor
-
-    @classmethod
-    def start(cls, params: Params) -> "Adam":
-        """Moments at zero."""
-        zeros = torch.zeros_like(flatten(params))
-        one = torch.ones((), device=zeros.device)
-        return cls(zeros, zeros.clone(), torch.zeros_like(one), one)
-
-    def restart(self, factor: float) -> "Adam":
-        """Moments and steps at zero, from now on at `factor` times the rate."""
-        m, v, t = (torch.zeros_like(part) for part in self[:3])
-        return Adam(m, v, t, torch.full_like(self.factor, factor))
-
-    def step(
-        self,
-        params: Params,
-        grads: Params,
-        *,
-        lr: float,
-        weight_decay: float,
-        clip: float = math.inf,
-    ) -> tuple[Params, "Adam"]:
-        """One step with L2 weight decay (``torch.optim.Adam``, tested against it).
-
-        The gradients are clipped to the norm `clip` first.
-        """
-        t = self.t + 1
-        # bias corrections folded into two scalars: one fused pass per tensor
-        # (expm1: in float32, 1 - 0.999 is off by 5e-5)
-        rate = self.factor * (lr / -torch.expm1(t * math.log(BETA1)))
-        root = torch.rsqrt(-torch.expm1(t * math.log(BETA2)))
-        flat = flatten(grads)
-        p = flatten(params)
-        if fused.fits(p):
-            shrink = torch.ones_like(t) if math.isinf(clip) else shrinkage(flat, clip)
-            given = (p, flat, self.m, self.v), (shrink, rate, root)
-            new, m, v = fused.adam(*given, weight_decay, BETA1, BETA2, EPS)
-            return unflatten(new, params), Adam(m, v, t, self.factor)
-        flat = flat if math.isinf(clip) else flat * shrinkage(flat, clip)
-        g = torch.add(flat, p, alpha=weight_decay)
-        m = torch.lerp(self.m, g, 1 - BETA1)
-        v = torch.addcmul(self.v * BETA2, g, g, value=1 - BETA2)
-        new = p - rate * m / (v.sqrt() * root + EPS)
-        return unflatten(new, params), Adam(m, v, t, self.factor)
 
 
 class Keeper:

@@ -18,10 +18,11 @@ from fcforge.core.spec import Training
 from fcforge.methods.base import Batch, Lane, Learner, Method
 from fcforge.methods.finetune import Finetune
 from fcforge.models.base import Model
+from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.nn.tensors import Inputs
 from fcforge.replay.bank import Bank, PublicView, SiteView, gather
-from fcforge.training.lanes import Adam, Job, Keeper, gradient, lift, stack, unstack
+from fcforge.training.lanes import Job, Keeper, gradient, lift, stack, unstack
 
 Tick = Callable[[], Any]
 

@@ -17,8 +17,7 @@ from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.training import (
     LaneBatches,
     Lanes,
-    adam_lanes,
-    clip_lanes,
+    adam_step,
     kl_per_unit,
     kl_weight,
     label_nll,
@@ -28,6 +27,7 @@ from fcforge.generators.fcm_vae.training import (
     train,
 )
 from fcforge.graphs import edges
+from fcforge.nn.adam import Adam
 
 SMALL = {"d_model": 16, "d_ff": 16, "d_z": 8, "batch_size": 16}
 
@@ -269,34 +269,25 @@ def test_fits_of_lanes_are_the_fits_alone() -> None:
 
 
 def test_adam_of_lanes_is_torchs_where_a_lane_works(double) -> None:
-    rows = torch.randn(2, 5, generator=torch_rng(0))
-    zero = torch.zeros(2, 5)
-    lanes = Lanes(rows, zero, zero, torch.zeros(2, 1))
-    theirs = [row.clone().requires_grad_() for row in rows]
+    s = FCMVAE(lr=0.1, clip=1.0)
+    rows = {"w": torch.randn(2, 5, generator=torch_rng(0))}
+    lanes = Lanes(rows, torch.func.vmap(Adam.start)(rows))
+    theirs = [row.clone().requires_grad_() for row in rows["w"]]
     torchs = [torch.optim.Adam([row], lr=0.1) for row in theirs]
     for i in range(6):
         gradient = torch.randn(2, 5, generator=torch_rng(1, i))
         active = torch.tensor(
             [True, i % 2 == 0]
         )  # the second lane works every other step
-        lanes = adam_lanes(lanes, gradient, active, lr=0.1)
+        lanes = adam_step(lanes, {"w": gradient}, active, s)
         for lane in (0, 1):
             if active[lane]:
                 theirs[lane].grad = gradient[lane].clone()
+                torch.nn.utils.clip_grad_norm_([theirs[lane]], 1.0)
                 torchs[lane].step()
-    torch.testing.assert_close(lanes.params, torch.stack([t.detach() for t in theirs]))
-    assert lanes.taken.flatten().tolist() == [6.0, 3.0]
-
-
-def test_clipping_is_torchs_lane_by_lane() -> None:
-    gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
-    leaf = torch.zeros(2, requires_grad=True)
-    leaf.grad = gradient[0].clone()
-    torch.nn.utils.clip_grad_norm_([leaf], 1.0)
-    clipped = clip_lanes(gradient, 1.0)
-    torch.testing.assert_close(clipped[0], leaf.grad)
-    assert torch.equal(clipped[1], gradient[1])
-    assert clip_lanes(gradient, 0.0) is gradient
+    expected = torch.stack([t.detach() for t in theirs])
+    torch.testing.assert_close(lanes.params["w"], expected, atol=1e-6, rtol=1e-6)
+    assert lanes.optimiser.t.tolist() == [6.0, 3.0]
 
 
 def test_an_epoch_shows_every_subject_once_and_lets_short_lanes_rest() -> None:

@@ -7,18 +7,20 @@ own generator on the CPU, so that they are those of the same site alone; dropout
 networks are.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from math import prod
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
-from fcforge.generators.base import RNG, Params, device_rng, linear, normal
+from fcforge.generators.base import RNG, Params, device_rng, linear, normal, stacked
 from fcforge.generators.corr_gauss import class_means, within_class_variance
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
+from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 
 
@@ -112,18 +114,11 @@ def negative_elbo(
     return rec + label + beta * cost
 
 
-# torch.optim.Adam's
-BETAS = (0.9, 0.999)
-EPS = 1e-8
-
-
 class Lanes(NamedTuple):
-    """All networks: parameters and Adam's moments (lanes, p), and steps taken."""
+    """Parameters of all networks, and their optimiser, along a first (lane) dimension."""
 
-    params: Tensor
-    first: Tensor
-    second: Tensor
-    taken: Tensor
+    params: Params
+    optimiser: Adam
 
 
 class Step(NamedTuple):
@@ -135,24 +130,17 @@ class Step(NamedTuple):
     masks: Params
 
 
-def adam_lanes(lanes: Lanes, gradient: Tensor, active: Tensor, lr: float) -> Lanes:
-    """One step of the lanes that are `active` (lanes,); the others stay as they are."""
-    on = active[:, None].to(gradient.dtype)
-    taken = lanes.taken + on
-    first = lanes.first + on * (1 - BETAS[0]) * (gradient - lanes.first)
-    second = lanes.second + on * (1 - BETAS[1]) * (gradient.square() - lanes.second)
-    bias, square_bias = (1 - beta ** taken.clamp_min(1.0) for beta in BETAS)
-    move = first / bias / ((second / square_bias).sqrt() + EPS)
-    return Lanes(lanes.params - on * lr * move, first, second, taken)
+def adam_step(lanes: Lanes, gradient: Params, active: Tensor, s: VAESettings) -> Lanes:
+    """Take one step of Adam in the `active` lanes (lanes,); the others stay as they are."""
+    clip = s.clip or math.inf
 
+    def step(lane: Lanes, gradient: Params) -> Lanes:
+        return Lanes(*lane.optimiser.step(lane.params, gradient, lr=s.lr, clip=clip))
 
-def clip_lanes(gradient: Tensor, bound: float) -> Tensor:
-    """Gradients (lanes, p), each shortened to norm `bound` as torch does; 0 leaves them."""
-    if not bound:
-        return gradient
-    return gradient * (bound / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp(
-        max=1.0
-    )
+    def pick(new: Tensor, old: Tensor) -> Tensor:
+        return torch.where(active.view(-1, *[1] * (new.dim() - 1)), new, old)
+
+    return pytree.tree_map(pick, torch.func.vmap(step)(lanes, gradient), lanes)
 
 
 class LaneBatches:
@@ -202,23 +190,27 @@ class LaneBatches:
         return Step(rows.to(there), weight.to(there), noise.to(there), together)
 
 
-def advance(
-    batches: LaneBatches, shapes: Mapping[str, torch.Size]
-) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
-    """Function that takes all lanes one step further: (lanes, step, KL weight) to (lanes,)."""
+def advance(batches: LaneBatches) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
+    """Return the function that takes all lanes one step further.
+
+    Its arguments are the lanes, the step's data and the KL weight; it returns the lanes in a tuple.
+    """
     bank = batches.bank
     s = batches.s
 
     def step(lanes: Lanes, given: Step, beta: Tensor) -> tuple[Lanes]:
         batch = {k: v[given.rows] for k, v in bank.items()}
         batch["weight"] = given.weight
-        params = lanes.params.detach().requires_grad_()
+        params = {k: v.detach().requires_grad_() for k, v in lanes.params.items()}
         elbo = torch.func.vmap(partial(negative_elbo, s=s, beta=beta))
-        loss = elbo(_named(params, shapes), batch, given.noise, given.masks)
-        (gradient,) = torch.autograd.grad(loss.sum(), params)
+        loss = elbo(params, batch, given.noise, given.masks)
+        gradients = torch.autograd.grad(
+            loss.sum(), list(params.values()), materialize_grads=True
+        )
+        gradient = dict(zip(params, gradients, strict=True))
         active = given.weight.sum(1) > 0
         with torch.no_grad():
-            return (adam_lanes(lanes, clip_lanes(gradient, s.clip), active, s.lr),)
+            return (adam_step(lanes, gradient, active, s),)
 
     return step
 
@@ -236,28 +228,18 @@ def train(sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]) -> list[
     list of dict
         The parameters of every site's network.
     """
-    starts = [start(site, s, rng) for site, rng in zip(sites, rngs, strict=True)]
-    shapes = {k: v.shape for k, v in starts[0].items()}
     batches = LaneBatches(sites, s, rngs)
     device = batches.device
-    flat = [torch.cat([v.flatten() for v in p.values()]) for p in starts]
-    params = torch.stack(flat).to(device)
-    still = torch.zeros_like(params)
-    lanes = Lanes(params, still, still.clone(), params.new_zeros(len(flat), 1))
-    step: Callable[..., tuple[Lanes]] = advance(batches, shapes)
+    starts = [start(site, s, rng) for site, rng in zip(sites, rngs, strict=True)]
+    params = {k: v.to(device) for k, v in stacked(starts).items()}
+    lanes = Lanes(params, torch.func.vmap(Adam.start)(params))
+    step: Callable[..., tuple[Lanes]] = advance(batches)
     if device.type == "cuda":
         step = Graphed(step, carried=1)
     for epoch in range(s.epochs):
         beta = torch.tensor(kl_weight(epoch, s), device=device)
         for given in batches.epoch():
             (lanes,) = step(lanes, given, beta)
-    return [_named(row, shapes) for row in lanes.params.clone()]
-
-
-def _named(flat: Tensor, shapes: Mapping[str, torch.Size]) -> Params:
-    """Parameters by name of rows (..., p) that hold them one after another."""
-    parts = flat.split([prod(shape) for shape in shapes.values()], dim=-1)
-    named = zip(shapes.items(), parts, strict=True)
-    return {
-        k: v.unflatten(-1, shape) if shape else v[..., 0] for (k, shape), v in named
-    }
+    return [
+        {k: v[i].clone() for k, v in lanes.params.items()} for i in range(len(sites))
+    ]

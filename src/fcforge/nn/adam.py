@@ -1,0 +1,130 @@
+"""Adam as a pure function of parameters, gradients and its own state; it works under vmap.
+
+Parameters and gradients are laid end to end, by name, for the arithmetic: a network of two dozen
+small tensors then costs a dozen operations a step instead of hundreds, which on a GPU is the
+difference between computing and launching.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fcforge.nn import fused
+from fcforge.nn.tensors import Params
+
+# the defaults of torch.optim.Adam
+BETA1 = 0.9
+BETA2 = 0.999
+EPS = 1e-8
+
+
+def flatten(params: Params) -> Tensor:
+    """Return all tensors end to end (P,), sorted by name, whatever the order of the dictionary."""
+    return torch.cat([params[k].reshape(-1) for k in sorted(params)])
+
+
+def unflatten(flat: Tensor, like: Params) -> Params:
+    """Invert `flatten`; names come in the order of `like`."""
+    names = sorted(like)
+    parts = torch.split(flat, [like[k].numel() for k in names])
+    shaped = {
+        k: part.reshape(like[k].shape) for k, part in zip(names, parts, strict=True)
+    }
+    return {k: shaped[k] for k in like}
+
+
+def clip_factor(gradient: Tensor, limit: float) -> Tensor:
+    r"""Return the factor :math:`\min(1, c / (\|g\|_2 + 10^{-6}))` that clips gradients as torch does.
+
+    Parameters
+    ----------
+    gradient : Tensor of shape (P,)
+    limit : float
+        Largest norm c after clipping.
+    """
+    norm = torch.sqrt(gradient.square().sum())
+    return (limit / (norm + 1e-6)).clamp(max=1.0)
+
+
+class Adam(NamedTuple):
+    """State of Adam.
+
+    Attributes
+    ----------
+    m, v : Tensor of shape (P,)
+        First and second moments of all parameters, end to end.
+    t : Tensor, scalar
+        Steps taken.
+    factor : Tensor, scalar
+        Factor of the learning rate.
+    """
+
+    m: Tensor
+    v: Tensor
+    t: Tensor
+    factor: Tensor
+
+    @classmethod
+    def start(cls, params: Params) -> "Adam":
+        """Return the state before the first step."""
+        zeros = torch.zeros_like(flatten(params))
+        one = torch.ones((), device=zeros.device)
+        return cls(zeros, zeros.clone(), torch.zeros_like(one), one)
+
+    def restart(self, factor: float) -> "Adam":
+        """Return the state before a first step at `factor` times the learning rate."""
+        m, v, t = (torch.zeros_like(part) for part in self[:3])
+        return Adam(m, v, t, torch.full_like(self.factor, factor))
+
+    def step(
+        self,
+        params: Params,
+        grads: Params,
+        *,
+        lr: float,
+        weight_decay: float = 0.0,
+        clip: float = math.inf,
+    ) -> tuple[Params, "Adam"]:
+        """Take one step with L2 weight decay, as ``torch.optim.Adam`` does (tested against it).
+
+        Parameters
+        ----------
+        params, grads : dict of Tensor
+        lr : float
+            Learning rate.
+        weight_decay : float
+            Added to the gradients as ``weight_decay * params`` after clipping.
+        clip : float
+            Largest norm of the gradients; infinity leaves them as they are.
+
+        Returns
+        -------
+        params : dict of Tensor
+        state : Adam
+        """
+        t = self.t + 1
+        # bias corrections folded into two scalars: one fused pass per tensor
+        # (expm1: in float32, 1 - 0.999 is off by 5e-5)
+        rate = self.factor * (lr / -torch.expm1(t * math.log(BETA1)))
+        root = torch.rsqrt(-torch.expm1(t * math.log(BETA2)))
+        flat = flatten(grads)
+        p = flatten(params)
+        if fused.fits(p):
+            shrink = torch.ones_like(t) if math.isinf(clip) else clip_factor(flat, clip)
+            new, m, v = fused.adam(
+                (p, flat, self.m, self.v),
+                (shrink, rate, root),
+                weight_decay,
+                BETA1,
+                BETA2,
+                EPS,
+            )
+            return unflatten(new, params), Adam(m, v, t, self.factor)
+        flat = flat if math.isinf(clip) else flat * clip_factor(flat, clip)
+        g = torch.add(flat, p, alpha=weight_decay)
+        m = torch.lerp(self.m, g, 1 - BETA1)
+        v = torch.addcmul(self.v * BETA2, g, g, value=1 - BETA2)
+        new = p - rate * m / (v.sqrt() * root + EPS)
+        return unflatten(new, params), Adam(m, v, t, self.factor)
