@@ -30,7 +30,7 @@ from fcforge.data.datasets import load_dataset
 from fcforge.graphs import adjacency, gcn_norm
 from fcforge.methods import Lane, make_method
 from fcforge.methods.base import Learner
-from fcforge.models.graph import GCN
+from fcforge.models.gcn import GCN
 from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.replay.bank import Bank, PoolName

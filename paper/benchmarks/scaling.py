@@ -30,7 +30,7 @@ from fcforge.experiments.config import Experiment
 from fcforge.experiments.plan import make_plan
 from fcforge.methods import make_method
 from fcforge.methods.base import Learner
-from fcforge.models.graph import GCN
+from fcforge.models.gcn import GCN
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site, start_lane

@@ -11,7 +11,11 @@ import torch
 from fcforge import graphs
 from fcforge.core.component import Component
 from fcforge.core.randomness import torch_rng
-from fcforge.models.graph import GAE, GAT, GCN, SAGE, attend
+from fcforge.models.gae import GAE
+from fcforge.models.gat import GAT
+from fcforge.models.gcn import GCN
+from fcforge.models.sage import SAGE
+from fcforge.models.transformer import attend
 from fcforge.nn import layers
 from small_world import make_model
 

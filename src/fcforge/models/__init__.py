@@ -1,11 +1,9 @@
-"""Classifiers. `MODELS` is the table of them."""
+"""Classifiers by name. To add one, write its file here or register it as ``fcforge.models``."""
 
+from fcforge.core.registry import registered
 from fcforge.models.base import Model, Output
-from fcforge.models.edge import MLP, TEM, Linear
-from fcforge.models.graph import GAE, GAT, GCN, SAGE, GraphTransformer
 from fcforge.nn.tensors import Inputs, Params
 
-CLASSES = (GCN, GAT, SAGE, GraphTransformer, GAE, Linear, MLP, TEM)
-MODELS: dict[str, type[Model]] = {cls.name: cls for cls in CLASSES}
+MODELS: dict[str, type[Model]] = registered(__name__, Model)
 
 __all__ = ["MODELS", "Inputs", "Model", "Output", "Params"]
