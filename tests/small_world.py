@@ -28,7 +28,8 @@ from fcforge.methods.base import Learner
 from fcforge.models import MODELS, Model
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site, start_lane
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
 
 R = 12
 QUICK_MODELS: dict[str, dict[str, Any]] = {

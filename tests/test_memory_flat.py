@@ -15,7 +15,8 @@ from fcforge.methods import make_method
 from fcforge.methods.base import Learner
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site, start_lane
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
 from small_world import make_model
 
 STEPS = 365

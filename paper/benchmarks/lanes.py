@@ -35,7 +35,10 @@ from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.replay.bank import Bank, PoolName
 from fcforge.training.lanes import lift, stack
-from fcforge.training.loop import make_step, products, start_lane, step_keys
+from fcforge.training.loop import matmul_precision
+from fcforge.training.schedule import step_keys
+from fcforge.training.start import start_lane
+from fcforge.training.step import make_step
 
 BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64
 FORGE = Component("forge", {"memory": MEMORY, "replay": 32, "sampling": "uniform"})
@@ -108,7 +111,7 @@ def lanes_step(
     keys = keys[0] if n == 1 else keys
 
     def run() -> None:
-        with products(precision):
+        with matmul_precision(precision):
             state[:] = step(*state, chosen, keys)
 
     return run

@@ -33,7 +33,8 @@ from fcforge.methods.base import Learner
 from fcforge.models.gcn import GCN
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site, start_lane
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
 
 Row = dict[str, Any]
 MOST = 60  # epochs

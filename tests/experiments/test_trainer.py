@@ -245,7 +245,7 @@ def test_memory_is_measured_again_where_it_is_scarce(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_groups_are_sized_to_what_the_card_has_free(tmp_path):
-    from fcforge.training.loop import lanes_that_fit
+    from fcforge.training.capacity import lanes_that_fit
 
     plan = _several_seeds()
     trainer = Trainer(cohort(), Store(tmp_path), "cuda", 64)

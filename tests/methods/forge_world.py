@@ -10,7 +10,8 @@ from fcforge.methods import make_method
 from fcforge.methods.base import Lane, Learner
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site, start_lane
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
 from small_world import make_model
 
 N_ROIS = 8

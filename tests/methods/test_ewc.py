@@ -10,7 +10,7 @@ from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import Training
 from fcforge.methods import Lane, make_method
 from fcforge.methods.ewc import exact_fisher
-from fcforge.methods.shared.penalty import add_anchor, loss_gradients, part
+from fcforge.methods.shared.anchor import add_anchor, loss_gradients, part
 from small_world import World, order
 
 

@@ -15,7 +15,8 @@ from fcforge.methods.forge import Forge
 from fcforge.replay import hcts
 from fcforge.replay.bandit import Bandit
 from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site, start_lane
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
 from small_world import make_model
 
 

@@ -13,7 +13,7 @@ from fcforge.core.randomness import torch_rng
 from fcforge.experiments.public_subjects import make_run_start
 from fcforge.methods.base import Lane, Learner
 from fcforge.methods.forge_ridge import ForgeRidge
-from fcforge.methods.shared.synthetic import seen_by
+from fcforge.methods.shared.synthetic_memory import seen_by
 from fcforge.models.edge import n_features
 from fcforge.replay.bank import PoolName, PublicView
 from small_world import make_model

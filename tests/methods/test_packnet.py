@@ -8,7 +8,7 @@ from fcforge.core.errors import ConfigError
 from fcforge.core.spec import Training
 from fcforge.methods import Batch, Lane, make_method
 from fcforge.methods.packnet import PackNet, smallest
-from fcforge.methods.shared.penalty import part
+from fcforge.methods.shared.anchor import part
 from small_world import World, make_model, order
 
 pytestmark = pytest.mark.rounding

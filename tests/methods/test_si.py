@@ -4,7 +4,7 @@ import torch
 
 from fcforge.core.component import Component
 from fcforge.methods import Lane, make_method
-from fcforge.methods.shared.penalty import part
+from fcforge.methods.shared.anchor import part
 from small_world import World, make_model, order
 
 

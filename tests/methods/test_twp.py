@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from fcforge import graphs
-from fcforge.methods.shared.penalty import part
+from fcforge.methods.shared.anchor import part
 from fcforge.methods.twp import attention, squared_energy, topology_importance
 from small_world import World, order
 

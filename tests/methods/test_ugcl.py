@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from fcforge.core.component import Component
 from fcforge.core.randomness import torch_rng
 from fcforge.methods import Batch, Replay, make_method
-from fcforge.methods.shared.penalty import with_teacher
+from fcforge.methods.shared.teacher import with_teacher
 from fcforge.methods.ugcl import local_divergence, local_structure, neighbours
 from fcforge.nn.layers import mean_max
 from small_world import World, order

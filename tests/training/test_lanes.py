@@ -16,8 +16,12 @@ from fcforge.methods.finetune import Finetune
 from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.training.lanes import Job, Keeper, shapes, stack, unstack, where_better
-from fcforge.training.loop import learn_site, make_step, start_lane, step_keys
+from fcforge.training.checkpoint import BestEpoch, where_better
+from fcforge.training.lanes import Job, shapes, stack, unstack
+from fcforge.training.loop import learn_site
+from fcforge.training.schedule import step_keys
+from fcforge.training.start import start_lane
+from fcforge.training.step import make_step
 from small_world import QUICK_MODELS, R, cohort, make_model, order
 
 DOUBLE = torch.float64
@@ -247,19 +251,19 @@ def lane(slope: float) -> Lane:
     return Lane({"head.0.weight": weight, "head.0.bias": torch.zeros(2)}, {}, {})
 
 
-def keeper(selection: str, y: list[int], peek: bool = False) -> Keeper:
+def keeper(selection: str, y: list[int], peek: bool = False) -> BestEpoch:
     bank = Bank()
     rows = bank.add(PoolName("real", "A", 0, "val"), FCBatch(FC, torch.tensor(y)))
     view = SiteView("A", 0, bank, rows, rows)
     seen = (LEARNER.model.prepare(FC), torch.tensor(y)) if peek else None
     training = Training(selection=selection)
-    return Keeper(LEARNER, [Job(lane(0.0), view, 0, ("A",), seen)], training, bank)
+    return BestEpoch(LEARNER, [Job(lane(0.0), view, 0, ("A",), seen)], training, bank)
 
 
-def slopes(which: Keeper, epochs: list[float]) -> float:
+def slopes(which: BestEpoch, epochs: list[float]) -> float:
     for slope in epochs:
-        which.see(lane(slope))
-    return float(which.kept(lane(epochs[-1])).params["head.0.weight"][1, 0])
+        which.update(lane(slope))
+    return float(which.lanes(lane(epochs[-1])).params["head.0.weight"][1, 0])
 
 
 def test_nothing_is_chosen_where_epochs_are_fixed():

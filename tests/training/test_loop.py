@@ -22,14 +22,11 @@ from fcforge.methods import Lane, Method
 from fcforge.methods.base import Learner
 from fcforge.models.base import Model, Output
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.training.lanes import Evaluator, Job
-from fcforge.training.loop import (
-    check_kept,
-    learn_site,
-    minibatches,
-    products,
-    start_lane,
-)
+from fcforge.training.evaluation import Evaluator
+from fcforge.training.lanes import Job
+from fcforge.training.loop import check_kept, learn_site, matmul_precision
+from fcforge.training.schedule import minibatches
+from fcforge.training.start import start_lane
 from small_world import (
     QUICK_MODELS,
     R,
@@ -440,7 +437,7 @@ def test_peek_hands_out_one_sites_test_split():
 )
 def test_precision_is_put_back_whatever_happens(precision, rounds):
     before = torch.get_float32_matmul_precision()
-    with contextlib.suppress(ZeroDivisionError), products(precision):
+    with contextlib.suppress(ZeroDivisionError), matmul_precision(precision):
         assert torch.get_float32_matmul_precision() == rounds
         _ = 1 / 0
     assert torch.get_float32_matmul_precision() == before

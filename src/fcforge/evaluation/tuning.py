@@ -39,7 +39,7 @@ from fcforge.experiments.pipelines import pipeline_of
 from fcforge.experiments.plan import Progress, list_orders
 from fcforge.experiments.run import Prepared, prepare, train
 from fcforge.methods import METHODS
-from fcforge.methods.shared.synthetic import LAMBDAS
+from fcforge.methods.shared.synthetic_memory import LAMBDAS
 from fcforge.models import MODELS
 
 N_ORDERS = 2

@@ -32,8 +32,11 @@ from fcforge.generators.base import Generator
 from fcforge.generators.cache import fit_together, read_state, write_state
 from fcforge.methods import Lane, Learner, Method, build_learner
 from fcforge.replay.bank import PoolName
-from fcforge.training.lanes import Evaluator, Job, shapes
-from fcforge.training.loop import lanes_that_fit, learn_site, pretrain, start_lane
+from fcforge.training.capacity import lanes_that_fit
+from fcforge.training.evaluation import Evaluator
+from fcforge.training.lanes import Job, shapes
+from fcforge.training.loop import learn_site
+from fcforge.training.start import pretrain, start_lane
 
 # addresses of the subjects that a state remembers, beside its tensors
 POOL = "pool"

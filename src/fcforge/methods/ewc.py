@@ -9,7 +9,7 @@ import torch
 
 from fcforge.core.settings import NotNegative
 from fcforge.methods.base import EVERY, Inputs, Lane, Model, Params, SiteView
-from fcforge.methods.shared import penalty
+from fcforge.methods.shared import anchor
 
 
 def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
@@ -21,15 +21,15 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
     For logistic regression this is the mean of :math:`p (1 - p) x_j^2`. A number has noise of
     variance 1: the mean of :math:`(\partial_j z)^2`.
     """
-    weight = penalty.answers(model, lane, inputs)
+    weight = anchor.answers(model, lane, inputs)
     if model.n_outputs < 3:
         p = weight
         weight = torch.ones_like(p) if model.n_outputs == 1 else p * (1 - p)
-    return penalty.margin_gradients(model, lane, inputs, weight)
+    return anchor.margin_gradients(model, lane, inputs, weight)
 
 
 @dataclass(frozen=True)
-class EWC(penalty.Anchored):
+class EWC(anchor.Anchored):
     """Elastic weight consolidation: Fisher information holds parameters past sites need.
 
     Kirkpatrick et al. 2017, with the 1/2 of the paper; ``online`` is Schwarz et al. 2018.
@@ -68,7 +68,7 @@ class EWC(penalty.Anchored):
         """Add the site's Fisher information and anchor."""
         new = exact_fisher(model, lane, site.inputs(model))
         if not self.online:
-            return penalty.add_anchor(lane, new)
-        old = penalty.part(lane.state, "importance")
+            return anchor.add_anchor(lane, new)
+        old = anchor.part(lane.state, "importance")
         total = {k: self.gamma * old[k] + v if old else v for k, v in new.items()}
-        return penalty.move_anchor(lane, total)
+        return anchor.move_anchor(lane, total)

@@ -1,6 +1,6 @@
 r"""FORGE: replay of synthetic subjects with two levels of distillation and Thompson sampling.
 
-With the memory of `fcforge.methods.shared.synthetic`, tuples (G, y, u, r), the loss is
+With the memory of `fcforge.methods.shared.synthetic_memory`, tuples (G, y, u, r), the loss is
 
 .. math::
 
@@ -32,9 +32,10 @@ from fcforge.methods.base import (
     SiteView,
     misfit,
 )
-from fcforge.methods.shared.penalty import TEACHER, teacher, with_teacher, without
+from fcforge.methods.shared.anchor import without
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
-from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
+from fcforge.methods.shared.synthetic_memory import SyntheticMemory, seen_by
+from fcforge.methods.shared.teacher import TEACHER, teacher, with_teacher
 from fcforge.replay.hcts import draw_slots
 
 
@@ -60,7 +61,7 @@ class Forge(SyntheticMemory):
         The network of the last site also teaches on the current subjects, with the weights of
         logits and readout (the paper's Appendix A; its equations teach on replayed ones alone).
     **settings
-        Those of the memory and its sampler, `fcforge.methods.shared.synthetic.SyntheticMemory`.
+        Those of the memory and its sampler, `fcforge.methods.shared.synthetic_memory.SyntheticMemory`.
     """
 
     replay: Size = 32

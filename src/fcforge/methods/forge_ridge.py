@@ -1,7 +1,7 @@
 r"""FORGE in closed form: the same objective with squared loss on a linear head, solved exactly.
 
 The memory, its tuples (G, y, u, r) and the sampler are FORGE's
-(`fcforge.methods.shared.synthetic`). A
+(`fcforge.methods.shared.synthetic_memory`). A
 linear head on fixed features has logits :math:`h = (-s, s)` with score :math:`s = x^\top w + b`.
 With labels :math:`t = \mp 1` the objective over the n subjects of the open site becomes
 
@@ -36,7 +36,7 @@ from fcforge.methods.shared.ridge import (
     n_columns,
     recalled_targets,
 )
-from fcforge.methods.shared.synthetic import SyntheticMemory
+from fcforge.methods.shared.synthetic_memory import SyntheticMemory
 from fcforge.models.edge import WHOLE_LOG
 from fcforge.replay.memory import ROWS
 
@@ -104,7 +104,7 @@ class ForgeRidge(SyntheticMemory):
         How far the classes of a site are brought to equal weight, 0 (each subject counts alike)
         to 1 (each class counts alike); see `balance_classes`.
     **settings
-        Those of the memory and its sampler, `fcforge.methods.shared.synthetic.SyntheticMemory`.
+        Those of the memory and its sampler, `fcforge.methods.shared.synthetic_memory.SyntheticMemory`.
     """
 
     penalty: Positive = 0.5

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fcforge.core.settings import NotNegative, Positive
 from fcforge.methods.base import Batch, Lane, Loss, Model, Params, misfit
-from fcforge.methods.shared.penalty import Taught, teacher
+from fcforge.methods.shared.teacher import Taught, teacher
 
 
 def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:

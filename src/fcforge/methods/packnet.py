@@ -25,7 +25,7 @@ from fcforge.methods.base import (
     SiteView,
     misfit,
 )
-from fcforge.methods.shared.penalty import named, part
+from fcforge.methods.shared.anchor import named, part
 
 
 def smallest(weight: Tensor, free: Tensor, share: Tensor) -> Tensor:

@@ -12,11 +12,11 @@ import torch
 
 from fcforge.core.settings import NotNegative, Positive
 from fcforge.methods.base import EVERY, Lane, Model, Params, SiteView
-from fcforge.methods.shared import penalty
+from fcforge.methods.shared import anchor
 
 
 @dataclass(frozen=True)
-class SI(penalty.Anchored):
+class SI(anchor.Anchored):
     """Synaptic intelligence: parameters that lowered the loss on their way are held.
 
     Zenke et al. 2017. g is the gradient of the cross-entropy alone, before clipping; the step
@@ -42,7 +42,7 @@ class SI(penalty.Anchored):
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Path integral at zero."""
         zero = {k: torch.zeros_like(p) for k, p in lane.params.items()}
-        begun = penalty.named("origin", lane.params) | penalty.named("path", zero)
+        begun = anchor.named("origin", lane.params) | anchor.named("path", zero)
         return lane.holding(begun)
 
     @property
@@ -52,21 +52,21 @@ class SI(penalty.Anchored):
 
     def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
         """Path integral: omega -= g * step."""
-        path = penalty.part(lane.state, "path")
+        path = anchor.part(lane.state, "path")
         moved = {
             k: torch.addcmul(path[k], g, lane.params[k] - before[k], value=-1.0)
             for k, g in grads.items()
         }
-        return lane.holding(penalty.named("path", moved))
+        return lane.holding(anchor.named("path", moved))
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Omega from the path integral; the anchor moves to this network."""
-        path = penalty.part(lane.state, "path")
-        origin = penalty.part(lane.state, "origin")
-        omega = penalty.part(lane.state, "importance")
+        path = anchor.part(lane.state, "path")
+        origin = anchor.part(lane.state, "origin")
+        omega = anchor.part(lane.state, "importance")
         for k, p in lane.params.items():
             way = (p - origin[k]).square() + self.damping
             gained = path[k].clamp_min(0.0) / way
             omega[k] = omega[k] + gained if k in omega else gained
-        left = penalty.without(lane, "path", "origin")
-        return penalty.move_anchor(left, omega)
+        left = anchor.without(lane, "path", "origin")
+        return anchor.move_anchor(left, omega)

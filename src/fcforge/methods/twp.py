@@ -14,7 +14,7 @@ from torch import Tensor
 from fcforge import graphs
 from fcforge.core.settings import NotNegative
 from fcforge.methods.base import Lane, Model, SiteView
-from fcforge.methods.shared import penalty
+from fcforge.methods.shared import anchor
 from fcforge.nn.layers import linear
 
 FIRST = "conv0.weight"
@@ -69,7 +69,7 @@ def topology_importance(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class TWP(penalty.Anchored):
+class TWP(anchor.Anchored):
     """Topology-aware weight preserving: holds what the loss and the graph's attention need.
 
     Liu, Yang and Wang 2021, at graph level. The topology importance is that of the reference
@@ -104,11 +104,11 @@ class TWP(penalty.Anchored):
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Both importances of the site, weighted, and its anchor."""
-        by_loss = penalty.loss_gradients(model, lane, site.inputs(model), site.y)
+        by_loss = anchor.loss_gradients(model, lane, site.inputs(model), site.y)
         importance = {k: self.loss_strength * v for k, v in by_loss.items()}
         near = model.adjacency(site.fc) != 0  # type: ignore[attr-defined]
         topology = topology_importance(
             lane.params[FIRST], graphs.node_features(site.fc), near
         )
         importance[FIRST] = importance[FIRST] + self.topology_strength * topology
-        return penalty.add_anchor(lane, importance)
+        return anchor.add_anchor(lane, importance)

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from fcforge.core.settings import NotNegative, Positive
 from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, misfit
-from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.methods.shared.rehearsal import Rehearsal
+from fcforge.methods.shared.teacher import Taught, teacher
 from fcforge.nn.layers import mean_max
 from fcforge.replay.bank import joined
 from fcforge.replay.memory import Rule

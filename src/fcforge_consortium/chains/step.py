@@ -37,7 +37,8 @@ from fcforge.nn.resources import one_thread
 from fcforge.replay.bank import PoolName
 from fcforge.replay.memory import Declared, alike
 from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site, start_lane
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
 from fcforge_consortium.base_model.quality import fit_temperature, quality
 from fcforge_consortium.chains.settings import ChainSettings
 from fcforge_consortium.ledger.ledger import People, people_of

@@ -28,7 +28,8 @@ from fcforge.methods.base import answer
 from fcforge.methods.finetune import Finetune
 from fcforge.models import MODELS
 from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site, start_lane
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
 
 COLLAPSED_VARIANCE = 0.2
 # 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.

@@ -5,7 +5,7 @@ from tiny_models import logistic
 
 from fcforge.core.randomness import torch_rng
 from fcforge.methods import Lane
-from fcforge.methods.shared.penalty import Anchored, add_anchor, loss_gradients
+from fcforge.methods.shared.anchor import Anchored, add_anchor, loss_gradients
 
 
 def test_squared_gradients_of_the_loss_by_hand():

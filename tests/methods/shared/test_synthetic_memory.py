@@ -6,11 +6,12 @@ from forge_world import SITES, TRAINING, VARIANTS, World, learner, subjects
 
 from fcforge.core.errors import SealedError
 from fcforge.methods.forge import Forge
-from fcforge.methods.shared.synthetic import LEAKED
+from fcforge.methods.shared.synthetic_memory import LEAKED
 from fcforge.replay import hcts
 from fcforge.replay.bank import PoolName
 from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site, start_lane
+from fcforge.training.loop import learn_site
+from fcforge.training.start import start_lane
 
 
 # -- what it keeps -----------------------------------------------------------------------

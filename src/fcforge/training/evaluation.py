@@ -1,0 +1,50 @@
+"""Scores on test splits: the only code that reads one."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fcforge.core.subjects import Site
+from fcforge.methods.base import Lane, Learner, answer
+from fcforge.nn.tensors import Inputs
+
+
+class Evaluator:
+    """Test splits of all sites of one seed, prepared for one learner.
+
+    Parameters
+    ----------
+    sites : mapping of name to Site
+        Sites that were learned and sites that were not.
+    learner : Learner
+    device : torch.device or str
+    """
+
+    def __init__(
+        self,
+        sites: Mapping[str, Site],
+        learner: Learner,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self._learner = learner
+        self._tests: dict[str, tuple[Inputs, Tensor]] = {}
+        for name, site in sites.items():
+            inputs = learner.model.prepare(site.test.fc.to(device))
+            self._tests[name] = inputs, site.test.y.to(device)
+
+    def scores(self, lane: Lane) -> dict[str, np.ndarray]:
+        """Return the predictions (`answer`) for every test subject, by site."""
+        method = self._learner.method
+        model = self._learner.model
+        scores = {}
+        with torch.no_grad():
+            for name, (inputs, _) in self._tests.items():
+                logits = method.logits(model, lane, inputs)
+                scores[name] = answer(logits).float().cpu().numpy()
+        return scores
+
+    def peek(self, site: str) -> tuple[Inputs, Tensor]:
+        """Return the test split of one site, for the `select_on_test` leak alone."""
+        return self._tests[site]
