@@ -22,7 +22,8 @@ import torch
 from scipy.stats import spearmanr
 from setting import FILES, machine, options, save, tested_people
 
-from fcforge.data.simulated import World, atlas_of, recipe_of, simulate
+from fcforge.data.simulated import simulate
+from fcforge.data.simulated_calibrated import World, atlas_of, recipe_of
 from fcforge.estimator import ForgeClassifier, edge_stability
 from fcforge.graphs import centre_edges
 

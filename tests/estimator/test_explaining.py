@@ -6,7 +6,8 @@ from scipy.stats import spearmanr
 from small_exchange import people, sites, start
 
 from fcforge.core.errors import DataError
-from fcforge.data.simulated import World, atlas_of, recipe_of, simulate
+from fcforge.data.simulated import simulate
+from fcforge.data.simulated_calibrated import World, atlas_of, recipe_of
 from fcforge.estimator import ForgeClassifier, InputError, edge_stability
 from fcforge.imaging.atlas import Atlas
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fcforge.data.simulated import made_up_atlas, simulate
+from fcforge.data.simulated import simulate
+from fcforge.data.simulated_calibrated import made_up_atlas
 from fcforge.estimator import ForgeClassifier
 from fcforge.evaluation.explanation import NOBODY
 from fcforge.report.explaining import (

@@ -96,7 +96,7 @@ _ROWS = (
     (
         "simulated",
         "simulated",
-        "made-up sites, calibrated on real ABIDE; any number of ROIs",
+        "made-up sites: calibrated on real ABIDE, or made to disagree",
     ),
     (
         "folder",
