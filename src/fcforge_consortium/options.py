@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from fcforge.core.options import (
     KIND,
@@ -17,16 +17,13 @@ from fcforge.core.options import (
     of_start,
     option,
 )
-from fcforge.core.settings import Bound, Fraction, Size
+from fcforge.core.settings import FRACTION, Bound, at_least, limits
 
-Epsilon = Annotated[
-    float,
-    Bound(
-        lambda value: 0 < value < math.inf,
-        "is not a privacy budget",
-        "Use a number above 0, such as 1.",
-    ),
-]
+EPSILON = Bound(
+    lambda value: 0 < value < math.inf,
+    "is not a privacy budget",
+    "Use a number above 0, such as 1.",
+)
 SIGN = "Private key (PEM) to sign with."
 REGISTER = "The hospital's private record: adds results with its own threshold."
 PRIVATE = "Private record, which stays here (fcforge.private beside DATA)."
@@ -51,6 +48,7 @@ class FileRequest(TrustRequest):
     file: Path = option(help="Exchange file.", metavar="FILE")
 
 
+@limits(epsilon=EPSILON, delta=FRACTION)
 @dataclass(frozen=True)
 class LearnRequest(PeopleRequest, TrustRequest):
     """One hospital's step: a release around a public start, or the next step of a chain.
@@ -70,10 +68,10 @@ class LearnRequest(PeopleRequest, TrustRequest):
     learner: str | None = of_chain(
         None, "First site of a chain: title of the learner in the config."
     )
-    epsilon: Epsilon | None = of_start(
+    epsilon: float | None = of_start(
         None, "Start: the most that each person may spend (1)."
     )
-    delta: Fraction | None = of_start(None, "Start: delta of a release (1e-06).")
+    delta: float | None = of_start(None, "Start: delta of a release (1e-06).")
     mechanism: Literal["gaussian", "none"] | None = of_start(
         None, "Start: noise of a release; none promises nothing."
     )
@@ -210,6 +208,7 @@ class ThresholdRequest(PeopleRequest, FileRequest):
     register: Path = option(help="Its private record, which is updated.")
 
 
+@limits(people=at_least(1), hospitals=at_least(1), epsilon=EPSILON)
 @dataclass(frozen=True, kw_only=True)
 class StartRequest(Request):
     """A public start, and what it is made for."""
@@ -228,9 +227,9 @@ class StartRequest(Request):
     keeper: list[Path] = option(
         [], "Card (.keeper) of one of the two keepers of rounds; give both."
     )
-    people: Size = option(600, "People planned in all.")
-    hospitals: Size = option(10, "Hospitals planned in all.")
-    epsilon: Epsilon | None = option(None, "Planned for each person (1).")
+    people: int = option(600, "People planned in all.")
+    hospitals: int = option(10, "Hospitals planned in all.")
+    epsilon: float | None = option(None, "Planned for each person (1).")
     exact: bool = option(
         False, "Plan sums without noise, and let the policy take them."
     )

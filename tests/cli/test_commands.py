@@ -13,14 +13,15 @@ from fcforge.cli import commands as shared
 from fcforge.cli.commands import progress_on_stderr, takes
 from fcforge.core.errors import ConfigError
 from fcforge.core.options import Request, option
-from fcforge.core.settings import Size
+from fcforge.core.settings import at_least, limits
 
 
+@limits(portions=at_least(1))
 @dataclass(frozen=True)
 class Order(Request):
     dish: str = option(metavar="DISH", help="What to cook.")
     size: Literal["small", "large"] = option("small", "How much.")
-    portions: Size | None = option(1, "How many.")
+    portions: int | None = option(1, "How many.")
     extra: list[str] = option([], "What else; may be repeated.")
     hot: bool = option(True, "Serve it hot.")
     to_go: bool = option(False, "Wrap it up.")

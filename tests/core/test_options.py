@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import pytest
 
 from fcforge.core.errors import ConfigError
 from fcforge.core.options import Request, of_chain, of_exchange, of_start, option
-from fcforge.core.settings import NotNegative, within
+from fcforge.core.settings import at_least, limits, within
 from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge_consortium.options import AuditRequest, LearnRequest, PredictRequest
 from fcforge_consortium.privacy.noise import DELTA, EPSILON
@@ -16,12 +16,13 @@ from fcforge_consortium.privacy.noise import DELTA, EPSILON
 REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
 
 
+@limits(portions=within(1, 9), spice=at_least(0))
 @dataclass(frozen=True)
 class Order(Request):
     dish: str = option(help="What to cook.")
     size: Literal["small", "large"] = option("small", "How much.")
-    portions: Annotated[int, within(1, 9)] = option(1, "How many.")
-    spice: NotNegative | None = option(None, "How hot.")
+    portions: int = option(1, "How many.")
+    spice: float | None = option(None, "How hot.")
     extras: list[str] = option([], "What else; may be repeated.")
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -13,36 +14,42 @@ import pytest
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.settings import (
+    FRACTION,
+    SHARE_BELOW_ONE,
+    Bound,
     Checked,
-    Count,
-    Fraction,
-    NotNegative,
-    Positive,
-    Share,
-    ShareBelowOne,
-    Size,
+    above,
     at_least,
     build,
     checked,
+    field_limits,
+    field_types,
+    limits,
     make,
     override,
     override_only,
     validation_error,
     within,
 )
+from fcforge.core.spec import Training
 from fcforge.data.datasets import load_dataset
-from fcforge.generators import make_generator
-from fcforge.methods import make_method
+from fcforge.experiments.config import Experiment
+from fcforge.generators import GENERATORS, make_generator
+from fcforge.imaging.options import FCRequest
+from fcforge.methods import METHODS, make_method
+from fcforge.models import MODELS
 from small_world import make_model
 
 
+@limits(length=above(0))
 @dataclass(frozen=True)
 class Clapper(Checked):
     kind: ClassVar[str] = "clapper"
-    length: Positive = 1.0
+    length: float = 1.0
     metal: Literal["iron", "bronze"] = "iron"
 
 
+@limits(weight=at_least(0))
 @dataclass(frozen=True)
 class Bell(Checked):
     kind: ClassVar[str] = "thing"
@@ -50,7 +57,7 @@ class Bell(Checked):
     presets: ClassVar[dict[str, dict]] = {
         "church": {"weight": 500.0, "clapper": Clapper(30.0)}
     }
-    weight: NotNegative = 1.0
+    weight: float = 1.0
     tones: tuple[int, ...] = (1,)
     clapper: Clapper = field(default_factory=lambda: Clapper(2.0, "bronze"))
     spare: Clapper | None = None
@@ -65,7 +72,6 @@ ACCEPTED = [
     (bool, True),
     (str, "x"),
     (None | str, None),
-    (Positive | None, None),
     (Literal["a", 2], 2),
     (tuple[int, ...], (1, 2)),
     (tuple[int, str], [1, "x"]),
@@ -73,13 +79,6 @@ ACCEPTED = [
     (Sequence[str] | None, ["NYU"]),
     (Mapping[str, Any], {"a": 1}),
     (Any, object()),
-    (Size, 1),
-    (Count, 0),
-    (NotNegative, 0),
-    (Share, 1.0),
-    (ShareBelowOne, 0.0),
-    (Annotated[float, within(1, 8)], 8),
-    (Annotated[int, at_least(2), "words"], 2),
 ]
 
 
@@ -103,16 +102,6 @@ REFUSED = [
     (Sequence[str], "NYU", "is not a list"),
     (Mapping[str, Any], 3, "is not a table of settings"),
     (Clapper, 3, "is not a table of settings"),
-    (Size, 0, "is too small"),
-    (Count, -1, "is too small"),
-    (Positive, 0, "is too small"),
-    (Positive | None, -1.0, "is too small"),
-    (NotNegative, math.nan, "is not a number"),
-    (Fraction, 1.0, "is not a fraction"),
-    (Fraction, 0, "is not a fraction"),
-    (Share, 1.1, "is out of bounds"),
-    (ShareBelowOne, 1.0, "is not a share below 1"),
-    (Annotated[float, within(1, 8)], 8.5, "is out of bounds"),
 ]
 
 
@@ -121,9 +110,90 @@ def test_what_does_not_fit_is_refused_in_words(hint, value, wrong):
     assert validation_error(hint, value)[0] == wrong
 
 
+NOT_EMPTY = Bound(bool, "is empty", "Give one.")
+WITHIN_BOUNDS = [
+    (int, at_least(1), 1),
+    (int, at_least(0), 0),
+    (float, above(0), 1e-9),
+    (float | None, above(0), None),
+    (float | Literal["gcv"], within(1, 8), "gcv"),
+    (float, within(0, 1), 1.0),
+    (float, within(1, 8), 8),
+    (float, SHARE_BELOW_ONE, 0.0),
+    (tuple[int, ...], NOT_EMPTY, (0,)),
+]
+
+
+@pytest.mark.parametrize(("hint", "bound", "value"), WITHIN_BOUNDS)
+def test_bounds_accept_their_ends_none_and_words(hint, bound, value):
+    assert validation_error(hint, value, [bound]) is None
+
+
+OUT_OF_BOUNDS = [
+    (int, at_least(1), 0, "is too small"),
+    (int, at_least(0), -1, "is too small"),
+    (float, above(0), 0, "is too small"),
+    (float | None, above(0), -1.0, "is too small"),
+    (float, at_least(0), math.nan, "is not a number"),
+    (float, FRACTION, 1.0, "is not a fraction"),
+    (float, FRACTION, 0, "is not a fraction"),
+    (float, within(0, 1), 1.1, "is out of bounds"),
+    (float, SHARE_BELOW_ONE, 1.0, "is not a share below 1"),
+    (float | Literal["gcv"], within(1, 8), 8.5, "is out of bounds"),
+    (tuple[int, ...], NOT_EMPTY, (), "is empty"),
+]
+
+
+@pytest.mark.parametrize(("hint", "bound", "value", "wrong"), OUT_OF_BOUNDS)
+def test_bounds_refuse_in_words(hint, bound, value, wrong):
+    assert validation_error(hint, value, [bound])[0] == wrong
+
+
+def test_subclasses_inherit_limits_and_change_them():
+    @limits(tail=at_least(1))
+    @dataclass(frozen=True)
+    class Kite(Bell):
+        tail: int = 2
+
+    @limits(weight=above(5))
+    @dataclass(frozen=True)
+    class Heavy(Kite):
+        pass
+
+    assert field_limits(Kite).keys() == {"weight", "tail"}
+    assert Kite(weight=0.0).weight == 0
+    for wrong in ({"weight": 5.0}, {"tail": 0}):
+        with pytest.raises(ConfigError, match="is too small"):
+            Heavy(**wrong)
+
+
+def test_a_limit_of_no_field_is_refused():
+    with pytest.raises(TypeError, match=r"limits of Bell: no field named \['wieght'\]"):
+        limits(wieght=at_least(0))(Bell)
+
+
+SETTINGS = [
+    *METHODS.values(),
+    *MODELS.values(),
+    *GENERATORS.values(),
+    Training,
+    Experiment,
+    FCRequest,
+]
+
+
+@pytest.mark.parametrize("cls", SETTINGS, ids=lambda cls: cls.__name__)
+def test_signatures_show_plain_types(cls):
+    """`help` and tooltips show ``d_model: int = 48``, without bounds."""
+    signature = str(inspect.signature(cls))
+    assert "Annotated" not in signature
+    assert " at 0x" not in signature
+    assert field_limits(cls).keys() <= field_types(cls).keys()
+
+
 def test_what_to_do_names_the_bound_and_the_nearest_choice():
-    assert validation_error(Annotated[int, at_least(2)], 1)[1] == "Use 2 or more."
-    assert validation_error(Positive, 0.0)[1] == "Use a number above 0."
+    assert validation_error(int, 1, [at_least(2)])[1] == "Use 2 or more."
+    assert validation_error(float, 0.0, [above(0)])[1] == "Use a number above 0."
     assert validation_error(Literal["batch", "none"], "bacth")[1].startswith(
         "Did you mean 'batch'?"
     )
@@ -187,9 +257,9 @@ def test_mistakes_in_tables_say_where(params, says):
 
 
 def test_parameters_of_a_function_are_settings_too():
-    def ring(times: Size, *, loud: bool = False) -> None: ...
+    @limits(times=at_least(1))
+    def ring(times: int, *, loud: bool = False) -> None: ...
 
-    ring.__annotations__ = {"times": Size, "loud": bool, "return": None}
     assert checked(ring, {"times": 2, "loud": True}, "ring") == {
         "times": 2,
         "loud": True,
@@ -213,10 +283,11 @@ MAKERS = {
 }
 
 
+@limits(weight=at_least(0))
 @dataclass(frozen=True)
 class Drum:
     size: int
-    weight: NotNegative = 1.0
+    weight: float = 1.0
 
 
 TABLE = {"drum": Drum, "empty": dataclass(type("Empty", (), {}))}

@@ -45,7 +45,7 @@ from fcforge.base_model.calibration import fit_temperature, targets
 from fcforge.base_model.contributions import RESIDUAL, coordinates, products
 from fcforge.core.constants import SHRINK
 from fcforge.core.errors import DataError
-from fcforge.core.settings import Checked, Fraction, Positive, Share, Size
+from fcforge.core.settings import FRACTION, Checked, above, at_least, limits, within
 
 BITS = 12
 FLAT = 2.0**40  # scale of a feature that is the same in everybody: it weighs nothing
@@ -54,6 +54,16 @@ MIN_PUBLIC = 20  # people of a start
 SET = {"full": "axes", **{name: name for name in ("gamma", "even", "shrink", "pull")}}
 
 
+@limits(
+    axes=at_least(1),
+    gamma=within(0, 1),
+    directions=at_least(1),
+    even=FRACTION,
+    shrink=FRACTION,
+    penalty=above(0),
+    pull=above(0),
+    clip=FRACTION,
+)
 @dataclass(frozen=True)
 class StartSettings(Checked):
     """What a start is made with. Chosen on public people alone (paper/benchmarks/choose_sums.py).
@@ -80,14 +90,14 @@ class StartSettings(Checked):
     """
 
     kind: ClassVar[str] = "start"
-    axes: Size = 8
-    gamma: Share = 0.35
-    directions: Size = 128
-    even: Fraction = 0.95
-    shrink: Fraction = SHRINK
-    penalty: Positive = 1.0
-    pull: Positive = 0.45
-    clip: Fraction = 0.1
+    axes: int = 8
+    gamma: float = 0.35
+    directions: int = 128
+    even: float = 0.95
+    shrink: float = SHRINK
+    penalty: float = 1.0
+    pull: float = 0.45
+    clip: float = 0.1
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,12 @@
-"""One truth for settings: a dataclass field states its type, choices and bounds, and they hold.
+"""Settings: dataclass fields and parameters with types, choices and limits that are enforced.
 
-The same annotations are checked wherever a value comes from: a config (`checked`, by
-`build`), the command line (`fcforge_consortium.options`) or Python (`Validated`).
+A field states its type and its choices (``Literal``) in the annotation. Numeric limits stand in the
+decorator `limits`, so that ``help()`` shows plain signatures. The same checks apply wherever a value
+comes from: a config (`checked`, used by `build`), the command line (`fcforge.core.options`) or Python
+(`Validated`).
 """
 
+import inspect
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -12,7 +15,6 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
-    Annotated,
     Any,
     ClassVar,
     Literal,
@@ -36,13 +38,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Bound:
-    """What a number must be, as ``Annotated[float, Bound(...)]``.
+    """Condition that a setting's value must meet.
 
     Attributes
     ----------
     holds : callable
-    wrong, use : str
-        What is said of a number for which it does not hold, and what to use instead.
+        Returns whether a value meets the condition.
+    wrong : str
+        Predicate for the error message, e.g. "is too small".
+    use : str
+        Advice for the error message, e.g. "Use 1 or more."
     """
 
     holds: Callable[[Any], bool]
@@ -51,12 +56,19 @@ class Bound:
 
 
 def at_least(low: float) -> Bound:
-    """Numbers from `low` on."""
+    """Return the bound of numbers from `low` on."""
     return Bound(lambda value: value >= low, "is too small", f"Use {low:g} or more.")
 
 
+def above(low: float) -> Bound:
+    """Return the bound of numbers greater than `low`."""
+    return Bound(
+        lambda value: value > low, "is too small", f"Use a number above {low:g}."
+    )
+
+
 def within(low: float, high: float) -> Bound:
-    """Numbers from `low` to `high`, both allowed."""
+    """Return the bound of numbers from `low` to `high`, both allowed."""
     return Bound(
         lambda value: low <= value <= high,
         "is out of bounds",
@@ -64,25 +76,64 @@ def within(low: float, high: float) -> Bound:
     )
 
 
-Size = Annotated[int, at_least(1)]
-Count = Annotated[int, at_least(0)]
-Positive = Annotated[
-    float, Bound(lambda v: v > 0, "is too small", "Use a number above 0.")
-]
-NotNegative = Annotated[float, at_least(0)]
-Fraction = Annotated[
-    float,
-    Bound(lambda v: 0 < v < 1, "is not a fraction", "Use a number between 0 and 1."),
-]
-Share = Annotated[float, within(0, 1)]
-ShareBelowOne = Annotated[
-    float,
-    Bound(
-        lambda v: 0 <= v < 1,
-        "is not a share below 1",
-        "Use a number from 0 to below 1.",
-    ),
-]
+FRACTION = Bound(
+    lambda value: 0 < value < 1, "is not a fraction", "Use a number between 0 and 1."
+)
+SHARE_BELOW_ONE = Bound(
+    lambda value: 0 <= value < 1,
+    "is not a share below 1",
+    "Use a number from 0 to below 1.",
+)
+
+
+def limits(**bounds: Bound | tuple[Bound, ...]) -> Callable[[T], T]:
+    """Return a decorator that sets limits of a dataclass's fields or a function's parameters.
+
+    Subclasses inherit the limits. A limit applies to numbers and lists; None and words, where the
+    field's type allows them, pass. The decorator stands above ``@dataclass``.
+
+    Parameters
+    ----------
+    **bounds
+        A bound, or several that are checked in turn, by name of the field or parameter.
+
+    Examples
+    --------
+    >>> @limits(legs=at_least(0))
+    ... @dataclass
+    ... class Dog(Validated):
+    ...     legs: int = 4
+    >>> Dog(-1)
+    Traceback (most recent call last):
+    fcforge.core.errors.ConfigError: Dog: legs = -1 is too small. Use 0 or more.
+    """
+
+    def decorate(target: Any) -> Any:
+        if is_dataclass(target):
+            names = {field.name for field in fields(target)}
+        else:
+            names = set(inspect.signature(target).parameters)
+        if unknown := bounds.keys() - names:
+            raise TypeError(
+                f"limits of {target.__name__}: no field named {sorted(unknown)}."
+            )
+        target._limits = {
+            name: bound if isinstance(bound, tuple) else (bound,)
+            for name, bound in bounds.items()
+        }
+        return target
+
+    return decorate
+
+
+@cache
+def field_limits(target: Any) -> Mapping[str, tuple[Bound, ...]]:
+    """Return the limits of a dataclass's fields or a function's parameters, by name."""
+    merged: dict[str, tuple[Bound, ...]] = {}
+    for owner in reversed(getattr(target, "__mro__", (target,))):
+        merged |= vars(owner).get("_limits", {})
+    return merged
+
 
 _PLAIN: dict[Any, Bound] = {
     bool: Bound(
@@ -104,52 +155,70 @@ _PLAIN: dict[Any, Bound] = {
 
 
 class Invalid(NamedTuple):
-    """What is wrong with a value, and what to use instead."""
+    """Reason why a value is refused, and advice on what to use instead."""
 
     wrong: str
     use: str
 
 
-def validation_error(hint: Any, value: Any) -> Invalid | None:
-    """Why `value` cannot be a `hint` (a type with its choices and bounds); None if it can."""
+def validation_error(
+    hint: Any, value: Any, bounds: Sequence[Bound] = ()
+) -> Invalid | None:
+    """Return why `value` does not fit a type and bounds; None if it fits.
+
+    Parameters
+    ----------
+    hint : type
+        May be a union, a ``Literal`` of choices, or a list, tuple or mapping.
+    value
+    bounds : sequence of Bound
+        Not applied to None and text.
+    """
+    if invalid := _type_error(hint, value):
+        return invalid
+    if value is None or isinstance(value, str):
+        return None
+    return _bounds_error(bounds, value)
+
+
+def _type_error(hint: Any, value: Any) -> Invalid | None:
     origin = get_origin(hint)
     args = get_args(hint)
-    if origin is Annotated:
-        return validation_error(args[0], value) or _of_bounds(args[1:], value)
     if origin in (Union, UnionType):
-        found = [validation_error(h, value) for h in args]
-        return None if None in found else found[0]
+        errors = [_type_error(h, value) for h in args]
+        return None if None in errors else errors[0]
     if origin is Literal:
         if value in args:
             return None
         return Invalid("is unknown", unknown_name("", str(value), map(str, args)).do)
     if origin in (tuple, list, Sequence):
-        return _of_items(args, origin is tuple and args[-1] is not Ellipsis, value)
-    return _of_type(origin or hint, value)
+        return _items_error(args, origin is tuple and args[-1] is not Ellipsis, value)
+    return _plain_type_error(origin or hint, value)
 
 
-def _of_bounds(extras: tuple[Any, ...], value: Any) -> Invalid | None:
-    for bound in extras:
-        if isinstance(bound, Bound) and not bound.holds(value):
+def _bounds_error(bounds: Sequence[Bound], value: Any) -> Invalid | None:
+    for bound in bounds:
+        if not bound.holds(value):
             return Invalid(bound.wrong, bound.use)
     return None
 
 
-def _of_items(args: tuple[Any, ...], fixed: bool, value: Any) -> Invalid | None:
+def _items_error(args: tuple[Any, ...], fixed: bool, value: Any) -> Invalid | None:
+    """Return why `value` is not a list of the types `args` (one each where `fixed`)."""
     if not isinstance(value, (list, tuple)):
         return Invalid("is not a list", "Use [...].")
     if fixed and len(value) != len(args):
         return Invalid(f"has {len(value)} entries", f"Use {len(args)}.")
     hints = args if fixed else args[:1] * len(value)
     for hint, item in zip(hints, value, strict=True):
-        if found := validation_error(hint, item):
-            return Invalid(f"has an entry that {found.wrong}", found.use)
+        if invalid := _type_error(hint, item):
+            return Invalid(f"has an entry that {invalid.wrong}", invalid.use)
     return None
 
 
-def _of_type(kind: Any, value: Any) -> Invalid | None:
+def _plain_type_error(kind: Any, value: Any) -> Invalid | None:
     if kind in _PLAIN:
-        return _of_bounds((_PLAIN[kind],), value)
+        return _bounds_error((_PLAIN[kind],), value)
     if kind is Any or not isinstance(kind, type) or isinstance(value, kind):
         return None
     if is_dataclass(kind) or kind is dict or issubclass(kind, Mapping):
@@ -159,43 +228,47 @@ def _of_type(kind: Any, value: Any) -> Invalid | None:
 
 @cache
 def field_types(target: Any) -> Mapping[str, Any]:
-    """Types of a dataclass's fields or a function's parameters, with their bounds, by name."""
-    hints = get_type_hints(target, include_extras=True)
+    """Return the types of a dataclass's fields or a function's parameters, by name."""
+    hints = get_type_hints(target)
     if is_dataclass(target):
-        return {f.name: hints[f.name] for f in fields(target)}
+        return {field.name: hints[field.name] for field in fields(target)}
     return {name: hint for name, hint in hints.items() if name != "return"}
 
 
-def _require(name: str, hint: Any, value: Any, where: str) -> None:
-    if found := validation_error(hint, value):
+def _require(target: Any, name: str, value: Any, where: str) -> None:
+    """Raise `ConfigError` if a value does not fit the field or parameter `name` of `target`."""
+    hint, bounds = field_types(target)[name], field_limits(target).get(name, ())
+    if invalid := validation_error(hint, value, bounds):
         shown = list(value) if isinstance(value, tuple) else value  # as TOML writes it
-        what = f"{name} = {shown!r} {found.wrong}."
-        raise ConfigError(what, where=where, do=found.use)
+        message = f"{name} = {shown!r} {invalid.wrong}."
+        raise ConfigError(message, where=where, do=invalid.use)
 
 
 class Validated:
-    """Dataclass whose fields are checked by their annotations whenever one is made."""
+    """Dataclass whose instances are checked against their fields' types and limits."""
 
     def __post_init__(self) -> None:
-        own: Any = type(self)
-        for name, hint in field_types(own).items():
-            _require(name, hint, getattr(self, name), self.where())
+        cls: Any = type(self)
+        for name in field_types(cls):
+            _require(cls, name, getattr(self, name), self.where())
 
     @classmethod
     def where(cls) -> str:
-        """Place of its fields, for error messages."""
+        """Return the name of the settings for error messages."""
         return cls.__name__
 
 
 class Checked(Validated):
-    """Settings: a validated dataclass that a config can name and fill.
+    """Validated dataclass that a config can name and fill.
 
-    Class attributes
-    ----------------
+    Attributes
+    ----------
     kind : str
-        What it is, for error messages: "method" gives "method 'ewc'", from the class's `name`.
+        Class attribute: kind of component for error messages. "method" gives "method 'ewc'" with
+        the class's `name`.
     presets : mapping of name to settings
-        Other values than the defaults; a config asks for them with ``preset = "..."``.
+        Class attribute: named sets of values that differ from the defaults. A config chooses one
+        with ``preset = "..."``.
     """
 
     kind: ClassVar[str] = ""
@@ -203,14 +276,14 @@ class Checked(Validated):
 
     @classmethod
     def where(cls) -> str:
-        """Place of its settings, for error messages."""
+        """Return the name of the settings for error messages, e.g. "method 'ewc'"."""
         kind = cls.kind or cls.__name__
         name = getattr(cls, "name", None)
         return f"{kind} '{name}'" if isinstance(name, str) else kind
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:
-        """The instance a preset describes, changed where asked; "default" has the defaults."""
+        """Return an instance of a preset ("default": all defaults) with `changes` applied."""
         return cls(**{**cls.presets.get(name, {}), **changes})
 
 
@@ -222,21 +295,30 @@ def checked(
     base: Any = None,
     hidden: Any = (),
 ) -> dict[str, Any]:
-    """Settings from a config as `target` (dataclass or function) takes them, or `ConfigError`.
+    """Return settings from a config as keyword arguments of a dataclass or function.
 
-    A list becomes a tuple where one is asked for, a table becomes the nested dataclass: so it is
-    the inverse of `dataclasses.asdict` and ``json.dumps``, too.
+    A list becomes a tuple where the type is a tuple, and a table becomes the nested dataclass. The
+    function therefore also inverts `dataclasses.asdict` followed by ``json.dumps``.
 
     Parameters
     ----------
     target : dataclass or callable
     params : mapping
     where : str
-        For error messages.
+        Place of the settings for error messages.
     base : instance of target, optional
-        What nested tables change; by default the dataclass without settings.
+        Instance whose nested dataclasses the tables change; by default, the target's defaults.
     hidden : collection of str
         Fields that a config cannot set.
+
+    Returns
+    -------
+    dict of str to value
+
+    Raises
+    ------
+    ConfigError
+        When a setting is unknown or its value does not fit.
     """
     hints = {k: h for k, h in field_types(target).items() if k not in hidden}
     values = {}
@@ -247,11 +329,12 @@ def checked(
         values[name] = _read(
             hints[name], value, f"{where}: {name}", getattr(base, name, None)
         )
-        _require(name, hints[name], values[name], where)
+        _require(target, name, values[name], where)
     return values
 
 
 def _read(hint: Any, value: Any, where: str, base: Any = None) -> Any:
+    """Return a config's value as `hint` needs it: a table as dataclass, a list as tuple."""
     for kind in (hint, *get_args(hint)):
         if is_dataclass(kind) and isinstance(value, Mapping):
             return make(kind, value, where, base=base)
@@ -264,7 +347,20 @@ def _read(hint: Any, value: Any, where: str, base: Any = None) -> Any:
 def make(
     cls: Any, params: Mapping[str, Any], where: str, *, base: Any = None, **given: Any
 ) -> Any:
-    """Dataclass instance from settings: its preset (or `base`), changed by what is given."""
+    """Return a dataclass instance from a config's settings.
+
+    Parameters
+    ----------
+    cls : dataclass
+    params : mapping
+        Settings; ``preset`` names one of the class's presets, which the other settings change.
+    where : str
+        Place of the settings for error messages.
+    base : instance of cls, optional
+        Instance that the settings change.
+    **given
+        Fields that the caller sets and a config cannot.
+    """
     params = dict(params)
     if "preset" in params and getattr(cls, "presets", None):
         name = params.pop("preset")
@@ -282,12 +378,12 @@ def make(
 def build(
     kind: str, component: "Component", table: Mapping[str, type[T]], **given: Any
 ) -> T:
-    """Instance of the dataclass that a component names, with its settings.
+    """Return an instance of the dataclass that a component names, with the component's settings.
 
     Parameters
     ----------
     kind : str
-        What the table holds, for error messages.
+        Kind of component that the table holds, for error messages.
     component : Component
     table : mapping of name to dataclass
     **given
@@ -296,8 +392,8 @@ def build(
     Raises
     ------
     ConfigError
-        When the name or a setting is unknown (the nearest known one is named), or a value is not
-        what its field says: wrong type, out of bounds, none of the choices.
+        When the name or a setting is unknown (the message names the nearest known one), or a value
+        has the wrong type, is out of bounds or is none of the choices.
 
     Examples
     --------
@@ -316,11 +412,21 @@ def build(
     return make(cls, component.params, f"{kind} '{component.name}'", **given)
 
 
-# -- what is set on top ----------------------------------------------------------------------------
+# -- overrides ----------------------------------------------------------------------------
 def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Apply ``--set a.b=c``: values are read as TOML, bare words as text.
+    """Apply settings of the form ``a.b=c`` to a nested dictionary, in place, and return it.
 
-    A table that is not there is made.
+    Parameters
+    ----------
+    data : dict
+        Config; missing tables are created.
+    settings : sequence of str
+        Each ``path=value``. Values are read as TOML; a bare word is text.
+
+    Raises
+    ------
+    ConfigError
+        When a setting has another form or its path leads through a value.
     """
     for setting in settings:
         path, equals, text = setting.partition("=")
@@ -335,18 +441,18 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
         for name in tables:
             node = node.setdefault(name, {})
             if not isinstance(node, dict):
-                what = f"--set {path}: {name} = {node!r} is not a table."
-                raise ConfigError(what)
+                message = f"--set {path}: {name} = {node!r} is not a table."
+                raise ConfigError(message)
         node[last] = value
     return data
 
 
 def override_only(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """`override` within the tables of `data`; other tables are refused."""
+    """Apply `override`, but raise `ConfigError` for tables that `data` does not have."""
     names = list(data)
-    found = override(data, settings)
-    for name, table in found.items():
+    changed = override(data, settings)
+    for name, table in changed.items():
         if name not in names or not isinstance(table, dict):
             known = ", ".join(f"{name}.*" for name in names)
             raise ConfigError(f"--set {name}: only {known} can be set here.")
-    return found
+    return changed

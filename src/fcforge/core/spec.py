@@ -5,26 +5,23 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.settings import (
+    FRACTION,
+    SHARE_BELOW_ONE,
     Bound,
     Checked,
-    Fraction,
-    NotNegative,
-    Positive,
-    ShareBelowOne,
-    Size,
+    above,
     at_least,
     checked,
+    limits,
 )
 
 Protocol = Literal["strict", "paper"]
-Folds = Annotated[
-    int, Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")
-]
+FOLDS = Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,13 @@ class Leaks(Checked):
         return tuple(k for k, v in asdict(self).items() if v)
 
 
+@limits(
+    epochs=at_least(1),
+    batch_size=at_least(2),
+    lr=above(0),
+    weight_decay=at_least(0),
+    clip=above(0),
+)
 @dataclass(frozen=True)
 class Training(Checked):
     """How a network is trained at one site; equal for every method of an experiment.
@@ -60,11 +64,11 @@ class Training(Checked):
     """
 
     kind: ClassVar[str] = "training"
-    epochs: Size = 100
-    batch_size: Annotated[int, at_least(2)] = 32
-    lr: Positive | None = None
-    weight_decay: NotNegative = 2e-4
-    clip: Positive = 1.0
+    epochs: int = 100
+    batch_size: int = 32
+    lr: float | None = None
+    weight_decay: float = 2e-4
+    clip: float = 1.0
     selection: Literal["fixed", "inner_val"] = "fixed"
     precision: Literal["float32", "tf32"] = "float32"
 
@@ -97,6 +101,7 @@ class PublicSpec:
     sha256: str = ""
 
 
+@limits(test_fraction=FRACTION, val_fraction=SHARE_BELOW_ONE, folds=FOLDS)
 @dataclass(frozen=True, kw_only=True)
 class Conditions(Checked):
     """What all runs of an experiment share beside the dataset.
@@ -110,9 +115,9 @@ class Conditions(Checked):
     training: Training = field(default_factory=Training)
     protocol: Protocol = "strict"
     leaks: Leaks = field(default_factory=Leaks)
-    test_fraction: Fraction = 0.3
-    val_fraction: ShareBelowOne = 0.2
-    folds: Folds = 0
+    test_fraction: float = 0.3
+    val_fraction: float = 0.2
+    folds: int = 0
     confounds: tuple[str, ...] = ()
     start: PublicSpec | None = None
     own_threshold: bool = False

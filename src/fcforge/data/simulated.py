@@ -1,10 +1,9 @@
 """The dataset ``simulated``: made-up hospitals, in one of two worlds chosen by the preset."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
 from fcforge.core.names import check_names
-from fcforge.core.settings import NotNegative, Positive, Size, at_least, checked, within
+from fcforge.core.settings import above, at_least, checked, limits, within
 from fcforge.data.cohort import Cohort
 from fcforge.data.simulated_calibrated import PRESETS, simulate_calibrated
 from fcforge.data.simulated_systems import simulate_systems
@@ -12,21 +11,33 @@ from fcforge.data.simulated_systems import simulate_systems
 SYSTEMS = "systems"  # the preset with a world of its own
 
 
+@limits(
+    n_rois=at_least(4),
+    n_sites=at_least(1),
+    scale=above(0),
+    d_scale=at_least(0),
+    rho=within(-1, 1),
+    disorders=at_least(1),
+    subjects_per_site=at_least(1),
+    volumes=at_least(1),
+    common_effect=at_least(0),
+    site_effect=at_least(0),
+)
 def simulate(
     preset: str = "realistic",
     layout: str | None = None,
-    n_rois: Annotated[int, at_least(4)] | None = None,
-    n_sites: Size | None = None,
-    scale: Positive | None = None,
+    n_rois: int | None = None,
+    n_sites: int | None = None,
+    scale: float | None = None,
     seed: int = 0,
-    d_scale: NotNegative | None = None,
-    rho: Annotated[float, within(-1, 1)] | None = None,
+    d_scale: float | None = None,
+    rho: float | None = None,
     sites: Sequence[str] | None = None,
-    disorders: Size | None = None,
-    subjects_per_site: Size | None = None,
-    volumes: Size | None = None,
-    common_effect: NotNegative | None = None,
-    site_effect: NotNegative | None = None,
+    disorders: int | None = None,
+    subjects_per_site: int | None = None,
+    volumes: int | None = None,
+    common_effect: float | None = None,
+    site_effect: float | None = None,
 ) -> Cohort:
     """Simulate a multi-site dataset.
 

@@ -20,14 +20,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fcforge.base_model.features import one_blas_thread
 from fcforge.core.names import look_up
 from fcforge.core.randomness import numpy_rng
-from fcforge.core.settings import NotNegative, Positive, Size, at_least, within
+from fcforge.core.settings import above, at_least, limits, within
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.datasets import MIN_PER_CLASS
@@ -97,17 +97,25 @@ class SiteLayout(NamedTuple):
     fd_controls: float
 
 
+@limits(
+    n_rois=at_least(4),
+    n_sites=at_least(1),
+    scale=above(0),
+    d_scale=at_least(0),
+    rho=within(-1, 1),
+    disorders=at_least(1),
+)
 def simulate_calibrated(
     preset: str = "realistic",
     layout: str = "abide",
-    n_rois: Annotated[int, at_least(4)] = 116,
-    n_sites: Size | None = None,
-    scale: Positive = 1.0,
+    n_rois: int = 116,
+    n_sites: int | None = None,
+    scale: float = 1.0,
     seed: int = 0,
-    d_scale: NotNegative | None = None,
-    rho: Annotated[float, within(-1, 1)] | None = None,
+    d_scale: float | None = None,
+    rho: float | None = None,
     sites: Sequence[str] | None = None,
-    disorders: Size = 1,
+    disorders: int = 1,
 ) -> Cohort:
     """Simulate hospitals calibrated on real ABIDE.
 

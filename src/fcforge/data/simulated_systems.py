@@ -27,14 +27,13 @@ of a group's difference between patients and controls.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
 
 import numpy as np
 
 from fcforge.base_model.features import one_blas_thread
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import numpy_rng
-from fcforge.core.settings import NotNegative, Size, at_least
+from fcforge.core.settings import at_least, limits
 from fcforge.data.cohort import Cohort, as_text
 from fcforge.data.datasets import MIN_PER_SITE
 from fcforge.data.simulated_scans import observe, symmetric_normal
@@ -50,13 +49,21 @@ GROUP_SPREAD = 0.1  # SD over subjects of a group's amount, whatever the diagnos
 COMMON = "Common"  # group of ROIs in which patients of all hospitals differ
 
 
+@limits(
+    subjects_per_site=at_least(MIN_PER_SITE),
+    n_rois=at_least(1),
+    n_sites=at_least(1),
+    volumes=at_least(2),
+    common_effect=at_least(0),
+    site_effect=at_least(0),
+)
 def simulate_systems(
-    subjects_per_site: Annotated[int, at_least(MIN_PER_SITE)] = 80,
-    n_rois: Size = 40,
-    n_sites: Size = 4,
-    volumes: Annotated[int, at_least(2)] = 120,
-    common_effect: NotNegative = 0.15,
-    site_effect: NotNegative = 0.40,
+    subjects_per_site: int = 80,
+    n_rois: int = 40,
+    n_sites: int = 4,
+    volumes: int = 120,
+    common_effect: float = 0.15,
+    site_effect: float = 0.40,
     seed: int = 0,
     sites: Sequence[str] | None = None,
 ) -> Cohort:

@@ -5,15 +5,23 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.names import check_names, look_up
-from fcforge.core.settings import Bound, Checked, Size, checked, field_types, make
+from fcforge.core.settings import (
+    Bound,
+    Checked,
+    at_least,
+    checked,
+    field_types,
+    limits,
+    make,
+)
 from fcforge.core.spec import (
+    FOLDS,
     Conditions,
-    Folds,
     Leaks,
     LearnerSpec,
     PublicSpec,
@@ -25,17 +33,17 @@ from fcforge.experiments.pipelines import read_pipeline
 from fcforge.experiments.plan import Orders, list_orders
 from fcforge.experiments.site_thresholds import OWN_FOLDS
 
-Seeds = Annotated[
-    tuple[int, ...],
+SEEDS = (
     Bound(bool, "is empty", "Give at least one seed."),
     Bound(
         lambda v: len(set(v)) == len(v), "lists a seed twice", "Give each seed once."
     ),
-]
+)
 CONDITIONS = tuple(f.name for f in fields(Conditions))
 FILES = ("path", "covariates", "subjects")  # settings of datasets that name files
 
 
+@limits(seeds=SEEDS)
 @dataclass(frozen=True)
 class Experiment(Conditions):
     """What to run: learners x orders x seeds on one dataset, as plain data."""
@@ -44,7 +52,7 @@ class Experiment(Conditions):
     dataset: Component
     learners: tuple[LearnerSpec, ...]
     title: str = "fcforge experiment"
-    seeds: Seeds = (0,)
+    seeds: tuple[int, ...] = (0,)
     orders: Orders = "all"
 
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
@@ -96,12 +104,13 @@ class ConfoundsTable(Checked):
     remove: tuple[str, ...] = ()
 
 
+@limits(folds=FOLDS, repeats=at_least(1))
 @dataclass(frozen=True)
 class SplitTable(Checked):
     """``[split]``: repeated k-fold, so that everybody is tested; it says what the seeds are."""
 
-    folds: Folds = 0
-    repeats: Size = 1
+    folds: int = 0
+    repeats: int = 1
 
 
 @dataclass(frozen=True)

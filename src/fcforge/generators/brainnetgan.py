@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fcforge.core.settings import Size
+from fcforge.core.settings import at_least, limits
 from fcforge.generators.base import (
     N_CLASSES,
     RNG,
@@ -76,6 +76,7 @@ def generate(p: Params, noise: Tensor, y: Tensor) -> Tensor:
     return fc * (1.0 - eye) + eye
 
 
+@limits(width=at_least(1))
 @dataclass(frozen=True)
 class BrainNetGAN(WGAN):
     """Conditional WGAN-GP on FC matrices.
@@ -92,7 +93,7 @@ class BrainNetGAN(WGAN):
     name = "brainnetgan"
     betas = (0.0, 0.9)
     networks = (generate, critic)
-    width: Size = 8
+    width: int = 8
 
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
         """Edge baselines start at the mean FC."""

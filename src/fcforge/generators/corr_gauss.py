@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fcforge.core.settings import NotNegative, ShareBelowOne
+from fcforge.core.settings import SHARE_BELOW_ONE, at_least, limits
 from fcforge.core.target import Kind
 from fcforge.generators.base import (
     RNG,
@@ -182,6 +182,7 @@ def matched(
     return {**state, "scale": scale}
 
 
+@limits(shrink=SHARE_BELOW_ONE, class_keep=at_least(0))
 @dataclass(frozen=True)
 class CorrGauss(Generator):
     """Gaussian in off-log coordinates: class means, pooled shrunk covariance.
@@ -205,8 +206,8 @@ class CorrGauss(Generator):
 
     name = "corr_gauss"
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
-    shrink: ShareBelowOne = 0.02
-    class_keep: NotNegative = 1.0
+    shrink: float = 0.02
+    class_keep: float = 1.0
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""

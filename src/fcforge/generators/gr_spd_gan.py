@@ -6,12 +6,11 @@ whose samples live on the SPD manifold, with population-graph regularisers. All 
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from fcforge.core.settings import Fraction, NotNegative, Size, at_least
+from fcforge.core.settings import FRACTION, at_least, limits
 from fcforge.generators.base import (
     N_CLASSES,
     RNG,
@@ -114,6 +113,15 @@ def tangent_space(fc: Tensor, alpha: float) -> tuple[Tensor, Params]:
     return (tangent - centre) / unit, {"root": root, "centre": centre, "unit": unit}
 
 
+@limits(
+    alpha=FRACTION,
+    width=at_least(4),
+    graph_weight=at_least(0),
+    neighbours=at_least(1),
+    steps=at_least(1),
+    batch_size=at_least(1),
+    noise=at_least(1),
+)
 @dataclass(frozen=True)
 class GRSPDGAN(WGAN):
     """WGAN-GP in the tangent space at the log-Euclidean mean M, C = M^1/2 exp(S) M^1/2.
@@ -136,13 +144,13 @@ class GRSPDGAN(WGAN):
     name = "gr_spd_gan"
     betas = (0.5, 0.9)
     networks = (perceptron, critic)
-    alpha: Fraction = 0.05
-    width: Annotated[int, at_least(4)] = 256
-    graph_weight: NotNegative = 0.2
-    neighbours: Size = 10
-    steps: Size = 600
-    batch_size: Size = 32
-    noise: Size = 128
+    alpha: float = 0.05
+    width: int = 256
+    graph_weight: float = 0.2
+    neighbours: int = 10
+    steps: int = 600
+    batch_size: int = 32
+    noise: int = 128
 
     def see(self, fc: Tensor) -> tuple[Tensor, Params]:
         """Standardised tangent vectors."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fcforge.core.settings import Positive, Size
+from fcforge.core.settings import above, at_least, limits
 from fcforge.generators.base import (
     RNG,
     FCBatch,
@@ -60,6 +60,16 @@ def log_rate(p: Params, z: Tensor, mask: Tensor) -> Tensor:
     return p["edge_scale"] * (p["offset"] + edges(gram)) + p["edge_bias"]
 
 
+@limits(
+    d_z=at_least(1),
+    rank=at_least(1),
+    hidden=at_least(1),
+    neighbours=at_least(1),
+    weight=above(0),
+    epochs=at_least(1),
+    batch_size=at_least(1),
+    lr=above(0),
+)
 @dataclass(frozen=True)
 class ReGATE(Generator):
     """Poisson graph auto-encoder with a linear trait head; z | y by Bayes' rule.
@@ -77,14 +87,14 @@ class ReGATE(Generator):
     """
 
     name = "regate"
-    d_z: Size | None = None
-    rank: Size = 5
-    hidden: Size = 256
-    neighbours: Size = 32
-    weight: Positive = 0.01
-    epochs: Size = 200
-    batch_size: Size = 16
-    lr: Positive = 1e-3
+    d_z: int | None = None
+    rank: int = 5
+    hidden: int = 256
+    neighbours: int = 32
+    weight: float = 0.01
+    epochs: int = 200
+    batch_size: int = 16
+    lr: float = 1e-3
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Minimise weight (Poisson NLL + KL) + squared trait error."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fcforge.core.settings import Positive, Size
+from fcforge.core.settings import above, at_least, limits
 from fcforge.generators.base import (
     RNG,
     FCBatch,
@@ -62,6 +62,13 @@ def critic_loss(
     return PENALTY * rough - gap
 
 
+@limits(
+    steps=at_least(1),
+    n_critic=at_least(1),
+    batch_size=at_least(1),
+    lr=above(0),
+    noise=at_least(1),
+)
 @dataclass(frozen=True)
 class WGAN(Generator):
     """A conditional WGAN-GP; a subclass says what its two networks are and see.
@@ -78,11 +85,11 @@ class WGAN(Generator):
     # of one lane: noise (n, noise) and diagnoses to subjects in the critic's space; subjects and
     # diagnoses to the critic's values (n,)
     networks: ClassVar[tuple[Score, Score]]
-    steps: Size = 300
-    n_critic: Size = 5
-    batch_size: Size = 16
-    lr: Positive = 1e-4
-    noise: Size = 100
+    steps: int = 300
+    n_critic: int = 5
+    batch_size: int = 16
+    lr: float = 1e-4
+    noise: int = 100
 
     def see(self, fc: Tensor) -> tuple[Tensor, Params]:
         """Subjects in the space the critic sees, and what leads back from it; FC as it is."""

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fcforge.core.options import Request, option
-from fcforge.core.settings import Count, NotNegative, Positive, Share, Size
+from fcforge.core.settings import above, at_least, limits, within
 
 if TYPE_CHECKING:
     from fcforge.imaging.denoise import Denoise
     from fcforge.imaging.layouts import Source
 
 
+@limits(tr=above(0))
 @dataclass(frozen=True)
 class ImagingRequest(Request):
     """What both commands can be asked."""
@@ -23,12 +24,19 @@ class ImagingRequest(Request):
     participant_label: list[str] = option(
         [], "Subject, with or without sub-; repeat for more."
     )
-    tr: Positive | None = option(
-        None, "Repetition time in seconds; overrides the files."
-    )
+    tr: float | None = option(None, "Repetition time in seconds; overrides the files.")
     report: bool = option(True, "Write HTML quality pages.")
 
 
+@limits(
+    high_pass=at_least(0),
+    low_pass=at_least(0),
+    fd_threshold=at_least(0),
+    drop=at_least(0),
+    min_coverage=within(0, 1),
+    max_empty=within(0, 1),
+    min_dof=at_least(1),
+)
 @dataclass(frozen=True)
 class FCRequest(ImagingRequest):
     """What `fcforge.imaging.app.fc_folder` is asked for."""
@@ -50,11 +58,9 @@ class FCRequest(ImagingRequest):
         "none, simple, scrubbing, compcor, or parts joined by +, such as "
         "motion+wm_csf+global_signal. Applied to scans of fMRIPrep and to plain scans only.",
     )
-    high_pass: NotNegative = option(
-        0.01, "Lower end of the band-pass in Hz, 0 for none."
-    )
-    low_pass: NotNegative = option(0.1, "Upper end of the band-pass in Hz, 0 for none.")
-    fd_threshold: NotNegative = option(0.5, "Framewise displacement to scrub at, mm.")
+    high_pass: float = option(0.01, "Lower end of the band-pass in Hz, 0 for none.")
+    low_pass: float = option(0.1, "Upper end of the band-pass in Hz, 0 for none.")
+    fd_threshold: float = option(0.5, "Framewise displacement to scrub at, mm.")
     layout: Literal[
         "auto", "fmriprep", "xcpd", "cpac", "dpabi", "halfpipe", "nifti", "series"
     ] = option("auto", "Tool that wrote the folder; auto finds out.")
@@ -62,15 +68,15 @@ class FCRequest(ImagingRequest):
     task: str = option("", "BIDS task; rest where there are several.")
     session: str = option("", "BIDS session; all joins a subject's sessions.")
     select: str = option("", "Part of the file name, such as space-MNI152NLin6Asym.")
-    drop: Count = option(0, "Volumes to drop at the start.")
+    drop: int = option(0, "Volumes to drop at the start.")
     columns: str | None = option(None, "Columns of a time series, such as 1-116.")
-    min_coverage: Share = option(
+    min_coverage: float = option(
         0.5, "Share of an ROI that must be covered; below it the ROI is empty."
     )
-    max_empty: Share = option(
+    max_empty: float = option(
         0.1, "Share of ROIs that may be empty before the subject fails."
     )
-    min_dof: Size = option(
+    min_dof: int = option(
         15, "Degrees of freedom that denoising must leave; below it the subject fails."
     )
 
@@ -100,11 +106,12 @@ class FCRequest(ImagingRequest):
         return in_task and in_session and self.select in source.path.name
 
 
+@limits(drop=at_least(0))
 @dataclass(frozen=True)
 class PreprocessRequest(ImagingRequest):
     """What `fcforge.imaging.raw.pipeline.preprocess_folder` is asked for."""
 
-    drop: Count = option(
+    drop: int = option(
         5, "First volumes to leave out, while the magnetisation settles."
     )
     sdc: bool = option(

@@ -11,13 +11,13 @@ subject is kept, but second moments of few subjects say a lot about them: see th
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fcforge.base_model.start import StartSettings
-from fcforge.core.settings import Positive, within
+from fcforge.core.settings import above, limits, within
 from fcforge.methods.base import (
     EVERY,
     Declared,
@@ -32,6 +32,7 @@ from fcforge.methods.shared import ridge
 from fcforge.models.edge import WHOLE_LOG
 
 
+@limits(penalty=within(1e-6, 1000), public_weight=above(0))
 @dataclass(frozen=True)
 class Analytic(Method):
     """Ridge on the whole matrix logarithm, learned site by site in closed form.
@@ -49,10 +50,8 @@ class Analytic(Method):
         What one of a run's public people counts, a site's own subject counting 1.
     """
 
-    penalty: Annotated[float, within(1e-6, 1000)] | Literal["gcv"] = (
-        StartSettings.penalty
-    )
-    public_weight: Positive = 0.5
+    penalty: float | Literal["gcv"] = StartSettings.penalty
+    public_weight: float = 0.5
 
     name = "analytic"
     title = "Analytic ridge"

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from fcforge.core.randomness import fold
-from fcforge.core.settings import NotNegative
+from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import Lane, Replay, misfit
 from fcforge.methods.shared.rehearsal import TwoBatches
 from fcforge.replay.memory import uniform_slots
 
 
+@limits(alpha=at_least(0))
 @dataclass(frozen=True)
 class DER(TwoBatches):
     r"""Dark experience replay: stored logits of real subjects are distilled.
@@ -30,7 +31,7 @@ class DER(TwoBatches):
         their sum.
     """
 
-    alpha: NotNegative = 0.5
+    alpha: float = 0.5
 
     name = "der"
     title = "DER"
@@ -42,6 +43,7 @@ class DER(TwoBatches):
         return current + self.alpha * (z - replay.logits).square().mean()
 
 
+@limits(beta=at_least(0))
 @dataclass(frozen=True)
 class DERPP(DER):
     """Dark experience replay with labels, on an independent second draw.
@@ -54,7 +56,7 @@ class DERPP(DER):
         Weight of the labels; 0.5 or 1 in Mammoth.
     """
 
-    beta: NotNegative = 0.5
+    beta: float = 0.5
 
     name = "derpp"
     title = "DER++"

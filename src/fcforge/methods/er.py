@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fcforge.core.settings import NotNegative
+from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import Replay, misfit
 from fcforge.methods.shared.rehearsal import TwoBatches
 
 
+@limits(strength=at_least(0))
 @dataclass(frozen=True)
 class ER(TwoBatches):
     r"""Experience replay of real subjects: one mean over the current and a remembered batch.
@@ -23,7 +24,7 @@ class ER(TwoBatches):
         lambda; 1 gives current and remembered subjects equal weight.
     """
 
-    strength: NotNegative = 1.0
+    strength: float = 1.0
 
     name = "er"
     title = "ER"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fcforge.core.settings import NotNegative
+from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import EVERY, Inputs, Lane, Model, Params, SiteView
 from fcforge.methods.shared import anchor
 
@@ -28,6 +28,7 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
     return anchor.margin_gradients(model, lane, inputs, weight)
 
 
+@limits(strength=at_least(0), gamma=at_least(0))
 @dataclass(frozen=True)
 class EWC(anchor.Anchored):
     """Elastic weight consolidation: Fisher information holds parameters past sites need.
@@ -50,9 +51,9 @@ class EWC(anchor.Anchored):
     label's nor the square of a batch's mean gradient (Avalanche, BeGin, CGLB).
     """
 
-    strength: NotNegative = 1e3
+    strength: float = 1e3
     online: bool = False
-    gamma: NotNegative = 1.0
+    gamma: float = 1.0
 
     name = "ewc"
     learns = EVERY

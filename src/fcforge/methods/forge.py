@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.core.settings import Size
+from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
     Batch,
     Inputs,
@@ -39,6 +39,7 @@ from fcforge.methods.shared.teacher import TEACHER, teacher, with_teacher
 from fcforge.replay.hcts import draw_slots
 
 
+@limits(replay=at_least(1), refresh=at_least(1))
 @dataclass(frozen=True)
 class Forge(SyntheticMemory):
     """FORGE: synthetic subjects chosen by HCTS, replayed with labels, logits and readouts.
@@ -64,9 +65,9 @@ class Forge(SyntheticMemory):
         Those of the memory and its sampler, `fcforge.methods.shared.synthetic_memory.SyntheticMemory`.
     """
 
-    replay: Size = 32
+    replay: int = 32
     forward: ReplayForward = "joint"
-    refresh: Size = 5
+    refresh: int = 5
     loss_form: Literal["mean", "sum"] = "mean"
     teach_current: bool = False
 

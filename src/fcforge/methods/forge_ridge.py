@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.core.settings import Positive, Share, Size
+from fcforge.core.settings import above, at_least, limits, within
 from fcforge.methods.base import Lane, Model, Output, PublicView, SiteView, State
 from fcforge.methods.shared.ridge import (
     Dual,
@@ -81,6 +81,7 @@ def _looked_up(place: Tensor, score: Tensor, n_outputs: int, rows: Tensor) -> Ou
     return Output(logits_of(s, n_outputs), s[:, :0], {})
 
 
+@limits(penalty=above(0), rounds=at_least(1), balance=within(0, 1))
 @dataclass(frozen=True)
 class ForgeRidge(SyntheticMemory):
     """FORGE on a linear model without a gradient step.
@@ -107,9 +108,9 @@ class ForgeRidge(SyntheticMemory):
         Those of the memory and its sampler, `fcforge.methods.shared.synthetic_memory.SyntheticMemory`.
     """
 
-    penalty: Positive = 0.5
-    rounds: Size = 10
-    balance: Share = 0.0
+    penalty: float = 0.5
+    rounds: int = 10
+    balance: float = 0.0
 
     name = "forge_ridge"
     title = "FORGE, closed form"

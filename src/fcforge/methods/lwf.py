@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.core.settings import NotNegative, Positive
+from fcforge.core.settings import above, at_least, limits
 from fcforge.methods.base import Batch, Lane, Loss, Model, Params, misfit
 from fcforge.methods.shared.teacher import Taught, teacher
 
@@ -20,6 +20,7 @@ def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:
     return (target.exp() * (target - log_new)).sum(-1).mean()
 
 
+@limits(strength=at_least(0), temperature=above(0))
 @dataclass(frozen=True)
 class LwF(Taught):
     """Learning without forgetting: the last network's answers on new subjects are distilled.
@@ -36,8 +37,8 @@ class LwF(Taught):
         T; 2 in all of them. Avalanche and BeGin leave the factor T^2 (Hinton et al. 2015) out.
     """
 
-    strength: NotNegative = 1.0
-    temperature: Positive = 2.0
+    strength: float = 1.0
+    temperature: float = 2.0
 
     name = "lwf"
     title = "LwF"

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.core.errors import ConfigError
-from fcforge.core.settings import Fraction, Positive
+from fcforge.core.settings import FRACTION, above, limits
 from fcforge.methods.base import (
     Batch,
     Declared,
@@ -40,6 +40,12 @@ def smallest(weight: Tensor, free: Tensor, share: Tensor) -> Tensor:
     return (rank < (share * free.sum() + 1e-6).long()).reshape(weight.shape)
 
 
+@limits(
+    prune_first=FRACTION,
+    prune_later=FRACTION,
+    train_share=FRACTION,
+    retrain_rate=above(0),
+)
 @dataclass(frozen=True)
 class PackNet(Method):
     """PackNet: every site gets weights of its own by pruning; networks vote without a site id.
@@ -64,10 +70,10 @@ class PackNet(Method):
         (authors: 1e-3, then 1e-4).
     """
 
-    prune_first: Fraction = 0.5
-    prune_later: Fraction = 0.75
-    train_share: Fraction = 2 / 3
-    retrain_rate: Positive = 0.1
+    prune_first: float = 0.5
+    prune_later: float = 0.75
+    train_share: float = 2 / 3
+    retrain_rate: float = 0.1
 
     name = "packnet"
     title = "PackNet"

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.core.settings import Count
+from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import Batch, Lane, Loss, Method, Model, Params, SiteView
 from fcforge.replay.memory import admit, weighted_priority
 
@@ -38,6 +38,7 @@ def balanced_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor) -> Tensor:
     return by_class.sum() / (size > 0).sum()
 
 
+@limits(memory=at_least(0))
 @dataclass(frozen=True)
 class PDGNN(Method):
     """PDGNN-TEM: a small network on fixed graph embeddings, which are remembered.
@@ -54,7 +55,7 @@ class PDGNN(Method):
         authors: 400 per class).
     """
 
-    memory: Count = 256
+    memory: int = 256
 
     name = "pdgnn"
     title = "PDGNN-TEM"

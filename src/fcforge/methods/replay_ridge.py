@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.core.settings import NotNegative, Positive
+from fcforge.core.settings import above, at_least, limits
 from fcforge.methods.base import EVERY, Lane, Model, SiteView, State
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.ridge import (
@@ -31,6 +31,7 @@ from fcforge.models.edge import WHOLE_LOG
 from fcforge.replay.memory import ROWS
 
 
+@limits(l1=at_least(0), l2=at_least(0), penalty=above(0))
 @dataclass(frozen=True)
 class ReplayRidge(Rehearsal):
     """Replay of real subjects on a linear model without a gradient step.
@@ -49,9 +50,9 @@ class ReplayRidge(Rehearsal):
         it, everybody in it is used.
     """
 
-    l1: NotNegative = 0.5
-    l2: NotNegative = 0.5
-    penalty: Positive = 0.5
+    l1: float = 0.5
+    l2: float = 0.5
+    penalty: float = 0.5
     weigh: Literal["sites", "subjects"] = "sites"
 
     name = "replay_ridge"

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import torch
 
-from fcforge.core.settings import NotNegative, Positive
+from fcforge.core.settings import above, at_least, limits
 from fcforge.methods.base import EVERY, Lane, Model, Params, SiteView
 from fcforge.methods.shared import anchor
 
 
+@limits(strength=at_least(0), damping=above(0))
 @dataclass(frozen=True)
 class SI(anchor.Anchored):
     """Synaptic intelligence: parameters that lowered the loss on their way are held.
@@ -31,8 +32,8 @@ class SI(anchor.Anchored):
         xi; 0.1 in van de Ven and Mammoth.
     """
 
-    strength: NotNegative = 1.0
-    damping: Positive = 0.1
+    strength: float = 1.0
+    damping: float = 0.1
 
     name = "si"
     learns = EVERY

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.core.settings import NotNegative
+from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import Lane, Model, SiteView
 from fcforge.methods.shared import anchor
 from fcforge.nn.layers import linear
@@ -68,6 +68,7 @@ def topology_importance(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
     return (slope / (2.0 * total.clamp(min=1e-30).sqrt())).square()
 
 
+@limits(loss_strength=at_least(0), topology_strength=at_least(0))
 @dataclass(frozen=True)
 class TWP(anchor.Anchored):
     """Topology-aware weight preserving: holds what the loss and the graph's attention need.
@@ -94,8 +95,8 @@ class TWP(anchor.Anchored):
         gradient of the whole set's mean loss; `fcforge tune` tries 10 .. 1e6.
     """
 
-    loss_strength: NotNegative = 1e4
-    topology_strength: NotNegative = 100.0
+    loss_strength: float = 1e4
+    topology_strength: float = 100.0
 
     name = "twp"
     title = "TWP"

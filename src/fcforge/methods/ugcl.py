@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.core.settings import NotNegative, Positive
+from fcforge.core.settings import above, at_least, limits
 from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, misfit
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.teacher import Taught, teacher
@@ -76,6 +76,13 @@ def look(
     return GraphView(nodes, readout, model.classify(params, readout, key)), stats
 
 
+@limits(
+    rehearsal=at_least(0),
+    logits_weight=at_least(0),
+    global_weight=at_least(0),
+    local_weight=at_least(0),
+    tau=above(0),
+)
 @dataclass(frozen=True)
 class UGCL(Taught, Rehearsal):
     """UGCL reconstructed from its abstract: replay with global and local distillation.
@@ -93,11 +100,11 @@ class UGCL(Taught, Rehearsal):
     """
 
     rule: Rule = "balanced"
-    rehearsal: NotNegative = 1.0
-    logits_weight: NotNegative = 0.5
-    global_weight: NotNegative = 0.5
-    local_weight: NotNegative = 0.5
-    tau: Positive = 1.0
+    rehearsal: float = 1.0
+    logits_weight: float = 0.5
+    global_weight: float = 0.5
+    local_weight: float = 0.5
+    tau: float = 1.0
 
     name = "ugcl"
     title = "UGCL (reconstruction)"

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.core.settings import Checked, Size
+from fcforge.core.settings import Checked, at_least, limits
 from fcforge.core.target import Kind
 from fcforge.nn.tensors import Inputs, Key, Params
 
@@ -30,6 +30,7 @@ class Output(NamedTuple):
     stats: Params
 
 
+@limits(n_rois=at_least(1), n_outputs=at_least(1))
 @dataclass(frozen=True)
 class Model(Checked, ABC):
     """One classifier, written for one parameter set; the engine lifts it over lanes.
@@ -38,8 +39,8 @@ class Model(Checked, ABC):
     statistics are dicts of tensors that go in and come out.
     """
 
-    n_rois: Size = 116
-    n_outputs: Size = 2  # a logit of each class, or one number (`Target.outputs`)
+    n_rois: int = 116
+    n_outputs: int = 2  # a logit of each class, or one number (`Target.outputs`)
     kind: ClassVar[str] = "model"
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3

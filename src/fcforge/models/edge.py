@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fcforge import graphs
 from fcforge.core.constants import LOG_SCALE
-from fcforge.core.settings import ShareBelowOne, Size
+from fcforge.core.settings import SHARE_BELOW_ONE, at_least, limits
 from fcforge.core.target import Kind
 from fcforge.graphs import EDGE_SCALE
 from fcforge.models.base import Model, Output
@@ -93,6 +93,7 @@ class Linear(EdgeModel):
         return Output(layers.head(params, "head", x, 0.0, None), x, {})
 
 
+@limits(hidden=at_least(1), dropout=SHARE_BELOW_ONE)
 @dataclass(frozen=True)
 class MLP(EdgeModel):
     """Fisher-z edges -> 256 -> 64 -> 2 with dropout 0.5; the readout is the first hidden layer.
@@ -104,8 +105,8 @@ class MLP(EdgeModel):
     dropout : float
     """
 
-    hidden: Size = 256
-    dropout: ShareBelowOne = 0.5
+    hidden: int = 256
+    dropout: float = 0.5
     name = "mlp"
     lr = 1e-4
 

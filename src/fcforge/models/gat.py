@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.core.settings import ShareBelowOne, Size
+from fcforge.core.settings import SHARE_BELOW_ONE, at_least, limits
 from fcforge.models.graph import AttentionModel, ConvolutionModel
 from fcforge.nn import layers
 from fcforge.nn.tensors import Inputs, Params
@@ -15,6 +15,7 @@ from fcforge.nn.tensors import Inputs, Params
 SLOPE = 0.2  # of the leaky ReLU of attention, as PyG
 
 
+@limits(depth=at_least(1), dropout=SHARE_BELOW_ONE)
 @dataclass(frozen=True)
 class GAT(AttentionModel, ConvolutionModel):
     r"""3 layers of 128, dropout 0.4, learning rate 5e-4 (paper); 4 heads of 32, concatenated.
@@ -27,8 +28,8 @@ class GAT(AttentionModel, ConvolutionModel):
     paper does not say how many heads it uses.
     """
 
-    depth: Size = 3
-    dropout: ShareBelowOne = 0.4
+    depth: int = 3
+    dropout: float = 0.4
     name = "gat"
     lr = 5e-4
 

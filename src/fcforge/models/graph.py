@@ -10,7 +10,7 @@ from torch import Tensor
 from fcforge import graphs
 from fcforge.core.constants import TAU
 from fcforge.core.errors import ConfigError
-from fcforge.core.settings import Share, ShareBelowOne, Size
+from fcforge.core.settings import SHARE_BELOW_ONE, at_least, limits, within
 from fcforge.models.base import Model, Output
 from fcforge.nn import layers
 from fcforge.nn.tensors import Inputs, Key, Params
@@ -18,6 +18,9 @@ from fcforge.nn.tensors import Inputs, Key, Params
 HEAD_WIDTHS = (64, 32)
 
 
+@limits(
+    hidden=at_least(1), depth=at_least(1), dropout=SHARE_BELOW_ONE, tau=within(0, 1)
+)
 @dataclass(frozen=True)
 class GraphModel(Model):
     """A network over ROIs with mean+max readout and the authors' head 2F-64-32-2.
@@ -33,10 +36,10 @@ class GraphModel(Model):
         Threshold of an edge; ``positive`` (authors) or ``absolute`` correlations.
     """
 
-    hidden: Size = 128
-    depth: Size = 4
-    dropout: ShareBelowOne = 0.3
-    tau: Share = TAU
+    hidden: int = 128
+    depth: int = 4
+    dropout: float = 0.3
+    tau: float = TAU
     edges: Literal["positive", "absolute"] = "positive"
 
     def adjacency(self, fc: Tensor) -> Tensor:
@@ -140,11 +143,12 @@ class ConvolutionModel(GraphModel):
         return h, new_stats
 
 
+@limits(heads=at_least(1))
 @dataclass(frozen=True)
 class AttentionModel(GraphModel):
     """A network whose attention has several heads, which share its width."""
 
-    heads: Size = 4
+    heads: int = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,12 +7,13 @@ from torch import Tensor
 
 from fcforge import graphs
 from fcforge.core.constants import TAU
-from fcforge.core.settings import Share, ShareBelowOne, Size
+from fcforge.core.settings import SHARE_BELOW_ONE, at_least, limits, within
 from fcforge.models.base import Model, Output
 from fcforge.nn import layers
 from fcforge.nn.tensors import Inputs, Key, Params
 
 
+@limits(hidden=at_least(1), dropout=SHARE_BELOW_ONE, tau=within(0, 1))
 @dataclass(frozen=True)
 class TEM(Model):
     """Parameter-decoupled network: ``P^2 X`` -> 256 -> 2, no biases, dropout 0.3.
@@ -33,9 +34,9 @@ class TEM(Model):
     KDD 2024 (node level; the pooling is ours).
     """
 
-    hidden: Size = 256
-    dropout: ShareBelowOne = 0.3
-    tau: Share = TAU
+    hidden: int = 256
+    dropout: float = 0.3
+    tau: float = TAU
     name = "tem"
     belongs_to = "pdgnn"
 

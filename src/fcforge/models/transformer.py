@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.core.settings import Size
+from fcforge.core.settings import at_least, limits
 from fcforge.models.graph import AttentionModel
 from fcforge.nn import layers
 from fcforge.nn.tensors import Inputs, Key, Params
@@ -34,6 +34,7 @@ def attend(
     return layers.join_heads(layers.masked_softmax(scores, blocked) @ v)
 
 
+@limits(depth=at_least(1), coordinates=at_least(1))
 @dataclass(frozen=True)
 class GraphTransformer(AttentionModel):
     """3 blocks of 128, dropout 0.3, learning rate 5e-4 (paper); 4 heads, 8 coordinates.
@@ -43,8 +44,8 @@ class GraphTransformer(AttentionModel):
     and followed by the norm. Readout and head are those of the other graph models.
     """
 
-    depth: Size = 3
-    coordinates: Size = 8
+    depth: int = 3
+    coordinates: int = 8
     name = "graph_transformer"
     lr = 5e-4
 

@@ -4,12 +4,19 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, ExchangeError, FCForgeError
 from fcforge.core.names import look_up
-from fcforge.core.settings import Checked, Fraction, ShareBelowOne, checked, within
+from fcforge.core.settings import (
+    FRACTION,
+    SHARE_BELOW_ONE,
+    Checked,
+    checked,
+    limits,
+    within,
+)
 from fcforge.core.spec import LearnerSpec, Protocol, RunSpec, Training
 from fcforge.core.target import TWO_CLASSES, Target
 from fcforge.data.cohort import Cohort
@@ -32,6 +39,12 @@ AS_IN_A_RUN = (
 )
 
 
+@limits(
+    n_rois=within(2, MAX_ROIS),
+    test_fraction=FRACTION,
+    val_fraction=SHARE_BELOW_ONE,
+    held_out=within(0, MAX_NUMBER),
+)
 @dataclass(frozen=True)
 class ChainSettings(Checked):
     """What all hospitals of a chain share; fixed by the first one.
@@ -52,16 +65,16 @@ class ChainSettings(Checked):
 
     kind: ClassVar[str] = "chain"
     learner: LearnerSpec
-    n_rois: Annotated[int, within(2, MAX_ROIS)]
+    n_rois: int
     seed: int = 0
     training: Training = field(default_factory=Training)
     protocol: Protocol = "strict"
-    test_fraction: Fraction = RunSpec.test_fraction
-    val_fraction: ShareBelowOne = RunSpec.val_fraction
+    test_fraction: float = RunSpec.test_fraction
+    val_fraction: float = RunSpec.val_fraction
     held_out_generator: Component = field(
         default_factory=lambda: Component("corr_gauss")
     )
-    held_out: Annotated[int, within(0, MAX_NUMBER)] = 64
+    held_out: int = 64
     calibrate: Literal["inner_val", "none"] = "inner_val"
     roi_names: tuple[str, ...] = ()
 

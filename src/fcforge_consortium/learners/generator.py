@@ -22,7 +22,7 @@ from fcforge.base_model import contributions as vector
 from fcforge.base_model.features import from_log_features, log_features
 from fcforge.base_model.start import FLAT, Start
 from fcforge.core.errors import ConfigError
-from fcforge.core.settings import Checked, Fraction, Positive
+from fcforge.core.settings import FRACTION, Checked, above, limits
 from fcforge.generators.base import (
     N_CLASSES,
     RNG,
@@ -37,6 +37,7 @@ from fcforge_consortium.privacy.seeded_noise import Noise, experiment_noise
 CERTAIN = 0.98  # scores are clipped there: every subject can have either diagnosis
 
 
+@limits(epsilon=above(0), delta=FRACTION)
 @dataclass(frozen=True)
 class SumNoise(Checked):
     """Noise on the sum of what people contribute (`fcforge.base_model.contributions`).
@@ -53,8 +54,8 @@ class SumNoise(Checked):
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"
-    epsilon: Positive = EPSILON
-    delta: Fraction = DELTA
+    epsilon: float = EPSILON
+    delta: float = DELTA
     noise: Noise = "secret"
 
     @property

@@ -23,7 +23,7 @@ from fcforge.base_model.expected_gain import noise_per_person
 from fcforge.base_model.start import Start
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import numpy_rng
-from fcforge.core.settings import Size
+from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
     EVERY,
     Lane,
@@ -86,6 +86,7 @@ class PublicHead(Method):
         return lane._replace(params=params)
 
 
+@limits(people=at_least(1), hospitals=at_least(1))
 @dataclass(frozen=True)
 class ForgeRelease(SumNoise, PublicHead):
     """The head of a consortium from a public start and the sum of what its sites give.
@@ -100,8 +101,8 @@ class ForgeRelease(SumNoise, PublicHead):
         Those of `fcforge_consortium.learners.generator.SumNoise`.
     """
 
-    people: Size = 600
-    hospitals: Size = 10
+    people: int = 600
+    hospitals: int = 10
     form: Literal["sum", "local"] = "sum"
 
     name = "forge_release"

@@ -14,12 +14,12 @@ import torch
 from fcforge.core.component import Component
 from fcforge.core.errors import DataError
 from fcforge.core.randomness import numpy_rng
-from fcforge.core.settings import Checked, Size, build
+from fcforge.core.settings import Checked, at_least, build, limits
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
 from fcforge.evaluation.generator_quality import measures
 from fcforge.evaluation.metrics import cell_values
-from fcforge.experiments.config import Seeds
+from fcforge.experiments.config import SEEDS
 from fcforge.experiments.site_loader import SiteLoader
 from fcforge.generators.cache import LANES
 from fcforge.graphs import edges, fisher_z
@@ -43,6 +43,7 @@ METRICS = {
 }
 
 
+@limits(seeds=SEEDS, multiple=at_least(1))
 @dataclass(frozen=True)
 class Panel(Checked):
     """``[judge]``: how generators are judged.
@@ -62,11 +63,11 @@ class Panel(Checked):
     """
 
     title: str = "Generators judged"
-    seeds: Seeds = (0,)
+    seeds: tuple[int, ...] = (0,)
     sites: tuple[str, ...] = ()
     classifiers: tuple[str, ...] = ("linear", "gcn")
     augment: tuple[str, ...] = ()
-    multiple: Size = 4
+    multiple: int = 4
 
 
 class JudgedSet(NamedTuple):

@@ -9,14 +9,7 @@ from typing import Any, Literal
 
 from fcforge.core.constants import TAU
 from fcforge.core.errors import ConfigError
-from fcforge.core.settings import (
-    Checked,
-    Count,
-    NotNegative,
-    Positive,
-    ShareBelowOne,
-    Size,
-)
+from fcforge.core.settings import SHARE_BELOW_ONE, Checked, above, at_least, limits
 
 PAPER: dict[str, Any] = {
     "form": "paper",
@@ -35,6 +28,24 @@ PAPER: dict[str, Any] = {
 }
 
 
+@limits(
+    d_model=at_least(1),
+    d_ff=at_least(1),
+    heads=at_least(1),
+    layers=at_least(1),
+    dropout=SHARE_BELOW_ONE,
+    d_z=at_least(1),
+    rank=at_least(1),
+    k_pe=at_least(1),
+    epochs=at_least(1),
+    batch_size=at_least(1),
+    lr=above(0),
+    clip=at_least(0),
+    sigma_y_floor=at_least(0),
+    beta=at_least(0),
+    warmup=at_least(0),
+    free_bits=at_least(0),
+)
 @dataclass(frozen=True)
 class VAESettings(Checked):
     """All choices of FCM-VAE (sizes the paper does not give are those of the authors' code).
@@ -65,26 +76,26 @@ class VAESettings(Checked):
         "authors": {**PAPER, "form": "authors", "sigma_y_floor": 1e-4},
     }
     form: Literal["careful", "paper", "authors"] = "careful"
-    d_model: Size = 48
-    d_ff: Size = 96
-    heads: Size = 2
-    layers: Size = 2
-    dropout: ShareBelowOne = 0.0
-    d_z: Size = 32
-    rank: Size = 16
-    k_pe: Size = 16
+    d_model: int = 48
+    d_ff: int = 96
+    heads: int = 2
+    layers: int = 2
+    dropout: float = 0.0
+    d_z: int = 32
+    rank: int = 16
+    k_pe: int = 16
     tau: float = TAU
-    epochs: Size = 100
-    batch_size: Size = 32
-    lr: Positive = 3e-3
-    clip: NotNegative = 10.0
+    epochs: int = 100
+    batch_size: int = 32
+    lr: float = 3e-3
+    clip: float = 10.0
     node_feature: bool = True
     lae: bool = True
     sge: bool = True
-    sigma_y_floor: NotNegative = 0.1
-    beta: NotNegative = 1.0
-    warmup: Count = 20
-    free_bits: NotNegative = 0.05
+    sigma_y_floor: float = 0.1
+    beta: float = 1.0
+    warmup: int = 20
+    free_bits: float = 0.05
 
     def __post_init__(self) -> None:
         super().__post_init__()

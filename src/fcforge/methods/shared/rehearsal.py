@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fcforge.core.randomness import fold
-from fcforge.core.settings import Count, Size
+from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
     EVERY,
     Batch,
@@ -30,6 +30,7 @@ from fcforge.replay.memory import ROWS, Rule
 ReplayForward = Literal["joint", "separate"]
 
 
+@limits(memory=at_least(0), replay=at_least(1))
 @dataclass(frozen=True)
 class Rehearsal(Method):
     """Memory of real subjects, drawn from uniformly at every step after the first site.
@@ -47,8 +48,8 @@ class Rehearsal(Method):
         copies.
     """
 
-    memory: Count = 256
-    replay: Size = 32
+    memory: int = 256
+    replay: int = 32
     rule: Rule = "reservoir"
 
     keeps = "real subjects"

@@ -9,7 +9,7 @@ it then was. K of the candidates of all past sites are active at a time: those t
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from fcforge.core.randomness import uniform
-from fcforge.core.settings import NotNegative, Size, at_least
+from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
     Declared,
     Inputs,
@@ -46,6 +46,14 @@ LEAKED = 64  # places for test subjects of a site are a multiple of this: lanes 
 SPREAD = ("spread.closeness", "spread.distance")  # in a state while a site is learned
 
 
+@limits(
+    l1=at_least(0),
+    l2=at_least(0),
+    l3=at_least(0),
+    memory=at_least(1),
+    candidates=at_least(2),
+    dev=at_least(2),
+)
 @dataclass(frozen=True)
 class SyntheticMemory(Method):
     """Memory of synthetic subjects, filled when a site ends.
@@ -77,12 +85,12 @@ class SyntheticMemory(Method):
     """
 
     lambdas: Literal["asd", "bsnip", "mdd", "official"] = "asd"
-    l1: NotNegative | None = None
-    l2: NotNegative | None = None
-    l3: NotNegative | None = None
-    memory: Size = 256
-    candidates: Annotated[int, at_least(2)] = 256
-    dev: Annotated[int, at_least(2)] = 64
+    l1: float | None = None
+    l2: float | None = None
+    l3: float | None = None
+    memory: int = 256
+    candidates: int = 256
+    dev: int = 64
     sampling: Literal["hcts", "uniform", "reservoir"] = "hcts"
     sum_sites: bool = False
     sampler: Form = "repaired"
