@@ -12,6 +12,7 @@ from fcforge.core.errors import ConfigError
 from fcforge.core.settings import build, override
 from fcforge.core.spec import Leaks, LearnerSpec, Training
 from fcforge.experiments.config import Experiment, load_experiment, parse_experiment
+from fcforge.experiments.run_keys import run_key
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS, build_learner
 from fcforge.models import MODELS
@@ -434,7 +435,7 @@ def test_specs_are_learners_times_seeds_times_orders():
         protocol="paper",
     )
     specs = experiment.specs(("A", "B", "C"), "sha")
-    assert len(specs) == len({s.key for s in specs}) == 2 * 2 * 6
+    assert len(specs) == len({run_key(s) for s in specs}) == 2 * 2 * 6
     for spec in specs:
         assert spec.dataset == experiment.dataset
         assert spec.training.epochs == 2

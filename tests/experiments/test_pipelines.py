@@ -28,6 +28,7 @@ from fcforge.experiments.pipelines import (
 )
 from fcforge.experiments.plan import Traits, traits_of
 from fcforge.experiments.run import Prepared, open_store, prepare, run_experiment
+from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.store import Store
 from fcforge.experiments.timing import estimate
 from fcforge.experiments.trainer import Trainer
@@ -238,10 +239,9 @@ def test_the_place_of_a_module_does_not_count():
         learner,
         method=Component("pipeline", {**learner.method.params, "folder": "/elsewhere"}),
     )
-    assert run_spec(learner, 2).key == run_spec(moved, 2).key
-    assert (
-        run_spec(row(LogisticRegression(C=2)), 2).key
-        != run_spec(row(LogisticRegression()), 2).key
+    assert run_key(run_spec(learner, 2)) == run_key(run_spec(moved, 2))
+    assert run_key(run_spec(row(LogisticRegression(C=2)), 2)) != run_key(
+        run_spec(row(LogisticRegression()), 2)
     )
 
 

@@ -155,6 +155,25 @@ def test_a_folder_of_another_version_is_refused_and_can_still_be_read(
     assert len(collect(store)[0]) == 2
 
 
+def test_a_folder_whose_nodes_have_keys_of_an_earlier_version_can_still_be_read(
+    tmp_path,
+):
+    prepared = prepare(small_experiment(0, "finetune", "analytic"))
+    store = lanes(prepared, tmp_path)
+    expected, _ = collect(store)
+    for number, key in enumerate(sorted(store.done())):
+        store.folder(key).rename(store.folder(f"older{number}"))
+    data = store.read_experiment()
+    del data["runs"]
+    store.write_experiment({**data, "fcforge": "0.2.0"})
+    results, asked = collect(store)
+    assert len(results) == asked == 4
+    for old, new in zip(results, expected, strict=True):
+        assert old.spec == new.spec
+        for site in new.sites:
+            assert (old.scores[site] == new.scores[site]).all()
+
+
 def test_a_folder_or_file_that_is_no_run_is_refused(tmp_path):
     prepared = prepare(small_experiment())
     (tmp_path / "thesis.txt").write_text("mine")

@@ -20,7 +20,7 @@ from fcforge.evaluation.generator_quality.summary import Portraits, write_portra
 from fcforge.evaluation.privacy.audit_result import Audit, AuditRow
 from fcforge.experiments.collect import describe_sites
 from fcforge.experiments.config import Experiment
-from fcforge.experiments.plan import make_plan
+from fcforge.experiments.plan import make_plan, stored_runs
 from fcforge.experiments.store import Store
 from fcforge.report.audits import write_files
 from fcforge_consortium import audit as audits
@@ -159,6 +159,7 @@ def make_run(
             "sites": sites,
             "site_facts": facts,
             "data_sha256": "",
+            "runs": stored_runs(plan),
         }
     )
 

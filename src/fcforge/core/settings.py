@@ -269,10 +269,14 @@ class Checked(Validated):
     presets : mapping of name to settings
         Class attribute: named sets of values that differ from the defaults. A config chooses one
         with ``preset = "..."``.
+    defaults_version : int
+        Class attribute: part of the keys of runs. Raise it when a default changes
+        (`fcforge.core.identity`).
     """
 
     kind: ClassVar[str] = ""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    defaults_version: ClassVar[int] = 1
 
     @classmethod
     def where(cls) -> str:

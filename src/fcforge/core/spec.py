@@ -1,10 +1,8 @@
 """Specification of a run: dataset, learner, order, seed, training, protocol and leaks."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 from fcforge.core.component import Component
@@ -92,6 +90,10 @@ class LearnerSpec:
         if not self.title:  # the row's name
             object.__setattr__(self, "title", f"{self.method.name}/{self.model.name}")
 
+    def __hash__(self) -> int:
+        """Return the hash of the title: `training` is a mapping, which has none."""
+        return hash(self.title)
+
 
 @dataclass(frozen=True)
 class PublicSpec:
@@ -137,7 +139,7 @@ class Conditions(Checked):
 
 @dataclass(frozen=True)
 class RunSpec(Conditions):
-    """Everything that determines a run. Its hash names the run's folder.
+    """Everything that determines a run (`fcforge.experiments.run_keys` derives its key).
 
     A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
     RunSpec too (`prefix`). With `left_out` a fold of every site's training people is not trained
@@ -162,30 +164,3 @@ class RunSpec(Conditions):
         return (
             tuple(sorted(self.order)) if self.confounds and self.start is None else ()
         )
-
-    @cached_property
-    def key(self) -> str:
-        """16 hex digits of SHA-256 over all that changes numbers.
-
-        A title does not, nor does the place of a file: where the content of the dataset is
-        known (`data_sha256`) it stands for the dataset.
-        """
-        data = self.to_json()
-        data["harmonise"] = "none"  # runs of when it was a setting keep their names
-        data.pop("own_threshold")  # more runs, and the same ones
-        if self.left_out is None:
-            data.pop("left_out")
-        data["learner"].pop("title")
-        data["learner"].pop("training")  # already part of the run's training
-        data["learner"].pop("start")  # and this of the run's start
-        data["learner"]["method"]["params"].pop(
-            "folder", None
-        )  # of a pipeline's module
-        if not self.folds:  # runs of before there were folds keep their names
-            data.pop("folds")
-        if self.start and self.start.sha256:
-            data["start"].pop("dataset")
-        if self.data_sha256:
-            data.pop("dataset")
-        text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,7 +14,15 @@ from fcforge.core.spec import RunSpec
 from fcforge.core.subjects import Site
 from fcforge.core.target import Target
 from fcforge.experiments.config import Experiment
-from fcforge.experiments.plan import Plan, make_plan, read_traits, trainings, traits_of
+from fcforge.experiments.plan import (
+    Plan,
+    make_plan,
+    read_stored_runs,
+    read_traits,
+    trainings,
+    traits_of,
+)
+from fcforge.experiments.run_keys import keys_of_specs
 from fcforge.experiments.site_thresholds import (
     OWN,
     OWN_FOLDS,
@@ -69,13 +77,26 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
         data = store.read_experiment()
         experiment = Experiment.from_json(data["experiment"])
         specs = experiment.specs(data["sites"], data["data_sha256"])
-        traits = read_traits(data.get("methods", {}))
-        plan = make_plan(specs, data["sites"], traits)
+        if "runs" in data:
+            plan = read_stored_runs(data["runs"], specs)
+        else:
+            plan = _plan_of_older_folder(store, specs, data)
         for seed in experiment.seeds:
             data["site_facts"][str(seed)]
         return experiment, plan, data
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise store.unreadable(error) from error
+
+
+def _plan_of_older_folder(store: Store, specs: Sequence[RunSpec], data: Any) -> Plan:
+    """Return the plan of a folder that states no keys, from the specs in its nodes."""
+    stored = {}
+    for key in store.done():
+        meta = store.read_meta(key)
+        if "spec" in meta:
+            stored[key] = RunSpec.from_json(meta["spec"])
+    traits = read_traits(data.get("methods", {}))
+    return make_plan(specs, data["sites"], traits, keys_of_specs(stored))
 
 
 def collect(store: Store) -> tuple[list[RunResult], int]:
@@ -101,17 +122,17 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
         )
     if not experiment.own_threshold:
         return results, asked
-    scores_of = {result.spec.key: result.scores for result in made}
+    scores_of = {result.spec: result.scores for result in made}
     return [*results, *_with_own(results, scores_of, data)], 2 * asked
 
 
 def _with_own(
-    results: RunResults, known: Mapping[str, Mapping[str, np.ndarray]], data: Any
+    results: RunResults, known: Mapping[RunSpec, Mapping[str, np.ndarray]], data: Any
 ) -> Iterator[RunResult]:
     """The runs with every site's own threshold, where all of their folds are complete."""
     for result in results:
         specs = [replace(result.spec, left_out=fold) for fold in range(OWN_FOLDS)]
-        folds = [known[spec.key] for spec in specs if spec.key in known]
+        folds = [known[spec] for spec in specs if spec in known]
         if len(folds) == OWN_FOLDS:
             facts = data["site_facts"][str(result.spec.seed)]
             labels = {site: facts[site]["folds"] for site in result.sites}

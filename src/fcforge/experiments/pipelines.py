@@ -152,10 +152,7 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     found = replace(found, sha256=hashlib.sha256(decides).hexdigest()[:32])
     if not named:
         _HANDED[found.sha256] = made
-    params = asdict(found)
-    if not found.site:  # rows of before there was this setting keep their runs' names
-        params.pop("site")
-    method = Component(PIPELINE, params)
+    method = Component(PIPELINE, asdict(found))
     title = title or shown.rpartition(":")[2]
     return LearnerSpec(method, Component(PIPELINE), title=title, start=start)
 

@@ -20,6 +20,7 @@ from fcforge.core.names import check_names
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.spec import LearnerSpec, RunSpec
 from fcforge.experiments.pipelines import PIPELINE, TRAITS, Traits, pipeline_of
+from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.store import Store
 
 # -- which orders ------------------------------------------------------------------------------
@@ -106,6 +107,8 @@ class Node:
 
     Attributes
     ----------
+    key : str
+        Name of the node's folder.
     spec : RunSpec
         Its order is the node's prefix; the empty prefix is the untrained network.
     parent : str or None
@@ -118,15 +121,11 @@ class Node:
         Whether a later node of the plan starts from this one, so that its state is stored.
     """
 
+    key: str
     spec: RunSpec
     parent: str | None
     shown: int = 1
     continued: bool = True
-
-    @property
-    def key(self) -> str:
-        """Name of the node's folder."""
-        return self.spec.key
 
     @property
     def title(self) -> str:
@@ -196,8 +195,19 @@ def make_plan(
     specs: Sequence[RunSpec],
     sites: Sequence[str],
     traits: Mapping[str, Traits] | None = None,
+    key_of: Callable[[RunSpec], str] = run_key,
 ) -> Plan:
-    """Prefix tree of all runs; `traits` are those of methods by name, where they are known.
+    """Return the prefix tree of all runs.
+
+    Parameters
+    ----------
+    specs : sequence of RunSpec
+    sites : sequence of str
+        All sites of the dataset.
+    traits : mapping of str to Traits, optional
+        Traits of methods by name, where they are known without importing the methods.
+    key_of : callable
+        Returns the key of the node that a spec ends with.
 
     Examples
     --------
@@ -209,14 +219,14 @@ def make_plan(
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
         own = traits_of(spec.learner, traits)
         node_spec = replace(spec, order=canonical(prefix, own.depends_on, sites))
-        key = node_spec.key
+        key = key_of(node_spec)
         if key not in nodes:
             parent = None
             depth = len(node_spec.order)
             if own.grows and own.depends_on != "site" and depth > 1:
                 parent = add(spec, node_spec.order[:-1])
             shown = 1 if own.grows else depth
-            nodes[key] = Node(node_spec, parent, shown=shown)
+            nodes[key] = Node(key, node_spec, parent, shown)
         return key
 
     stages = []
@@ -226,6 +236,46 @@ def make_plan(
         stages.append((spec, keys))
     asked = {key for _, keys in stages for key in keys}
     return Plan(_wanted(nodes, asked), stages)
+
+
+def stored_runs(plan: Plan) -> list[dict[str, Any]]:
+    """Return the runs of a plan and the keys of their nodes, as a run folder keeps them.
+
+    Reports read them and compute no key, so that they need neither the methods nor torch.
+    """
+    return [{**_label(spec), "nodes": list(keys)} for spec, keys in plan.stages]
+
+
+def read_stored_runs(
+    stored: Sequence[Mapping[str, Any]], specs: Sequence[RunSpec]
+) -> Plan:
+    """Return the plan that `stored_runs` has written; its nodes are known by key and depth.
+
+    Raises
+    ------
+    ValueError
+        If the stored runs are not those of the specs.
+    """
+    nodes: dict[str, Node] = {}
+    stages = []
+    for run, spec in zip(stored, specs, strict=True):
+        label = {name: run[name] for name in _label(spec)}
+        keys = tuple(run["nodes"])
+        if label != _label(spec) or len(keys) != len(spec.order) + 1:
+            raise ValueError(f"the stored runs do not have {_label(spec)}")
+        for depth, key in enumerate(keys):
+            nodes.setdefault(key, Node(key, spec.prefix(depth), None))
+        stages.append((spec, keys))
+    return Plan(nodes, stages)
+
+
+def _label(spec: RunSpec) -> dict[str, Any]:
+    return {
+        "learner": spec.learner.title,
+        "order": list(spec.order),
+        "seed": spec.seed,
+        "left_out": spec.left_out,
+    }
 
 
 def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> dict[str, Node]:

@@ -13,7 +13,14 @@ from fcforge.experiments.collect import describe_sites, stored_plan
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.execute import Place, default_jobs, run_lanes, run_local
 from fcforge.experiments.pipelines import pipeline_of
-from fcforge.experiments.plan import Plan, Progress, Work, make_plan, stored_traits
+from fcforge.experiments.plan import (
+    Plan,
+    Progress,
+    Work,
+    make_plan,
+    stored_runs,
+    stored_traits,
+)
 from fcforge.experiments.public_subjects import resolve_public
 from fcforge.experiments.store import MADE_BY, Store
 
@@ -81,6 +88,7 @@ def _told(prepared: Prepared) -> dict[str, Any]:
         "fcforge": MADE_BY,
         "experiment": prepared.experiment.to_json(),
         "methods": stored_traits(prepared.experiment.learners),
+        "runs": stored_runs(prepared.plan),
         "sites": list(prepared.cohort.site_names),
         "data_sha256": prepared.data_sha256,
         "n_rois": prepared.cohort.n_rois,

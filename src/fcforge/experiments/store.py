@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LANE = "lane.safetensors"
-FORMAT = 4  # bump when a change of code makes states or numbers of old nodes others
+FORMAT = 5  # bump when a change of code makes states or numbers of old nodes others
 MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
 MAKE_ROOM = "Make room, or see to the folder; the same command again continues."

@@ -13,6 +13,7 @@ from fcforge.experiments.execute import wanted_generators
 from fcforge.experiments.pipelines import pipeline_of
 from fcforge.experiments.plan import Node, missing_nodes, traits_of
 from fcforge.experiments.run import Prepared
+from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
 from fcforge.nn.resources import one_thread
@@ -52,7 +53,7 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
     for node in sorted(
         missing, key=lambda node: sum(people[s] for s in node.spec.order)
     ):
-        alike.setdefault(replace(node.spec, order=(), seed=0).key, []).append(node)
+        alike.setdefault(run_key(replace(node.spec, order=(), seed=0)), []).append(node)
     waiting = 0
     with tempfile.TemporaryDirectory() as scratch, one_thread():
         trainer = Trainer(prepared.cohort, Store(scratch))
@@ -108,7 +109,7 @@ def _brief(spec: RunSpec, epochs: int) -> Node:
         learner = replace(learner, generator=Component("bootstrap"))
     short = replace(spec.training, epochs=epochs)
     brief = replace(spec, learner=learner, training=short)
-    return Node(brief, None, shown=len(spec.order))
+    return Node(run_key(brief), brief, None, shown=len(spec.order))
 
 
 def _clocked(call: Callable[..., Any], *given: Any) -> float:

@@ -19,6 +19,7 @@ from fcforge.experiments.execute import describe
 from fcforge.experiments.pipelines import Pipeline, pipeline_of, scores_after
 from fcforge.experiments.plan import Node
 from fcforge.experiments.public_subjects import Public, make_run_start
+from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.site_loader import (
     PUBLIC,
     SiteLoader,
@@ -66,7 +67,7 @@ class Trainer:
         self.group = group
         self.loader = SiteLoader(device, store.generators, self.public)
         self._sites: dict[str, dict[str, Site]] = {}
-        self._learners: dict[str, Learner] = {}
+        self._learners: dict[tuple[Component, Component], Learner] = {}
         self._evaluators: dict[str, Evaluator] = {}
         self._fit: dict[tuple[int, int], tuple[int, int]] = {}
         self._public: dict[str, Public] = {}
@@ -122,7 +123,7 @@ class Trainer:
         if view is not None and learner.method.fits:
             model = LearnerSpec(Component("finetune"), spec.learner.model)
             alone = replace(spec, learner=model, order=(), left_out=None)
-            path = self.store.generators / f"pretrained-{alone.key}.safetensors"
+            path = self.store.generators / f"pretrained-{run_key(alone)}.safetensors"
             if not path.exists():
                 given = (learner.model, view, spec.seed, spec.training, self.device)
                 write_state(path, pretrain(*given).named())
@@ -131,7 +132,7 @@ class Trainer:
 
     def learner(self, spec: RunSpec) -> Learner:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
-        key = replace(spec, order=(), seed=0).key
+        key = spec.learner.method, spec.learner.model
         if key not in self._learners:
             n_rois = self.cohort.n_rois
             target = self.cohort.target
@@ -140,7 +141,7 @@ class Trainer:
 
     def evaluator(self, spec: RunSpec) -> Evaluator:
         """Evaluator of a spec's seed and model."""
-        key = f"{replace(spec, order=()).key}:{spec.fitted_on}"
+        key = f"{run_key(replace(spec, order=()))}:{spec.fitted_on}"
         if key not in self._evaluators:
             sites = self.sites(spec)
             self._evaluators[key] = Evaluator(sites, self.learner(spec), self.device)
@@ -238,7 +239,7 @@ class Trainer:
             last = node.spec.order[-1:]
             site = self.sites(node.spec)[last[0]]  # folds differ by a subject
             sizes = (len(site.train), len(site.val))
-            alike = replace(node.spec, order=last, seed=0).key
+            alike = replace(node.spec, order=last, seed=0)
             signature = (alike, node.depth, shapes(lane), sizes)
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():

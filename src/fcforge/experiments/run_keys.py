@@ -1,0 +1,124 @@
+"""Keys of runs: a hash of the settings that differ from their defaults.
+
+A field that is added with a default renames no stored run. A default that changes renames all
+runs that rely on it, because its class raises `defaults_version` (`fcforge.core.identity`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from fcforge.base_model.start import StartSettings
+from fcforge.core.component import Component
+from fcforge.core.identity import digest, identity, settings_identity
+from fcforge.core.names import look_up
+from fcforge.core.settings import field_types
+from fcforge.core.spec import LearnerSpec, PublicSpec, RunSpec
+from fcforge.experiments.pipelines import PIPELINE, Pipeline
+
+# Settings of a run that have their own entry in its identity, or that change no number:
+# `own_threshold` adds further runs and leaves this one as it is.
+APART = ("dataset", "data_sha256", "learner", "start", "own_threshold")
+
+
+def run_key(spec: RunSpec) -> str:
+    """Return the key of a run, 16 hex digits, which names the folder of its last node.
+
+    Titles do not enter it, nor does the path of a dataset whose content is known.
+    """
+    return digest(run_identity(spec))
+
+
+def run_identity(spec: RunSpec) -> dict[str, Any]:
+    """Return everything that decides the numbers of a run, as plain values."""
+    settings = identity(spec)
+    for name in APART:
+        settings.pop(name, None)
+    parts = {
+        "data": spec.data_sha256 or _component(spec.dataset),
+        "learner": learner_identity(spec.learner),
+    }
+    if spec.start is not None:
+        parts["base_model"] = base_model_identity(spec.start)
+    return {**settings, **parts}
+
+
+def base_model_identity(spec: PublicSpec) -> dict[str, Any]:
+    """Return what decides the base model of a run: public data and the settings' defaults."""
+    data = spec.sha256 or _component(spec.dataset)
+    return {"data": data, "settings": identity(StartSettings())}
+
+
+def _component(component: Component) -> dict[str, Any]:
+    return {"name": component.name, **component.params}
+
+
+@lru_cache(maxsize=4096)
+def learner_identity(learner: LearnerSpec) -> Mapping[str, Any]:
+    """Return what decides a learner: its parts by name, with settings that are no defaults.
+
+    Its training settings and its use of the base model are settings of the run.
+    """
+    if learner.method.name == PIPELINE:
+        params = dict(learner.method.params)
+        params.pop("folder", None)  # the module's content is hashed instead
+        return {"pipeline": settings_identity(Pipeline, params, "learner")}
+    from fcforge.generators import GENERATORS
+    from fcforge.methods import METHODS
+    from fcforge.models import MODELS
+
+    method = _part("method", learner.method, METHODS)
+    model = learner.model
+    features = METHODS[learner.method.name].features
+    if features and "features" in field_types(look_up("model", model.name, MODELS)):
+        # as `build_learner` does: the method chooses, unless the config does
+        model = replace(model, params={"features": features, **model.params})
+    parts = {"method": method, "model": _part("model", model, MODELS)}
+    if learner.generator is not None:
+        parts["generator"] = _part("generator", learner.generator, GENERATORS)
+    return parts
+
+
+def _part(
+    kind: str, component: Component, registry: Mapping[str, type[Any]]
+) -> dict[str, Any]:
+    cls = look_up(kind, component.name, registry)
+    where = f"{kind} '{component.name}'"
+    differing = settings_identity(cls, component.params, where)
+    return {"name": component.name, **differing}
+
+
+def keys_of_specs(stored: Mapping[str, RunSpec]) -> Callable[[RunSpec], str]:
+    """Return a function that finds the keys of stored nodes by their specs.
+
+    Folders of earlier versions were named by other keys. Their nodes state their specs.
+
+    Parameters
+    ----------
+    stored : mapping of key to RunSpec
+    """
+    keys = {_without_labels(spec): key for key, spec in stored.items()}
+
+    def key_of(spec: RunSpec) -> str:
+        plain = _without_labels(spec)
+        return keys.get(plain) or f"missing-{digest(plain.to_json())}"
+
+    return key_of
+
+
+def _without_labels(spec: RunSpec) -> RunSpec:
+    """Return the spec without what changes no number: titles, places of files."""
+    learner = spec.learner
+    method = learner.method
+    if "folder" in method.params:
+        kept = {name: v for name, v in method.params.items() if name != "folder"}
+        method = replace(method, params=kept)
+    learner = replace(learner, method=method, title="", training={}, start=True)
+    dataset = Component("") if spec.data_sha256 else spec.dataset
+    start = spec.start
+    if start is not None and start.sha256:
+        start = replace(start, dataset=Component(""))
+    return replace(
+        spec, learner=learner, dataset=dataset, start=start, own_threshold=False
+    )
