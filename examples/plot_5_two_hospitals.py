@@ -17,8 +17,8 @@ import numpy as np
 
 from fcforge.core.errors import ExchangeError
 from fcforge.data.simulated import simulate
-from fcforge_consortium.operations import learn_site
-from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.operations.chain import begin_chain, continue_chain
+from fcforge_consortium.options import ChainBeginRequest, ChainContinueRequest
 from fcforge_consortium.records.exchange import open_exchange
 from fcforge_consortium.records.keys import Trust
 from fcforge_consortium.records.verification import verify
@@ -50,8 +50,8 @@ model = "linear"
 generator = "corr_gauss"
 """)
 letter_a = post / "a.fcx"
-learn_site(
-    LearnRequest(
+begin_chain(
+    ChainBeginRequest(
         site=name_a,
         data=post / name_a / "data.npz",
         out=letter_a,
@@ -68,10 +68,10 @@ for check in verify(letter_a, Trust()):
     print("ok " if check.ok else "NO ", check.name, "-", check.detail)
 
 letter_b = post / "b.fcx"
-asked = LearnRequest(
+asked = ChainContinueRequest(
     name_b, post / name_b / "data.npz", letter_b, state=letter_a, yes=True
 )
-learn_site(asked)
+continue_chain(asked)
 
 # %%
 # What the ethics board reads

@@ -18,8 +18,8 @@ import numpy as np
 from fcforge.data.simulated import simulate
 from fcforge_consortium.base_model.record import make_public
 from fcforge_consortium.contributions.prediction import probability
-from fcforge_consortium.operations import learn_site
-from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.operations.contribute import contribute
+from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records.exchange import save
 
 people = simulate("easy", n_rois=30, n_sites=8, scale=0.5)
@@ -50,7 +50,7 @@ for site in hospitals:
         subject_id=mine.subject_id,
         **mine.covariates,
     )
-    asked = LearnRequest(
+    asked = ContributeRequest(
         site,
         home / "data.npz",
         place / f"{site}.fcx",
@@ -58,7 +58,7 @@ for site in hospitals:
         epsilon=1.0,
         yes=True,
     )
-    releases.append(learn_site(asked).exchange)
+    releases.append(contribute(asked).exchange)
 for given in releases[0].model.given:
     print("numbers of", given.name, *given.numbers)
 

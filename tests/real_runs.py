@@ -94,6 +94,11 @@ def fcforge(*args: object) -> Answer:
     return Answer(code, out.getvalue(), err.getvalue())
 
 
+def consortium(*args: object) -> Answer:
+    """Run a command of the consortium in this process."""
+    return fcforge("consortium", *args)
+
+
 def chain_config(path: Path, method: str = "analytic", model: str = "linear") -> Path:
     """A config with one learner and few epochs, which a chain can begin with."""
     path.write_text(

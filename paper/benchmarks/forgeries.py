@@ -75,8 +75,9 @@ class Hospital:
         self.data = small.data_file(self.folder)
 
     def learning(self, out: str) -> "subprocess.Popen[bytes]":
-        """``fcforge learn``, running."""
-        said = ["learn", "--site", self.site, "--data", self.data, "--yes"]
+        """``fcforge consortium contribute``, running."""
+        said = ["consortium", "contribute", "--site", self.site]
+        said += ["--data", self.data, "--yes"]
         said += [
             "--state",
             self.folder.parent / "start.fcx",

@@ -64,7 +64,7 @@ from fcforge_consortium.aggregation.rounds import give, read_share
 from fcforge_consortium.base_model.record import make_public
 from fcforge_consortium.contributions.step import learn
 from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, Spent
-from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.privacy.noise import DELTA
 from fcforge_consortium.records import archive
 from fcforge_consortium.records import exchange as exchanges
@@ -214,7 +214,9 @@ def rois(args: Any) -> list[dict[str, Any]]:
 
 def stepped(start: Exchange, people: Cohort, folder: Path) -> None:
     """A hospital's whole step but for reading its scans: checks, features, shares."""
-    asked = LearnRequest(people.site_names[0], folder, folder, round="own")
+    asked = ContributeRequest(
+        people.site_names[0], folder, folder, state=folder, round="own"
+    )
     with PrivateRecord.open(folder / "fcforge.private") as private:
         key = Ed25519PrivateKey.generate()
         done = learn(start.model, people, private, asked, key)

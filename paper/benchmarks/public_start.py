@@ -45,7 +45,7 @@ def everybody(**more: Any) -> Cohort:
 
 
 def arrays_sha256() -> str:
-    """Of the arrays of the start, as `fcforge start --public` makes it."""
+    """Of the arrays of the start, as `fcforge consortium base-model --public` makes it."""
     exact = Policy(exact_allowed=True)
     made = make_public(everybody(), policy=exact, plan=Plan(epsilon=None))
     return made.root.payload

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from fcforge.data.cohort import Cohort
     from fcforge.evaluation.explanation import Scored
     from fcforge.evaluation.privacy.audit_result import Audit
-    from fcforge_consortium.audit import Attacked
+    from fcforge_consortium.audit_target import AuditTarget
     from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, Threshold
-    from fcforge_consortium.options import LearnRequest
+    from fcforge_consortium.options import ContinueRequest
     from fcforge_consortium.records.exchange import Exchange
     from fcforge_consortium.report.description import Description
 
@@ -116,7 +116,7 @@ class Model(Protocol):
         self,
         people: "Cohort",
         private: "PrivateRecord",
-        asked: "LearnRequest",
+        asked: Any,
         key: Signer,
         tick: Tick,
     ) -> Learned:
@@ -156,7 +156,7 @@ class Model(Protocol):
         That is the same for every edge pattern, so that it is part of each scan's base.
         """
 
-    def attack(self, asked: "Attacked") -> "Audit":
+    def attack(self, asked: "AuditTarget") -> "Audit":
         """An audit of what a site gave, by that site."""
 
     def own_threshold(
@@ -167,7 +167,7 @@ class Model(Protocol):
     def familiar(self, people: "Cohort") -> tuple[str, ...]:
         """Sentences about people whom the model may have seen: too good to be true."""
 
-    def promise(self, asked: "LearnRequest") -> str:
+    def promise(self, asked: "ContinueRequest") -> str:
         """What each person of a site would spend, in words; read before anything is learned."""
 
     def cost(self, record: Record) -> str:

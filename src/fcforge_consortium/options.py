@@ -5,18 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fcforge.core.options import (
-    KIND,
-    JsonRequest,
-    Kind,
-    PeopleRequest,
-    Request,
-    of_chain,
-    of_exchange,
-    of_generators,
-    of_start,
-    option,
-)
+from fcforge.core.options import KIND, JsonRequest, Kind, PeopleRequest, Request, option
 from fcforge.core.settings import FRACTION, Bound, at_least, limits
 
 EPSILON = Bound(
@@ -25,79 +14,90 @@ EPSILON = Bound(
     "Use a number above 0, such as 1.",
 )
 SIGN = "Private key (PEM) to sign with."
-REGISTER = "The hospital's private record: adds results with its own threshold."
-PRIVATE = "Private record, which stays here (fcforge.private beside DATA)."
+LEDGER = "The hospital's ledger, which stays here (fcforge.private beside DATA)."
+THRESHOLD_OF = "The hospital's ledger: adds results with its own threshold."
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrustRequest(Request):
-    """What a signed file must show before it is used."""
+    """Conditions that the signatures of a file must meet before it is used."""
 
-    trust: list[Path] = of_exchange(
+    trust: list[Path] = option(
         [], "Public key (PEM) that must have signed; may be repeated."
     )
-    require_signature: bool = of_exchange(
+    require_signature: bool = option(
         False, "Refuse anything unsigned (default: only if something else is signed)."
     )
 
 
 @dataclass(frozen=True)
 class FileRequest(TrustRequest):
-    """An exchange file that is read."""
+    """A consortium file to read."""
 
-    file: Path = option(help="Exchange file.", metavar="FILE")
+    file: Path = option(help="Consortium file.", metavar="FILE")
 
 
-@limits(epsilon=EPSILON, delta=FRACTION)
 @dataclass(frozen=True)
-class LearnRequest(PeopleRequest, TrustRequest):
-    """One hospital's step: a release around a public start, or the next step of a chain.
+class SiteRequest(PeopleRequest):
+    """A hospital's people and the file that leaves it."""
 
-    Only the first of a chain chooses method, model and training, by a config.
-    """
-
-    site: str = option(help="Name of the site to learn.")
+    site: str = option(help="Name of the hospital's site.")
     data: Path = option(help="Data of the site: .npz file or folder.")
     out: Path = option(help="File to write; NAME.record holds the new records alone.")
-    state: Path | None = option(
-        None, "Public start, or exchange file of the sites before this one."
-    )
-    config: Path | None = of_chain(
-        None, "First site of a chain: config (TOML) to take a learner from."
-    )
-    learner: str | None = of_chain(
-        None, "First site of a chain: title of the learner in the config."
-    )
-    epsilon: float | None = of_start(
-        None, "Start: the most that each person may spend (1)."
-    )
-    delta: float | None = of_start(None, "Start: delta of a release (1e-06).")
-    mechanism: Literal["gaussian", "none"] | None = of_start(
-        None, "Start: noise of a release; none promises nothing."
-    )
-    register: Path | None = option(None, PRIVATE)
-    round: str = of_start("", "Start: give to this round of its two keepers.")
-    again: bool = of_start(
-        False, "Start: release people of an earlier release again; budgets add up."
-    )
+    ledger: Path | None = option(None, LEDGER)
+    sign: Path | None = option(None, SIGN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinueRequest(SiteRequest, TrustRequest):
+    """A hospital's people and the consortium file to which they are added."""
+
+    state: Path = option(help="Consortium file to add to.")
     accept_labels: bool = option(
         False, "Continue although diagnoses look swapped; a chain records it."
-    )
-    accept_scans: bool = of_chain(
-        False, "Chain: continue although the scans look odd; recorded."
-    )
-    sign: Path | None = option(None, SIGN)
-    allow_real_subjects: bool = of_chain(
-        False, "Chain: allow a method that keeps real subjects; recorded."
     )
     yes: bool = option(
         False, "Continue without asking; needed where there is no terminal."
     )
 
-    @property
-    def accept(self) -> tuple[str, ...]:
-        """What may look odd."""
-        return tuple(n for n in ("accept_labels", "accept_scans") if getattr(self, n))
+
+@limits(epsilon=EPSILON, delta=FRACTION)
+@dataclass(frozen=True, kw_only=True)
+class ContributeRequest(ContinueRequest):
+    """A hospital's contribution to a base model, published alone or as shares of a round."""
+
+    epsilon: float | None = option(None, "Privacy budget of each person (1).")
+    delta: float | None = option(None, "Delta of the budget (1e-06).")
+    mechanism: Literal["gaussian", "none"] | None = option(
+        None, "Noise of the contribution; none promises nothing."
+    )
+    round: str = option("", "Round of the two aggregators to contribute to.")
+    again: bool = option(
+        False, "Contribute people of an earlier contribution again; budgets add up."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainBeginRequest(SiteRequest):
+    """The first hospital of a chain, which chooses method, model and training."""
+
+    config: Path = option(help="Config (TOML) to take a learner from.")
+    learner: str | None = option(None, "Title of the learner in the config.")
+    allow_real_subjects: bool = option(
+        False, "Allow a method that keeps real subjects; recorded."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainContinueRequest(ContinueRequest):
+    """A later hospital of a chain, which trains the model that it received."""
+
+    accept_scans: bool = option(
+        False, "Continue although the scans look odd; recorded."
+    )
+    allow_real_subjects: bool = option(
+        False, "Allow a method that keeps real subjects; recorded."
+    )
 
 
 @dataclass(frozen=True)
@@ -105,43 +105,43 @@ class MergeRequest(TrustRequest):
     """Files whose records are joined."""
 
     files: list[Path] = option(
-        help="Exchange files and single records.", metavar="FILES..."
+        help="Consortium files and single records.", metavar="FILES..."
     )
     out: Path = option(help="File to write.")
 
 
 @dataclass(frozen=True)
 class WithdrawRequest(TrustRequest):
-    """A site that takes back what it gave."""
+    """A site that withdraws its contributions."""
 
-    site: str = option(help="Site whose part is taken back.", metavar="SITE")
-    state: Path = option(help="Exchange file with its part.")
+    site: str = option(help="Site whose contributions are withdrawn.", metavar="SITE")
+    state: Path = option(help="Consortium file with its contributions.")
     out: Path = option(help="File to write; NAME.record: the withdrawal alone.")
-    sign: Path | None = option(None, "Private key that signed its part.")
+    sign: Path | None = option(None, "Private key that signed the contributions.")
 
 
 @dataclass(frozen=True)
 class RotateRequest(TrustRequest):
-    """A site's old key, which signs the new one.
+    """A site's old key and the new one that replaces it.
 
-    What is not in `state` of what the site gave is not vouched for.
+    The new key vouches for the site's records in `state`, and for no others.
     """
 
     old: Path = option(help="Private key that signed so far.", metavar="OLD")
     new: Path = option(help="Private key that signs from now on.", metavar="NEW")
     site: str = option(help="Name of your site.")
-    state: Path = option(help="Exchange with all that you gave.")
-    out: Path = option(help="File to write; .record: the rotation alone.")
+    state: Path = option(help="Consortium file with all your records.")
+    out: Path = option(help="File to write; NAME.record: the rotation alone.")
 
 
 @dataclass(frozen=True)
-class KeepRequest(TrustRequest):
-    """A keeper's half of a round."""
+class AggregateRequest(TrustRequest):
+    """The hospitals' shares of one round, to be added by one of the two aggregators."""
 
     shares: list[Path] = option(help="Share files of one round.", metavar="SHARES...")
-    state: Path = option(help="The start, or the exchange as it is now.")
-    key: Path = option(help="The keeper's private key.")
-    out: Path = option(help="Half to write, e.g. half.record.")
+    state: Path = option(help="Base model, or the consortium file as it is now.")
+    key: Path = option(help="The aggregator's private key.")
+    out: Path = option(help="Aggregate share to write, e.g. university.record.")
     rounds: Path | None = option(None, "List of rounds published (KEY.rounds).")
     again: bool = option(
         False, "Publish once more without those who withdrew; everybody spends again."
@@ -150,39 +150,28 @@ class KeepRequest(TrustRequest):
 
 @dataclass(frozen=True)
 class AuditRequest(PeopleRequest, TrustRequest, JsonRequest):
-    """An audit of generators on a hospital's data, or of what it gave to an exchange."""
+    """Attacks on a hospital's own contribution or chain step, run by that hospital."""
 
+    file: Path = option(help="Consortium file.", metavar="FILE")
     data: Path = option(help="The hospital's data: .npz file or folder.")
-    site: list[str] = option(help="Site of the data; repeat to audit several as one.")
-    generator: list[str] = option([], "Generator, e.g. corr_gauss; may be repeated.")
-    state: Path | None = option(
-        None, "Audit what the site gave to this exchange file instead."
-    )
-    halves: Path | None = of_generators(
-        None, "Two halves of each run (.npz), for fingerprinting."
-    )
-    reference: Path | None = of_chain(
+    site: str = option(help="Name of the hospital's site.")
+    reference: Path | None = option(
         None, "Chain: people who were not learned, for comparison."
     )
-    register: Path | None = of_exchange(None, PRIVATE)
-    record: Path | None = of_exchange(
-        None, "Exchange file to write with the audit inside (NAME.record: it alone)."
-    )
-    sign: Path | None = of_exchange(None, SIGN)
-    seed: int = option(0, "Seed of splits and generators.")
-    device: str = of_generators("cpu", "Where to fit generators: cpu or cuda.")
+    ledger: Path | None = option(None, LEDGER)
+    seed: int = option(0, "Seed of the attacks.")
     out: Path | None = option(None, "Folder for audit.json.")
 
 
 @dataclass(frozen=True)
 class PredictRequest(FileRequest, JsonRequest):
-    """Scans to be predicted with an exchange file."""
+    """Scans to be predicted by the model of a consortium file."""
 
     scans: list[Path] = option(help="Files or folders of scans.", metavar="SCANS...")
     out: Path | None = option(None, "File to write (standard output).")
-    register: Path | None = option(None, REGISTER)
+    ledger: Path | None = option(None, THRESHOLD_OF)
     explain: Path | None = option(
-        None, "Folder for a page and tables that explain them."
+        None, "Folder for a page and tables that explain the predictions."
     )
     atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
     kind: Kind = option("auto", KIND)
@@ -190,28 +179,28 @@ class PredictRequest(FileRequest, JsonRequest):
 
 @dataclass(frozen=True)
 class EvaluateRequest(PeopleRequest, FileRequest, JsonRequest):
-    """People with known diagnoses, to measure the model of an exchange file on."""
+    """People with known diagnoses, on whom the model of a consortium file is evaluated."""
 
     data: Path = option(
         help="People with diagnoses: .npz file or folder.", metavar="DATA"
     )
     site: str = option("", "Sites to use, separated by commas (all).")
-    register: Path | None = option(None, REGISTER)
+    ledger: Path | None = option(None, THRESHOLD_OF)
 
 
 @dataclass(frozen=True)
 class ThresholdRequest(PeopleRequest, FileRequest):
-    """A hospital's own threshold, to be fitted for an exchange file."""
+    """A hospital's people, on whom its own threshold is fitted."""
 
     data: Path = option(help="The hospital's own people: .npz file or folder.")
     site: str = option(help="Name of its site.")
-    register: Path = option(help="Its private record, which is updated.")
+    ledger: Path = option(help="Its ledger, to which the threshold is written.")
 
 
 @limits(people=at_least(1), hospitals=at_least(1), epsilon=EPSILON)
 @dataclass(frozen=True, kw_only=True)
-class StartRequest(Request):
-    """A public start, and what it is made for."""
+class BaseModelRequest(Request):
+    """The public people of a base model, its policy and the plan it is made for."""
 
     out: Path | None = option(None, "File to write (of --public: in ~/.cache/fcforge).")
     public: str = option("", "Published people: abide-aal, abide-cc200; fetched once.")
@@ -224,29 +213,29 @@ class StartRequest(Request):
         [], "E.g. start.axes=8, policy.max_epsilon=2.", flag="--set"
     )
     sign: Path | None = option(None, SIGN)
-    keeper: list[Path] = option(
-        [], "Card (.keeper) of one of the two keepers of rounds; give both."
+    aggregator: list[Path] = option(
+        [], "Card of one of the two aggregators of rounds; give both."
     )
     people: int = option(600, "People planned in all.")
     hospitals: int = option(10, "Hospitals planned in all.")
     epsilon: float | None = option(None, "Planned for each person (1).")
     exact: bool = option(
-        False, "Plan sums without noise, and let the policy take them."
+        False, "Plan sums without noise, and let the policy allow them."
     )
 
 
 @dataclass(frozen=True)
 class VerifyRequest(FileRequest, JsonRequest):
-    """A file to be checked."""
+    """A file to be verified."""
 
     expect: Path | None = option(
-        None, "Earlier file or private record; all it has seen must be here."
+        None, "Earlier file or ledger; all records it names must be here."
     )
 
 
 @dataclass(frozen=True)
 class InspectRequest(FileRequest, JsonRequest):
-    """A file to be described: an exchange, single records, or a share."""
+    """A file to be described: a consortium file, single records, or a share."""
 
     html: Path | None = option(
         None, "Write its page, for an ethics board, to this file."

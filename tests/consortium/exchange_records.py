@@ -102,21 +102,6 @@ CONTENT = {
         "variance": "12",
         "times": 1,
     },
-    records.Audit: {
-        "what": "release 1",
-        "not_attacked": (),
-        "rows": (
-            records.AttackRow(
-                release="release at epsilon 1",
-                attack="loss",
-                auc=0.52,
-                tpr_at_1pct_fpr=0.01,
-                identified=None,
-                beats_chance=False,
-                reference=False,
-            ),
-        ),
-    },
     records.Withdrawal: {
         "takes": (records.Taken(kind="release", number=1, commitment=SHA),),
         "gone": (),

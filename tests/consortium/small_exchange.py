@@ -12,7 +12,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
 from fcforge_consortium.base_model.record import make_public
 from fcforge_consortium.ledger.ledger import PrivateRecord
-from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.schema import Policy
 
@@ -48,8 +48,11 @@ def start(remove: tuple[str, ...] = (), **policy) -> Exchange:
     return make_public(public, remove, settings, Policy(**policy), key)
 
 
-def request(site: str, **asked) -> LearnRequest:
-    return LearnRequest(**{"site": site, "data": Path("x"), "out": Path("y"), **asked})
+def request(site: str, **asked) -> ContributeRequest:
+    return ContributeRequest(
+        **{"site": site, "data": Path("x"), "out": Path("y"), "state": Path("z")}
+        | asked
+    )
 
 
 def learned(exchange, site, private=None, signer="", cohort=None, **asked):

@@ -5,7 +5,7 @@ from itertools import islice
 import keeper_rounds
 import pytest
 import small_exchange as small
-from exchange_records import key_of, record
+from exchange_records import key_of
 from forging import accepted, forgeries, knowing
 from small_chains import SITES, settings
 from small_chains import joined as one_more
@@ -16,7 +16,6 @@ from fcforge.core.target import TWO_CLASSES
 from fcforge_consortium.aggregation.aggregators import Noise, RoundList, card_of, keep
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.ledger.ledger import PrivateRecord
-from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.exchange import open_exchange
 
 KEEPERS = ("Ministry", "University")
@@ -27,9 +26,9 @@ def released():
     """Releases, a round with its halves, an audit, a new key and a withdrawal."""
     cards = tuple(card_of(name, key_of(name)) for name in KEEPERS)
     found = small.start(keepers=cards)
-    gone, audited, rotated, forger = small.sites()[2:6]
+    gone, other, rotated, forger = small.sites()[2:6]
     shares = []
-    for site in (gone, audited, rotated, forger):
+    for site in (gone, other, rotated, forger):
         private = PrivateRecord("nowhere")
         for name in ("", "spring") if site != gone else ("",):
             asked = {"round": name, "again": True}
@@ -42,9 +41,7 @@ def released():
         noise = Noise(noise_units(1.0), found.model.grid, found.model.size)
         given = (found, mine, key_of(keeper), noise)
         found = keep(*given, RoundList("nowhere")).exchange
-    release = found.of(records.Release, audited)[0]
-    audit = record(records.Audit, audited, 1, (release.id,), audited)
-    found = found.joined([audit]).withdrawn(gone, key_of(gone))
+    found = found.withdrawn(gone, key_of(gone))
     return found.rotated(rotated, key_of(rotated), key_of("new")), forger
 
 

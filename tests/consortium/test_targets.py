@@ -26,7 +26,7 @@ from fcforge_consortium.ledger.ledger import PrivateRecord, Threshold
 from fcforge_consortium.model import Scores
 from fcforge_consortium.records.exchange import open_exchange
 from fcforge_consortium.records.schema import Policy, written
-from real_runs import fcforge
+from real_runs import consortium
 
 WORDS = np.array(["HC", "SZ", "BP"])
 THREE = {"classes": list(WORDS)}
@@ -63,7 +63,7 @@ def write(path, names, **more):
 
 
 def run(*asked):
-    done = fcforge(*asked)
+    done = consortium(*asked)
     assert done.code == 0, done.err
     return done
 
@@ -81,11 +81,11 @@ def world(request, tmp_path_factory):
     for name, value in said.items():
         start += ["--set", f"dataset.{name}={json.dumps(value)}"]
     for keeper in KEEPERS:
-        run("keepers", "new", keeper, "--out", folder / keeper)
-        start += ["--keeper", folder / f"{keeper}.keeper"]
+        run("aggregators", "new", keeper, "--out", folder / keeper)
+        start += ["--aggregator", folder / f"{keeper}.keeper"]
     run("keys", "new", folder / "maker.key")
     start += ["--exact", "--set", "start.axes=4", "--sign", folder / "maker.key"]
-    run("start", *start, "--out", folder / "start.fcx")
+    run("base-model", *start, "--out", folder / "start.fcx")
     for place in (2, 3, 4):
         run("keys", "new", folder / f"{place}.key")
         learn(folder, place, "--mechanism", "none")
@@ -97,7 +97,7 @@ def world(request, tmp_path_factory):
 def learn(folder, place, *more, out="{}.record"):
     given = ["--site", sites()[place], "--data", folder / f"{place}.npz", "--yes"]
     given += ["--state", folder / "start.fcx", "--sign", folder / f"{place}.key"]
-    return run("learn", *given, "--out", folder / out.format(place), *more)
+    return run("contribute", *given, "--out", folder / out.format(place), *more)
 
 
 def loaded(world, place):
@@ -223,7 +223,7 @@ def test_keepers_add_the_same_numbers(world):
         shares = sorted(folder.glob(f"*.{keeper}.share"))
         halves.append(folder / f"{keeper}.half.record")
         told = ("--state", folder / "start.fcx", "--key", folder / keeper)
-        run("keep", *shares, *told, "--out", halves[-1])
+        run("aggregate", *shares, *told, "--out", halves[-1])
     out = folder / "round.fcx"
     run("merge", folder / "start.fcx", *halves, "--out", out)
     (given,) = open_exchange(out).model.given
@@ -253,11 +253,11 @@ def test_what_is_for_two_classes_is_refused_by_name(world, tmp_path):
     told = ("--site", sites()[2], "--data", folder / "2.npz")
     private = folder / "fcforge.private"
     for asked in (
-        ("threshold", folder / "all.fcx", *told, "--register", private),
+        ("threshold", folder / "all.fcx", *told, "--ledger", private),
         ("audit", "--state", folder / "all.fcx", *told),
         ("predict", folder / "all.fcx", folder / "5.npz", "--explain", tmp_path / "e"),
     ):
-        done = fcforge(*asked)
+        done = consortium(*asked)
         assert done.code == 2, asked
         assert "for two classes" in " ".join(done.err.split())
 
@@ -284,7 +284,7 @@ def test_who_is_left_out_for_another_diagnosis_is_told(world, tmp_path):
     run("keys", "new", tmp_path / "x.key")
     more = ("--state", world.folder / "start.fcx", "--sign", tmp_path / "x.key")
     asked = ("--data", mine, "--site", sites()[3], "--yes")
-    done = run("learn", *asked, *more, "--out", tmp_path / "x.fcx")
+    done = run("contribute", *asked, *more, "--out", tmp_path / "x.fcx")
     assert "6 subjects left out (ADHD: 6)" in done.err
     found = run("evaluate", tmp_path / "x.fcx", mine)
     assert "6 subjects left out (ADHD: 6)" in found.err
@@ -296,7 +296,7 @@ def test_a_hospital_need_not_have_every_disorder(world, tmp_path):
         write(tmp_path / "x.npz", sites()[3:4], label=None, age=None)
         asked = ("--data", tmp_path / "x.npz", "--site", sites()[3])
         more = ("--state", world.folder / "start.fcx", "--out", tmp_path / "x.fcx")
-        done = fcforge("learn", *asked, *more, "--yes")
+        done = consortium("contribute", *asked, *more, "--yes")
         assert done.code == 2
         assert "unknown target 'age'" in done.err
         return
@@ -304,7 +304,7 @@ def test_a_hospital_need_not_have_every_disorder(world, tmp_path):
     asked = ("--data", tmp_path / "x.npz", "--site", sites()[3], "--yes")
     run("keys", "new", tmp_path / "x.key")
     more = ("--state", world.folder / "start.fcx", "--sign", tmp_path / "x.key")
-    run("learn", *asked, *more, "--out", tmp_path / "x.fcx")
+    run("contribute", *asked, *more, "--out", tmp_path / "x.fcx")
     (given,) = open_exchange(tmp_path / "x.fcx").model.given
     assert given.sites == (sites()[3],)
     told = run("evaluate", tmp_path / "x.fcx", tmp_path / "x.npz", "--json").out

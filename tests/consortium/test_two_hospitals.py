@@ -65,7 +65,17 @@ def test_hand_over(tmp_path) -> None:
     save_site(SITES[0], a)
     # hospital A learns; hospital B's folder does not exist yet
     chosen = ("--config", str(chain_config(tmp_path / "chain.toml")))
-    told = ("learn", "--site", SITES[0], *DATA, "--out", "a.fcx", *chosen)
+    told = (
+        "consortium",
+        "chain",
+        "begin",
+        "--site",
+        SITES[0],
+        *DATA,
+        "--out",
+        "a.fcx",
+        *chosen,
+    )
     hospital(a, b, *told)
     shutil.copy(a / "a.fcx", post)
     # A's data are gone from this machine before B starts: B has the one file
@@ -73,7 +83,8 @@ def test_hand_over(tmp_path) -> None:
     save_site(SITES[1], b)
     arrived = ("--state", str(post / "a.fcx"), "--yes")
     out = post / "b.fcx"
-    hospital(b, a, "learn", "--site", SITES[1], *DATA, "--out", str(out), *arrived)
+    told = ("consortium", "chain", "continue", "--site", SITES[1], *DATA)
+    hospital(b, a, *told, "--out", str(out), *arrived)
     shown = hospital(b, a, "inspect", str(out))
     travelled = open_exchange(out)
     assert described_text(travelled.model.describe()) == shown.rstrip("\n")

@@ -7,13 +7,26 @@ from typing import Literal
 import pytest
 
 from fcforge.core.errors import ConfigError
-from fcforge.core.options import Request, of_chain, of_exchange, of_start, option
+from fcforge.core.options import Request, option
 from fcforge.core.settings import at_least, limits, within
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge_consortium.options import AuditRequest, LearnRequest, PredictRequest
+from fcforge_consortium.options import (
+    AuditRequest,
+    ChainContinueRequest,
+    ContributeRequest,
+    PredictRequest,
+)
 from fcforge_consortium.privacy.noise import DELTA, EPSILON
 
-REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
+REQUESTS = (
+    AuditRequest,
+    ChainContinueRequest,
+    ContributeRequest,
+    FCRequest,
+    PredictRequest,
+    PreprocessRequest,
+)
+FILES = (Path("a.npz"), Path("a.fcx"))
 
 
 @limits(portions=within(1, 9), spice=at_least(0))
@@ -62,9 +75,9 @@ def test_what_is_out_of_bounds_is_refused(given, says):
 )
 def test_a_budget_that_promises_nothing_is_refused(given):
     with pytest.raises(ConfigError) as caught:
-        LearnRequest("NYU", Path("a.npz"), Path("a.fcx"), **given)
+        ContributeRequest("NYU", *FILES, state=Path("b.fcx"), **given)
     (name,) = given
-    assert caught.value.where == "learn"
+    assert caught.value.where == "contribute"
     assert caught.value.what.startswith(f"{name} = ")
 
 
@@ -88,7 +101,7 @@ def test_every_option_says_what_it_is(request_type):
 
 def test_the_help_names_the_budget_of_a_release():
     """The requests stand below the room that knows it."""
-    shown = {f.name: str(f.metadata) for f in fields(LearnRequest)}
+    shown = {f.name: str(f.metadata) for f in fields(ContributeRequest)}
     assert f"({EPSILON:g})" in shown["epsilon"]
     assert f"({DELTA:g})" in shown["delta"]
 
@@ -97,35 +110,6 @@ def test_what_was_given_is_told_from_defaults():
     assert Order("soup").given() == {"dish": "soup"}
     given = {"dish": "soup", "spice": 0.0, "extras": ["salt"]}
     assert Order(**given).given() == given
-    assert LearnRequest("A", Path("a"), Path("b"), positive="x").loading == {
-        "positive": "x"
-    }
-
-
-@dataclass(frozen=True)
-class Asked(Request):
-    data: str
-    epsilon: float | None = of_start(None, "How much.")
-    accept_scans: bool = of_chain(False, "However odd.")
-    trust: list[str] = of_exchange([], "Whom.")
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "refused"),
-    [
-        ("start", {"accept_scans": True}, "--accept-scans is for a chain"),
-        ("chain", {"epsilon": 1.0}, "--epsilon is for a public start"),
-    ],
-)
-def test_an_option_is_honoured_or_refused_by_name(kind, given, refused):
-    asked = Asked("a", **given)
-    (other,) = {"start", "chain"} - {kind}
-    asked.require_for(other)
-    with pytest.raises(ConfigError, match=refused):
-        asked.require_for(kind)
-    trusting = Asked("a", trust=["k.pub"])
-    trusting.require_for(kind)
-    with pytest.raises(
-        ConfigError, match="is for a public start or a chain; this is an"
-    ):
-        trusting.require_for("generators")
+    request = ChainContinueRequest("A", *FILES, state=Path("b.fcx"), positive="x")
+    assert request.loading == {"positive": "x"}
+    assert type(request).where() == "chain-continue"

@@ -67,7 +67,7 @@ def test_words_as_classes_travel(subjects, tmp_path) -> None:
 
 
 def test_bitwise_the_chain_of_the_command_line():
-    """The estimator on a site's learning part is what `fcforge learn` (and so the run) makes."""
+    """The estimator on a site's learning part is what `fcforge consortium chain` makes."""
     cohort = simulate(n_rois=10, scale=0.4, n_sites=2, preset="easy")
     name = cohort.site_names[0]
     learner = LearnerSpec(Component("finetune"), Component("gcn", {"hidden": 16}))

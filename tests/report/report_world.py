@@ -23,7 +23,6 @@ from fcforge.experiments.config import Experiment
 from fcforge.experiments.plan import make_plan, stored_runs
 from fcforge.experiments.store import Store
 from fcforge.report.audits import write_files
-from fcforge_consortium import audit as audits
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.chains.settings import settings_for
 from fcforge_consortium.records.exchange import Exchange, save
@@ -95,16 +94,6 @@ def chain() -> Exchange:
 
 
 @cache
-def audited_chain() -> Exchange:
-    """The chain with an audit on record of what its last hospital gave."""
-    before = chain()
-    site = before.model.sites[-1]
-    found = audit(site)
-    about = {**found.about, "parents": [before.model.steps[-1].id]}
-    return audits.on_record(before, Audit(found.rows, about), site, None)
-
-
-@cache
 def releases() -> Exchange:
     """Two releases around a public start, one of them signed."""
     first, second = sites()[2:4]
@@ -115,7 +104,7 @@ def make_files(folder: Path) -> None:
     """Two files of a chain, one of releases, a start alone, a damaged one."""
     (folder / "chain").mkdir(parents=True)
     save(chains()[0], folder / "chain/1.fcx")
-    save(audited_chain(), folder / "chain/2.fcx")
+    save(chain(), folder / "chain/2.fcx")
     save(releases(), folder / "releases.fcx")
     save(start(), folder / "start.fcx")
     data = bytearray((folder / "releases.fcx").read_bytes())

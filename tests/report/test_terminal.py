@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from page_parser import EVIL, Page
-from report_world import audited_chain, chain, releases
+from report_world import chain, releases
 from small_exchange import given, sites
 
 from fcforge.core.component import Component
@@ -32,7 +32,7 @@ from fcforge.report.tables import (
 )
 from fcforge.report.terminal import check_text, cost_text, status_text
 from fcforge_consortium.contributions.prediction import Evaluation, Prediction
-from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records.verification import Check
 from fcforge_consortium.report.terminal import (
     continued_text,
@@ -132,8 +132,9 @@ def test_nothing_that_cannot_be_seen_reaches_the_terminal():
 
 
 # -- a hospital's step -------------------------------------------------------------------------
-def asked(**more) -> LearnRequest:
-    return LearnRequest("UM", Path("x.npz"), Path("y.fcx"), **more)
+def asked(**more) -> ContributeRequest:
+    files = (Path("x.npz"), Path("y.fcx"))
+    return ContributeRequest("UM", *files, state=Path("z.fcx"), **more)
 
 
 def test_what_is_about_to_be_continued(monkeypatch, tmp_path):
@@ -188,7 +189,7 @@ def test_an_evaluation_is_a_table_beside_the_majority_class():
 # -- an exchange file --------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def described():
-    return audited_chain().model.describe()
+    return chain().model.describe()
 
 
 def test_words(described):
@@ -199,7 +200,6 @@ def test_words(described):
     answer = described.answers[2]
     asked = lines.index(answer.question)
     assert lines[asked + 1 : asked + 3] == [f"  {answer.say}", f"  {answer.more[0]}"]
-    assert "Audits:" in lines
     bare = replace(described, tables=(replace(described.tables[2], rows=()),))
     assert "attacked: nothing" not in described_text(bare)
 

@@ -7,12 +7,15 @@ entry-point group ``fcforge.commands``: a function that receives the `typer.Type
 
 from importlib.metadata import entry_points
 
-from fcforge.cli import experiments
+from fcforge.cli import audit, experiments
 from fcforge.cli.commands import app, main
 
 __all__ = ["app", "main"]
 
-PANELS = {"Experiments": experiments.COMMANDS, "Imaging": experiments.IMAGING}
+PANELS = {
+    "Experiments": (*experiments.COMMANDS, audit.audit),
+    "Imaging": experiments.IMAGING,
+}
 for panel, members in PANELS.items():
     for command in members:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own

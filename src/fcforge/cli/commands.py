@@ -165,7 +165,6 @@ def takes(work: Callable[[Any], Any]) -> Callable[..., None]:
 def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
     """A field as typer understands it: an argument where it has a metavar, else an option."""
     metadata = dict(one.metadata)
-    metadata.pop("only", None)
     names = []
     if "flag" in metadata:
         names = [metadata.pop("flag")]

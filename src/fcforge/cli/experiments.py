@@ -44,24 +44,9 @@ PACKAGES = {
 def demo(
     out: Annotated[Path, Option(help="Run folder to write.")] = Path("runs/demo"),
 ) -> None:
-    """Let simulated hospitals learn in turn, then play a round of two keepers; a minute or two."""
-    from fcforge.report.tables import interval_text
-    from fcforge_consortium.demo import MERGED, play_round
-    from fcforge_consortium.report.page import round_section, write_page
-
+    """Let simulated hospitals learn in turn; about a minute."""
     with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
         run(config, out=out)
-    place = out / "round"
-    if place.exists():
-        say(f"{place}: this round was played before; remove it to play another.")
-        return
-    with at_work("playing a round of two keepers"):
-        played = play_round(place)
-        gained = round_section(played)
-        write_page(played.exchange, MERGED, place / "page.html", gained)
-    for title, auroc in played.auroc.items():
-        print(f"{title}: AUROC {interval_text(auroc)}")
-    say(f"page of the round: {place / 'page.html'}")
 
 
 def init(

@@ -1,19 +1,11 @@
 """Command-line options as dataclass fields, and the requests that several packages share."""
 
+import re
 from dataclasses import MISSING, dataclass, field, fields
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from fcforge.core.errors import ConfigError
 from fcforge.core.settings import Validated
-
-# what a command may be about, in words
-KINDS = {
-    "start": "a public start",
-    "chain": "a chain",
-    "generators": "an audit of generators",
-}
 
 
 def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
@@ -27,18 +19,12 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
         What ``--help`` says.
     **more
         ``metavar`` makes a positional argument; ``flag`` is the option's name where it is not the
-        field's; ``only`` are the `KINDS` that honour it, where another does not.
+        field's.
     """
     metadata = {"help": help, **more}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
-
-
-of_start = partial(option, only=["start"])  # which a start alone honours
-of_chain = partial(option, only=["chain"])
-of_exchange = partial(option, only=["start", "chain"])
-of_generators = partial(option, only=["generators"])
 
 
 @dataclass(frozen=True)
@@ -48,7 +34,8 @@ class Request(Validated):
     @classmethod
     def where(cls) -> str:
         """The command, for error messages."""
-        return cls.__name__.removesuffix("Request").lower()
+        name = cls.__name__.removesuffix("Request")
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
 
     def given(self, part: Any = None) -> dict[str, Any]:
         """Values that are not left at their defaults; of the fields of one `part` where named."""
@@ -59,17 +46,6 @@ class Request(Validated):
             if value != (one.default if made is MISSING else made()):
                 found[one.name] = value
         return found
-
-    def require_for(self, kind: str) -> None:
-        """Raise `ConfigError` for an option that one of the `KINDS` does not honour."""
-        given = self.given()
-        for one in fields(self):
-            only = one.metadata.get("only", KINDS)
-            if one.name in given and kind not in only:
-                flag = one.name.replace("_", "-")
-                honour = " or ".join(KINDS[each] for each in only)
-                what = f"--{flag} is for {honour}; this is {KINDS[kind]}."
-                raise ConfigError(what, do="Leave it out.")
 
 
 # -- what commands around exchange files can be asked ---------------------------------------------

@@ -76,8 +76,8 @@ class ForgeClassifier(ClassifierMixin, Learns):
         Share of a site's subjects for inner validation, where that is used.
     start : str, path or Exchange, optional
         Public start: what is known of public people, which every site adds its own to.
-        "abide-aal" or "abide-cc200" (fetched once, `fcforge start --public`), a file of
-        `fcforge start`, or what `make_public` returned. The default method adds exact sums,
+        "abide-aal" or "abide-cc200" (fetched once, `fcforge consortium base-model --public`), a file of
+        `fcforge consortium base-model`, or what `make_public` returned. The default method adds exact sums,
         which must not leave a hospital; ``forge_release`` adds noise (`method_params`: mechanism,
         epsilon, delta). `covariates` of the subjects are given wherever the start removes some.
         Scans of the public people themselves are refused by `fit`, and named when asked about.

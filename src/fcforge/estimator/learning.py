@@ -29,7 +29,7 @@ from fcforge.methods import METHODS
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.chains.settings import ChainSettings, settings_for
 from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, default_place
-from fcforge_consortium.operations import STARTS, public_start
+from fcforge_consortium.operations.published import BASE_MODELS, published_base_model
 from fcforge_consortium.options import TrustRequest
 from fcforge_consortium.records import archive
 from fcforge_consortium.records.exchange import Exchange, open_exchange, packed
@@ -280,13 +280,13 @@ class Learns(Fitted, ABC):
             return self.start.model
         if isinstance(self.start, (str, Path)):
             place = self.start
-            if str(place) in STARTS:
-                place = public_start(str(place), warnings.warn)
+            if str(place) in BASE_MODELS:
+                place = published_base_model(str(place), warnings.warn)
             elif not Path(place).exists():
                 what = f"start='{place}' is neither a file nor a public start."
-                raise ConfigError(what, do=f"Known: {', '.join(STARTS)}.")
+                raise ConfigError(what, do=f"Known: {', '.join(BASE_MODELS)}.")
             return open_exchange(place).model
-        do = "Give start= a name, a file of `fcforge start`, or what `make_public` returned."
+        do = "Give start= a name, a file of `fcforge consortium base-model`, or what `make_public` returned."
         raise ConfigError("method 'forge_release' needs a public start.", do=do)
 
     def _around_start(self, model: "Model") -> dict[str, Any]:

@@ -212,7 +212,7 @@ KINDS: dict[str, tuple[Callable[[Item], Made], str, str]] = {
         _exchange,
         "Exchange files",
         "What travels between hospitals: signed records and what the model is computed from. A "
-        "file is shown only after every check of `fcforge verify` has passed.",
+        "file is shown only after every check of `fcforge consortium verify` has passed.",
     ),
     "run": (
         _run,

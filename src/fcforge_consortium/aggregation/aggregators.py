@@ -220,7 +220,7 @@ def own_card(exchange: "Exchange", key: Ed25519PrivateKey) -> Keeper:
     named = ", ".join(k.name for k in exchange.root.policy.keepers) or "none"
     raise ExchangeError(
         f"the key {keys.public_hex(key)[:16]} is of no keeper of this start.",
-        do=f"Its policy names {named}. Use the key that `fcforge keepers new` made for it.",
+        do=f"Its policy names {named}. Use the key that `fcforge consortium aggregators new` made for it.",
     )
 
 
@@ -283,9 +283,9 @@ def _require_withdrawal(
         who = f"; the share of '{late[0]}' came too late for it" if late else ""
         raise ExchangeError(
             f"was published before{who}. Twice would give the difference away.",
-            do="Late hospitals join the next round (`fcforge learn --round NEXT`). A round that a "
-            "hospital has withdrawn from can be published once more without it: --again, which "
-            "spends everybody's budget once more.",
+            do="Late hospitals join the next round (`fcforge consortium contribute --round "
+            "NEXT`). A round that a hospital has withdrawn from can be published once more without it: "
+            "--again, which spends everybody's budget once more.",
         )
     if not before <= {share.notice.id for share in shares}:
         raise ExchangeError(

@@ -215,10 +215,10 @@ def _two_keepers(exchange: "Exchange", key: Signer) -> list[Keeper]:
     if not exchange.root.key:
         raise ExchangeError(
             "the start is not signed: whoever handed it on could have named other keepers.",
-            do="Ask its maker for a signed one (`fcforge start --sign KEY`).",
+            do="Ask its maker for a signed one (`fcforge consortium base-model --sign KEY`).",
         )
     if key is None:
-        do = "Sign with --sign KEY; `fcforge keys new KEY` makes one."
+        do = "Sign with --sign KEY; `fcforge consortium keys new KEY` makes one."
         raise ConfigError("what is given to keepers must be signed.", do=do)
     return keepers
 
@@ -310,7 +310,7 @@ def _check_pair(name: str, halves: list[Half]) -> None:
         raise ExchangeError(
             "it was published once more after a withdrawal that is not in these files.",
             where=f"round '{name}'",
-            do="Join the file with the withdrawal, too: `fcforge merge FILES --out FILE`.",
+            do="Join the file with the withdrawal, too: `fcforge consortium merge FILES --out FILE`.",
         )
     for other in halves[1:]:
         with at(f"round '{name}'", do=LOST):

@@ -28,7 +28,7 @@ from fcforge.evaluation.privacy.audit_result import (
     AuditRow,
 )
 from fcforge.evaluation.privacy.generator_audit import Evidence, People
-from fcforge_consortium.audit import Attacked, require_given
+from fcforge_consortium.audit_target import AuditTarget, require_given
 from fcforge_consortium.chains.step import people_learned, whole_site
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ MIN_PEOPLE = 8
 FEWEST = 4  # synthetic subjects that can be attacked
 
 
-def audit_chain(chain: "Chain", asked: Attacked) -> Audit:
+def audit_chain(chain: "Chain", asked: AuditTarget) -> Audit:
     """Attack all that a chain hands on about one site.
 
     Returns
@@ -83,7 +83,7 @@ def site_as_learned(chain: "Chain", people: Cohort, name: str) -> Site:
     return chain.split(people, name)
 
 
-def require_same_people(chain: "Chain", site: Site, asked: Attacked) -> None:
+def require_same_people(chain: "Chain", site: Site, asked: AuditTarget) -> None:
     """Raise where no receipt proves that these are the people who were learned.
 
     The step holds a salted hash of them, in the order learned; ids that were renumbered, other
@@ -95,11 +95,11 @@ def require_same_people(chain: "Chain", site: Site, asked: Attacked) -> None:
     if len(receipt.places(people)) != len(people):
         raise DataError(
             f"{len(people)} people would be taken for members, {len(receipt.people)} were learned.",
-            do="Give exactly the data that `fcforge learn` was given.",
+            do="Give exactly the data that `fcforge consortium chain` was given.",
         )
 
 
-def gather(chain: "Chain", site: Site, asked: Attacked) -> tuple[People, np.ndarray]:
+def gather(chain: "Chain", site: Site, asked: AuditTarget) -> tuple[People, np.ndarray]:
     """Members, outsiders and reference of a site; `member` of shape (1, n)."""
     inside = site.learning(with_val=chain.settings.learns_val)
     outside, reference = _outsiders(site, asked)
@@ -115,7 +115,7 @@ def gather(chain: "Chain", site: Site, asked: Attacked) -> tuple[People, np.ndar
     return People(batch, reference), member
 
 
-def _outsiders(site: Site, asked: Attacked) -> tuple[FCBatch, FCBatch]:
+def _outsiders(site: Site, asked: AuditTarget) -> tuple[FCBatch, FCBatch]:
     """People nobody trained on, and the attacker's reference.
 
     Where only one of test split and reference is there, it is cut in half to serve as both.

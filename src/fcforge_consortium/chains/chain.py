@@ -46,7 +46,11 @@ from fcforge_consortium.chains.step import (
 )
 from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, Threshold
 from fcforge_consortium.model import Covariates, Learned, Model, Scores
-from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.options import (
+    ChainBeginRequest,
+    ChainContinueRequest,
+    ContinueRequest,
+)
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records import schema
 from fcforge_consortium.records.exchange import Exchange
@@ -59,17 +63,14 @@ ACCEPT_LABELS = "accept_labels"
 ACCEPT_SCANS = "accept_scans"
 
 
-def begin(asked: LearnRequest, people: Cohort, key: Signer) -> Exchange:
-    """An empty chain: the first hospital chooses by a config."""
-    if asked.config is None:
-        do = "Give --config FILE (`fcforge init` writes one), or --state to go on."
-        raise ConfigError("the first site of a chain needs a config.", do=do)
-    experiment = config.load_experiment(asked.config)
-    settings = first_settings(people, experiment, asked.learner)
+def begin(request: ChainBeginRequest, people: Cohort, key: Signer) -> Exchange:
+    """Return an empty chain with the settings that the first hospital chose by a config."""
+    experiment = config.load_experiment(request.config)
+    settings = first_settings(people, experiment, request.learner)
     target = people.target
     if target == Target():
         target = Target(classes=("control", "patient"))
-    return empty_chain(settings, target, asked.site, key)
+    return empty_chain(settings, target, request.site, key)
 
 
 def empty_chain(
@@ -232,15 +233,20 @@ class Chain(Model):
         self,
         people: Cohort,
         private: PrivateRecord,
-        asked: LearnRequest,
+        asked: ChainBeginRequest | ChainContinueRequest,
         key: Signer,
         tick: Any,
     ) -> Learned:
-        """What the people of one site add; nothing is written."""
-        self._require_choice(asked)
+        """Train the model on the people of one site; nothing is written."""
+        if self.settings.copies_real:
+            require_allowed(self.settings, asked.allow_real_subjects)
         self.require_next(asked.site, people.n_rois)
         site = self.split(people, asked.site)
-        before, flags = self._found(site, asked.accept)
+        accepted = []
+        if isinstance(asked, ChainContinueRequest):
+            accepted += [ACCEPT_LABELS] if asked.accept_labels else []
+            accepted += [ACCEPT_SCANS] if asked.accept_scans else []
+        before, flags = self._found(site, accepted)
         epochs = count(1)
         total = self.settings.training.epochs
 
@@ -252,16 +258,6 @@ class Chain(Model):
         known = self.exchange.everything
         new = tuple(record for record in made.everything if record not in known)
         return Learned(made, new, receipt.having_seen(made), before)
-
-    def _require_choice(self, asked: LearnRequest) -> None:
-        """Raise where a later hospital chooses, or real subjects would leave unasked."""
-        chosen = {"config", "learner"} & asked.given().keys()
-        if self.steps and chosen:
-            do = "Only the first site of a chain chooses; later ones follow it."
-            what = f"--{min(chosen)} was given together with --state."
-            raise ConfigError(what, do=do)
-        if self.settings.copies_real:
-            require_allowed(self.settings, asked.allow_real_subjects)
 
     def split(self, people: Cohort, site: str) -> Site:
         """A hospital's people as its step trains and tests on them."""
@@ -434,7 +430,7 @@ class Chain(Model):
         n = int(np.isin(people.site, here).sum())
         return (
             f"{n} of these people are of {' and '.join(here)}, where it learned: too good to be "
-            "true if they are those it learned. --register FILE tells.",
+            "true if they are those it learned. --ledger FILE tells.",
         )
 
     def parameters(self) -> Mapping[str, Any]:
@@ -451,9 +447,9 @@ class Chain(Model):
             found[name] = getattr(own, name)
         return {**found, "training": training}
 
-    def promise(self, asked: LearnRequest) -> str:
+    def promise(self, asked: ContinueRequest) -> str:
         """What each person of a site would spend, in words."""
-        return "nothing is promised; `fcforge audit` measures what a chain gives away"
+        return "nothing is promised; `fcforge consortium audit` measures what a chain gives away"
 
     def cost(self, record: records.Record) -> str:
         """What people behind a record spend, in words: nothing has noise."""

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 from scipy.stats import binomtest
 
 from fcforge.core.formatting import counted, memory, percent
-from fcforge.evaluation.privacy.audit_result import TIMES, TOLD
 from fcforge.methods import METHODS
 from fcforge_consortium.chains.step import SMALL_CELL
-from fcforge_consortium.records.kinds import Audit, SplitCounts, Step
+from fcforge_consortium.records.kinds import SplitCounts, Step
 from fcforge_consortium.report import description
 from fcforge_consortium.report.description import Answer, Description, Level, PlainTable
 
@@ -35,9 +34,9 @@ def describe(chain: "Chain") -> Description:
     method = METHODS[settings.learner.method.name].title
     return description.described(
         chain,
-        answers=(travels(chain), works(chain.steps), _attacked(chain)),
+        answers=(travels(chain), works(chain.steps), NO_PROMISE),
         facts={"ROIs": str(settings.n_rois), "temperature": f"{chain.temperature:.3g}"},
-        tables=(_people(chain.steps), _held_out(chain.steps), _audits(chain)),
+        tables=(_people(chain.steps), _held_out(chain.steps)),
         settings=settings.to_json(),
         kind="chain of hospitals",
         sites=chain.sites,
@@ -46,27 +45,15 @@ def describe(chain: "Chain") -> Description:
     )
 
 
-def current_audits(chain: "Chain") -> list[Audit]:
-    """Audits of what travels now, not of a state before the last site."""
-    last = chain.steps[-1].id if chain.steps else ""
-    return [audit for audit in chain.exchange.of(Audit) if last in audit.parents]
-
-
-def _attacked(chain: "Chain") -> Answer:
-    """The strongest of all attacks that hospitals recorded on what travels now."""
-    audits = current_audits(chain)
-    worst = description.strongest([row for audit in audits for row in audit.rows])
-    if worst is None:
-        say = "Not measured: no audit is recorded in this file."
-        how = "Each hospital can, on its own data: `fcforge audit`."
-        return Answer(description.ATTACKED, "warn", say, (how,))
-    more = [TIMES.format(worst.attack, worst.release, 100 * worst.auc)]
-    audited = {audit.site for audit in audits}
-    if missing := [site for site in chain.sites if site not in audited]:
-        more.append(f"Not audited as it travels now: {', '.join(missing)}.")
-    level: Level = "alarm" if worst.beats_chance else "good"
-    say = TOLD[worst.beats_chance]
-    return Answer(description.ATTACKED, level, say, tuple(more))
+NO_PROMISE = Answer(
+    description.ATTACKED,
+    "warn",
+    "Nothing is promised: a chain adds no noise.",
+    (
+        "Each hospital can attack its own step at home, on its own people: "
+        "`fcforge consortium audit`. The result stays there.",
+    ),
+)
 
 
 # -- what travels ----------------------------------------------------------------------------------
@@ -171,20 +158,3 @@ def _held_out(steps: Sequence[Step]) -> PlainTable:
         tuple(rows),
         "They are easier than real ones: read a change over time, not a rate.",
     )
-
-
-def _audits(chain: "Chain") -> PlainTable:
-    """What hospitals found when they attacked the chain."""
-    current = current_audits(chain)
-    rows = []
-    left: list[str] = []
-    for audit in chain.exchange.of(Audit):
-        when = audit.time[:10] if audit in current else "before the last step"
-        for row in audit.rows:
-            surely = "yes" if row.beats_chance else "no"
-            found = (row.release, row.attack, f"{row.auc:.2f}", surely)
-            rows.append((audit.site, when, *found))
-        left += audit.not_attacked
-    columns = ("audit by", "when", "attacked", "attack", "AUC", "beats chance")
-    note = f"Not attacked: {', '.join(dict.fromkeys(left)) or 'nothing'}."
-    return PlainTable("Audits", columns, tuple(rows), note)

@@ -1,12 +1,13 @@
-"""Commands around exchange files: learning one site at a time, predicting, inspecting, auditing."""
+"""Commands of the consortium: parse arguments, call the operations, print."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from fcforge.cli.commands import at_work, progress_on_stderr, say, takes
 from fcforge.core import files
@@ -21,31 +22,96 @@ if TYPE_CHECKING:
     from fcforge_consortium.records.kinds import Record
 
 
+chain = typer.Typer(
+    no_args_is_help=True, help="Hand one model from hospital to hospital (needs torch)."
+)
+
+
+def demo(
+    out: Annotated[Path, Option(help="Folder to write.")] = Path("runs/consortium"),
+) -> None:
+    """Play a round of two aggregators among six simulated hospitals and write its page."""
+    from fcforge.report.tables import interval_text
+    from fcforge_consortium.operations.demo import MERGED, PAGE, play_round
+    from fcforge_consortium.report.page import round_section, write_page
+
+    with at_work("playing a round of two aggregators"):
+        played = play_round(out)
+        gained = round_section(played)
+        write_page(played.exchange, MERGED, out / PAGE, gained)
+    for title, auroc in played.auroc.items():
+        print(f"{title}: AUROC {interval_text(auroc)}")
+    say(f"page of the round: {out / PAGE}")
+
+
 @takes
-def start(asked: requests.StartRequest) -> None:
-    """Make a public start: what hospitals add their releases to, made of public people alone."""
-    from fcforge_consortium.operations import public_start, start_file
+def base_model(request: requests.BaseModelRequest) -> None:
+    """Make a base model of public people, to which hospitals add their contributions."""
+    from fcforge_consortium.operations.base_model import write_base_model
+    from fcforge_consortium.operations.published import published_base_model
     from fcforge_consortium.report.terminal import described_text
 
-    with at_work("making the start"):
-        if asked.given().keys() == {"public"}:
-            place = public_start(asked.public, say)
-            say(f"wrote {place}; in Python: ForgeClassifier(start='{asked.public}').")
+    with at_work("making the base model"):
+        if request.given().keys() == {"public"}:
+            place = published_base_model(request.public, say)
+            say(f"wrote {place}; in Python: ForgeClassifier(start='{request.public}').")
             return
-        made = start_file(asked)
-    say(f"wrote {asked.out}; give this file to every hospital.")
+        made = write_base_model(request)
+    say(f"wrote {request.out}; give this file to every hospital.")
     print(described_text(made.model.describe()))
     planned = made.root.plan.epsilon
-    if warning := made.root.hopeless(planned, bool(asked.keeper)):
-        way = "exact sums" if planned is None else f"epsilon {planned:g}"
-        _warn(f"WARNING: this start plans {way}; {warning}.")
+    if warning := made.root.hopeless(planned, bool(request.aggregator)):
+        plan = "exact sums" if planned is None else f"epsilon {planned:g}"
+        _warn(f"WARNING: this base model plans {plan}; {warning}.")
 
 
 @takes
-def learn(request: requests.LearnRequest) -> None:
-    """Learn one site: add its release to a start, or take the next step of a chain."""
-    from fcforge_consortium.operations import learn_site, private_place, share_place
-    from fcforge_consortium.report.terminal import continued_text, learned_text
+def contribute(request: requests.ContributeRequest) -> None:
+    """Add your hospital's contribution to a base model; no scan leaves."""
+    from fcforge_consortium.operations.contribute import contribute, share_place
+    from fcforge_consortium.operations.people import ledger_of
+    from fcforge_consortium.report.terminal import learned_text
+
+    with progress_on_stderr("contributing") as tick:
+        done = contribute(request, agree=_ask(request), warn=_warn, tick=tick)
+    say(learned_text(done))
+    for name in done.files:
+        place = share_place(request.out, name)
+        say(f"wrote {place}: send it to {name}; nobody else can read it.")
+    say(f"wrote {request.out}, which may leave; {ledger_of(request)} must not.")
+
+
+@chain.command("begin")
+@takes
+def begin_chain(request: requests.ChainBeginRequest) -> None:
+    """Train the first hospital of a chain, by the learner of a config."""
+    from fcforge_consortium.operations.chain import begin_chain
+    from fcforge_consortium.operations.people import ledger_of
+    from fcforge_consortium.report.terminal import learned_text
+
+    with progress_on_stderr("training") as tick:
+        done = begin_chain(request, warn=_warn, tick=tick)
+    say(learned_text(done))
+    say(f"wrote {request.out}, which may leave; {ledger_of(request)} must not.")
+
+
+@chain.command("continue")
+@takes
+def continue_chain(request: requests.ChainContinueRequest) -> None:
+    """Train the model that you received on your hospital, the next of its chain."""
+    from fcforge_consortium.operations.chain import continue_chain
+    from fcforge_consortium.operations.people import ledger_of
+    from fcforge_consortium.report.terminal import learned_text
+
+    with progress_on_stderr("training") as tick:
+        done = continue_chain(request, agree=_ask(request), warn=_warn, tick=tick)
+    say(learned_text(done))
+    say(f"wrote {request.out}, which may leave; {ledger_of(request)} must not.")
+
+
+def _ask(request: requests.ContinueRequest) -> "Callable[[Exchange], None]":
+    """Return a function that shows the file to continue and asks whether to go on."""
+    from fcforge_consortium.report.terminal import continued_text
 
     def agree(before: "Exchange") -> None:
         say(continued_text(before, request))
@@ -54,17 +120,12 @@ def learn(request: requests.LearnRequest) -> None:
         if not sys.stdin.isatty():
             raise ConfigError(
                 "there is no terminal on which to ask whether to go on with this.",
-                do="Read the lines above; if they are what you expect, add --yes.",
+                do="Read the lines above; if they are as you expect, add --yes.",
             )
         if not typer.confirm("Go on with this?", err=True):
             raise typer.Exit(1)
 
-    with progress_on_stderr("learning") as tick:
-        done = learn_site(request, agree=agree, warn=_warn, tick=tick)
-    say(learned_text(done))
-    for keeper in done.files:
-        say(f"wrote {share_place(request.out, keeper)}: send it to {keeper} alone.")
-    say(f"wrote {request.out}, which may leave; {private_place(request)} must not.")
+    return agree
 
 
 def _warn(text: str) -> None:
@@ -72,35 +133,35 @@ def _warn(text: str) -> None:
 
 
 @takes
-def merge(asked: requests.MergeRequest) -> None:
-    """Join the records of several files with one root; the order does not matter."""
-    from fcforge_consortium.operations import merge_files
+def merge(request: requests.MergeRequest) -> None:
+    """Join the records of several files with one base model or chain, in any order."""
+    from fcforge_consortium.operations.records import merge_files
 
-    merge_files(asked)
-    say(f"wrote {asked.out}; `fcforge inspect` shows what it holds.")
+    merge_files(request)
+    say(f"wrote {request.out}; `fcforge consortium inspect` shows its contents.")
 
 
 @takes
-def withdraw(asked: requests.WithdrawRequest) -> None:
-    """Take a site's releases back: the model becomes what it would be without them."""
-    from fcforge_consortium.operations import withdraw_file
+def withdraw(request: requests.WithdrawRequest) -> None:
+    """Withdraw a site's contributions: the model becomes what it would be without them."""
+    from fcforge_consortium.operations.records import withdraw_file
 
-    withdraw_file(asked, warn=_warn)
-    say(f"wrote {asked.out}; the withdrawal holds wherever it is merged.")
+    withdraw_file(request, warn=_warn)
+    say(f"wrote {request.out}; the withdrawal holds wherever it is merged.")
 
 
 @takes
 def threshold(request: requests.ThresholdRequest) -> None:
     """Fit the hospital's own threshold for a file; nothing leaves the hospital."""
-    from fcforge_consortium.operations import refit_threshold
+    from fcforge_consortium.operations.threshold import fit_threshold
 
-    own = refit_threshold(request)
-    shared = f"{own.slope:.3f} x the exchange's log odds"
+    own = fit_threshold(request)
+    shared = f"{own.slope:.3f} x the model's log odds"
     print(f"own log odds = {own.intercept:.3f} + {shared}")
 
 
 @takes
-def evaluate(asked: requests.EvaluateRequest) -> None:
+def evaluate(request: requests.EvaluateRequest) -> None:
     """Measure a file's model on people with known diagnoses, next to the majority class."""
     from fcforge.data.datasets import left_out, load_people
     from fcforge.report.tables import as_json
@@ -110,23 +171,23 @@ def evaluate(asked: requests.EvaluateRequest) -> None:
     from fcforge_consortium.records.keys import Trust
     from fcforge_consortium.report.terminal import evaluation_text
 
-    opened = open_exchange(asked.file, Trust.asked(asked))
-    private = None
-    if asked.register is not None:
-        private = PrivateRecord.read(asked.register)
-    loading = asked.loading | opened.root.policy.loading
-    cohort = load_people(asked.data, listed(asked.site), **loading)
+    opened = open_exchange(request.file, Trust.asked(request))
+    ledger = None
+    if request.ledger is not None:
+        ledger = PrivateRecord.read(request.ledger)
+    loading = request.loading | opened.root.policy.loading
+    cohort = load_people(request.data, listed(request.site), **loading)
     for text in left_out(cohort):
         _warn(text)
     with at_work("predicting"):
-        found = prediction.evaluate(opened, cohort, private)
-    if found.warning:
-        say(found.warning, style="red")
-    print(as_json(found.to_json()) if asked.as_json else evaluation_text(found))
+        result = prediction.evaluate(opened, cohort, ledger)
+    if result.warning:
+        say(result.warning, style="red")
+    print(as_json(result.to_json()) if request.as_json else evaluation_text(result))
 
 
 @takes
-def predict(asked: requests.PredictRequest) -> int:
+def predict(request: requests.PredictRequest) -> int:
     """Predict each scan, or abstain where it is too unusual; exit code 1 if none has an answer."""
     from fcforge_consortium.contributions import prediction
     from fcforge_consortium.ledger.ledger import PrivateRecord
@@ -134,22 +195,22 @@ def predict(asked: requests.PredictRequest) -> int:
     from fcforge_consortium.records.keys import Trust
     from fcforge_consortium.report.terminal import prediction_text
 
-    if asked.atlas and asked.explain is None:
+    if request.atlas and request.explain is None:
         what = "--atlas was given without --explain."
         raise ConfigError(what, do="Give both or neither.")
-    opened = open_exchange(asked.file, Trust.asked(asked))
+    opened = open_exchange(request.file, Trust.asked(request))
     own = None
-    if asked.register is not None:
-        own = PrivateRecord.read(asked.register).require_threshold()
+    if request.ledger is not None:
+        own = PrivateRecord.read(request.ledger).require_threshold()
         for note in own.stale(opened.id):
             say(note, style="yellow")
     with at_work("predicting"):
-        rows = prediction.predict(opened, asked.scans, asked.kind, own)
+        rows = prediction.predict(opened, request.scans, request.kind, own)
     say(prediction_text(rows))
-    written = prediction.as_json if asked.as_json else prediction.as_csv
-    _put(written(rows, opened).rstrip(), asked.out)
-    if asked.explain is not None:
-        _explain(asked, asked.explain, opened, rows)
+    written = prediction.as_json if request.as_json else prediction.as_csv
+    _put(written(rows, opened).rstrip(), request.out)
+    if request.explain is not None:
+        _explain(request, request.explain, opened, rows)
     return 0 if any(row.status == prediction.OK for row in rows) else 1
 
 
@@ -162,7 +223,7 @@ def _put(text: str, out: Path | None) -> None:
 
 
 def _explain(
-    asked: requests.PredictRequest,
+    request: requests.PredictRequest,
     folder: Path,
     opened: "Exchange",
     rows: "list[Prediction]",
@@ -171,15 +232,15 @@ def _explain(
     from fcforge.report.explaining import write_explanation
     from fcforge_consortium.contributions.prediction import explain_scans
 
-    atlas = load_atlas(asked.atlas) if asked.atlas else None
+    atlas = load_atlas(request.atlas) if request.atlas else None
     with at_work("explaining"):
-        why = explain_scans(opened, asked.scans, rows, asked.kind, atlas)
+        why = explain_scans(opened, request.scans, rows, request.kind, atlas)
         write_explanation(why, folder, opened.id)
     say(f"wrote {folder}/index.html and edges.csv")
 
 
 @takes
-def inspect(asked: requests.InspectRequest) -> None:
+def inspect(request: requests.InspectRequest) -> None:
     """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
     from fcforge.report.tables import as_json
     from fcforge_consortium.aggregation.rounds import read_share
@@ -188,96 +249,80 @@ def inspect(asked: requests.InspectRequest) -> None:
     from fcforge_consortium.records.keys import Trust
     from fcforge_consortium.report.terminal import records_text
 
-    known = Trust.asked(asked)
+    trust = Trust.asked(request)
     single: Sequence[Record]
-    if asked.file.suffix == ".share":
-        single = [read_share(asked.file, known).notice]
+    if request.file.suffix == ".share":
+        single = [read_share(request.file, trust).notice]
     else:
-        single = archive.read(asked.file).records
+        single = archive.read(request.file).records
         if any(record.is_root for record in single):
-            _inspect_exchange(asked, known)
+            _inspect_whole(request, trust)
             return
-        with at(asked.file):
-            require_trusted(single, known)
+        with at(request.file):
+            require_trusted(single, trust)
     text = records_text(single)
-    if asked.html is not None:
-        what = "only a whole exchange has a page; this is a share, or single records."
-        raise ConfigError(what, where=asked.file, do="Leave out --html.")
-    if asked.as_json:
+    if request.html is not None:
+        what = "only a whole consortium file has a page; this is a share, or single records."
+        raise ConfigError(what, where=request.file, do="Leave out --html.")
+    if request.as_json:
         text = as_json([record.model_dump() for record in single])
     print(text)
 
 
-def _inspect_exchange(asked: requests.InspectRequest, known: "Trust") -> None:
+def _inspect_whole(request: requests.InspectRequest, trust: "Trust") -> None:
     from fcforge.report.tables import as_json
     from fcforge_consortium.records.exchange import open_exchange
     from fcforge_consortium.report.page import write_page
     from fcforge_consortium.report.terminal import described_text
 
-    opened = open_exchange(asked.file, known)
-    if asked.html is not None:
-        write_page(opened, asked.file.name, asked.html)
-        say(f"wrote {asked.html}")
-    found = opened.model.describe()
-    print(as_json(asdict(found)) if asked.as_json else described_text(found))
+    opened = open_exchange(request.file, trust)
+    if request.html is not None:
+        write_page(opened, request.file.name, request.html)
+        say(f"wrote {request.html}")
+    summary = opened.model.describe()
+    print(as_json(asdict(summary)) if request.as_json else described_text(summary))
 
 
 @takes
-def verify(asked: requests.VerifyRequest) -> int:
+def verify(request: requests.VerifyRequest) -> int:
     """Check a file bit by bit; exit code 1 when it must not be used."""
     from fcforge.report.tables import as_json
     from fcforge_consortium.records.keys import Trust
     from fcforge_consortium.records.verification import verify as verified
     from fcforge_consortium.report.terminal import verify_text
 
-    checks = verified(asked.file, Trust.asked(asked), asked.expect)
+    checks = verified(request.file, Trust.asked(request), request.expect)
     ok = all(check.ok for check in checks)
-    found = {"ok": ok, "checks": [asdict(check) for check in checks]}
-    print(as_json(found) if asked.as_json else verify_text(checks))
+    result = {"ok": ok, "checks": [asdict(check) for check in checks]}
+    print(as_json(result) if request.as_json else verify_text(checks))
     return 0 if ok else 1
 
 
 @takes
-def keep(asked: requests.KeepRequest) -> None:
-    """Add the shares of a round and a dose of noise, sign, and write this keeper's half."""
-    from fcforge_consortium.operations import keep_files
+def aggregate(request: requests.AggregateRequest) -> None:
+    """Add the shares of a round with noise; write this aggregator's signed aggregate share."""
+    from fcforge_consortium.operations.aggregate import aggregate_files
 
-    kept = keep_files(asked)
+    kept = aggregate_files(request)
     names = [one.site for one in kept.half.hospitals]
     size = counted(len(names), "hospital")
-    print(f"wrote {asked.out}: half of round {kept.half.round}, {size}")
+    print(f"wrote {request.out}: aggregate share of round {kept.half.round}, {size}")
     print(f"added: {', '.join(names)}")
     print(
-        "It says nothing by itself; `fcforge merge` joins it with the other keeper's."
+        "It reveals nothing by itself; `fcforge consortium merge` joins it with the other "
+        "aggregator's."
     )
 
 
 @takes
 def audit(request: requests.AuditRequest) -> None:
-    """Attack what would be given away: who was trained on, who can be identified."""
+    """Attack your own contribution: who was in it, who can be identified. Stays at home."""
     from fcforge.report import audits
-    from fcforge_consortium.audit import audit_as_asked
+    from fcforge_consortium.operations.audit import audit_file
 
     with at_work("attacking"):
-        found = audit_as_asked(request, say)
-    if request.record is not None:
-        say(f"wrote {request.record} with the audit inside.")
+        result = audit_file(request)
     if request.out is not None:
-        audits.write_files(found, request.out)
-        say(f"wrote {request.out}/audit.json")
-    print(audits.as_json(found) if request.as_json else audits.as_text(found))
-
-
-COMMANDS = (
-    start,
-    learn,
-    merge,
-    withdraw,
-    threshold,
-    evaluate,
-    predict,
-    inspect,
-    verify,
-    audit,
-    keep,
-)
+        audits.write_files(result, request.out)
+        say(f"wrote {request.out}/audit.json, which must not leave.")
+    print(audits.as_json(result) if request.as_json else audits.as_text(result))

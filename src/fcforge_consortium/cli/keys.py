@@ -1,4 +1,4 @@
-"""Keys of hospitals and keepers: make, name, list, rotate, revoke them."""
+"""Commands that make, name, list, rotate and revoke keys of hospitals and aggregators."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +11,9 @@ from fcforge.core.formatting import counted
 from fcforge_consortium.options import RotateRequest
 
 keys = typer.Typer(
-    no_args_is_help=True, help="Keys: make, name, list, rotate, revoke them."
+    no_args_is_help=True, help="Make, name, list, rotate and revoke keys."
 )
-keepers = typer.Typer(no_args_is_help=True, help="Keepers of rounds: make their keys.")
+aggregators = typer.Typer(no_args_is_help=True, help="Aggregators: make their keys.")
 Protect = Annotated[bool, Option("--passphrase", help="Ask for a passphrase.")]
 
 
@@ -23,19 +23,21 @@ def _passphrase(asked: bool) -> str:
     return typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)
 
 
-@keepers.command("new")
-def new_keeper(
-    name: Annotated[str, Argument(help="Who the keeper is, e.g. University.")],
+@aggregators.command("new")
+def new_aggregator(
+    name: Annotated[str, Argument(help="Name of the aggregator, e.g. University.")],
     out: Annotated[Path, Option(help="Private key to write.")],
     passphrase: Protect = False,
 ) -> None:
-    """Make a keeper's key: OUT, which the keeper keeps, and OUT.keeper for `fcforge start`."""
+    """Make an aggregator's key OUT, which it keeps, and its card for the base model."""
     from fcforge_consortium.aggregation.aggregators import CARD, write_keeper
 
     card = write_keeper(out, name, _passphrase(passphrase))
     print(f"wrote {out} (private: keep it) and {out}{CARD}, key {card.key[:16]}")
-    print(f"whoever makes the start names it: fcforge start --keeper {out}{CARD}")
-    print(f"give {out}.pub to every hospital by another way than the start")
+    print(
+        f"the base model names it: fcforge consortium base-model --aggregator {out}{CARD}"
+    )
+    print(f"give {out}.pub to every hospital by another way than the base model")
 
 
 @keys.command("new")
@@ -81,26 +83,26 @@ def list_keys() -> None:
 
 @keys.command("rotate")
 @takes
-def rotate_key(asked: RotateRequest) -> None:
-    """Let the old key sign the new one; what else the old key signs is refused from now on.
+def rotate_key(request: RotateRequest) -> None:
+    """Let the old key sign the new one; later signatures of the old key are refused.
 
-    `fcforge keys new NEW` makes the new key. Everybody who merges OUT takes it.
+    `fcforge consortium keys new NEW` makes the new key. Everybody who merges OUT accepts it.
     """
-    from fcforge_consortium.operations import rotate_file
+    from fcforge_consortium.operations.records import rotate_file
 
-    found = rotate_file(asked)
-    stands = counted(len(found.vouches), "record")
-    key = found.new_key[:16]
-    print(f"wrote {asked.out}: {found.site} signs with key {key} from now on")
-    print(f"signed by the old key and standing: {stands}")
+    rotation = rotate_file(request)
+    vouched = counted(len(rotation.vouches), "record")
+    key = rotation.new_key[:16]
+    print(f"wrote {request.out}: {rotation.site} signs with key {key} from now on")
+    print(f"signed by the old key and still valid: {vouched}")
 
 
 @keys.command("revoke")
 def revoke_key(
     name: Annotated[str, Argument(help="Whose keys, or a key's first digits.")],
 ) -> None:
-    """Refuse whatever these keys signed, from now on."""
+    """Refuse everything that these keys signed, from now on."""
     from fcforge_consortium.records.keys import read_keyring, write_keyring
 
     path = write_keyring(read_keyring().revoke(name))
-    print(f"{path}: what the keys of {name} signed is refused from now on")
+    print(f"{path}: everything the keys of {name} signed is refused from now on")

@@ -28,7 +28,7 @@ from fcforge.evaluation.privacy.audit_result import (
 )
 from fcforge.evaluation.privacy.generator_audit import Evidence, stratified, summarise
 from fcforge.evaluation.privacy.measures import MEMBER, OUTSIDER
-from fcforge_consortium.audit import Attacked, require_given
+from fcforge_consortium.audit_target import AuditTarget, require_given
 from fcforge_consortium.contributions.step import own_features
 from fcforge_consortium.ledger.ledger import people_in
 from fcforge_consortium.privacy import noise
@@ -171,7 +171,7 @@ def audit_people(
     return Audit(tuple(rows), about)
 
 
-def audit_release(model: "Releases", asked: Attacked) -> Audit:
+def audit_release(model: "Releases", asked: AuditTarget) -> Audit:
     """Attack what a site gave last.
 
     That they are its people is proved first, by the receipt kept at home and the commitment in
@@ -193,7 +193,7 @@ def audit_release(model: "Releases", asked: Attacked) -> Audit:
 
 
 def given_people(
-    model: "Releases", asked: Attacked
+    model: "Releases", asked: AuditTarget
 ) -> tuple[Spending, np.ndarray, np.ndarray]:
     """The site's last record; its people in its order: features (n, p), diagnoses."""
     given = {record.site: record for record in model.exchange.of(Spending)}

@@ -24,7 +24,7 @@ from fcforge_consortium.base_model import record as public_start
 from fcforge_consortium.base_model.record import PublicStart
 from fcforge_consortium.contributions import step as release_step
 from fcforge_consortium.model import Covariates, Model, Scores
-from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.options import ContinueRequest, ContributeRequest
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import Half, Noisy, Promised, Release, Spending
@@ -33,7 +33,7 @@ from fcforge_consortium.report import description
 if TYPE_CHECKING:
     from fcforge.evaluation.explanation import Scored
     from fcforge.evaluation.privacy.audit_result import Audit
-    from fcforge_consortium.audit import Attacked
+    from fcforge_consortium.audit_target import AuditTarget
     from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
@@ -256,7 +256,7 @@ class Releases(Model):
             raise ExchangeError(
                 f"its numbers are not of {fewest} to {most} people: about "
                 f"{people:.0f}, who moved the head by {moved:.4g} (at most {farthest:.4g}).",
-                do="It was not made by `fcforge learn`; ask the hospital for a new release.",
+                do="It was not made by `fcforge consortium contribute`; ask the hospital for a new release.",
             )
 
     # -- a hospital's step -------------------------------------------------------------------------
@@ -268,7 +268,9 @@ class Releases(Model):
     ) -> tuple["Releases", "Receipt"]:
         """The model after the release of one more site."""
         (site,) = people.site_names
-        asked = LearnRequest(site=site, data=Path(), out=Path(), **given)
+        asked = ContributeRequest(
+            site=site, data=Path(), out=Path(), state=Path(), **given
+        )
         done = self.learn(people, private, asked, None)
         return Releases(done.exchange), done.receipt
 
@@ -278,7 +280,7 @@ class Releases(Model):
         """The exchange: a release is on record as soon as it is made."""
         if key is not None:
             what = "a release is signed when it is made."
-            raise ConfigError(what, do="Use `fcforge learn --sign`.")
+            raise ConfigError(what, do="Use `fcforge consortium contribute --sign`.")
         return self.exchange
 
     def parameters(self) -> Mapping[str, Any]:
@@ -387,15 +389,16 @@ class Releases(Model):
         said = f"{len(public)} of these people are among the public ones"
         return (f"{said} (first: {public[0]}): too good to be true.",)
 
-    def attack(self, asked: "Attacked") -> "Audit":
+    def attack(self, asked: "AuditTarget") -> "Audit":
         """An audit of what a site gave last, by that site."""
         from fcforge_consortium.contributions.audit import audit_release  # needs torch
 
         self.require_two_classes("attacks of an audit are")
         return audit_release(self, asked)
 
-    def promise(self, asked: "LearnRequest") -> str:
+    def promise(self, asked: ContinueRequest) -> str:
         """What each person of a site would spend, in words."""
+        assert isinstance(asked, ContributeRequest)  # `contribute` alone makes one
         epsilon, delta = release_step.asked_budget(asked)
         if epsilon is None:
             return "everything: exact sums promise nothing"

@@ -278,7 +278,9 @@ def evaluate(
         rows["own threshold"] = own.odds(rows["exchange"])
         notes += own.stale(exchange.id)
     elif private and model.target.kind == "two classes":
-        notes.append("no own threshold is kept; `fcforge threshold` fits one.")
+        notes.append(
+            "no own threshold is kept; `fcforge consortium threshold` fits one."
+        )
     return _summed(cohort, rows, learned, notes)
 
 
@@ -289,7 +291,7 @@ def _summed(
     finite = [np.isfinite(odds).reshape(len(cohort), -1) for odds in rows.values()]
     here = np.concatenate(finite, 1).all(1)
     if not here.any():
-        do = "See why, one by one, with `fcforge predict`."
+        do = "See why, one by one, with `fcforge consortium predict`."
         raise DataError("the exchange abstains from every one of these people.", do=do)
     kept = cohort.select(here)
     found = {title: _measured(kept, odds[here]) for title, odds in rows.items()}

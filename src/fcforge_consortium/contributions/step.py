@@ -30,10 +30,10 @@ from fcforge_consortium.records.schema import site_name
 
 if TYPE_CHECKING:
     from fcforge_consortium.contributions.model import Releases
-    from fcforge_consortium.options import LearnRequest
+    from fcforge_consortium.options import ContributeRequest
 
 
-def asked_budget(request: "LearnRequest") -> tuple[float | None, float]:
+def asked_budget(request: "ContributeRequest") -> tuple[float | None, float]:
     """Epsilon, None for exact sums, and delta; `ConfigError` where a request contradicts itself."""
     if request.mechanism != "none":
         epsilon = EPSILON if request.epsilon is None else request.epsilon
@@ -50,7 +50,7 @@ def learn(
     model: "Releases",
     people: Cohort,
     private: PrivateRecord,
-    asked: "LearnRequest",
+    asked: "ContributeRequest",
     key: Signer,
     tick: Any = None,
 ) -> Learned:
@@ -72,7 +72,7 @@ def _charged(
     model: "Releases",
     people: Cohort,
     private: PrivateRecord,
-    asked: "LearnRequest",
+    asked: "ContributeRequest",
     budget: tuple[float | None, float],
 ) -> tuple[Receipt, Spent]:
     """The receipt of these people, and what one of them will have spent at most."""
@@ -156,7 +156,7 @@ def _require_known(model: "Releases", site: str, private: PrivateRecord) -> None
             raise ConfigError(
                 f"the exchange holds the {record.title}, which {private.path} does not know, so "
                 "nobody can tell who has spent what.",
-                do="Name the private record of that release with --register.",
+                do="Name the private record of that release with --ledger.",
             )
 
 
@@ -176,7 +176,7 @@ def own_threshold(
         raise DataError(
             f"the private record is of {', '.join(theirs)}, not of '{site}'.",
             where=private.path,
-            do="Give the one that `fcforge learn` wrote for this site.",
+            do="Give the one that `fcforge consortium contribute` wrote for this site.",
         )
     x = own_features(model, people)
     here = {release.commitment for release in model.exchange.of(Release)}

@@ -385,7 +385,7 @@ class Receipt(Closed):
                 f"these are not the {len(self.people)} people that were learned: "
                 f"{' and '.join(said)}.",
                 where=f"site '{self.site}'",
-                do="Give exactly the data that `fcforge learn` was given: the same scans under "
+                do="Give exactly the data that `fcforge consortium contribute` was given: the same scans under "
                 "the same ids with the same diagnoses.",
             )
         return np.array(found)
@@ -415,7 +415,7 @@ class Threshold(Closed):
             raise DataError(
                 f"the threshold is of site '{self.site}', these people are of "
                 f"{', '.join(others)}.",
-                do="Name the private record of their own hospital with --register.",
+                do="Name the private record of their own hospital with --ledger.",
             )
 
     def stale(self, exchange: str) -> list[str]:
@@ -423,7 +423,9 @@ class Threshold(Closed):
         if self.exchange == exchange:
             return []
         said = "The threshold was fitted with another state of the exchange; "
-        return [said + "`fcforge threshold` fits it again at home, at no cost."]
+        return [
+            said + "`fcforge consortium threshold` fits it again at home, at no cost."
+        ]
 
 
 # -- the file -------------------------------------------------------------------------------------
@@ -466,7 +468,7 @@ class PrivateRecord(Journal):
         raise ConfigError(
             "holds no threshold of the hospital's own.",
             where=self.path,
-            do="Fit one after a round (`fcforge threshold`), or leave --register out.",
+            do="Fit one after a round (`fcforge consortium threshold`), or leave --ledger out.",
         )
 
     # -- the budget register ---------------------------------------------------------------------
@@ -543,7 +545,7 @@ class PrivateRecord(Journal):
             f"there is no receipt for {what}, so that nobody can tell whether these are the people "
             "it learned.",
             where=self.path,
-            do="Name the private record that `fcforge learn` wrote to: --register FILE.",
+            do="Name the private record that `fcforge consortium contribute` wrote to: --ledger FILE.",
         )
 
 

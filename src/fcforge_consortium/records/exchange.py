@@ -22,7 +22,6 @@ from fcforge_consortium.records.archive import Contents, in_order, load_arrays
 from fcforge_consortium.records.keys import PrivateKey, Signer, Trust, public_hex
 from fcforge_consortium.records.kinds import (
     ASK,
-    Audit,
     Record,
     Rotation,
     Spending,
@@ -203,7 +202,7 @@ class Exchange:
             said = "not signed" if signs else "signed"
             raise ExchangeError(
                 f"the records before yours are {said}, and yours must be as they are.",
-                do="Leave out --sign KEY, or add it (`fcforge keys new KEY` makes one).",
+                do="Leave out --sign KEY, or add it (`fcforge consortium keys new KEY` makes one).",
             )
 
     def check(self) -> None:
@@ -260,7 +259,7 @@ def _carried(records: Sequence[Record]) -> set[str]:
 
 
 def _check_parents(records: Sequence[Record]) -> None:
-    """Every parent is present, and an audit is by who gave what it attacks."""
+    """Raise `ExchangeError` for a record whose parent is missing."""
     here = {record.id: record for record in records}
     for record in records:
         with at(record.title):
@@ -269,12 +268,6 @@ def _check_parents(records: Sequence[Record]) -> None:
                 raise ExchangeError(
                     f"builds on record {lost[0][:12]}, which is not here or was withdrawn.",
                     do="Merge the file that holds it, too.",
-                )
-            giver = here[record.parents[0]].site if record.parents else record.site
-            if isinstance(record, Audit) and giver != record.site:
-                raise ExchangeError(
-                    f"is of something that '{giver}' gave.",
-                    do="A hospital audits what it has given itself.",
                 )
 
 
@@ -316,7 +309,7 @@ def _line(mine: Sequence[Record]) -> tuple[str, ...]:
     if forked or not used <= set(line):
         raise ExchangeError(
             f"records of '{mine[0].site}' are signed by different keys.",
-            do="An author has one key, or rotates it (`fcforge keys rotate`); ask it.",
+            do="An author has one key, or rotates it (`fcforge consortium keys rotate`); ask it.",
         )
     return tuple(line)
 
@@ -380,7 +373,7 @@ def _assembled(parcels: Sequence[Contents]) -> Exchange:
     if root is None:
         raise ExchangeError(
             "holds no start and no chain, only what was given to one.",
-            do="Merge it with a file of the exchange: `fcforge merge FILE FILE --out FILE`.",
+            do="Merge it with a file of the exchange: `fcforge consortium merge FILE FILE --out FILE`.",
         )
     payloads: dict[str, bytes] = {}
     for parcel in parcels:

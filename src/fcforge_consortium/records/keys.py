@@ -82,9 +82,7 @@ def read_public(path: str | Path) -> str:
 def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: type[Any]) -> Any:
     """What `load` makes of a PEM file; `ExchangeError` unless it is a key of this kind."""
     what = "private" if kind is Ed25519PrivateKey else "public"
-    do = (
-        f"`fcforge keys new FILE` makes a {what} key; ${PASSPHRASE} opens a locked one."
-    )
+    do = f"`fcforge consortium keys new FILE` makes a {what} key; ${PASSPHRASE} opens a locked one."
     with at(path, do=do):
         try:
             key = load(read_plain(path, MAX_PEM, ExchangeError))
@@ -196,13 +194,13 @@ class Keyring(Closed):
                 f"{what} is signed by a key of '{gone.name}' that was revoked on "
                 f"{gone.revoked[:10]}.",
                 do="Ask that hospital to sign what it stands for anew "
-                "(`fcforge keys rotate`), and for its new key.",
+                "(`fcforge consortium keys rotate`), and for its new key.",
             )
         if own and valid.isdisjoint(line):
             by = f"by key {self.said(key)}" if key else "by nobody"
             raise ExchangeError(
                 f"{what} is signed {by}, not by the key of '{site}' in your keyring.",
-                do="Ask that hospital for what it sealed, or for its new key (`fcforge keys add`).",
+                do="Ask that hospital for what it sealed, or for its new key (`fcforge consortium keys add`).",
             )
 
     def said(self, key: str) -> str:
@@ -299,6 +297,6 @@ class Trust:
             lost = ", though others are: its signature may have been taken off"
             raise ExchangeError(
                 f"the {bare[0]} is not signed{lost if others else ''}.",
-                do="Ask whoever made it for a signed one: `fcforge keys new KEY`, then --sign KEY "
+                do="Ask whoever made it for a signed one: `fcforge consortium keys new KEY`, then --sign KEY "
                 "with the command that makes it.",
             )

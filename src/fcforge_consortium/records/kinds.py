@@ -503,36 +503,7 @@ class Half(Noisy):
         return (*self.parents, *(added.notice for added in self.hospitals))
 
 
-# -- what is said of records -----------------------------------------------------------------------
-class AttackRow(Closed):
-    """One attack on one thing that could be released.
-
-    Values are rounded and have no intervals: exact rates and the width of intervals would tell how
-    many people there are. `beats_chance` says whether the interval excluded guessing.
-    """
-
-    release: Name
-    attack: Name
-    auc: Share
-    tpr_at_1pct_fpr: Share
-    identified: Share | None
-    beats_chance: bool
-    reference: bool
-
-
-class Audit(Record):
-    """A hospital attacked what it gave, and says what it found.
-
-    Its first parent is what the hospital gave. In a chain the second is the step whose arrays
-    were attacked, where that is another hospital's.
-    """
-
-    kind: Literal["audit"] = "audit"
-    what: Text
-    not_attacked: tuple[Text, ...]
-    rows: Annotated[tuple[AttackRow, ...], Field(min_length=1)]
-
-
+# -- withdrawals and rotations -----------------------------------------------------------------------
 class Taken(Closed):
     """What is taken back, by content: no respelling of a record escapes it."""
 
@@ -596,7 +567,7 @@ def agreement(site: str, old_key: str, vouches: Iterable[str]) -> bytes:
 
 ANY: TypeAdapter[Any] = TypeAdapter(
     Annotated[
-        Start | Chain | Release | Step | Notice | Half | Audit | Withdrawal | Rotation,
+        Start | Chain | Release | Step | Notice | Half | Withdrawal | Rotation,
         Field(discriminator="kind"),
     ]
 )

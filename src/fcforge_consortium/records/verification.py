@@ -1,4 +1,4 @@
-"""`fcforge verify`: what was checked in a file, and whether all is here that somebody has seen."""
+"""`fcforge consortium verify`: what was checked in a file, and whether all is here that somebody has seen."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

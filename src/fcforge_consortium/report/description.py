@@ -14,14 +14,7 @@ from fcforge.core.formatting import counted, memory, percent, some
 from fcforge.core.target import Target
 from fcforge.evaluation.metrics import METRICS
 from fcforge_consortium.privacy.noise import ceiling, ceiling_of, epsilon_of
-from fcforge_consortium.records.kinds import (
-    AttackRow,
-    Audit,
-    Expected,
-    Record,
-    Spending,
-    Withdrawal,
-)
+from fcforge_consortium.records.kinds import Expected, Record, Spending, Withdrawal
 
 if TYPE_CHECKING:
     from fcforge_consortium.contributions.model import Releases
@@ -160,18 +153,12 @@ def who_signed(root: Record, records: Sequence[Record]) -> Answer:
     keys = {record.site: record.key[:16] for record in (root, *records) if record.key}
     more = [
         f"Keys: {', '.join(f'{site} {key}' for site, key in sorted(keys.items()))}.",
-        "`fcforge verify --trust KEY.pub` tells whether a key is the sender's.",
+        "`fcforge consortium verify --trust KEY.pub` tells whether a key is the sender's.",
     ]
     if not root.key:
         more.append(f"Nobody signed what they began with, which they name: {root.id}.")
     say = f"Everybody signed what is theirs ({counted(len(keys), 'author')})."
     return Answer(SIGNED, "good", say, tuple(more))
-
-
-def strongest(attacks: Sequence[AttackRow]) -> AttackRow | None:
-    """The attack that got furthest, those first that beat chance; None without one."""
-    rows = [row for row in attacks if not row.reference]
-    return max(rows, key=lambda row: (row.beats_chance, row.auc), default=None)
 
 
 RECORDS = (
@@ -240,7 +227,7 @@ def works(expected: Expected) -> Answer:
     """What a public start alone does at public sites that it has not seen."""
     more = (
         f"Measured on {expected.people} people at public sites it has not seen. What the hospitals "
-        "add is measured at home: `fcforge evaluate`.",
+        "add is measured at home: `fcforge consortium evaluate`.",
     )
     if expected.number:
         told = []
@@ -264,15 +251,14 @@ def attacked(model: "Releases", exact: list[str]) -> Answer:
     """What differential privacy promises, whatever the attack; nothing without it."""
     if not model.given:  # perhaps notices of rounds whose sums are not there
         return Answer(ATTACKED, "", "Nothing that people gave is in the file.")
-    audits = [_attacked_by(audit) for audit in model.exchange.of(Audit)]
     if exact:
         say = f"Nothing is promised at {', '.join(exact)}: the numbers are exact."
-        more = ("Treat this file as patient data.", *audits)
+        more = ("Treat this file as patient data.",)
         return Answer(ATTACKED, "alarm", say, more)
-    return _promised(model, audits)
+    return _promised(model)
 
 
-def _promised(model: "Releases", audits: list[str]) -> Answer:
+def _promised(model: "Releases") -> Answer:
     worst = max(model.exchange.of(Spending), key=model.spent)
     epsilon, delta = model.spent(worst)
     bound = ceiling_of(epsilon, delta)
@@ -286,20 +272,10 @@ def _promised(model: "Releases", audits: list[str]) -> Answer:
         f"For '{asked}' of somebody who is known to have taken part (one person "
         f"replaced) it means epsilon {epsilon_of(replaced, delta):.3g}: right at most "
         f"{100 * ceiling(replaced):.0f} times in 100.",
-        *audits,
     )
     level: Level = "good" if epsilon <= 1 else "warn"
     right = f"No attack can be right more than {100 * bound:.0f} times in 100"
     return Answer(ATTACKED, level, f"{right}; guessing gets 50.", more)
-
-
-def _attacked_by(audit: Audit) -> str:
-    """What a hospital found when it attacked what it gave."""
-    said = "nothing was attacked."
-    if worst := strongest(audit.rows):
-        surely = "" if worst.beats_chance else ", not beyond chance"
-        said = f"'{worst.attack}' reaches AUC {worst.auc:.2f}{surely}."
-    return f"{audit.site} attacked {audit.what} on {audit.time[:10]}: {said}"
 
 
 def _hospitals(model: "Releases") -> PlainTable:

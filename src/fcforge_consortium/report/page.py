@@ -23,8 +23,8 @@ from fcforge_consortium.report.terminal import plain_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fcforge_consortium.demo import Played
     from fcforge_consortium.model import Model
+    from fcforge_consortium.operations.demo import DemoRound
     from fcforge_consortium.records.exchange import Exchange
     from fcforge_consortium.records.kinds import Worth
 
@@ -41,7 +41,7 @@ NOT_FOR = (
     "Deciding about one person: the accuracies are of groups, and modest.",
 )
 STATED = (
-    "Made from the file itself, after every check of `fcforge verify` had passed. What a hospital "
+    "Made from the file itself, after every check of `fcforge consortium verify` had passed. What a hospital "
     "states of itself (people, accuracy, audits) is shown as it stands in the file: verifying "
     "proves who signed it and that nobody changed it since, not that the hospital measured well."
 )
@@ -154,7 +154,7 @@ def uses_section(model: "Model") -> Section:
     return Section(title, uses(found), note)
 
 
-def round_section(played: "Played") -> Section:
+def round_section(played: "DemoRound") -> Section:
     """A round that was played, for somebody who has not heard of one."""
     hospitals = len(played.exchange.model.sites)
     rows = [(title, interval_text(found)) for title, found in played.auroc.items()]

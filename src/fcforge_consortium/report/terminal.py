@@ -11,7 +11,7 @@ from fcforge.evaluation.metrics import METRICS
 if TYPE_CHECKING:
     from fcforge_consortium.contributions.prediction import Evaluation, Prediction
     from fcforge_consortium.model import Learned
-    from fcforge_consortium.options import LearnRequest
+    from fcforge_consortium.options import ContinueRequest
     from fcforge_consortium.records.exchange import Exchange
     from fcforge_consortium.records.kinds import Record
     from fcforge_consortium.records.verification import Check
@@ -37,7 +37,7 @@ def verify_text(checks: "Sequence[Check]") -> str:
 
 
 # -- a hospital's step -----------------------------------------------------------------------------
-def continued_text(before: "Exchange", asked: "LearnRequest") -> str:
+def continued_text(before: "Exchange", asked: "ContinueRequest") -> str:
     """What a hospital is about to continue: whose it is, what was agreed, and what it costs."""
     from fcforge_consortium.records.keys import read_keyring
 
@@ -119,7 +119,7 @@ def evaluation_text(found: "Evaluation") -> str:
 
 # -- an exchange file ------------------------------------------------------------------------------
 def described_text(found: "Description") -> str:
-    """What `fcforge inspect` prints."""
+    """What `fcforge consortium inspect` prints."""
     lines = [
         f"Exchange {found.id[:16]}: {found.kind}",
         f"  hospitals: {', '.join(found.sites) or 'none in the model'}",

@@ -16,8 +16,8 @@ from fcforge.core.target import Target
 from fcforge_consortium.aggregation.aggregators import Noise, RoundList, card_of, keep
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.ledger.ledger import PrivateRecord
-from fcforge_consortium.operations import keep_files
-from fcforge_consortium.options import KeepRequest
+from fcforge_consortium.operations.aggregate import aggregate_files
+from fcforge_consortium.options import AggregateRequest
 from fcforge_consortium.records import archive
 from fcforge_consortium.records.exchange import Exchange, save, union_of
 from fcforge_consortium.records.keys import Trust
@@ -59,7 +59,7 @@ def world(tmp_path_factory):
 def asked(world, shares, keeper, out, **more):
     """What a keeper types."""
     place = {"state": world / "start.exchange", "key": world / f"{keeper}.key"}
-    return KeepRequest(shares=shares, out=out, **place, **more)
+    return AggregateRequest(shares=shares, out=out, **place, **more)
 
 
 def halves(world, folder, name, sites=SITES):
@@ -69,7 +69,7 @@ def halves(world, folder, name, sites=SITES):
         shares = [world / f"{name} {site} {keeper}.share" for site in sites]
         made.append(folder / f"{name} {keeper}.record")
         listed = folder / f"{keeper}.rounds"
-        keep_files(asked(world, shares, keeper, made[-1], rounds=listed))
+        aggregate_files(asked(world, shares, keeper, made[-1], rounds=listed))
     return made
 
 
@@ -139,11 +139,11 @@ def test_a_keeper_has_it_on_its_list_or_has_not_published(world, tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(archive, "pack", lambda contents: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            keep_files(asked(*place, rounds=listed))
-    keep_files(asked(*place, rounds=listed))
+            aggregate_files(asked(*place, rounds=listed))
+    aggregate_files(asked(*place, rounds=listed))
     assert (tmp_path / "h.record").stat().st_mode & 0o077 == 0
     with pytest.raises(ExchangeError, match="published before"):
-        keep_files(asked(*place[:-1], tmp_path / "again.record", rounds=listed))
+        aggregate_files(asked(*place[:-1], tmp_path / "again.record", rounds=listed))
     assert len(RoundList.read(listed).lines) == 3
 
 
@@ -155,7 +155,7 @@ def test_a_chain_has_no_keepers(world, tmp_path):
         state=tmp_path / "chain.fcx",
     )
     with pytest.raises(ExchangeError, match="policy names none"):
-        keep_files(request)
+        aggregate_files(request)
 
 
 def test_a_late_hospital_joins_the_next_round_at_no_cost(world, tmp_path):

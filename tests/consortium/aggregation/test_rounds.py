@@ -99,7 +99,7 @@ def test_a_round_published_again_without_the_withdrawal_at_hand(tmp_path):
     with pytest.raises(ExchangeError, match="withdrawal") as told:
         rounds_of(both)
     assert told.value.where == "round 'spring'"
-    assert "fcforge merge" in told.value.do
+    assert "fcforge consortium merge" in told.value.do
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fcforge.core.target import Target
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import split_site
 from fcforge.evaluation.privacy.audit_result import Audit, AuditPlan
-from fcforge_consortium.audit import Attacked
+from fcforge_consortium.audit_target import AuditTarget
 from fcforge_consortium.chains.audit import audit_chain
 from fcforge_consortium.chains.chain import Chain, empty_chain
 from fcforge_consortium.chains.settings import settings_for
@@ -46,9 +46,9 @@ def learned(method: str) -> tuple[Chain, PrivateRecord]:
     return made.model, PrivateRecord(Path("nowhere"), [receipt])
 
 
-def asked(method: str, **change) -> Attacked:
+def asked(method: str, **change) -> AuditTarget:
     private = learned(method)[1]
-    given = Attacked(SITE, cohort(), private, AuditPlan(n_draws=40, multiple=2))
+    given = AuditTarget(SITE, cohort(), private, AuditPlan(n_draws=40, multiple=2))
     return replace(given, **change)
 
 

@@ -1,12 +1,8 @@
 """What a chain says of itself: own tests by hand, what travels counted from the arrays."""
 
-from dataclasses import replace
-
 import pytest
-import report_world
 from small_chains import SITES, chained
 
-from fcforge_consortium.audit import on_record
 from fcforge_consortium.chains.description import own_test, people, works
 from fcforge_consortium.records.kinds import SplitCounts, StepCounts
 
@@ -55,18 +51,10 @@ def test_accuracy_is_good_when_its_interval_is_above_the_commonest_class(chain):
     assert works([]).kind == "warn"
 
 
-def test_the_strongest_attack_decides(chain):
-    assert chain.describe().answers[3].kind == "warn"  # nobody has audited it
-    found = report_world.audit(SITES[0])
-    last = chain.steps[-1]
-    parents = (chain.steps[0].id, last.id)
-    about = {**found.about, "parents": parents, "what": "the chain"}
-    audited = on_record(chain.exchange, replace(found, about=about), SITES[0], None)
-    answer = audited.model.describe().answers[3]
-    assert answer.kind == "alarm"
-    assert "94 times in 100" in answer.more[0]
-    assert answer.more[-1] == f"Not audited as it travels now: {SITES[1]}."
-    assert audited.model.describe().tables[2].note.startswith("Not attacked: ")
+def test_a_chain_promises_nothing(chain):
+    answer = chain.describe().answers[3]
+    assert answer.kind == "warn"
+    assert "Nothing is promised" in answer.say
 
 
 def test_what_is_said(chain):
@@ -74,7 +62,7 @@ def test_what_is_said(chain):
     assert found.sites == SITES[:2]
     assert not found.real_subjects
     assert len(found.answers) == 4
-    hospitals, held_out, _, records = found.tables
+    hospitals, held_out, records = found.tables
     assert [row[0] for row in hospitals.rows] == [*SITES[:2]]
     assert held_out.rows[1][1] == "-"
     assert len(records.rows) == 3

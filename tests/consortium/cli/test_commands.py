@@ -3,16 +3,14 @@
 import csv
 import io
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fcforge.data.simulated import simulate
-from fcforge_consortium.options import LearnRequest
 from fcforge_consortium.records.exchange import open_exchange
-from real_runs import Answer, chain_config, fcforge
+from real_runs import Answer, chain_config, consortium, fcforge
 
 R = 10
 COHORT = simulate("easy", n_rois=R, n_sites=5, scale=0.4, seed=3)
@@ -54,10 +52,10 @@ def world(tmp_path_factory) -> Path:
     for site in SITES:
         (folder / site).mkdir()
         write(folder / site / "data.npz", [site])
-        good(fcforge("keys", "new", folder / f"{site}.pem"))
+        good(consortium("keys", "new", folder / f"{site}.pem"))
     axes = ("--set", "start.axes=4")
     out = folder / "start.fcx"
-    good(fcforge("start", "--data", folder / "public.npz", *axes, "--out", out))
+    good(consortium("base-model", "--data", folder / "public.npz", *axes, "--out", out))
     first, second = SITES[:2]
     step(folder, first, "r1.fcx", "--state", out)
     step(folder, second, "r2.fcx", "--state", folder / "r1.fcx")
@@ -67,17 +65,24 @@ def world(tmp_path_factory) -> Path:
     return folder
 
 
-def words(folder: Path, site: str, out) -> tuple:
+BEGIN = ("chain", "begin")
+CONTINUE = ("chain", "continue")
+
+
+def words(folder: Path, site: str, out, *command: str) -> tuple:
     data = folder / site / "data.npz"
-    key = folder / f"{site}.pem"
-    return ("learn", "--site", site, "--data", data, "--out", out, "--sign", key)
+    own = ("--site", site, "--data", data, "--sign", folder / f"{site}.pem")
+    return (*(command or ("contribute",)), *own, "--out", out)
 
 
 def step(folder: Path, site: str, out: str, *more) -> Answer:
-    chain = out.startswith("c")
-    private = folder / site / ("chain.private" if chain else "start.private")
-    told = (*words(folder, site, folder / out), "--register", private, "--yes")
-    return good(fcforge(*told, *more))
+    command = ("contribute", "--yes")
+    ledger = folder / site / "start.private"
+    if out.startswith("c"):
+        ledger = folder / site / "chain.private"
+        command = BEGIN if "--config" in more else (*CONTINUE, "--yes")
+    told = (*words(folder, site, folder / out, *command), "--ledger", ledger)
+    return good(consortium(*told, *more))
 
 
 BOTH = pytest.mark.parametrize("file", ["r2.fcx", "c2.fcx"])
@@ -85,13 +90,13 @@ BOTH = pytest.mark.parametrize("file", ["r2.fcx", "c2.fcx"])
 
 def test_a_merged_file_says_where_it_is(world, tmp_path):
     out = tmp_path / "all.fcx"
-    told = good(fcforge("merge", world / "r1.fcx", world / "r2.fcx", "--out", out))
-    assert f"wrote {out}; `fcforge inspect`" in told.err
+    told = good(consortium("merge", world / "r1.fcx", world / "r2.fcx", "--out", out))
+    assert f"wrote {out}; `fcforge consortium inspect`" in told.err
 
 
 @BOTH
 def test_inspect_answers_four_questions(world, file):
-    said = good(fcforge("inspect", world / file)).out
+    said = good(consortium("inspect", world / file)).out
     places = [
         said.index(question)
         for question in (
@@ -102,14 +107,14 @@ def test_inspect_answers_four_questions(world, file):
         )
     ]
     assert places == sorted(places)
-    found = json.loads(fcforge("inspect", world / file, "--json").out)
+    found = json.loads(consortium("inspect", world / file, "--json").out)
     assert set(found["sites"]) == set(SITES[:2])
     assert len(found["answers"]) == 4
 
 
 @BOTH
 def test_the_page_for_an_ethics_board(world, file, tmp_path):
-    good(fcforge("inspect", world / file, "--html", tmp_path / "page.html"))
+    good(consortium("inspect", world / file, "--html", tmp_path / "page.html"))
     text = (tmp_path / "page.html").read_text()
     for said in ("Intended use", "not a medical device", "Who signed it?", SITES[0]):
         assert said in text
@@ -117,17 +122,17 @@ def test_the_page_for_an_ethics_board(world, file, tmp_path):
 
 @BOTH
 def test_verify(world, file, tmp_path):
-    checked = good(fcforge("verify", world / file))
+    checked = good(consortium("verify", world / file))
     assert checked.out.splitlines()[-1] == "intact"
     before = world / file.replace("2", "1")
-    good(fcforge("verify", world / file, "--expect", before))
-    older = fcforge("verify", before, "--expect", world / file)
+    good(consortium("verify", world / file, "--expect", before))
+    older = consortium("verify", before, "--expect", world / file)
     assert older.code == 1
     assert "missing" in older.out
     data = bytearray((world / file).read_bytes())
     data[len(data) // 2] ^= 1
     (tmp_path / "x.fcx").write_bytes(data)
-    broken = fcforge("verify", tmp_path / "x.fcx", "--json")
+    broken = consortium("verify", tmp_path / "x.fcx", "--json")
     assert broken.code == 1
     assert json.loads(broken.out)["ok"] is False
 
@@ -136,30 +141,30 @@ def test_verify(world, file, tmp_path):
 def test_predict_evaluate_and_explain(world, file, tmp_path):
     scan = tmp_path / "a.npy"
     np.save(scan, COHORT.fc[0])
-    answer = good(fcforge("predict", world / file, scan))
+    answer = good(consortium("predict", world / file, scan))
     (row,) = csv.DictReader(io.StringIO(answer.out))
     assert (row["subject"], row["status"]) == ("a.npy", "ok")
     assert answer.err.startswith("1 scan: 1 ok.")
     out = tmp_path / "o.csv"
-    assert fcforge("predict", world / file, scan, "--out", out).out == ""
+    assert consortium("predict", world / file, scan, "--out", out).out == ""
     assert out.read_text() == answer.out
     why = tmp_path / "why"
-    good(fcforge("predict", world / file, scan, "--explain", why))
+    good(consortium("predict", world / file, scan, "--explain", why))
     assert "Deletion test" in (why / "index.html").read_text()
-    refused(fcforge("predict", world / file, scan, "--atlas", "AAL116"), "--explain")
+    refused(consortium("predict", world / file, scan, "--atlas", "AAL116"), "--explain")
     data = write(tmp_path / "third.npz", SITES[2:])
-    text = good(fcforge("evaluate", world / file, data)).out
+    text = good(consortium("evaluate", world / file, data)).out
     assert "majority class" in text
-    found = json.loads(fcforge("evaluate", world / file, data, "--json").out)
+    found = json.loads(consortium("evaluate", world / file, data, "--json").out)
     assert found["people"] + found["abstained"] == (COHORT.site == SITES[2]).sum()
     np.save(tmp_path / "small.npy", np.eye(4))
-    assert fcforge("predict", world / file, tmp_path / "small.npy").code == 1
+    assert consortium("predict", world / file, tmp_path / "small.npy").code == 1
     assert out.stat().st_mode & 0o777 == 0o600
 
 
 def test_abstaining_from_everybody_is_no_success(world, tmp_path):
     np.save(tmp_path / "strange.npy", np.eye(R) * 0.9 + 0.1)
-    told = fcforge("predict", world / "r2.fcx", tmp_path / "strange.npy")
+    told = consortium("predict", world / "r2.fcx", tmp_path / "strange.npy")
     assert (told.code, told.out.count("unlike anything seen")) == (1, 1)
 
 
@@ -167,27 +172,30 @@ def test_the_own_threshold_of_a_hospital(world, tmp_path):
     site = SITES[0]
     private = world / site / "start.private"
     data = world / site / "data.npz"
-    told = ("--data", data, "--site", site, "--register", private)
-    own = good(fcforge("threshold", world / "r2.fcx", *told)).out
+    told = ("--data", data, "--site", site, "--ledger", private)
+    own = good(consortium("threshold", world / "r2.fcx", *told)).out
     assert own.startswith("own log odds = ")
-    shown = good(fcforge("predict", world / "r2.fcx", data, "--register", private))
+    shown = good(consortium("predict", world / "r2.fcx", data, "--ledger", private))
     assert "own_probability" in shown.out.splitlines()[0]
     assert "fitted with another state" not in shown.err
-    first = fcforge("predict", world / "r1.fcx", data, "--register", private)
+    first = consortium("predict", world / "r1.fcx", data, "--ledger", private)
     assert "fitted with another state" in good(first).err
-    refused(fcforge("threshold", world / "c2.fcx", *told), "a chain has no threshold")
+    refused(
+        consortium("threshold", world / "c2.fcx", *told), "a chain has no threshold"
+    )
     chain = world / site / "chain.private"
     refused(
-        fcforge("predict", world / "c2.fcx", data, "--register", chain),
+        consortium("predict", world / "c2.fcx", data, "--ledger", chain),
         "holds no threshold",
     )
 
 
 @BOTH
 def test_going_on_is_asked_for_or_said(world, file, tmp_path):
-    told = words(world, SITES[2], tmp_path / "x.fcx")
-    private = ("--register", tmp_path / "x.private")
-    answer = fcforge(*told, "--state", world / file, *private)
+    command = CONTINUE if file.startswith("c") else ()
+    told = words(world, SITES[2], tmp_path / "x.fcx", *command)
+    private = ("--ledger", tmp_path / "x.private")
+    answer = consortium(*told, "--state", world / file, *private)
     refused(answer, "add --yes")
     so_far = ", ".join(open_exchange(world / file).model.sites)
     assert f"sites so far: {so_far}" in answer.err
@@ -197,47 +205,45 @@ def test_going_on_is_asked_for_or_said(world, file, tmp_path):
 
 def test_learning_tells_what_it_found_and_spends(world, tmp_path):
     told = words(world, SITES[2], tmp_path / "x.record")
-    private = ("--register", tmp_path / "x.private")
+    private = ("--ledger", tmp_path / "x.private")
     state = ("--state", world / "start.fcx", "--yes", "--epsilon", "0.5")
-    answer = good(fcforge(*told, *state, *private))
+    answer = good(consortium(*told, *state, *private))
     assert "Each person spends epsilon 0.5 (delta 1e-06)." in answer.err
     assert f"{tmp_path / 'x.private'} must not" in answer.err
-    alone = good(fcforge("inspect", tmp_path / "x.record")).out
+    alone = good(consortium("inspect", tmp_path / "x.record")).out
     assert alone.startswith(f"release 1 of '{SITES[2]}'")
     page = ("--html", tmp_path / "p.html")
-    refused(fcforge("inspect", tmp_path / "x.record", *page), "single records")
+    refused(consortium("inspect", tmp_path / "x.record", *page), "single records")
     both = (tmp_path / "x.record", world / "r2.fcx")
-    good(fcforge("merge", *both, "--out", tmp_path / "a.fcx"))
-    good(fcforge("merge", *both[::-1], "--out", tmp_path / "b.fcx"))
+    good(consortium("merge", *both, "--out", tmp_path / "a.fcx"))
+    good(consortium("merge", *both[::-1], "--out", tmp_path / "b.fcx"))
     assert (tmp_path / "a.fcx").read_bytes() == (tmp_path / "b.fcx").read_bytes()
 
 
 def test_withdrawing_needs_the_key_and_is_exact(world, tmp_path):
     state = ("--state", world / "r2.fcx", "--out", tmp_path / "less.fcx")
     key = world / f"{SITES[1]}.pem"
-    refused(fcforge("withdraw", SITES[1], *state), "signed by key")
-    good(fcforge("withdraw", SITES[1], *state, "--sign", key))
+    refused(consortium("withdraw", SITES[1], *state), "signed by key")
+    good(consortium("withdraw", SITES[1], *state, "--sign", key))
     less = open_exchange(tmp_path / "less.fcx").model
     before = open_exchange(world / "r1.fcx").model
     np.testing.assert_array_equal(less.head.weight, before.head.weight)
     chain = ("--state", world / "c2.fcx", "--out", tmp_path / "c.fcx")
-    refused(fcforge("withdraw", SITES[1], *chain, "--sign", key), "nothing of site")
+    refused(consortium("withdraw", SITES[1], *chain, "--sign", key), "nothing of site")
 
 
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ((), "the first site of a chain needs a config"),
-        (("--learner", "x"), "--config"),
         (("--config", "{}/chain.toml", "--learner", "x"), "unknown learner 'x'"),
-        (("--config", "{}/chain.toml", "--epsilon", "nan"), "epsilon = nan"),
+        (("--config", "{}/missing.toml"), "missing.toml"),
     ],
 )
 def test_a_first_site_that_says_too_little_or_too_much(world, tmp_path, more, says):
-    told = words(world, SITES[0], tmp_path / "x.fcx")
-    private = ("--register", tmp_path / "x.private")
+    told = words(world, SITES[0], tmp_path / "x.fcx", *BEGIN)
+    private = ("--ledger", tmp_path / "x.private")
     chosen = [word.format(world) for word in more]
-    refused(fcforge(*told, *private, *chosen), says)
+    refused(consortium(*told, *private, *chosen), says)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -249,49 +255,52 @@ def test_a_config_gives_the_settings(world, tmp_path):
         '[[learner]]\nmethod = "analytic"\nmodel = "linear"\n'
         '[[learner]]\nmethod = "finetune"\nmodel = "linear"\n'
     )
-    told = words(world, SITES[0], tmp_path / "x.fcx")
-    told = (*told, "--register", tmp_path / "x.private", "--config", config)
-    refused(fcforge(*told), "the config has 2 learners")
-    good(fcforge(*told, "--learner", "analytic/linear"))
-    found = json.loads(fcforge("inspect", tmp_path / "x.fcx", "--json").out)
+    told = words(world, SITES[0], tmp_path / "x.fcx", *BEGIN)
+    told = (*told, "--ledger", tmp_path / "x.private", "--config", config)
+    refused(consortium(*told), "the config has 2 learners")
+    good(consortium(*told, "--learner", "analytic/linear"))
+    found = json.loads(consortium("inspect", tmp_path / "x.fcx", "--json").out)
     assert found["settings"]["seed"] == 7
 
 
-OPTIONS = {
-    "epsilon": 1,
-    "delta": 1e-6,
-    "mechanism": "gaussian",
-    "round": "spring",
-    "config": "x.toml",
-    "learner": "x",
-}
+@pytest.mark.parametrize(
+    ("file", "command", "says"),
+    [
+        ("r2.fcx", CONTINUE, "Use `fcforge consortium contribute`"),
+        ("c2.fcx", ("contribute",), "Use `fcforge consortium chain continue`"),
+    ],
+)
+def test_a_file_of_the_other_kind_is_refused(world, file, command, says, tmp_path):
+    told = words(world, SITES[2], tmp_path / "x.fcx", *command)
+    ledger = ("--ledger", tmp_path / "x.private")
+    refused(consortium(*told, *ledger, "--state", world / file, "--yes"), says)
+    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["start", "chain"])
-def test_an_option_of_the_other_model_is_refused_by_name(world, kind, tmp_path):
-    """Every option of `learn` that one model alone honours: none is passed over in silence."""
-    file = {"start": "r2.fcx", "chain": "c2.fcx"}[kind]
-    limited = [one for one in fields(LearnRequest) if "only" in one.metadata]
-    foreign = [one.name for one in limited if kind not in one.metadata["only"]]
-    assert foreign
-    told = words(world, SITES[2], tmp_path / "x.fcx")
-    for name in foreign:
-        flag = f"--{name.replace('_', '-')}"
-        value = (OPTIONS[name],) if name in OPTIONS else ()
-        answer = fcforge(*told, "--state", world / file, "--yes", flag, *value)
-        refused(answer, f"{flag} is for")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("start", "base-model"),
+        ("learn", "contribute"),
+        ("keep", "aggregate"),
+        ("keepers", "aggregators"),
+        ("verify", "verify"),
+    ],
+)
+def test_a_former_name_names_the_present_one(old, new):
+    answer = fcforge(old, "--site", "NYU", "x")
+    refused(answer, f"`fcforge {old}` has moved", f"`fcforge consortium {new}`")
 
 
 def test_an_unsigned_file_is_refused_where_signatures_are_required(world, tmp_path):
-    """Both models: the defect of a release that dropped --require-signature."""
-    config = world / "chain.toml"
-    for more in (("--state", world / "start.fcx"), ("--config", config)):
-        site = SITES[0]
+    """Both models."""
+    for command, state in ((("contribute",), "start.fcx"), (CONTINUE, "c1.fcx")):
+        site = SITES[2]
         data = world / site / "data.npz"
-        told = ("learn", "--site", site, "--data", data, "--out", tmp_path / "x.fcx")
-        private = ("--register", tmp_path / "x.private")
+        told = ("--site", site, "--data", data, "--out", tmp_path / "x.fcx")
+        more = ("--ledger", tmp_path / "x.private", "--state", world / state, "--yes")
         refused(
-            fcforge(*told, *more, *private, "--yes", "--require-signature"),
+            consortium(*command, *told, *more, "--require-signature"),
             "--require-signature",
         )
 
@@ -299,41 +308,36 @@ def test_an_unsigned_file_is_refused_where_signatures_are_required(world, tmp_pa
 def test_evaluate_compares_the_classes(world, tmp_path):
     out = tmp_path / "x.fcx"
     data = write(tmp_path / "words.npz", [SITES[0]], ("ASD", "TC"))
-    told = ("learn", "--site", SITES[0], "--data", data, "--out", out)
-    good(fcforge(*told, "--config", world / "chain.toml", "--positive", "ASD"))
+    told = (*BEGIN, "--site", SITES[0], "--data", data, "--out", out)
+    good(consortium(*told, "--config", world / "chain.toml", "--positive", "ASD"))
     other = write(tmp_path / "other.npz", [SITES[0]], ("MDD", "NC"))
-    refused(fcforge("evaluate", out, other, "--positive", "MDD"), "'ASD'")
-    refused(fcforge("evaluate", out, data, "--positive", "TC"), "The other way round")
-    good(fcforge("evaluate", out, data, "--positive", "ASD"))
+    refused(consortium("evaluate", out, other, "--positive", "MDD"), "'ASD'")
+    refused(
+        consortium("evaluate", out, data, "--positive", "TC"), "The other way round"
+    )
+    good(consortium("evaluate", out, data, "--positive", "ASD"))
 
 
 @BOTH
 def test_audit_of_what_a_site_gave(world, file, tmp_path):
     site = SITES[0]
     name = "chain.private" if file.startswith("c") else "start.private"
-    told = (
-        "--data",
-        world / site / "data.npz",
-        "--site",
-        site,
-        "--state",
-        world / file,
-    )
-    told = (*told, "--register", world / site / name)
-    out = tmp_path / "with.fcx"
-    more = ("--record", out, "--sign", world / f"{site}.pem", "--out", tmp_path / "a")
+    told = (world / file, "--data", world / site / "data.npz", "--site", site)
+    told = (*told, "--ledger", world / site / name)
+    before = (world / file).read_bytes()
+    more = ("--out", tmp_path / "a")
     if file.startswith("c"):
         more += ("--reference", write(tmp_path / "others.npz", [SITES[2]]))
-    answer = fcforge("audit", *told, *more)
+    answer = consortium("audit", *told, *more)
     good(answer)
     assert "These are the attacks that were tried" in answer.out
     assert (tmp_path / "a" / "audit.json").exists()
-    assert f"audit 1 of '{site}'" in fcforge("inspect", out).out
+    assert (world / file).read_bytes() == before  # an audit stays at home
 
 
 def test_keys_are_never_overwritten(tmp_path):
-    made = good(fcforge("keys", "new", tmp_path / "k.pem"))
+    made = good(consortium("keys", "new", tmp_path / "k.pem"))
     assert f"wrote {tmp_path / 'k.pem'} (private: keep it)" in made.out
     before = (tmp_path / "k.pem").read_bytes()
-    refused(fcforge("keys", "new", tmp_path / "k.pem"), "exists already")
+    refused(consortium("keys", "new", tmp_path / "k.pem"), "exists already")
     assert (tmp_path / "k.pem").read_bytes() == before

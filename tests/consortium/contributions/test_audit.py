@@ -12,7 +12,7 @@ from fcforge.base_model import contributions as vector
 from fcforge.core.errors import DataError
 from fcforge.evaluation.privacy.attacks import KNOWN, SAMPLE
 from fcforge.evaluation.privacy.audit_result import AuditPlan
-from fcforge_consortium.audit import Attacked, attack_rows, on_record
+from fcforge_consortium.audit_target import AuditTarget
 from fcforge_consortium.contributions.audit import (
     Trial,
     audit_people,
@@ -23,7 +23,6 @@ from fcforge_consortium.contributions.audit import (
 from fcforge_consortium.contributions.step import own_features
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.privacy.noise import ceiling_of
-from fcforge_consortium.records.kinds import Audit, Release
 
 SITE = sites()[2]
 PLAN = AuditPlan(worlds=40, n_draws=40)
@@ -33,11 +32,11 @@ def mine():
     return people().select_sites([SITE])
 
 
-def asked(done, cohort=None, receipts=None) -> Attacked:
+def asked(done, cohort=None, receipts=None) -> AuditTarget:
     """What the hospital that gave `done` attacks."""
     held = [done.receipt] if receipts is None else receipts
     private = PrivateRecord(Path("fcforge.private"), held)
-    return Attacked(SITE, mine() if cohort is None else cohort, private, PLAN)
+    return AuditTarget(SITE, mine() if cohort is None else cohort, private, PLAN)
 
 
 def attacked(done, **change):
@@ -169,16 +168,3 @@ def test_what_was_given_last_is_audited():
     assert everyone.number == 2
     with pytest.raises(DataError, match="are not in the data"):
         given_people(model, asked(both, mine().select(half), receipts))
-
-
-def test_what_is_found_is_put_on_record_and_leaves_with_the_release():
-    done = given(SITE)
-    made = on_record(done.exchange, found(), SITE, None)
-    (record,) = made.of(Audit)
-    rows = {row.release for row in record.rows if not row.reference}
-    assert rows == {"release at epsilon 1"}
-    assert len(attack_rows(found())) == len(record.rows)
-    assert np.array_equal(made.model.head.weight, done.exchange.model.head.weight)
-    assert "attacked the release 1" in " ".join(made.model.describe().answers[3].more)
-    assert not made.withdrawn(SITE).of(Release)
-    assert record not in made.withdrawn(SITE).records

@@ -42,7 +42,7 @@ def test_a_file_is_read_as_it_was_written(contents, tmp_path):
 def test_order_does_not_matter(contents):
     root, last = contents.records
     first = record(records.Notice, parents=(root.id,))
-    second = record(records.Audit, parents=(first.id,))
+    second = record(records.Release, parents=(first.id,))
     some = [second, last, first, root]
     assert archive.in_order(some) == archive.in_order(some[::-1])
     assert archive.in_order(some)[0] == root
@@ -116,7 +116,7 @@ def test_many_generations_end(contents):
     """A long chain of parents must not take hours to sort."""
     line = [contents.records[0]]
     for number in range(1, 2_000):
-        line.append(record(records.Audit, number=number, parents=(line[-1].id,)))
+        line.append(record(records.Release, number=number, parents=(line[-1].id,)))
     assert archive.in_order(line[::-1]) == tuple(line)
 
 

@@ -122,7 +122,7 @@ def test_what_is_not_a_key_is_told_and_says_how_to_make_one(tmp_path):
     (tmp_path / "large").write_bytes(b"-" * 100_000)
     for name in ("pipe", "text", "large", "none", "k"):
         with pytest.raises(
-            ExchangeError, match=r"fcforge keys new|Check the path"
+            ExchangeError, match=r"fcforge consortium keys new|Check the path"
         ) as told:
             read_public(tmp_path / name)
         assert told.value.where == str(tmp_path / name)

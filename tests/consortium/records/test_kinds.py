@@ -98,21 +98,20 @@ def test_size_parents_and_arrays_are_held_to_the_kind(kind):
     with pytest.raises(ExchangeError, match="no place"):
         made.changed(parents=other).checked()
     with pytest.raises(ExchangeError, match="twice"):
-        record(records.Audit, parents=(SHA, SHA))
+        record(records.Notice, parents=(SHA, SHA))
 
 
 def test_a_record_is_no_longer_than_its_kind():
-    rows = CONTENT[records.Audit]["rows"] * 60
-    long = rows[0].model_copy(update={"attack": "x" * 80, "release": "y" * 80})
-    assert len(record(records.Audit, rows=rows).line) < records.Audit.limit
-    with pytest.raises(ExchangeError, match="more than 16384"):
-        record(records.Audit, rows=(long,) * 60)
+    shares = {f"Hospital {number}": 0.5 for number in range(20_000)}
+    assert len(record(records.Step).line) < records.Step.limit
+    with pytest.raises(ExchangeError, match="more than 262144"):
+        record(records.Step, held_out=shares)
     with pytest.raises(ExchangeError, match="too many"):
         read_record(b"[" * (records.LONGEST + 1))
 
 
 def test_an_unknown_kind_is_refused():
-    data = {**json.loads(record(records.Audit).line), "kind": "capsule"}
+    data = {**json.loads(record(records.Notice).line), "kind": "capsule"}
     with pytest.raises(ExchangeError, match="'capsule'"):
         read_record(schema.canonical(data))
 

@@ -1,9 +1,9 @@
-"""What is said of any exchange: who signed, the strongest attack, tables counted from the file."""
+"""Descriptions of any consortium file: signatures, tables counted from the file."""
 
 from exchange_records import record
 from small_exchange import all_given, sites, start
 
-from fcforge_consortium.records.kinds import AttackRow, Chain, Release, Start
+from fcforge_consortium.records.kinds import Chain, Release, Start
 from fcforge_consortium.report import description
 
 
@@ -32,27 +32,6 @@ def test_who_signed():
     bare = description.who_signed(record(Chain), all_of_them)
     assert (bare.kind, bare.say) == (good.kind, good.say)
     assert f"which they name: {record(Chain).id}" in bare.more[-1]
-
-
-def attack(auc: float, beats_chance: bool, reference: bool = False) -> AttackRow:
-    return AttackRow(
-        release="network",
-        attack="loss",
-        auc=auc,
-        tpr_at_1pct_fpr=0.0,
-        identified=None,
-        beats_chance=beats_chance,
-        reference=reference,
-    )
-
-
-def test_the_strongest_attack_beats_chance_and_is_no_reference():
-    weak = attack(0.95, False)
-    strong = attack(0.9, True)
-    copied = attack(1.0, True, reference=True)
-    assert description.strongest([weak, strong, copied]) is strong
-    assert description.strongest([weak, copied]) is weak
-    assert description.strongest([copied]) is None
 
 
 def test_the_tables_count_what_is_there():

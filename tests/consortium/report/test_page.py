@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from page_parser import EVIL, require_sound
-from report_world import audited_chain, chain, releases
+from report_world import chain, releases
 
 from fcforge_consortium.report.page import page_of, pictures
 from fcforge_consortium.report.terminal import described_text
@@ -12,7 +12,7 @@ from fcforge_consortium.report.terminal import described_text
 
 @pytest.fixture(scope="module")
 def described():
-    return audited_chain().model.describe()
+    return chain().model.describe()
 
 
 def test_the_page_holds_all_that_a_board_reads(described):
@@ -23,7 +23,6 @@ def test_the_page_holds_all_that_a_board_reads(described):
         "Intended use",
         "not a medical device",
         "Does it work on real people?",
-        "audit by",
         EVIL,
         "What a hospital states of itself",
         "seed",

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from fcforge.core.component import Component
-from fcforge.core.errors import DataError
+from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.randomness import numpy_rng, torch_rng
 from fcforge.core.subjects import FCBatch
 from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import load_people
 from fcforge.evaluation.privacy import attacks
 from fcforge.evaluation.privacy.audit_result import (
     BOOTSTRAP,
@@ -34,6 +35,7 @@ from fcforge.evaluation.privacy.measures import (
     identification,
     membership,
 )
+from fcforge.evaluation.privacy.options import GeneratorAuditRequest
 from fcforge.generators import make_generator
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.imaging.matrix_files import read_npz
@@ -210,6 +212,37 @@ def _attacked(
         released = synthetic(component, fitted_on, y, *named, device=device)
         evidence.append(attack_records(who, released))
     return summarise(name, evidence, member, plan)
+
+
+def audit_request(request: GeneratorAuditRequest, say: Say) -> Audit:
+    """Attack generators on the people of one or several sites.
+
+    Parameters
+    ----------
+    request : GeneratorAuditRequest
+    say : callable
+        Called with messages about the progress.
+
+    Returns
+    -------
+    Audit
+    """
+    if not request.site:
+        raise ConfigError("--site is missing.", do="Name the site of the data.")
+    if not request.generator:
+        what = "--generator is missing."
+        raise ConfigError(what, do="Name one; `fcforge list generators` shows all.")
+    if request.out is not None:
+        request.out.mkdir(parents=True, exist_ok=True)
+    people = load_people(request.data, request.site, **request.loading)
+    return audit_generators(
+        people,
+        request.generator,
+        AuditPlan(seed=request.seed),
+        halves=request.halves,
+        device=request.device,
+        say=say,
+    )
 
 
 def audit_generators(

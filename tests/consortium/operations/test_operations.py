@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,16 +15,13 @@ from fcforge.core.target import Target
 from fcforge_consortium.aggregation.aggregators import card_of
 from fcforge_consortium.base_model.record import make_public
 from fcforge_consortium.ledger.ledger import PrivateRecord
-from fcforge_consortium.operations import (
-    learn_site,
-    merge_files,
-    refit_threshold,
-    start_file,
-    withdraw_file,
-)
+from fcforge_consortium.operations.base_model import write_base_model
+from fcforge_consortium.operations.contribute import contribute
+from fcforge_consortium.operations.records import merge_files, withdraw_file
+from fcforge_consortium.operations.threshold import fit_threshold
 from fcforge_consortium.options import (
+    BaseModelRequest,
     MergeRequest,
-    StartRequest,
     ThresholdRequest,
     WithdrawRequest,
 )
@@ -67,7 +63,7 @@ def asked(folder, tmp_path):
             "data": folder / "people.npz",
             "state": folder / state,
             "out": tmp_path / out,
-            "register": tmp_path / f"{site}.private",
+            "ledger": tmp_path / f"{site}.private",
             **more,
         }
         return request(site, **given)
@@ -77,7 +73,7 @@ def asked(folder, tmp_path):
 
 def test_a_step_leaves_one_file_and_one_private_record(asked, tmp_path):
     told = []
-    done = learn_site(asked(), agree=lambda e: told.append(e.id))
+    done = contribute(asked(), agree=lambda e: told.append(e.id))
     assert told == [start().id]
     assert open_exchange(tmp_path / "out.fcx").id == done.exchange.id
     private = PrivateRecord.read(tmp_path / f"{SITE}.private")
@@ -88,7 +84,7 @@ def test_a_step_leaves_one_file_and_one_private_record(asked, tmp_path):
 
 def test_single_records_are_merged_and_withdrawn(asked, folder, tmp_path):
     for site in (SITE, OTHER):
-        learn_site(asked(site, out=f"{site}.record", sign=folder / f"{site}.pem"))
+        contribute(asked(site, out=f"{site}.record", sign=folder / f"{site}.pem"))
     parts = [
         tmp_path / f"{SITE}.record",
         folder / "start.fcx",
@@ -113,48 +109,30 @@ def test_required_signatures_are_required(asked, folder, tmp_path):
     """`learn --require-signature` on an unsigned start exited with 0."""
     sign = {"require_signature": True, "sign": folder / f"{SITE}.pem"}
     with pytest.raises(ExchangeError, match="not signed"):
-        learn_site(asked(**sign))
+        contribute(asked(**sign))
     with pytest.raises(ConfigError, match="your own part"):
-        learn_site(asked(state="signed.fcx", require_signature=True))
+        contribute(asked(state="signed.fcx", require_signature=True))
     assert list(tmp_path.iterdir()) == []
-    learn_site(asked(state="signed.fcx", **sign))
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"accept_scans": True},
-        {"config": Path("x.toml")},
-        {"allow_real_subjects": True},
-        {"learner": "x"},
-    ],
-    ids=str,
-)
-def test_what_a_start_does_not_honour_is_refused_by_name(asked, tmp_path, more):
-    """`--accept-scans` was ignored there."""
-    (name,) = more
-    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} is for a chain"):
-        learn_site(asked(**more))
-    assert list(tmp_path.iterdir()) == []
+    contribute(asked(state="signed.fcx", **sign))
 
 
 def test_a_name_has_one_spelling(asked):
-    assert learn_site(asked(f" {SITE} ")).new[0].site == SITE
+    assert contribute(asked(f" {SITE} ")).new[0].site == SITE
     with pytest.raises(ConfigError, match="site name"):
-        learn_site(asked("\u202eUYN"))
+        contribute(asked("\u202eUYN"))
 
 
 def test_the_place_is_checked_before_any_work(asked, folder, tmp_path):
     (tmp_path / "out.fcx").write_bytes(b"mine")
     with pytest.raises(ExchangeError, match="exists"):
-        learn_site(asked(data=folder / "nothing.npz"))
+        contribute(asked(data=folder / "nothing.npz"))
     assert (tmp_path / "out.fcx").read_bytes() == b"mine"
 
 
 def test_new_records_are_signed_as_the_others_are(asked, folder, tmp_path):
-    learn_site(asked(sign=folder / f"{SITE}.pem"))
+    contribute(asked(sign=folder / f"{SITE}.pem"))
     with pytest.raises(ExchangeError, match="--sign"):
-        learn_site(asked(OTHER, state=tmp_path / "out.fcx", out="b.fcx"))
+        contribute(asked(OTHER, state=tmp_path / "out.fcx", out="b.fcx"))
     assert not (tmp_path / f"{OTHER}.private").exists()
 
 
@@ -163,7 +141,7 @@ def test_nobody_is_charged_where_it_is_not_agreed(asked, tmp_path):
         raise ConfigError("not this one.")
 
     with pytest.raises(ConfigError, match="not this one"):
-        learn_site(asked(), agree=no)
+        contribute(asked(), agree=no)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -172,10 +150,10 @@ def test_the_private_record_is_beside_the_data(folder, tmp_path):
     data.parent.mkdir()
     data.write_bytes((folder / "people.npz").read_bytes())
     given = {"data": data, "state": folder / "start.fcx"}
-    learn_site(request(SITE, out=tmp_path / "one.record", **given))
+    contribute(request(SITE, out=tmp_path / "one.record", **given))
     assert (data.parent / "fcforge.private").exists()
     with pytest.raises(ConfigError, match="--again"):
-        learn_site(request(SITE, out=tmp_path / "two.record", **given))
+        contribute(request(SITE, out=tmp_path / "two.record", **given))
 
 
 def test_other_diagnoses_and_rois_are_refused(asked, folder, tmp_path):
@@ -190,23 +168,23 @@ def test_other_diagnoses_and_rois_are_refused(asked, folder, tmp_path):
     }
     np.savez(tmp_path / "mdd.npz", label=np.where(mine.y == 1, "MDD", "HC"), **about)
     with pytest.raises(DataError, match="'MDD'"):
-        learn_site(
+        contribute(
             asked(state=tmp_path / "asd.fcx", data=tmp_path / "mdd.npz", positive="MDD")
         )
     names = np.array(people().roi_names[::-1])
     np.savez(tmp_path / "turned.npz", label=mine.y, roi_names=names, **about)
     with pytest.raises(DataError, match="ROI 1 is 'ROI 9'"):
-        learn_site(asked(data=tmp_path / "turned.npz"))
+        contribute(asked(data=tmp_path / "turned.npz"))
 
 
 def test_a_threshold_is_fitted_at_home(asked, folder, tmp_path):
-    learn_site(asked())
+    contribute(asked())
     place = tmp_path / f"{SITE}.private"
     told = (tmp_path / "out.fcx", folder / "people.npz", SITE)
-    fitted = refit_threshold(ThresholdRequest(*told, place))
+    fitted = fit_threshold(ThresholdRequest(*told, place))
     assert PrivateRecord.read(place).threshold == fitted
     with pytest.raises(DataError):
-        refit_threshold(ThresholdRequest(*told, tmp_path / "none"))
+        fit_threshold(ThresholdRequest(*told, tmp_path / "none"))
     assert not (tmp_path / "none").exists()
 
 
@@ -220,7 +198,7 @@ def planned(folder, tmp_path):
             "sites": ",".join(sites()[:2]),
             "out": tmp_path / "x.fcx",
         }
-        return StartRequest(**given | more)
+        return BaseModelRequest(**given | more)
 
     return made
 
@@ -242,14 +220,14 @@ def planned(folder, tmp_path):
 )
 def test_a_start_that_cannot_be_meant(planned, tmp_path, more, says):
     with pytest.raises((ConfigError, DataError), match=says):
-        start_file(planned(**more))
+        write_base_model(planned(**more))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_start_is_written_with_its_policy(planned, folder, tmp_path):
     said = ["start.axes=4", "policy.disorder=autism", "policy.max_epsilon=2.0"]
     asked = planned(remove="age", overrides=said, sign=folder / "maker.pem")
-    made = start_file(asked)
+    made = write_base_model(asked)
     assert open_exchange(tmp_path / "x.fcx", Trust(required=True)).id == made.id
     assert made.root.policy.disorder == "autism"
     assert made.root.policy.max_epsilon == 2.0
@@ -259,9 +237,9 @@ def test_planned_exact_sums_are_taken(planned):
     """One flag is enough; a policy that refuses them is no start."""
     said = {"sites": sites()[0], "exact": True}
     with pytest.raises(ConfigError, match="exact_allowed=false"):
-        start_file(planned(**said, overrides=["policy.exact_allowed=false"]))
+        write_base_model(planned(**said, overrides=["policy.exact_allowed=false"]))
     assert not planned().out.exists()
-    made = start_file(planned(**said, overrides=["start.axes=4"]))
+    made = write_base_model(planned(**said, overrides=["start.axes=4"]))
     assert made.root.policy.exact_allowed
 
 
@@ -270,7 +248,7 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(planned, tmp_
     made = {}
     for n in (50, 100_000):
         said = {"people": n, "hospitals": 4, "sites": ",".join(sites()[:3])}
-        made[n] = start_file(planned(**said, out=tmp_path / f"{n}.fcx")).root
+        made[n] = write_base_model(planned(**said, out=tmp_path / f"{n}.fcx")).root
     assert made[50].settings["gamma"] < made[100_000].settings["gamma"]
     usual = asdict(planned_settings(noise_per_person(50, 1.0, 4), 55))
     pull = made[50].settings["pull"]
@@ -289,7 +267,7 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(planned, tmp_
 
 
 def test_one_public_site_cannot_tell_what_sums_would_add(planned):
-    made = start_file(planned(sites=sites()[0], overrides=["start.axes=4"]))
+    made = write_base_model(planned(sites=sites()[0], overrides=["start.axes=4"]))
     assert made.root.worth is None
     titles = [table.title for table in made.model.describe().tables]
     assert "What sums would add" not in titles
@@ -304,11 +282,11 @@ class NoTorch:
 sys.meta_path.insert(0, NoTorch())
 from pathlib import Path
 from fcforge_consortium.contributions import prediction
-from fcforge_consortium import operations as site_step
-from fcforge_consortium.options import LearnRequest
+from fcforge_consortium.operations.contribute import contribute
+from fcforge_consortium.options import ContributeRequest
 folder, out = Path(sys.argv[1]), Path(sys.argv[2])
-asked = dict(data=folder / "people.npz", state=folder / "start.fcx", register=out / "p")
-site_step.learn_site(LearnRequest(site=sys.argv[3], out=out / "a.fcx", **asked))
+asked = dict(data=folder / "people.npz", state=folder / "start.fcx", ledger=out / "p")
+contribute(ContributeRequest(site=sys.argv[3], out=out / "a.fcx", **asked))
 from fcforge_consortium.records.exchange import open_exchange
 from fcforge.data.scan_checks import wrong_rois
 from fcforge_consortium.records.verification import verify
@@ -337,6 +315,6 @@ def test_nothing_is_given_to_keepers_whose_names_are_known_with_other_keys(
     monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
     write_keyring(read_keyring().add("University", cards[0].key))
     given = asked(state=state, round="spring", sign=folder / f"{SITE}.pem")
-    with pytest.raises(ExchangeError, match="card of keeper 'University'"):
-        learn_site(given)
-    assert not given.register.exists()
+    with pytest.raises(ExchangeError, match="card of aggregator 'University'"):
+        contribute(given)
+    assert not given.ledger.exists()

@@ -13,15 +13,16 @@ import pytest
 from small_exchange import learned, people, request, sites, start
 
 from fcforge.core.errors import FCForgeError
-from fcforge_consortium import audit
 from fcforge_consortium import options as requests
 from fcforge_consortium.chains.chain import Chain
 from fcforge_consortium.cli import commands
 from fcforge_consortium.contributions.model import Releases
-from fcforge_consortium.operations import learn_site
+from fcforge_consortium.operations.audit import audit_file
+from fcforge_consortium.operations.chain import begin_chain, continue_chain
+from fcforge_consortium.operations.contribute import contribute
 from fcforge_consortium.records.exchange import save
 from fcforge_consortium.records.keys import write_keys
-from real_runs import chain_config, fcforge
+from real_runs import chain_config, consortium
 
 SITE, OTHER = sites()[2:4]
 KINDS = ("start", "chain")
@@ -51,12 +52,25 @@ def world(tmp_path_factory):
     chain_config(folder / "small.toml")
     chain_config(folder / "er.toml", "er")
     save(start(exact_allowed=True).joined([]), folder / "seen.fcx")
-    for kind, more in (
-        ("start", {"state": folder / "empty.fcx"}),
-        ("chain", {"config": folder / "small.toml"}),
-    ):
-        own = {"out": folder / f"{kind}.fcx", "register": folder / f"{kind}.private"}
-        learn_site(request(SITE, data=folder / "people.npz", **own, **more))
+    mine = {"data": folder / "people.npz", "ledger": folder / "start.private"}
+    out, state = folder / "start.fcx", folder / "empty.fcx"
+    contribute(request(SITE, out=out, state=state, **mine))
+    mine["ledger"] = folder / "chain.private"
+    config = folder / "small.toml"
+    begin_chain(
+        requests.ChainBeginRequest(
+            SITE, out=folder / "chain.fcx", config=config, **mine
+        )
+    )
+    real = requests.ChainBeginRequest(
+        SITE,
+        folder / "people.npz",
+        folder / "real.fcx",
+        ledger=folder / "real.private",
+        config=folder / "er.toml",
+        allow_real_subjects=True,
+    )
+    begin_chain(real)
     return folder
 
 
@@ -65,48 +79,66 @@ def told(error):
     return f"{type(error).__name__}: {error}"
 
 
-# -- learn: the next hospital of either kind, and the first of a chain -------------------------
+# -- a hospital's step: a contribution, the next of a chain, the first of a chain ---------------
 VOLATILE = {"payload", "commitment", "time", "signature", "parents"}
-COMMON = {  # option: value, and with what else
+OWN = {  # option: value, and with what else
     "site": ("Nowhere", {}),
     "data": ("odd.npz", {}),
     "out": ("other.fcx", {}),
-    "register": ("other.private", {}),
+    "ledger": ("other.private", {}),
     "positive": ("x", {"data": "words.npz"}),
     "negative": ("y", {"data": "words.npz"}),
     "columns": ("label=dx_code", {"data": "columns.npz"}),
     "drop_unlabelled": (True, {"data": "unlabelled.npz"}),
-    "leave_out": (["nobody"], {}),  # a release does not say how many are in it
+    "leave_out": (["nobody"], {}),  # a contribution does not say how many are in it
     "kind": ("timeseries", {}),
     "sign": ("own.pem", {}),
+}
+LATER = {
     "trust": (["stranger.pem.pub"], {}),
     "require_signature": (True, {}),
-    "accept_labels": (True, {"data": "turned.npz", "site": "Sim-Extra01"}),
-    "accept_scans": (True, {"data": "odd.npz"}),
-    "state": (None, SMALL),
-    "epsilon": (2.0, {}),
-    "delta": (1e-7, {}),
-    "mechanism": ("none", {}),
-    "round": ("R1", {}),
-    "again": (True, {"site": SITE, "register": "known.private"}),
-    "config": ("bad.toml", {}),
-    "learner": ("x", {}),
-    "allow_real_subjects": (True, {"state": None, "config": "er.toml"}),
-    "yes": (True, {}),  # asked for on the command line, below
+    "state": ("bad.toml", {}),
+    "yes": (True, {}),  # asked for on the command line, elsewhere
 }
-AROUND_START = {
-    "accept_labels": {"state": "empty.fcx", "data": "turned.npz", "site": SITE}
-}
-FIRST = {
-    "config": ("bad.toml", SMALL),
-    "learner": ("x", SMALL),
-    "epsilon": (2.0, SMALL),
-    "delta": (1e-7, SMALL),
-    "mechanism": ("none", SMALL),
-    "round": ("R1", SMALL),
-    "again": (True, SMALL),
-    "trust": (["stranger.pem.pub"], SMALL),
-    "require_signature": (True, SMALL),
+STEPS = {
+    "start": (
+        contribute,
+        requests.ContributeRequest,
+        {
+            **OWN,
+            **LATER,
+            "accept_labels": (
+                True,
+                {"state": "empty.fcx", "data": "turned.npz", "site": SITE},
+            ),
+            "epsilon": (2.0, {}),
+            "delta": (1e-7, {}),
+            "mechanism": ("none", {}),
+            "round": ("R1", {}),
+            "again": (True, {"site": SITE, "ledger": "known.private"}),
+        },
+    ),
+    "chain": (
+        continue_chain,
+        requests.ChainContinueRequest,
+        {
+            **OWN,
+            **LATER,
+            "accept_labels": (True, {"data": "turned.npz", "site": "Sim-Extra01"}),
+            "accept_scans": (True, {"data": "odd.npz"}),
+            "allow_real_subjects": (True, {"state": "real.fcx"}),
+        },
+    ),
+    "": (
+        begin_chain,
+        requests.ChainBeginRequest,
+        {
+            **OWN,
+            "config": ("bad.toml", {}),
+            "learner": ("x", {}),
+            "allow_real_subjects": (True, {"config": "er.toml"}),
+        },
+    ),
 }
 PATHS = ("data", "state", "sign", "config")
 
@@ -121,16 +153,20 @@ def step(world, place, kind, asked):
         "site": OTHER,
         "data": "people.npz",
         "out": "out.fcx",
-        "register": "own.private",
+        "ledger": "own.private",
     }
-    given |= {"state": f"{kind}.fcx" if kind else None, **asked}
+    given |= {"state": f"{kind}.fcx"} if kind else {"config": "small.toml"}
+    given |= asked
     for name in PATHS:
-        given[name] = world / given[name] if given.get(name) else None
-    for name in ("out", "register"):
+        if name in given:
+            given[name] = world / given[name]
+    for name in ("out", "ledger"):
         given[name] = place / given[name]
-    given["trust"] = [world / name for name in given.get("trust", ())]
+    if "trust" in given:
+        given["trust"] = [world / name for name in given["trust"]]
+    run, request_type, _ = STEPS[kind]
     try:
-        done = learn_site(request(**given))
+        done = run(request_type(**given))
     except FCForgeError as error:
         return told(error)
     said = [
@@ -142,15 +178,10 @@ def step(world, place, kind, asked):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [
-        *((kind, name) for kind in KINDS for name in COMMON if name != "yes"),
-        *(("", name) for name in FIRST),
-    ],
+    [(k, name) for k, (*_, asked) in STEPS.items() for name in asked if name != "yes"],
 )
-def test_every_option_of_learn(world, tmp_path, kind, name):
-    value, base = COMMON[name] if kind else FIRST[name]
-    if kind == "start":
-        base = AROUND_START.get(name, base)
+def test_every_option_of_a_step(world, tmp_path, kind, name):
+    value, base = STEPS[kind][2][name]
     without = step(world, tmp_path / "a", kind, base)
     found = step(world, tmp_path / "b", kind, {**base, name: value})
     by_name = isinstance(found, str) and f"--{name.replace('_', '-')}" in found
@@ -159,7 +190,7 @@ def test_every_option_of_learn(world, tmp_path, kind, name):
 
 # -- commands that read: the same answer every time --------------------------------------------
 WORDS = {  # command: its arguments without any option
-    "start": [
+    "base-model": [
         "--data",
         "{w}/people.npz",
         "--sites",
@@ -171,7 +202,7 @@ WORDS = {  # command: its arguments without any option
     "withdraw": [SITE, "--state", "{w}/{k}.fcx", "--out", "{o}/x.fcx"],
     "threshold": [
         "{w}/{k}.fcx",
-        *("--data", "{w}/people.npz", "--site", SITE, "--register", "{o}/own.private"),
+        *("--data", "{w}/people.npz", "--site", SITE, "--ledger", "{o}/own.private"),
     ],
     "evaluate": ["{w}/{k}.fcx", "{w}/people.npz"],
     "predict": ["{w}/{k}.fcx", "{w}/people.npz"],
@@ -191,7 +222,7 @@ PEOPLE = {
     "leave_out": ["--leave-out", f"{SITE}-0001"],
 }
 OPTIONS = {
-    "start": {
+    "base-model": {
         "public": ["--public", "nowhere"],
         "without": ["--without", SITE],
         "remove": ["--remove", "weight"],
@@ -201,7 +232,7 @@ OPTIONS = {
         "hospitals": ["--hospitals", "100"],
         "epsilon": ["--epsilon", "0.1"],
         "exact": ["--exact"],
-        "keeper": ["--keeper", "{w}/none.keeper"],
+        "aggregator": ["--aggregator", "{w}/none.card"],
         "sign": ["--sign", "{w}/own.pem"],
     },
     "merge": TRUST,
@@ -210,14 +241,14 @@ OPTIONS = {
     "evaluate": {
         **TRUST,
         "site": ["--site", OTHER],
-        "register": ["--register", "{w}/{k}.private"],
+        "ledger": ["--ledger", "{w}/{k}.private"],
         "as_json": ["--json"],
         **PEOPLE,
     },
     "predict": {
         **TRUST,
         "out": ["--out", "{o}/rows.csv"],
-        "register": ["--register", "{w}/{k}.private"],
+        "ledger": ["--ledger", "{w}/{k}.private"],
         "explain": ["--explain", "{o}/why"],
         "atlas": ["--atlas", "aal116"],
         "kind": ["--kind", "timeseries"],
@@ -226,7 +257,7 @@ OPTIONS = {
     "inspect": {**TRUST, "html": ["--html", "{o}/page.html"], "as_json": ["--json"]},
     "verify": {**TRUST, "expect": ["--expect", "{w}/seen.fcx"], "as_json": ["--json"]},
 }
-NEEDED = {"data", "sites", "out", "files", "state", "site", "file", "scans", "register"}
+NEEDED = {"data", "sites", "out", "files", "state", "site", "file", "scans", "ledger"}
 
 
 REFUSED = {("withdraw", "chain"), ("threshold", "chain")}  # the whole command, by name
@@ -238,7 +269,7 @@ def answer(world, place, kind, command, more=(), data="people.npz"):
     shutil.copy(world / f"{kind}.private", place / "own.private")
     words = [w.format(w=world, o=place, k=kind) for w in [*WORDS[command], *more]]
     words = [word.replace("people.npz", data) for word in words]
-    said = fcforge(command, *words)
+    said = consortium(command, *words)
     left = sorted(path.name for path in place.rglob("*"))
     return f"{said} {left}".replace(str(place), ""), said
 
@@ -246,7 +277,7 @@ def answer(world, place, kind, command, more=(), data="people.npz"):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", OPTIONS)
 def test_every_option_of_a_command(world, tmp_path, kind, command):
-    if (command, kind) == ("start", "chain"):
+    if (command, kind) == ("base-model", "chain"):
         return  # it opens no file
     without, said = answer(world, tmp_path / "plain", kind, command)
     if (command, kind) in REFUSED:
@@ -269,23 +300,19 @@ def test_every_option_of_who_reads_a_single_record(world, tmp_path, command):
     """``inspect --require-signature`` and ``verify --expect`` took it as it was."""
     done = learned(start(), SITE)
     place = save(done.exchange, tmp_path / "single.record", done.new)
-    plain = fcforge(command, place)
+    plain = consortium(command, place)
     assert plain.code == 0
     for name, words in OPTIONS[command].items():
         more = [word.format(w=world, o=tmp_path) for word in words]
-        found = fcforge(command, place, *more)
+        found = consortium(command, place, *more)
         assert found != plain, f"{more[0]} has no effect"
         assert bool(found.code) == (name != "as_json")
 
 
 # -- audit: minutes of attacks are not needed to see what it is asked ---------------------------
 AUDIT = {
-    "halves": "bad.toml",
     "reference": "bad.toml",
-    "device": "cuda",
-    "register": "none.private",
-    "record": "start.fcx",
-    "sign": "bad.toml",
+    "ledger": "none.private",
     "trust": ["stranger.pem.pub"],
     "require_signature": True,
     "positive": "x",
@@ -302,32 +329,24 @@ AUDITED = {
     "columns": "columns.npz",
     "drop_unlabelled": "unlabelled.npz",
 }
-SHOWN = {
-    "data",
-    "site",
-    "state",
-    "generator",
-    "out",
-    "as_json",
-}  # needed, or for the output
+SHOWN = {"file", "data", "site", "out", "as_json"}  # needed, or for the output
 
 
 def attacked(world, root, **asked):
     """What the attacks are handed, or why there are none."""
-    given = {"data": "people.npz", "site": [SITE], "generator": ["corr_gauss"]}
-    if root:
-        given |= {
-            "state": f"{root}.fcx",
-            "register": f"{root}.private",
-            "generator": [],
-        }
-    given |= asked
-    for name in ("data", "state", "register", "record", "sign", "halves", "reference"):
+    given = {
+        "data": "people.npz",
+        "site": SITE,
+        "file": f"{root}.fcx",
+        "ledger": f"{root}.private",
+        **asked,
+    }
+    for name in ("data", "file", "ledger", "reference"):
         if name in given:
             given[name] = world / given[name]
     given["trust"] = [world / name for name in given.get("trust", ())]
     try:
-        return audit.audit_as_asked(requests.AuditRequest(**given))
+        return audit_file(requests.AuditRequest(**given))
     except FCForgeError as error:
         return told(error)
 
@@ -338,14 +357,9 @@ def no_attack(monkeypatch):
     for model in (Releases, Chain):
         monkeypatch.setattr(model, "attack", lambda self, asked: str(asked.plan))
 
-    def of_generators(people, generators, plan, **more):
-        return f"{plan} {more}"
-
-    monkeypatch.setattr(audit, "audit_generators", of_generators)
-
 
 @pytest.mark.parametrize("name", AUDIT)
-@pytest.mark.parametrize("root", [*KINDS, ""])
+@pytest.mark.parametrize("root", KINDS)
 @pytest.mark.usefixtures("no_attack")
 def test_every_option_of_audit(world, root, name):
     base = {"data": AUDITED[name]} if name in AUDITED else {}
@@ -355,10 +369,12 @@ def test_every_option_of_audit(world, root, name):
 
 
 def test_no_option_is_forgotten():
-    assert set(COMMON) == {field.name for field in fields(requests.LearnRequest)}
+    for _, request_type, known in STEPS.values():
+        assert set(known) == {field.name for field in fields(request_type)}
     asked = {field.name for field in fields(requests.AuditRequest)}
     assert set(AUDIT) | SHOWN == asked
     for command, known in OPTIONS.items():
-        there = set(inspect.signature(getattr(commands, command)).parameters)
+        function = getattr(commands, command.replace("-", "_"))
+        there = set(inspect.signature(function).parameters)
         assert set(known) | NEEDED >= there, command
         assert set(known) <= there, command

@@ -13,10 +13,14 @@ from fcforge.data import abide
 from fcforge.data.abide import subjects_sha256
 from fcforge.data.folder import load_folder
 from fcforge.estimator import ForgeClassifier, InputError
-from fcforge_consortium import operations as site_step
-from fcforge_consortium.operations import STARTS, Source, public_start
+from fcforge_consortium.operations import published
+from fcforge_consortium.operations.published import (
+    BASE_MODELS,
+    Source,
+    published_base_model,
+)
 from fcforge_consortium.records.exchange import open_exchange, save
-from real_runs import fcforge
+from real_runs import consortium
 
 N = 40
 ROIS = {"rois_aal": 116, "rois_cc200": 200}
@@ -65,70 +69,70 @@ def bucket(tmp_path, monkeypatch):
     for name in ("abide-871", "abide-871-cc200"):
         changed = abide.PUBLISHED[name]._replace(people=N, subjects_sha256=ids)
         monkeypatch.setitem(abide.PUBLISHED, name, changed)
-    monkeypatch.setitem(STARTS, "abide-aal", Source("abide-871"))
+    monkeypatch.setitem(BASE_MODELS, "abide-aal", Source("abide-871"))
     return fetched
 
 
 @pytest.mark.parametrize(("name", "rois"), [("abide-aal", 116), ("abide-cc200", 200)])
 def test_a_start_is_fetched_once_and_kept(bucket, name, rois):
-    place = public_start(name)
-    assert place == site_step.cache_folder() / f"{name}.fcx"
+    place = published_base_model(name)
+    assert place == published.cache_folder() / f"{name}.fcx"
     assert len(bucket) == N + 1
     made = open_exchange(place)
     assert (made.root.people, made.root.n_rois) == (N, rois)
     assert made.root.policy.exact_allowed
-    assert public_start(name) == place
+    assert published_base_model(name) == place
     assert len(bucket) == N + 1
-    people = load_folder(site_step.public_people(name))
+    people = load_folder(published.published_people(name))
     assert people.roi_names[0] == ("Precentral_L" if rois == 116 else "1")
 
 
 def test_other_people_than_the_published_ones_are_no_start(bucket, monkeypatch):
-    monkeypatch.setattr(site_step, "make_public", lambda *people, **plan: start())
-    monkeypatch.setitem(STARTS, "abide-aal", Source("abide-871", people="0" * 64))
+    monkeypatch.setattr(published, "make_public", lambda *people, **plan: start())
+    monkeypatch.setitem(BASE_MODELS, "abide-aal", Source("abide-871", people="0" * 64))
     with pytest.raises(DataError, match=r"abide-871\.npz.*not those of 'abide-aal'"):
-        public_start("abide-aal")
-    assert not (site_step.cache_folder() / "abide-aal.fcx").exists()
+        published_base_model("abide-aal")
+    assert not (published.cache_folder() / "abide-aal.fcx").exists()
 
 
 def test_other_arrays_of_the_same_people_are_told(bucket, monkeypatch):
-    monkeypatch.setattr(site_step, "make_public", lambda *people, **plan: start())
-    monkeypatch.setitem(STARTS, "abide-aal", Source("abide-871", arrays="0" * 64))
+    monkeypatch.setattr(published, "make_public", lambda *people, **plan: start())
+    monkeypatch.setitem(BASE_MODELS, "abide-aal", Source("abide-871", arrays="0" * 64))
     told = []
-    public_start("abide-aal", told.append)
+    published_base_model("abide-aal", told.append)
     assert "bit by bit" in told[0]
 
 
 def test_what_somebody_put_into_the_cache_is_not_believed(bucket, monkeypatch):
     """Neither a start of other people, nor their scans, nor what hospitals gave around one."""
-    folder = site_step.cache_folder()
+    folder = published.cache_folder()
     folder.mkdir()
-    monkeypatch.setitem(STARTS, "abide-aal", Source("abide-871", people="0" * 64))
+    monkeypatch.setitem(BASE_MODELS, "abide-aal", Source("abide-871", people="0" * 64))
     data_file(folder).rename(folder / "abide-871.npz")
-    asked = ("start", "--public", "abide-aal", "--without", "NYU", "--exact")
-    told = fcforge(*asked, "--out", folder / "mine.fcx")
+    asked = ("base-model", "--public", "abide-aal", "--without", "NYU", "--exact")
+    told = consortium(*asked, "--out", folder / "mine.fcx")
     assert told.code == 2
     assert "not those of 'abide-aal'" in " ".join(told.err.split())
     place = folder / "abide-aal.fcx"
     save(start(exact_allowed=True), place)
     with pytest.raises(DataError, match=r"abide-aal\.fcx.*not those of 'abide-aal'"):
-        public_start("abide-aal")
+        published_base_model("abide-aal")
     place.unlink()
     save(start(), place)
     known = Source("abide-871", people=start().root.people_sha256, arrays="0" * 64)
-    monkeypatch.setitem(STARTS, "abide-aal", known)
+    monkeypatch.setitem(BASE_MODELS, "abide-aal", known)
     with pytest.raises(DataError, match="with the policy of"):
-        public_start("abide-aal")
+        published_base_model("abide-aal")
     place.unlink()
     save(start(exact_allowed=True), place)
     told = []
-    public_start("abide-aal", told.append)
+    published_base_model("abide-aal", told.append)
     assert "bit by bit" in told[0]
     assert "somebody put" in told[0]
     place.unlink()
     save(given(sites()[2]).exchange, place)
-    with pytest.raises(DataError, match="not a start by itself"):
-        public_start("abide-aal")
+    with pytest.raises(DataError, match="not a base model alone"):
+        published_base_model("abide-aal")
     assert bucket == []
 
 
@@ -136,19 +140,19 @@ def test_without_a_published_hash_the_ids_are_compared_and_it_is_told(
     bucket, monkeypatch
 ):
     """A start of ten ROIs and made-up people was taken for abide-cc200, without a word."""
-    folder = site_step.cache_folder()
+    folder = published.cache_folder()
     folder.mkdir()
     mine = start(exact_allowed=True)
     save(mine, folder / "abide-cc200.fcx")
     data_file(folder).rename(folder / "abide-871-cc200.npz")
-    for use in (public_start, site_step.public_people):
+    for use in (published_base_model, published.published_people):
         with pytest.raises(DataError, match="not those of 'abide-cc200'"):
             use("abide-cc200")
     ids = subjects_sha256([*mine.root.ids, *mine.root.left_out])
     same = abide.PUBLISHED["abide-871-cc200"]._replace(subjects_sha256=ids)
     monkeypatch.setitem(abide.PUBLISHED, "abide-871-cc200", same)
     told = []
-    public_start("abide-cc200", told.append)
+    published_base_model("abide-cc200", told.append)
     assert "no SHA-256" in told[0]
     assert bucket == []
 
@@ -161,10 +165,10 @@ def test_nothing_is_kept_of_a_fetch_that_somebody_is_missing_from(bucket, monkey
 
     monkeypatch.setattr(abide, "_read_url", get)
     with pytest.raises(DataError, match="39 subjects, 40 in the published file"):
-        public_start("abide-aal")
-    assert not list(site_step.cache_folder().glob("*"))
+        published_base_model("abide-aal")
+    assert not list(published.cache_folder().glob("*"))
     with pytest.raises(ConfigError, match="abide-cc200"):
-        public_start("abide-cc20")
+        published_base_model("abide-cc20")
 
 
 @pytest.fixture
@@ -183,10 +187,10 @@ def offline(bucket, monkeypatch):
 
 def test_without_a_network_it_is_said_what_to_do(offline):
     rng = np.random.default_rng(0)
-    said = fcforge("start", "--public", "abide-aal")
+    said = consortium("base-model", "--public", "abide-aal")
     assert said.code == 2
     told = f"download of {abide.PHENOTYPES} from {abide.BUCKET} failed"
-    cache = str(site_step.cache_folder())
+    cache = str(published.cache_folder())
     with pytest.raises(InputError) as raised:
         ForgeClassifier(start="abide-aal").fit(
             np.stack([np.corrcoef(rng.normal(size=(116, 150))) for _ in range(8)]),
@@ -196,21 +200,21 @@ def test_without_a_network_it_is_said_what_to_do(offline):
     for text in (" ".join(said.err.split()), str(raised.value)):
         for words in (told, "Name or service not known", "Connect", cache, "start="):
             assert words in text
-    assert not list(site_step.cache_folder().glob("*"))
+    assert not list(published.cache_folder().glob("*"))
 
 
 @pytest.mark.filterwarnings("ignore:no SHA-256 of 'abide-aal'")
 def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
-    answer = fcforge("start", "--public", "abide-aal")
+    answer = consortium("base-model", "--public", "abide-aal")
     assert answer.code == 0, answer.err
-    people = load_folder(site_step.public_people("abide-aal"))
+    people = load_folder(published.published_people("abide-aal"))
     here = people.site == "NYU"
     model = ForgeClassifier(start="abide-aal")
     with pytest.raises(InputError, match=r"20 of its people are among the public ones"):
         model.fit(people.fc[here], people.y[here], site="NYU")
     out = tmp_path / "usm.fcx"
     asked = ("--public", "abide-aal", "--without", "NYU", "--out", out)
-    assert fcforge("start", *asked, "--exact").code == 0
+    assert consortium("base-model", *asked, "--exact").code == 0
     assert open_exchange(out).root.sites == {"USM": 20}
     model = ForgeClassifier(start=out).fit(people.fc[here], people.y[here], site="NYU")
     assert model.sites_ == ("NYU",)
@@ -220,7 +224,7 @@ def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
     ):
         model.predict(people.fc[~here])
     for asked in (("--public", "abide-aal", "--people", 3), ("--without", "NYU")):
-        assert "--out is missing" in fcforge("start", *asked).err
+        assert "--out is missing" in consortium("base-model", *asked).err
 
 
 @pytest.mark.data
@@ -231,12 +235,12 @@ def test_the_published_people_are_those_of_the_file(shared_data):
     alone, twice = without_twins(people)
     assert twice == ["50602"]
     assert set(people.site_names) == set(abide.SITE_IDS)
-    assert alone.content_sha256() == STARTS["abide-aal"].people
+    assert alone.content_sha256() == BASE_MODELS["abide-aal"].people
 
 
 def test_the_published_arrays_were_the_same_on_all_processors():
-    file = Path(__file__).parents[2] / "paper" / "results" / "public_start.json"
+    file = Path(__file__).parents[3] / "paper" / "results" / "public_start.json"
     found = json.loads(file.read_text())
     arrays = {row["arrays"] for row in found["processors"]}
-    assert arrays == {STARTS["abide-aal"].arrays}
+    assert arrays == {BASE_MODELS["abide-aal"].arrays}
     assert len(found["processors"]) >= 4

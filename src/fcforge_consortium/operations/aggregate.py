@@ -1,0 +1,37 @@
+"""Add the shares of a round and write one aggregator's aggregate share."""
+
+from typing import Any
+
+from fcforge.base_model.contributions import noise_units
+from fcforge_consortium.aggregation.aggregators import (
+    Kept,
+    Noise,
+    RoundList,
+    keep,
+    own_card,
+)
+from fcforge_consortium.aggregation.rounds import read_share
+from fcforge_consortium.options import AggregateRequest
+from fcforge_consortium.records import archive, exchange
+from fcforge_consortium.records.keys import Trust, read_private
+
+
+def aggregate_files(request: AggregateRequest) -> Kept:
+    """Add the shares of a round; write the aggregate share and its entry in the list of rounds.
+
+    Either both are written or neither.
+    """
+    archive.require_place(request.out)
+    key = read_private(request.key)
+    trust = Trust.asked(request)
+    opened = exchange.open_exchange(request.state, trust)
+    own_card(opened, key)  # a chain has no aggregators
+    shares = [read_share(path, trust) for path in request.shares]
+    model: Any = opened.model
+    epsilon, delta = shares[0].notice.budget if shares else (None, 0.0)
+    noise = Noise(noise_units(epsilon, delta), model.grid, model.size)
+    with RoundList.open(request.rounds or f"{request.key}.rounds") as published:
+        kept = keep(opened, shares, key, noise, published, again=request.again)
+        exchange.require_trusted(kept.exchange.everything, trust)
+        published.publish(kept.line, {request.out: archive.pack(kept.contents)})
+    return kept

@@ -1,0 +1,56 @@
+"""Attack a hospital's own contribution or chain step; the result stays at home.
+
+An audit that took members for outsiders would find nothing and look reassuring, so the ledger must
+prove that the audited people are those who were learned. Its rows are statistics of real people
+without noise, so nothing of an audit enters a shared file.
+"""
+
+from pathlib import Path
+
+from fcforge.core.errors import ConfigError
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import load_people
+from fcforge.evaluation.privacy.audit_result import Audit, AuditPlan
+from fcforge_consortium.audit_target import AuditTarget
+from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.operations.people import ledger_of, people_for
+from fcforge_consortium.options import AuditRequest
+from fcforge_consortium.records import exchange
+from fcforge_consortium.records.keys import Trust
+from fcforge_consortium.records.schema import site_name
+
+
+def audit_file(request: AuditRequest) -> Audit:
+    """Attack a hospital's last contribution, or its step of a chain.
+
+    Parameters
+    ----------
+    request : AuditRequest
+
+    Returns
+    -------
+    Audit
+    """
+    if request.out is not None:
+        request.out.mkdir(parents=True, exist_ok=True)
+    opened = exchange.open_exchange(request.file, Trust.asked(request))
+    if request.reference is not None and opened.root.kind != "chain":
+        what = "--reference is for a chain; this file holds contributions."
+        raise ConfigError(what, do="Leave it out.")
+    site = site_name(request.site)
+    target = AuditTarget(
+        site=site,
+        people=people_for(opened, request, site),
+        private=PrivateRecord.read(ledger_of(request)),
+        plan=AuditPlan(seed=request.seed),
+        reference=_reference(request, request.reference),
+    )
+    return opened.model.attack(target)
+
+
+def _reference(request: AuditRequest, path: Path | None) -> Cohort | None:
+    """Load the people outside the study, if a file of them is given."""
+    if path is None:
+        return None
+    loading = request.loading | {"leave_out": []}
+    return load_people(path, (), **loading)

@@ -1,0 +1,110 @@
+"""Begin a chain, or train a received chain on the next hospital (needs torch)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fcforge.core.errors import ConfigError
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import left_out, load_people
+from fcforge_consortium.chains.chain import begin
+from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.model import Learned, Tick
+from fcforge_consortium.operations.people import (
+    ledger_of,
+    no_report,
+    no_tick,
+    people_for,
+    require_signed_step,
+)
+from fcforge_consortium.options import ChainBeginRequest, ChainContinueRequest
+from fcforge_consortium.records import archive, exchange
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.keys import Signer, Trust, read_signer
+from fcforge_consortium.records.schema import site_name
+
+
+def begin_chain(
+    request: ChainBeginRequest,
+    *,
+    warn: Callable[[str], Any] = no_report,
+    tick: Tick = no_tick,
+) -> Learned:
+    """Train the first hospital of a chain; write its ledger entry, then the file.
+
+    Parameters
+    ----------
+    request : ChainBeginRequest
+    warn : callable
+        Called with a sentence about each person who is left out.
+    tick : callable
+        Called with the progress.
+
+    Returns
+    -------
+    Learned
+    """
+    request = replace(request, site=site_name(request.site))
+    archive.require_place(request.out)
+    key = read_signer(request.sign)
+    people = load_people(request.data, [request.site], **request.loading)
+    before = begin(request, people, key)
+    return _train(before, people, request, key, warn, tick)
+
+
+def continue_chain(
+    request: ChainContinueRequest,
+    *,
+    agree: Callable[[Exchange], Any] = no_report,
+    warn: Callable[[str], Any] = no_report,
+    tick: Tick = no_tick,
+) -> Learned:
+    """Train a received chain on the next hospital; write its ledger entry, then the file.
+
+    Parameters
+    ----------
+    request : ChainContinueRequest
+    agree : callable
+        Called with the chain that is about to be continued; raises to stop.
+    warn : callable
+        Called with a sentence about each person who is left out.
+    tick : callable
+        Called with the progress.
+
+    Returns
+    -------
+    Learned
+    """
+    request = replace(request, site=site_name(request.site))
+    archive.require_place(request.out)
+    require_signed_step(request)
+    key = read_signer(request.sign)
+    before = exchange.open_exchange(request.state, Trust.asked(request))
+    if before.root.kind != "chain":
+        raise ConfigError(
+            "this file holds a base model, not a chain.",
+            where=request.state,
+            do="Use `fcforge consortium contribute`.",
+        )
+    before.require_same_signing(key is not None)
+    people = people_for(before, request, request.site)
+    agree(before)
+    return _train(before, people, request, key, warn, tick)
+
+
+def _train(
+    before: Exchange,
+    people: Cohort,
+    request: ChainBeginRequest | ChainContinueRequest,
+    key: Signer,
+    warn: Callable[[str], Any],
+    tick: Tick,
+) -> Learned:
+    """Train one hospital's step and write its ledger entry, then the file."""
+    for text in left_out(people):
+        warn(text)
+    with PrivateRecord.open(ledger_of(request)) as ledger:
+        done = before.model.learn(people, ledger, request, key, tick)
+        data = exchange.packed(done.exchange, request.out, done.new)
+        ledger.publish(done.receipt, {request.out: data})
+    return done

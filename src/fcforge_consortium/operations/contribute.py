@@ -1,0 +1,99 @@
+"""Add a hospital's contribution to a base model: published alone, or as shares of a round."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fcforge.core.errors import ConfigError
+from fcforge.data.datasets import left_out
+from fcforge_consortium.ledger.ledger import PrivateRecord
+from fcforge_consortium.model import Learned, Tick
+from fcforge_consortium.operations.people import (
+    ledger_of,
+    no_report,
+    no_tick,
+    people_for,
+    require_signed_step,
+)
+from fcforge_consortium.options import ContributeRequest
+from fcforge_consortium.records import archive, exchange
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.keys import Trust, read_signer
+from fcforge_consortium.records.schema import site_name
+
+
+def contribute(
+    request: ContributeRequest,
+    *,
+    agree: Callable[[Exchange], Any] = no_report,
+    warn: Callable[[str], Any] = no_report,
+    tick: Tick = no_tick,
+) -> Learned:
+    """Compute a hospital's contribution; write its ledger entry, then the outgoing files.
+
+    Parameters
+    ----------
+    request : ContributeRequest
+    agree : callable
+        Called with the file that is about to be added to; raises to stop.
+    warn : callable
+        Called with a sentence about each person who is left out.
+    tick : callable
+        Called with the progress.
+
+    Returns
+    -------
+    Learned
+        The new record, the ledger entry, and the shares for aggregators if there are any.
+    """
+    request = replace(request, site=site_name(request.site))
+    archive.require_place(request.out)
+    require_signed_step(request)
+    key = read_signer(request.sign)
+    trust = Trust.asked(request)
+    before = exchange.open_exchange(request.state, trust)
+    if before.root.kind != "start":
+        raise ConfigError(
+            "contributions are added to a base model; this file holds a chain.",
+            where=request.state,
+            do="Use `fcforge consortium chain continue`.",
+        )
+    for aggregator in before.root.policy.keepers:
+        what = f"the card of aggregator '{aggregator.name}' in the base model"
+        trust.keyring.require_valid(aggregator.key, what, aggregator.name)
+    before.require_same_signing(key is not None)
+    people = people_for(before, request, request.site)
+    agree(before)
+    for text in left_out(people):
+        warn(text)
+    with PrivateRecord.open(ledger_of(request)) as ledger:
+        done = before.model.learn(people, ledger, request, key, tick)
+        ledger.publish(done.receipt, _outgoing_files(request, done))
+    return done
+
+
+def _outgoing_files(request: ContributeRequest, done: Learned) -> dict[Path, bytes]:
+    """Return the files that leave the hospital, by path."""
+    out = request.out
+    files = {out: exchange.packed(done.exchange, out, done.new)}
+    for aggregator, share in done.files.items():
+        place = share_place(out, aggregator)
+        archive.require_place(place)
+        files[place] = share
+    return files
+
+
+def share_place(out: Path, aggregator: str) -> Path:
+    """Return the path of an aggregator's share: beside the other outgoing file.
+
+    Parameters
+    ----------
+    out : Path
+        The outgoing record.
+    aggregator : str
+        Its name.
+    """
+    name = re.sub(r"[^\w.-]", "_", aggregator)
+    return out.with_name(f"{out.stem}.{name}.share")

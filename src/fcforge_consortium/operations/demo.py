@@ -1,0 +1,168 @@
+"""A round of two aggregators among simulated hospitals, played by the commands' own functions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fcforge.core.errors import FCForgeError
+from fcforge.core.estimate import Estimate
+from fcforge.core.files import whole_folder
+from fcforge.core.spec import Conditions
+from fcforge.data.cohort import Cohort, write_people
+from fcforge.data.simulated import simulate
+from fcforge.data.splits import split_cohort
+from fcforge_consortium.aggregation.aggregators import CARD, write_keeper
+from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.contributions import prediction
+from fcforge_consortium.operations.aggregate import aggregate_files
+from fcforge_consortium.operations.base_model import write_base_model
+from fcforge_consortium.operations.contribute import contribute
+from fcforge_consortium.operations.records import merge_files
+from fcforge_consortium.options import (
+    AggregateRequest,
+    BaseModelRequest,
+    ContributeRequest,
+    MergeRequest,
+)
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.keys import write_keys
+
+HOSPITALS = 6
+PUBLIC_SITES = 4
+EPSILON = 8.0
+ROUND = "demo"
+AGGREGATORS = ("Demo-University", "Demo-Ministry")
+MERGED = "all.fcx"
+PAGE = "page.html"
+
+
+@dataclass(frozen=True)
+class DemoRound:
+    """A round that was played.
+
+    Attributes
+    ----------
+    exchange : Exchange
+        After the round.
+    people, tested : int
+        People behind the contributions, and people on whom the models are evaluated.
+    auroc : mapping of title to Estimate
+        AUROC of the base model alone, after the round, and of everybody's scans in one place.
+    """
+
+    exchange: Exchange
+    people: int
+    tested: int
+    auroc: Mapping[str, Estimate]
+
+
+def play_round(place: Path, n_rois: int = 40) -> DemoRound:
+    """Play a round of six simulated hospitals and two aggregators, all in files.
+
+    Parameters
+    ----------
+    place : Path
+        Folder to write; it must not exist.
+    n_rois : int
+        ROIs of the simulated scans.
+
+    Returns
+    -------
+    DemoRound
+    """
+    if place.exists():
+        do = "Remove it to play another round, or choose another folder."
+        raise FCForgeError("the folder exists.", where=place, do=do)
+    everybody = simulate("hard", n_rois=n_rois, n_sites=HOSPITALS + PUBLIC_SITES)
+    names = everybody.site_names[:HOSPITALS]
+    others = everybody.select_sites(everybody.site_names[HOSPITALS:])
+    public = others.select(np.arange(0, len(others), 2))  # few: much is left to learn
+    conditions = Conditions(val_fraction=0)
+    parts = [split_cohort(everybody, name, 0, conditions) for name in names]
+    learning = _union(everybody, [part["train"] for part in parts])
+    tested = _union(everybody, [part["test"] for part in parts])
+    with whole_folder(place) as folder:
+        base_model = _write_base_model(folder, public, len(learning))
+        for name in names:
+            people = learning.select_sites([name])
+            _contribute(folder / name, base_model, people)
+        shares = _aggregate(folder, base_model)
+        merged = merge_files(MergeRequest([base_model, *shares], folder / MERGED))
+    auroc = _evaluate(merged, _union(everybody, [public, learning]), tested)
+    return DemoRound(merged, len(learning), len(tested), auroc)
+
+
+def _evaluate(
+    merged: Exchange, everybody: Cohort, tested: Cohort
+) -> dict[str, Estimate]:
+    """Return the AUROC of the models before and after the round, and of one on everybody."""
+    rows = prediction.evaluate(merged, tested).rows
+    pooled = prediction.evaluate(make_public(everybody), tested).rows
+    return {
+        "base model alone": rows["public head alone"]["auroc"],
+        f"after the round, epsilon {EPSILON:g}": rows["exchange"]["auroc"],
+        "everybody's scans in one place": pooled["exchange"]["auroc"],
+    }
+
+
+def _union(everybody: Cohort, parts: list[Cohort]) -> Cohort:
+    """Return the people who are in one of the parts."""
+    ids = np.concatenate([part.subject_id for part in parts])
+    return everybody.select(np.isin(everybody.subject_id, ids))
+
+
+def _write_base_model(folder: Path, public: Cohort, people: int) -> Path:
+    """Write a signed base model that names two aggregators; return its path."""
+    key = folder / "maker.key"
+    write_keys(key)
+    cards = []
+    for name in AGGREGATORS:
+        place = folder / name
+        write_keeper(place, name)
+        cards.append(Path(f"{place}{CARD}"))
+    out = folder / "base.fcx"
+    write_base_model(
+        BaseModelRequest(
+            out=out,
+            data=write_people(folder / "public.npz", public),
+            sign=key,
+            aggregator=cards,
+            people=people,
+            hospitals=HOSPITALS,
+            epsilon=EPSILON,
+        )
+    )
+    return out
+
+
+def _contribute(home: Path, base_model: Path, people: Cohort) -> None:
+    """Write a hospital's shares for the round into its folder."""
+    home.mkdir()
+    data = write_people(home / "people.npz", people)
+    key = home / "key"
+    write_keys(key)
+    site = people.site_names[0]
+    contribute(
+        ContributeRequest(
+            site,
+            data,
+            home / f"{site}.record",
+            state=base_model,
+            epsilon=EPSILON,
+            round=ROUND,
+            sign=key,
+        )
+    )
+
+
+def _aggregate(folder: Path, base_model: Path) -> list[Path]:
+    """Write the aggregate shares of the two aggregators; return their paths."""
+    written = []
+    for aggregator in AGGREGATORS:
+        shares = sorted(folder.glob(f"*/*.{aggregator}.share"))
+        out = folder / f"{aggregator}.record"
+        aggregate_files(AggregateRequest(shares, base_model, folder / aggregator, out))
+        written.append(out)
+    return written

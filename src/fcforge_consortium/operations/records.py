@@ -1,0 +1,63 @@
+"""Merge files, withdraw a site's contributions, and rotate a site's key."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fcforge_consortium.aggregation.rounds import rounds_of
+from fcforge_consortium.operations.people import no_report
+from fcforge_consortium.options import MergeRequest, RotateRequest, WithdrawRequest
+from fcforge_consortium.records import exchange
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.keys import Trust, read_private, read_signer
+from fcforge_consortium.records.kinds import Rotation, Withdrawal
+from fcforge_consortium.records.schema import site_name
+
+
+def merge_files(request: MergeRequest) -> Exchange:
+    """Write the union of files: whole consortium files and single records, in any order."""
+    merged = exchange.union_of(request.files, Trust.asked(request))
+    exchange.save(merged, request.out)
+    return merged
+
+
+def withdraw_file(
+    request: WithdrawRequest, warn: Callable[[str], Any] = no_report
+) -> Exchange:
+    """Withdraw a site's contributions and write the file without them.
+
+    Parameters
+    ----------
+    request : WithdrawRequest
+        ``out`` is the whole file, or with the suffix ``.record`` the withdrawal alone.
+    warn : callable
+        Called with a sentence about each round that is lost, and whose contributions with it.
+
+    Returns
+    -------
+    Exchange
+        Without the contributions, with the withdrawal.
+    """
+    name = site_name(request.site)
+    opened = exchange.open_exchange(request.state, Trust.asked(request))
+    without = opened.withdrawn(name, read_signer(request.sign))
+    exchange.save(without, request.out, without.of(Withdrawal, name)[-1:])
+    for lost in rounds_of(opened):
+        if name in lost.hospitals:
+            others = ", ".join(site for site in lost.hospitals if site != name)
+            warn(
+                f"WARNING: round '{lost.name}' leaves the model as a whole, and with it the "
+                f"contributions of {others}: nobody can be taken out of its sum. The others may "
+                "run a new round, which is charged like any other."
+            )
+    return without
+
+
+def rotate_file(request: RotateRequest) -> Rotation:
+    """Write a file, or the rotation alone, in which a new key signs for a site."""
+    name = site_name(request.site)
+    opened = exchange.open_exchange(request.state, Trust.asked(request))
+    old, new = read_private(request.old), read_private(request.new)
+    rotated = opened.rotated(name, old, new)
+    last = rotated.of(Rotation, name)[-1:]
+    exchange.save(rotated, request.out, last)
+    return last[0]
