@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 
 from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, Training
-from fcforge.evaluation.tables import table
+from fcforge.evaluation.tables import results_frame
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.run import open_store, prepare, run_experiment
@@ -65,7 +65,7 @@ print(f"{len(results)} of {asked} runs are complete")
 # Every number has an interval over test subjects. The row of the majority class is always there:
 # a learner below it has learned nothing useful.
 keeps = {x.title: METHODS[x.method.name].keeps for x in experiment.learners}
-found = table(results, keeps=keeps, n_draws=200).set_index("learner")
+found = results_frame(results, keeps=keeps, n_draws=200).set_index("learner")
 found[["aaa", "aaa_low", "aaa_high", "acc", "fm", "keeps", "runs"]].round(3)
 
 # %%

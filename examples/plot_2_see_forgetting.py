@@ -19,7 +19,7 @@ from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, Training
 from fcforge.evaluation.forgetting import accuracy_curve, score_matrix
 from fcforge.evaluation.resampling import means
-from fcforge.evaluation.tables import group
+from fcforge.evaluation.tables import by_learner
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.run import open_store, prepare, run_experiment
@@ -47,7 +47,7 @@ with tempfile.TemporaryDirectory() as folder:
     store = open_store(prepared, folder)
     run_experiment(prepared, store, group=4)
     results, _ = collect(store)
-learners = group(results)
+learners = by_learner(results)
 for name, runs in learners.items():
     found = means(runs, "accuracy", ("aaa", "acc", "fm"))
     print(

@@ -83,7 +83,7 @@ import matplotlib.pyplot as plt
 from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, Training
 from fcforge.evaluation.resampling import means
-from fcforge.evaluation.tables import group
+from fcforge.evaluation.tables import by_learner
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.run import open_store, prepare, run_experiment
@@ -108,7 +108,7 @@ with tempfile.TemporaryDirectory() as folder:
     results, _ = collect(store)
 
 found = {
-    k: means(runs, "accuracy", ("acc", "fm")) for k, runs in group(results).items()
+    k: means(runs, "accuracy", ("acc", "fm")) for k, runs in by_learner(results).items()
 }
 for k, v in found.items():
     print(f"share {k:>3}: final accuracy {v['acc']:.2f}, forgetting {v['fm']:.2f}")

@@ -36,7 +36,7 @@ from paper_tables import Finished, shown, split  # noqa: E402
 from scores import look_alikes, read_table  # noqa: E402
 
 from fcforge.evaluation.tables import Row  # noqa: E402
-from fcforge.report.run_page import as_csv  # noqa: E402
+from fcforge.report.results_table import rows_csv  # noqa: E402
 
 RESULTS, IMAGES = ROOT / "paper" / "results", ROOT / "docs" / "images"
 MARKED = re.compile(r"(<!-- table (\S+) (.*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -187,7 +187,7 @@ def make(jobs: int) -> dict[Path, str]:
     slow_first = sorted(asked, key=lambda a: (a[1].partition(" ")[0] not in SLOW, a))
     made = dict(zip(slow_first, side_by_side(jobs, view_of, slow_first), strict=True))
     sheets = {
-        name: as_csv(list(table.rows.values())) for name, table in tables().items()
+        name: rows_csv(list(table.rows.values())) for name, table in tables().items()
     }
     return {page: filled(page, made) for page in pages()} | {
         RESULTS / f"{name}.csv": text for name, text in sheets.items()

@@ -23,9 +23,9 @@ from fcforge import run
 from fcforge.core.randomness import numpy_rng
 from fcforge.data.cohort import Cohort
 from fcforge.evaluation.comparison import Comparer, holm
-from fcforge.evaluation.python_run import Results
-from fcforge.evaluation.tables import group
+from fcforge.evaluation.tables import by_learner
 from fcforge.experiments.site_thresholds import OWN
+from fcforge.python_api import Results
 
 SHARES = {"NYU": 0.3, "UM": 0.7, "USM": 0.3, "UCLA": 0.7}
 COLUMNS = ("aaa", "bacc", "auroc")
@@ -85,7 +85,7 @@ def records(found: Results, hospitals: str) -> list[dict[str, Any]]:
             if column in COLUMNS
         }
         made.append({"hospitals": hospitals, "learner": row.learner, **ends})
-    groups = group(found.runs)
+    groups = by_learner(found.runs)
     titles = [learner["title"] for learner in LEARNERS]
     for column, metric in TESTED.items():
         comparer = Comparer(metric, n_draws=N_DRAWS)

@@ -25,8 +25,8 @@ from fcforge.core.result import RunResult
 from fcforge.evaluation.comparison import Comparer, Comparison, holm
 from fcforge.evaluation.forgetting import finite
 from fcforge.evaluation.resampling import split_batches
-from fcforge.evaluation.tables import Row, group, rows
-from fcforge.report.run_page import curves
+from fcforge.evaluation.tables import Row, by_learner, results_rows
+from fcforge.report.run_numbers import curves
 from fcforge.report.tables import Table
 
 Runs = list[RunResult]
@@ -109,7 +109,8 @@ class Finished:
         """Lines of the results table by learner: the majority classes, then by falling AAA."""
         runs = [r for found in self.groups.values() for r in found]
         return {
-            r.learner: r for r in rows(runs, keeps=self.keeps, n_draws=self.n_draws)
+            r.learner: r
+            for r in results_rows(runs, keeps=self.keeps, n_draws=self.n_draws)
         }
 
     def about(self) -> str:
@@ -140,7 +141,7 @@ def read_folder(folder: str | Path) -> Finished:
     from fcforge.experiments.store import Store
 
     store = Store(folder)
-    groups = group(collect(store)[0])
+    groups = by_learner(collect(store)[0])
     titles = [spec.learner.title for spec, _ in stored_plan(store)[1].stages]
     unique = dict.fromkeys(titles)
     whole = {k: groups[k] for k in unique if len(groups.get(k, ())) == titles.count(k)}

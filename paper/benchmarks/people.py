@@ -34,19 +34,15 @@ from fcforge.core.result import RunResult  # noqa: E402
 from fcforge.data.cohort import upper_from_fc  # noqa: E402
 from fcforge.data.datasets import load_dataset  # noqa: E402
 from fcforge.evaluation import resampling  # noqa: E402
+from fcforge.evaluation.calibration import calibration_tables  # noqa: E402
 from fcforge.evaluation.motion import motion_rows  # noqa: E402
+from fcforge.evaluation.random_effects import further_site  # noqa: E402
 from fcforge.evaluation.resampling import per_site  # noqa: E402
-from fcforge.evaluation.stored_runs import (  # noqa: E402
-    Study,
-    calibration_tables,
-    groups_of,
-    subgroup_tables,
-    usable,
-)
-from fcforge.evaluation.subgroups import new_site  # noqa: E402
+from fcforge.evaluation.study import Study, finite_runs  # noqa: E402
+from fcforge.evaluation.subgroups import subgroup_tables, subject_groups  # noqa: E402
 from fcforge.experiments.config import Experiment, load_experiment  # noqa: E402
 from fcforge.experiments.execute import describe  # noqa: E402
-from fcforge.report.run_page import study_json  # noqa: E402
+from fcforge.report.results_table import study_json  # noqa: E402
 
 OUT = ROOT / "paper" / "results" / "people.json"
 # With a start: exact, with little noise, with much, and nothing but the start.
@@ -95,14 +91,14 @@ def site_level(name: str, learners: Sequence[str]) -> Study:
     """Accuracy after the last site: over people, and as a further site may expect it."""
     runs, _ = runs_of(name, learners)
     rows = {}
-    for title, some in usable(runs).items():
+    for title, some in finite_runs(runs).items():
         by_site = per_site(some, "accuracy")
         found = [e for e in by_site.values() if np.isfinite(e.value)]
         spread = np.std([e.value for e in found], ddof=1)
         rows[title] = {
             "sites": Estimate(float(len(found)), np.nan, np.nan),
             "over people": _mean(found),
-            "over sites (random effects)": new_site(by_site),
+            "over sites (random effects)": further_site(by_site),
             "SD between sites": Estimate(float(spread), np.nan, np.nan),
         }
     return Study("Accuracy after all sites", rows)
@@ -148,7 +144,7 @@ def measured() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in OF_GROUPS:
         runs, experiment = runs_of(name, WITH_START)
-        groups = groups_of({"all": facts_of(experiment)})
+        groups = subject_groups({"all": facts_of(experiment)})
         for study in [*subgroup_tables(runs, groups), *calibration_tables(runs)]:
             rows = {k: study.rows[k] for k in study.rows if k not in MAJORITY}
             found[f"{name} / {study.title}"] = study_json(rows)

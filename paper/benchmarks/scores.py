@@ -38,7 +38,7 @@ from fcforge.core.errors import DataError
 from fcforge.core.files import whole_file
 from fcforge.core.result import RunResult
 from fcforge.data.datasets import load_dataset
-from fcforge.evaluation.subgroups import among
+from fcforge.evaluation.pooled import select_subjects
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_files import resolve_data
 
@@ -275,7 +275,7 @@ def scored(run: RunResult, pairs: Iterable[tuple[str, str]]) -> RunResult:
         gone |= {second} if {first, second} <= tested else {first, second}
     if not gone & tested:
         return run
-    return among([run], lambda _, who: who not in gone)[0]
+    return select_subjects([run], lambda _, who: who not in gone)[0]
 
 
 def unpack(

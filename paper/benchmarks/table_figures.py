@@ -12,7 +12,7 @@ from paper_tables import Finished
 from sums_tables import PEOPLE, at, attacks
 
 from fcforge.core.result import RunResult
-from fcforge.report.run_page import curves
+from fcforge.report.run_numbers import curves
 
 SHOWN = {
     "Base": "#444444",

@@ -26,14 +26,14 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "src")]
 from run_tables import commit  # noqa: E402
 
 from fcforge.core.target import Target  # noqa: E402
-from fcforge.evaluation.tables import columns_of  # noqa: E402
+from fcforge.evaluation.columns import columns_of  # noqa: E402
 from fcforge.experiments.execute import describe  # noqa: E402
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, dict[str, float | None]]]:
     """Mean and interval of every shown column of a run's table.csv, by learner."""
     told = json.loads((folder / "experiment.json").read_text())["target"]
-    shown = [c for c in columns_of(Target(**told).kind) if c.shown == "yes"]
+    shown = [c for c in columns_of(Target(**told).kind) if c.shown]
     found = {}
     with (folder / "table.csv").open() as lines:
         for row in csv.DictReader(lines):

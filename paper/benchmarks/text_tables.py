@@ -23,7 +23,7 @@ from paper_tables import (
 from fcforge.core.formatting import bracket, number, p_value, with_interval
 from fcforge.evaluation.forgetting import finite, summary
 from fcforge.experiments.site_thresholds import OWN
-from fcforge.report.run_page import curves
+from fcforge.report.run_numbers import curves
 
 LEAKS = ("epoch", "context", "generator", "all")
 # What chooses no context and trains no generator has nothing to leak there.

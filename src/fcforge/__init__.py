@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         MatrixLog,
         SiteHarmoniser,
     )
-    from fcforge.evaluation.python_run import run
     from fcforge.imaging.atlas import load_atlas
+    from fcforge.python_api import run
 
 __version__ = "0.2.0"
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "run",
 ]
 # what is not of the scikit-learn face
-_HOMES = {"load_atlas": "fcforge.imaging.atlas", "run": "fcforge.evaluation.python_run"}
+_HOMES = {"load_atlas": "fcforge.imaging.atlas", "run": "fcforge.python_api"}
 
 
 def __getattr__(name: str) -> Any:

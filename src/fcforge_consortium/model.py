@@ -16,8 +16,8 @@ from fcforge_consortium.records.kinds import Record
 
 if TYPE_CHECKING:
     from fcforge.data.cohort import Cohort
-    from fcforge.evaluation.explanation import Scored
-    from fcforge.evaluation.privacy.audit_result import Audit
+    from fcforge.evaluation.attribution import ScoredModel
+    from fcforge.evaluation.privacy.audit_result import AuditResult
     from fcforge_consortium.audit_target import AuditTarget
     from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, Threshold
     from fcforge_consortium.options import ContinueRequest
@@ -150,13 +150,13 @@ class Model(Protocol):
 
     def attribution(
         self, covariates: Covariates
-    ) -> "tuple[Scored, np.ndarray | float]":
+    ) -> "tuple[ScoredModel, np.ndarray | float]":
         """The score of some people's scans, to be explained, and what their covariates add.
 
         That is the same for every edge pattern, so that it is part of each scan's base.
         """
 
-    def attack(self, asked: "AuditTarget") -> "Audit":
+    def attack(self, asked: "AuditTarget") -> "AuditResult":
         """An audit of what a site gave, by that site."""
 
     def own_threshold(

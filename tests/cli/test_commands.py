@@ -8,9 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fcforge.cli import app
-from fcforge.cli import commands as shared
-from fcforge.cli.commands import progress_on_stderr, takes
+from fcforge.cli import app, messages
+from fcforge.cli.messages import progress_on_stderr
+from fcforge.cli.options import takes
 from fcforge.core.errors import ConfigError
 from fcforge.core.options import Request, option
 from fcforge.core.settings import at_least, limits
@@ -91,7 +91,7 @@ def test_help_comes_from_the_fields_and_the_docstring():
 
 # -- what is shown while something works --------------------------------------------------------
 def test_lines_say_how_far_it_is(capsys, monkeypatch):
-    monkeypatch.setattr(shared, "EVERY", 0.0)
+    monkeypatch.setattr(messages, "EVERY", 0.0)
     with progress_on_stderr("training") as report:
         report(3, 5, "")
         report(5, 5, "ewc A>B")

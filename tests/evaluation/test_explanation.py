@@ -12,15 +12,9 @@ from fcforge.core.spec import LearnerSpec
 from fcforge.core.subjects import FCBatch
 from fcforge.core.target import Target
 from fcforge.data.simulated import simulate
-from fcforge.evaluation.explanation import (
-    Deletion,
-    LogHead,
-    Stability,
-    atlas_for,
-    attribute,
-    explain_model,
-    slope_at,
-)
+from fcforge.evaluation.attribution import LogHead, attribute, slope_at
+from fcforge.evaluation.edge_stability import EdgeStability
+from fcforge.evaluation.explanation import DeletionTest, atlas_for, explain_model
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.methods import Lane
 from fcforge.models.attribution import Scorer
@@ -63,7 +57,9 @@ def scan(first=0.7, last=0.4):
 
 @pytest.fixture(scope="module")
 def found():
-    return explain_model(chain(), scan(), {}, ["=sub-1"], ATLAS)
+    model = chain()
+    positive = model.exchange.root.policy.patient
+    return explain_model(model, scan(), {}, ["=sub-1"], ATLAS, positive=positive)
 
 
 def test_by_hand(found):
@@ -131,12 +127,12 @@ def test_stability_by_hand():
     weights = np.tile(np.linspace(0.01, 0.02, 40), (10, 1))
     weights[:, 0], weights[:, 1], weights[::2, 1] = 1.0, 1.0, -1.0
     weights[:, 2] = 0.001
-    found = Stability.of(weights)
+    found = EdgeStability.of(weights)
     assert found.in_top[:3].tolist() == [1.0, 1.0, 0.0]
     assert found.same_sign[:3].tolist() == [1.0, 0.5, 1.0]
     assert found.stable[:3].tolist() == [True, False, False]
     with pytest.raises(DataError, match="at least two"):
-        Stability.of(weights[:1])
+        EdgeStability.of(weights[:1])
 
 
 def heads(seed=1, shrink=0.4):
@@ -172,7 +168,7 @@ def test_the_gradient_holds_where_eigenvalues_repeat():
 def test_deletion_moves_the_score_by_what_the_edges_added():
     fc, reference, head = heads()
     found = attribute(head, fc, reference)
-    tested = Deletion.of(head, fc, reference, found)
+    tested = DeletionTest.of(head, fc, reference, found)
     assert tested.k == 1
     for scan in range(len(fc)):
         way = np.sign(found.score[scan] - found.base)

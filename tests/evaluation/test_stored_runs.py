@@ -11,9 +11,16 @@ from fcforge.cli import app
 from fcforge.core.component import Component
 from fcforge.core.errors import StoreError
 from fcforge.core.spec import LearnerSpec, Training
-from fcforge.evaluation import stored_runs
+from fcforge.evaluation.calibration import calibration_tables
 from fcforge.evaluation.forgetting import score_matrix
-from fcforge.evaluation.stored_runs import groups_of, subgroup_tables, subgroups_of
+from fcforge.evaluation.subgroups import subgroup_tables, subgroups_of, subject_groups
+from fcforge.evaluation.unseen import (
+    NEW_SITE,
+    leave_one_out,
+    unseen_of,
+    unseen_tables,
+    zero_shot,
+)
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.run import open_store, prepare, run_experiment
 from fcforge.report.run_page import report_folder
@@ -25,12 +32,12 @@ def test_zero_shot_by_hand():
     full = np.array(
         [[0.5, 0.5, 0.5], [0.9, 0.6, 0.4], [0.8, 0.9, 0.7], [0.7, 0.8, 0.9]]
     )
-    np.testing.assert_allclose(stored_runs.zero_shot(full), [0.5, 0.5, 0.7])
+    np.testing.assert_allclose(zero_shot(full), [0.5, 0.5, 0.7])
 
 
 def test_after_k_sites_is_the_upper_triangle():
     runs = fake_runs.fake_learner("a", skill=2.0, seeds=(0, 1))
-    found = list(stored_runs.unseen_tables(runs)[0].rows["a"].values())
+    found = list(unseen_tables(runs)[0].rows["a"].values())
     matrices = np.stack([score_matrix(r) for r in runs])
     for k in (1, 2, 3):
         assert found[k - 1].value == pytest.approx(matrices[:, k - 1, k:].mean())
@@ -48,23 +55,23 @@ def test_leave_one_out_takes_the_stage_before():
     back = fake_runs.run(
         {"A": [[0.9, 0.9], [0.1, 0.9]], "B": scores["B"]}, y, order=("B", "A")
     )
-    found = stored_runs.leave_one_out([forth, back])
+    found = leave_one_out([forth, back])
     assert found["B"].value == pytest.approx(0.75)
     assert found["A"].value == pytest.approx(0.5)
-    assert stored_runs.leave_one_out([forth]).keys() == {"B"}
+    assert leave_one_out([forth]).keys() == {"B"}
 
 
 def test_tables_name_every_learner_and_the_majority():
     results = fake_runs.fake_experiment(seeds=(0,))
-    curve, sites = stored_runs.unseen_tables(results)
+    curve, sites = unseen_tables(results)
     assert curve.columns == ["after 1 site", "after 2 sites", "after 3 sites"]
-    assert sites.columns == [*fake_runs.SITES, stored_runs.NEW_SITE]
-    further = sites.rows["finetune/gcn"][stored_runs.NEW_SITE]
+    assert sites.columns == [*fake_runs.SITES, NEW_SITE]
+    further = sites.rows["finetune/gcn"][NEW_SITE]
     assert further.low < further.value < further.high
     assert "majority class" in curve.rows
     assert len(curve.rows) == 7
     assert "| finetune/gcn | 0." in interval_table(curve).markdown()
-    brier, ece, curve, decisions = stored_runs.calibration_tables(results)
+    brier, ece, curve, decisions = calibration_tables(results)
     assert curve.columns[0] == "0 to 0.2"
     assert next(iter(decisions.rows)) == "everybody treated"
     constant = brier.rows["stuck/gcn"]["NYU"].value  # says 0.2 of everybody
@@ -85,7 +92,7 @@ def run_folder(tmp_path_factory):
     prepared = prepare(Experiment(data, (learner,), training=Training(epochs=1)))
     store = open_store(prepared, folder)
     with pytest.raises(StoreError, match="none of the 6 runs"):
-        stored_runs.unseen_of(folder)
+        unseen_of(folder)
     run_experiment(prepared, store, group=1)
     return folder
 
@@ -124,7 +131,7 @@ FACTS = {
 
 
 def test_groups_by_hand():
-    found = groups_of(FACTS)
+    found = subject_groups(FACTS)
     assert found == {
         "sex 1": {("A", "a"), ("A", "c")},
         "sex 2": {("A", "b"), ("B", "a"), ("A", "d")},
@@ -139,7 +146,7 @@ def test_a_covariate_of_many_values_makes_no_groups():
         "subject_ids": list("abcdef"),
         "covariates": {"mean_fd": [1, 2, 3, 4, 5, 6]},
     }
-    assert groups_of({"0": {"A": many}}) == {}
+    assert subject_groups({"0": {"A": many}}) == {}
 
 
 def test_tables_of_groups_by_hand():

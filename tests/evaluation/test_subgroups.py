@@ -8,17 +8,15 @@ import pytest
 
 from fake_runs import fake_learner, run
 from fcforge.core.estimate import Estimate
-from fcforge.evaluation.subgroups import (
-    among,
+from fcforge.evaluation.decision_curves import (
     calibration_curve,
     decision_curve,
-    everybody_treated,
     net_benefit,
-    new_site,
     observed_share,
-    pooled,
-    random_effects,
+    treat_everybody,
 )
+from fcforge.evaluation.pooled import pooled_estimate, select_subjects
+from fcforge.evaluation.random_effects import further_site, random_effects
 
 Y = {"A": [0, 1, 1, 0], "B": [1, 0]}
 LAST = {"A": [0.1, 0.9, 0.3, 0.7], "B": [0.75, 0.15]}
@@ -27,18 +25,18 @@ ONE = run({s: [[0.5] * len(p), p] for s, p in LAST.items()}, Y)
 
 def test_people_of_all_sites_are_counted_together_after_the_last_stage():
     """By hand: A's third and fourth are wrong, everybody else is right: 4 of 6, 2 of 3."""
-    assert pooled([ONE], "accuracy").value == pytest.approx(4 / 6)
-    assert pooled([ONE], "sensitivity").value == pytest.approx(2 / 3)
+    assert pooled_estimate([ONE], "accuracy").value == pytest.approx(4 / 6)
+    assert pooled_estimate([ONE], "sensitivity").value == pytest.approx(2 / 3)
     brier = np.mean([0.01, 0.01, 0.49, 0.49, 0.0625, 0.0225])
-    assert pooled([ONE], "brier").value == pytest.approx(brier, abs=1e-6)
+    assert pooled_estimate([ONE], "brier").value == pytest.approx(brier, abs=1e-6)
 
 
 def test_a_group_is_tested_alone_and_a_site_may_have_nobody_of_it():
-    some = among([ONE], lambda site, who: who in ("A-1", "A-2"))
+    some = select_subjects([ONE], lambda site, who: who in ("A-1", "A-2"))
     assert some[0].subject_ids == {"A": ("A-1", "A-2"), "B": ()}
     assert some[0].scores["A"].shape == (2, 2)
-    assert pooled(some, "accuracy").value == 0.5
-    nobody = pooled(among([ONE], lambda *who: False), "accuracy")
+    assert pooled_estimate(some, "accuracy").value == 0.5
+    nobody = pooled_estimate(select_subjects([ONE], lambda *who: False), "accuracy")
     assert np.isnan([nobody.value, nobody.low, nobody.high]).all()
 
 
@@ -47,14 +45,14 @@ def test_the_interval_is_that_of_the_people():
     rng = np.random.default_rng(0)
     y = np.tile([0, 1], 200)
     p = np.where(rng.random(400) < 0.7, y * 0.8 + 0.1, 0.9 - y * 0.8)
-    found = pooled([run({"A": [p]}, {"A": y})], "accuracy")
+    found = pooled_estimate([run({"A": [p]}, {"A": y})], "accuracy")
     wide = 2 * 1.96 * np.sqrt(found.value * (1 - found.value) / 400)
     assert found.high - found.low == pytest.approx(wide, rel=0.15)
 
 
 def test_seeds_with_other_people_are_one_estimate():
     runs = fake_learner("a", skill=2.0, seeds=(0, 1, 2))
-    found = pooled(runs, "accuracy")
+    found = pooled_estimate(runs, "accuracy")
     right = []
     for r in runs:
         both = [(r.scores[s][-1] > 0.5) == r.y[s] for s in r.sites]
@@ -72,14 +70,14 @@ def test_bins_of_the_calibration_curve_by_hand():
     assert found["0.6 to 0.8"].value == 0.5
     assert found["0.8 to 1"].value == 1.0
     zero = replace(ONE, scores={s: np.zeros_like(p) for s, p in ONE.scores.items()})
-    assert pooled([zero], observed_share(0.0, 0.2)).value == 0.5
+    assert pooled_estimate([zero], observed_share(0.0, 0.2)).value == 0.5
 
 
 def test_net_benefit_by_hand():
     """Above 0.25 are two patients and a control of A, a patient of B: 3/6 - 1/6 * 1/3."""
-    found = pooled([ONE], net_benefit(0.25)).value
+    found = pooled_estimate([ONE], net_benefit(0.25)).value
     assert found == pytest.approx(3 / 6 - 1 / 6 / 3)
-    curve = decision_curve(everybody_treated([ONE]))
+    curve = decision_curve(treat_everybody([ONE]))
     assert curve["at 0.5"].value == pytest.approx(0.0)  # half of them are patients
     assert curve["at 0.2"].value == pytest.approx(0.5 - 0.5 / 4)
 
@@ -118,8 +116,8 @@ def test_intervals_of_sites_tell_their_variances():
         for s, v in zip("ABC", (0.5, 0.6, 0.7), strict=True)
     }
     wanted = random_effects([0.5, 0.6, 0.7], [0.01] * 3)
-    assert new_site(sites).low == pytest.approx(wanted.low, abs=1e-6)
-    alone = new_site({"A": sites["A"], "B": Estimate(math.nan, math.nan, math.nan)})
+    assert further_site(sites).low == pytest.approx(wanted.low, abs=1e-6)
+    alone = further_site({"A": sites["A"], "B": Estimate(math.nan, math.nan, math.nan)})
     assert alone.value == 0.5
     assert np.isnan(alone.low)
-    assert np.isnan(new_site({}).value)
+    assert np.isnan(further_site({}).value)

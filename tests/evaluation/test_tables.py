@@ -9,18 +9,14 @@ from fake_runs import KEEPS, fake_experiment, fake_learner, run, two_site_run
 from fcforge.core.component import Component
 from fcforge.core.errors import DataError
 from fcforge.core.spec import LearnerSpec
+from fcforge.evaluation.columns import columns_of
 from fcforge.evaluation.forgetting import score_matrix, summary
-from fcforge.evaluation.tables import (
-    columns_of,
-    majority_result,
-    rows,
-    table,
-    with_majority,
-)
+from fcforge.evaluation.majority import majority_result, with_majority
+from fcforge.evaluation.tables import results_frame, results_rows
 
 
 def test_table_has_the_majority_row_and_all_columns():
-    df = table(fake_experiment(seeds=(0,)), keeps=KEEPS, n_draws=50)
+    df = results_frame(fake_experiment(seeds=(0,)), keeps=KEEPS, n_draws=50)
     assert df.learner[0] == "majority class"
     assert df.aaa[0] == pytest.approx(1 - np.mean(0.4), abs=0.06)
     assert df.learner[1] == "majority class of each site"
@@ -53,7 +49,7 @@ def test_both_majority_classes_with_their_forgetting():
     y = {"A": np.repeat([0, 1], [14, 6]), "B": np.repeat([0, 1], [6, 34])}
     scores = {s: np.tile(np.linspace(0.1, 0.9, len(v)), (2, 1)) for s, v in y.items()}
     one = run(scores, y, order="AB", train_mean={"A": 0.3, "B": 0.85})
-    first, second = rows([one], n_draws=5)[:2]
+    first, second = results_rows([one], n_draws=5)[:2]
     assert [r.learner for r in (first, second)] == [
         "majority class",
         "majority class of each site",
@@ -68,7 +64,7 @@ def test_both_majority_classes_with_their_forgetting():
 
 def test_forgetting_of_auroc_and_balanced_accuracy_has_its_columns():
     runs = fake_learner("x", forgets=0.4, seeds=(0,))
-    row = rows(runs, n_draws=5)[-1]
+    row = results_rows(runs, n_draws=5)[-1]
     for key, metric in (("bacc_fm", "balanced_accuracy"), ("auroc_fm", "auroc")):
         expected = np.mean([summary(r, metric)["fm"] for r in runs])
         assert row.estimates[key].value == pytest.approx(expected)
@@ -85,7 +81,7 @@ def test_columns_and_baselines_of_a_number():
         y=y,
         train_mean=dict.fromkeys("AB", 20.0),
     )
-    found = {row.learner: row.estimates for row in rows([one], n_draws=20)}
+    found = {row.learner: row.estimates for row in results_rows([one], n_draws=20)}
     assert set(found) == {"mean of all sites", "mean of each site", "finetune/gcn"}
     assert found["mean of each site"]["aaa"].value == pytest.approx(0.0)
     learner = found["finetune/gcn"]
@@ -99,7 +95,7 @@ def test_a_metric_of_two_classes_refuses_others():
     even = np.full((3, 3), 1 / 3)
     how = {"initial": {"A": even}, "train_mean": {"A": even[0]}}
     three = run({"A": even[None]}, {"A": [0, 1, 2]}, **how)
-    found = {row.learner: row.estimates for row in rows([three], n_draws=20)}
+    found = {row.learner: row.estimates for row in results_rows([three], n_draws=20)}
     assert found["majority class"]["auroc"].value == pytest.approx(0.5)
     with pytest.raises(DataError, match="Brier score is for two classes"):
         score_matrix(three, "brier")

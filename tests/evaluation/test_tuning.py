@@ -133,10 +133,10 @@ def test_best_trial():
         ([nan, low], 1),
         ([nan, nan], 0),
     ):
-        found = tuning.chosen(trials(*rows))
+        found = tuning.best_trials(trials(*rows))
         assert found.index.tolist() == [best]
     both = pd.concat([trials(low, high), trials(tied, nan).assign(learner="A")])
-    found = tuning.chosen(both.reset_index(drop=True))
+    found = tuning.best_trials(both.reset_index(drop=True))
     assert found["learner"].tolist() == ["LwF", "A"]  # as the config lists them
 
 

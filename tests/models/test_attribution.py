@@ -8,7 +8,7 @@ from fcforge.core.component import Component
 from fcforge.core.randomness import torch_rng
 from fcforge.data.cohort import fc_from_upper
 from fcforge.data.simulated import simulate
-from fcforge.evaluation.explanation import attribute, slope_at
+from fcforge.evaluation.attribution import attribute, slope_at
 from fcforge.graphs import edges, from_edges, log_features, log_matrix
 from fcforge.models import MODELS
 from fcforge.models.attribution import Scorer

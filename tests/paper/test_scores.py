@@ -30,7 +30,7 @@ from fcforge.data.cohort import twins_of
 from fcforge.data.datasets import load_dataset
 from fcforge.evaluation.forgetting import summary
 from fcforge.evaluation.metrics import METRICS, cell_values
-from fcforge.evaluation.tables import group
+from fcforge.evaluation.tables import by_learner
 from fcforge.experiments.config import Experiment
 
 SITES = fake_runs.SITES
@@ -128,7 +128,7 @@ def made():
         "sites": list(SITES),
         "data_sha256": "d" * 64,
     }
-    table = Finished(group(runs), {"one": "nothing"}, missing=("three",))
+    table = Finished(by_learner(runs), {"one": "nothing"}, missing=("three",))
     return table, data
 
 

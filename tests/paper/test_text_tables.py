@@ -11,7 +11,7 @@ from paper_tables import Finished
 import fake_runs
 from fcforge.core.formatting import number
 from fcforge.evaluation.forgetting import summary
-from fcforge.evaluation.subgroups import among
+from fcforge.evaluation.pooled import select_subjects
 
 LEARNERS = {"Base": 0.6, "ER": 1.0, "FORGE as printed": 0.8}
 
@@ -124,7 +124,7 @@ def test_moved_shows_tables_in_which_somebody_is_no_longer_scored():
     as_run = table(only=("Base",))
     run = as_run.groups["Base"][0]
     gone = run.subject_ids["NYU"][0]
-    once = {"Base": among(as_run.groups["Base"], lambda _, who: who != gone)}
+    once = {"Base": select_subjects(as_run.groups["Base"], lambda _, who: who != gone)}
     shown = replace(as_run, groups=once)
     text = text_tables.moved([("a", as_run, shown), ("b", as_run, as_run)])
     expected = fmean(

@@ -17,7 +17,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import split_site
 from fcforge.evaluation.generator_quality.summary import Portraits, write_portraits
-from fcforge.evaluation.privacy.audit_result import Audit, AuditRow
+from fcforge.evaluation.privacy.audit_result import AuditResult, AuditRow
 from fcforge.experiments.collect import describe_sites
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.plan import make_plan, stored_runs
@@ -41,7 +41,7 @@ def renamed(names: dict[str, str], n_rois: int = 10) -> Cohort:
     return replace(found, site=np.array([names.get(s, s) for s in found.site.tolist()]))
 
 
-def audit(site: str = "NYU", leak: float = 0.94) -> Audit:
+def audit(site: str = "NYU", leak: float = 0.94) -> AuditResult:
     """Hand-made: a network that leaks, synthetic subjects that do not, both references."""
 
     def row(release: str, attack: str, auc: float, reference: bool = False) -> AuditRow:
@@ -68,7 +68,7 @@ def audit(site: str = "NYU", leak: float = 0.94) -> Audit:
         "plan": {"seed": 0},
         "people": 90,
     }
-    return Audit(rows, {**about, "not_attacked": ["state bandit"]})
+    return AuditResult(rows, {**about, "not_attacked": ["state bandit"]})
 
 
 @cache

@@ -10,13 +10,13 @@ from report_world import audit
 
 from fcforge.core.errors import DataError
 from fcforge.core.estimate import Estimate
-from fcforge.evaluation.privacy.audit_result import Audit, AuditRow, read_audit
+from fcforge.evaluation.privacy.audit_result import AuditResult, AuditRow, read_audit
 from fcforge.report import audits
 from fcforge.report.audits import section
 
 
 @pytest.fixture(scope="module")
-def found() -> Audit:
+def found() -> AuditResult:
     return audit("NYU", leak=0.94)
 
 
@@ -45,13 +45,13 @@ def test_files_can_be_read_back(found, tmp_path):
     for file in (tmp_path / "a").iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     stored = json.loads((tmp_path / "a" / "audit.json").read_text())
-    assert Audit.from_json(stored) == found
+    assert AuditResult.from_json(stored) == found
     assert stored["words"] == audits.sentences(found)
 
 
 def test_foreign_names_are_text(found):
     row = replace(found.rows[3], release=EVIL, attack=EVIL)
-    evil = Audit((row,), {"what": EVIL, "not_attacked": [EVIL]})
+    evil = AuditResult((row,), {"what": EVIL, "not_attacked": [EVIL]})
     html = str(audits.section(evil).html())
     assert "<script" not in html
     assert "<img" not in html
@@ -59,7 +59,9 @@ def test_foreign_names_are_text(found):
 
 def test_rows_without_a_link_to_a_person_show_a_dash():
     some = Estimate(0.7, 0.6, 0.8)
-    table = audits.audit_table(Audit((AuditRow("r", "a", some, some, None, some),)))
+    table = audits.audit_table(
+        AuditResult((AuditRow("r", "a", some, some, None, some),))
+    )
     assert [cell.text for cell in table.rows[0]] == [
         "r",
         "a",
@@ -71,7 +73,7 @@ def test_rows_without_a_link_to_a_person_show_a_dash():
 
 
 @pytest.fixture
-def an_audit() -> Audit:
+def an_audit() -> AuditResult:
     some = Estimate(0.7, 0.6, 0.8)
     rows = (
         AuditRow(
@@ -79,7 +81,7 @@ def an_audit() -> Audit:
         ),
         AuditRow("corr_gauss", "distance ratio", some, some, None, some),
     )
-    return Audit(rows, {"what": "generators on <b>NYU</b>", "not_attacked": []})
+    return AuditResult(rows, {"what": "generators on <b>NYU</b>", "not_attacked": []})
 
 
 def test_an_audit_file_becomes_a_section(an_audit, tmp_path):

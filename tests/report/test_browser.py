@@ -23,7 +23,8 @@ from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.report import judge, quality
 from fcforge.report.overview import write_pages
-from fcforge.report.run_page import About, contents, page_of
+from fcforge.report.run_numbers import RunInfo, run_numbers
+from fcforge.report.run_page import page_of
 
 pytestmark = pytest.mark.browser
 
@@ -39,9 +40,9 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("browser")
     runs = fake_experiment(seeds=(0,)) + fake_learner(LONG, skill=0.7, seeds=(0,))
     settings = {"path": "/a/very/long/path/" + "x" * 120}
-    about = About(f"T {'y' * 90}", KEEPS, settings=settings, n_draws=50)
+    about = RunInfo(f"T {'y' * 90}", KEEPS, settings=settings, n_draws=50)
     report = folder / "report.html"
-    report.write_text(page_of(about, contents(runs, about)))
+    report.write_text(page_of(about, run_numbers(runs, about)))
     out = write_pages(make_world(folder / "world")).parent
     for name, text in other_pages().items():
         (folder / f"{name}.html").write_text(text)

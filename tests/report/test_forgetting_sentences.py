@@ -4,7 +4,7 @@ from fake_runs import fake_learner
 from fcforge.core.formatting import number
 from fcforge.core.result import RunResult
 from fcforge.evaluation.resampling import means
-from fcforge.evaluation.tables import group
+from fcforge.evaluation.tables import by_learner
 from fcforge.report.forgetting_sentences import forgetting_sentences
 
 ORDERS = [("NYU", "UM", "USM", "UCLA"), ("UCLA", "USM", "UM", "NYU")]
@@ -79,7 +79,7 @@ def test_numbers_are_those_of_the_scores():
     _, forgetting, accuracy = forgetting_sentences(runs, n_draws=400)
     values = {
         learner[0].spec.learner.method.name: means(learner, "accuracy", ("fm", "aaa"))
-        for learner in group(runs).values()
+        for learner in by_learner(runs).values()
     }
 
     def both(summary: str, partner: str) -> str:

@@ -9,17 +9,17 @@ import pytest
 from markupsafe import Markup
 from page_parser import EVIL, Page, require_sound
 
-from fcforge.report import rendering
-from fcforge.report.rendering import (
+from fcforge.report import figures
+from fcforge.report.figures import new_figure
+from fcforge.report.html import (
     PHONE,
     Section,
-    canvas,
-    coded,
-    flat,
+    flattened,
     picture,
+    position_percent,
     render,
-    share,
-    short,
+    shortened,
+    with_code,
 )
 from fcforge.report.tables import Table
 
@@ -66,13 +66,15 @@ def test_bodies_of_every_kind():
 
 
 def test_commands_in_a_text_are_set_as_code():
-    assert coded("run `fcforge <x>` now") == "run <code>fcforge &lt;x&gt;</code> now"
+    assert (
+        with_code("run `fcforge <x>` now") == "run <code>fcforge &lt;x&gt;</code> now"
+    )
 
 
 def test_settings_become_dotted_names():
     tables = [{"name": "x"}, {"name": "y", "on": True}]
     nested = {"a": {"b": 1, "c": {}}, "d": "text", "e": [1, None], "f": tables}
-    assert flat(nested) == [
+    assert flattened(nested) == [
         ("a.b", "1"),
         ("a.c", "not set"),
         ("d", "text"),
@@ -84,19 +86,19 @@ def test_settings_become_dotted_names():
 
 
 def test_places_on_an_axis():
-    assert [share(v, 0.4, 0.9) for v in (0.4, 0.65, 0.9, 2.0)] == [
+    assert [position_percent(v, 0.4, 0.9) for v in (0.4, 0.65, 0.9, 2.0)] == [
         "0.00",
         "50.00",
         "100.00",
         "100.00",
     ]
-    assert short("abcdef", 4) == "abc…"
-    assert short("abcd", 4) == "abcd"
+    assert shortened("abcdef", 4) == "abc…"
+    assert shortened("abcd", 4) == "abcd"
 
 
 @pytest.mark.parametrize("inches", [3.5, 5.1, 6.6])
 def test_text_of_a_picture_has_12_px_on_a_phone(inches):
-    figure = canvas(inches, 2)
+    figure = new_figure(inches, 2)
     text = float(re.search(r"--text:([\d.]+)px", picture(figure, "a picture"))[1])
     shown = (
         min(1, PHONE / (96 * inches)) * 96 / 72
@@ -109,7 +111,7 @@ def test_text_of_a_picture_has_12_px_on_a_phone(inches):
 def figure():
     mean = np.array([np.nan, 0.5, 0.7])
     own = (mean, mean - 0.1, mean + 0.1)
-    made = rendering.stage_figure(own, np.full(3, 0.6), (0, 1))
+    made = figures.stage_figure(own, np.full(3, 0.6), (0, 1))
     made.axes[0].set_title("Zürich \u202e<b>")
     return made
 
@@ -117,22 +119,22 @@ def figure():
 def test_a_learner_stands_beside_its_baseline(figure):
     (axes,) = figure.axes
     lines = [(line.get_color(), line.get_linestyle()) for line in axes.lines]
-    assert lines == [(rendering.MUTED, "--"), (rendering.ACCENT, "-")]
+    assert lines == [(figures.MUTED, "--"), (figures.ACCENT, "-")]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["1", "2", "3"]
     assert axes.get_ylim() == (0, 1)
 
 
 def test_axis_helpers():
-    assert rendering.span(
+    assert figures.common_axis(
         [np.array([0.61, np.nan]), np.array([0.88])]
     ) == pytest.approx((0.60, 0.90))
-    assert rendering.span([np.array([np.nan])]) == (0.0, 1.0)
-    assert rendering.span([]) == (0.0, 1.0)
-    assert rendering.span([np.array([0.5])]) == pytest.approx((0.5, 0.55))
+    assert figures.common_axis([np.array([np.nan])]) == (0.0, 1.0)
+    assert figures.common_axis([]) == (0.0, 1.0)
+    assert figures.common_axis([np.array([0.5])]) == pytest.approx((0.5, 0.55))
 
 
 def test_svg_takes_its_inks_from_the_page_and_points_nowhere(figure):
-    svg = str(rendering.inline(figure))
+    svg = str(figures.svg_markup(figure))
     assert "var(--accent)" in svg
     assert "var(--muted)" in svg
     assert not re.search("#0[12]0[12]0", svg)  # no stand-in is left
@@ -142,16 +144,17 @@ def test_svg_takes_its_inks_from_the_page_and_points_nowhere(figure):
 
 
 def test_two_pictures_in_a_page_share_no_id(figure):
-    other = rendering.stage_figure([np.ones(2)] * 3, np.ones(2), (0, 2))
+    other = figures.stage_figure([np.ones(2)] * 3, np.ones(2), (0, 2))
     ids = re.findall(
-        r'\sid="([^"]+)"', str(rendering.inline(figure)) + str(rendering.inline(other))
+        r'\sid="([^"]+)"',
+        str(figures.svg_markup(figure)) + str(figures.svg_markup(other)),
     )
     assert len(ids) == len(set(ids))
 
 
 def test_text_of_a_picture_is_at_least_12_px(figure):
     sizes = re.findall(
-        r"font(?:-size)?: (?:bold )?([\d.]+)px", str(rendering.inline(figure))
+        r"font(?:-size)?: (?:bold )?([\d.]+)px", str(figures.svg_markup(figure))
     )
     assert sizes
     assert min(map(float, sizes)) * 96 / 72 >= 12  # user units are points
@@ -169,26 +172,26 @@ def test_the_users_settings_of_matplotlib_stay(figure):
 
 
 def test_rois_are_grouped_by_system_in_order_of_appearance():
-    order, starts = rendering.by_system(["b", "a", "b", "c", "a"])
+    order, starts = figures.by_system(["b", "a", "b", "c", "a"])
     assert order.tolist() == [0, 2, 1, 4, 3]
     assert starts == {"b": 0, "a": 2, "c": 4}
 
 
 def test_a_matrix_is_drawn_in_that_order():
     values = np.arange(9.0).reshape(3, 3)
-    axes = rendering.canvas(3, 3).subplots()
-    image = rendering.matrix(axes, values, ["x", "y", "x"])
+    axes = figures.new_figure(3, 3).subplots()
+    image = figures.matrix(axes, values, ["x", "y", "x"])
     assert image.get_array().tolist() == [[0, 2, 1], [6, 8, 7], [3, 5, 4]]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["x", "y"]
     assert axes.get_yticks().tolist() == [0.5, 2.0]
 
 
 def test_a_line_for_those_who_cannot_see_it():
-    assert rendering.describe(np.array([0.5, np.nan, 0.25])) == "0.500, 0.250"
+    assert figures.describe(np.array([0.5, np.nan, 0.25])) == "0.500, 0.250"
 
 
 def test_text_of_a_page_is_at_least_12_px_on_screen_and_on_paper():
-    style = (Path(rendering.__file__).parent / "templates" / "style.css").read_text()
+    style = (Path(figures.__file__).parent / "templates" / "style.css").read_text()
     root = min(16.0, *map(float, re.findall(r"html \{ font-size: ([\d.]+)px", style)))
     sizes = re.findall(r"font-size: ([^v;}][^;}]*)", style)  # pictures: test_rendering
     assert len(sizes) > 20
@@ -200,8 +203,8 @@ def test_text_of_a_page_is_at_least_12_px_on_screen_and_on_paper():
 
 
 def test_colours_are_those_of_the_style_and_of_the_pictures():
-    room = Path(rendering.__file__).parent
-    for path in {*room.rglob("*.py"), *room.rglob("*.j2")} - {Path(rendering.__file__)}:
+    room = Path(figures.__file__).parent
+    for path in {*room.rglob("*.py"), *room.rglob("*.j2")} - {Path(figures.__file__)}:
         assert not re.search(r"[\"':]#[0-9a-fA-F]{3,6}\b|RdBu", path.read_text()), (
             path.name
         )
@@ -209,4 +212,4 @@ def test_colours_are_those_of_the_style_and_of_the_pictures():
 
 def test_names_in_any_script_are_drawn_without_a_word_about_fonts(figure):
     figure.axes[0].set_xlabel("北京大学")
-    assert "北京" in rendering.inline(figure)
+    assert "北京" in figures.svg_markup(figure)

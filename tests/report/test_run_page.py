@@ -16,28 +16,20 @@ from fake_runs import KEEPS, fake_experiment, fake_learner, run
 from fcforge.core.errors import DataError
 from fcforge.core.formatting import bracket, number
 from fcforge.core.spec import Leaks
+from fcforge.evaluation.majority import WORDS
 from fcforge.evaluation.resampling import per_site
-from fcforge.evaluation.tables import WORDS
-from fcforge.evaluation.tables import rows as table_rows
-from fcforge.report.run_page import (
-    About,
-    as_csv,
-    as_json,
-    contents,
-    curves,
-    mean_matrix,
-    page_of,
-    print_table,
-    results_table,
-)
+from fcforge.evaluation.tables import results_rows as table_rows
+from fcforge.report.results_table import print_table, results_table, rows_csv, rows_json
+from fcforge.report.run_numbers import RunInfo, curves, mean_matrix, run_numbers
+from fcforge.report.run_page import page_of
 from fcforge.report.tables import interval_cell
 
 BASELINE = WORDS["two classes"].own
 
 
 def render(results, **about) -> str:
-    said = About(**{"n_draws": 20, **about})
-    return page_of(said, contents(results, said))
+    said = RunInfo(**{"n_draws": 20, **about})
+    return page_of(said, run_numbers(results, said))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +68,7 @@ def test_page_says_what_was_run_and_what_is_missing(html):
 
 
 def test_table_of_the_page_is_that_of_the_numbers(experiment, html):
-    found = contents(experiment, About(keeps=KEEPS, n_draws=100))
+    found = run_numbers(experiment, RunInfo(keeps=KEEPS, n_draws=100))
     page = Page(html)
     for row in found.rows:
         assert page.row(row.learner)[1] == interval_cell(row.estimates["aaa"]).line()
@@ -154,7 +146,7 @@ def test_only_diverged_runs_still_give_a_page():
 
 def test_no_runs_is_one_clear_error():
     with pytest.raises(DataError, match="no finished run"):
-        contents([], About())
+        run_numbers([], RunInfo())
 
 
 def test_a_page_needs_no_torch():
@@ -172,13 +164,13 @@ def test_the_baseline_is_the_harder_one():
     train = {"A": 2 / 3, "B": 0.0}
     stuck = [0.9, 0.9, 0.9]  # calls everybody a patient
     one = run({"A": [stuck, stuck], "B": [stuck, stuck]}, y, train_mean=train)
-    found = contents([one], About(expected=1, n_draws=20))
+    found = run_numbers([one], RunInfo(expected=1, n_draws=20))
     there = per_site(found.groups[BASELINE], "accuracy")
     assert there["A"].value == pytest.approx(2 / 3)
     assert there["B"].value == pytest.approx(1.0)
     (difference,) = found.forests["baseline"].values()
     assert difference.difference < 0
-    (text,) = [f.text for f in found.findings if "commonest" in f.text]
+    (text,) = [f.text for f in found.warnings if "commonest" in f.text]
     assert text.startswith("is below always naming each site's")
 
 
@@ -256,8 +248,8 @@ def test_markdown_is_one_table(rows):
 
 
 def test_csv_and_json_agree(rows):
-    from_csv = list(csv.DictReader(io.StringIO(as_csv(rows))))
-    from_json = json.loads(as_json(rows))
+    from_csv = list(csv.DictReader(io.StringIO(rows_csv(rows))))
+    from_json = json.loads(rows_json(rows))
     assert [r["learner"] for r in from_csv] == [r["learner"] for r in from_json]
     for a, b in zip(from_csv, from_json, strict=True):
         assert float(a["aaa"]) == b["aaa"]
@@ -266,7 +258,7 @@ def test_csv_and_json_agree(rows):
 
 def test_csv_gives_a_spreadsheet_no_formula():
     rows = table_rows(fake_learner("=1+1", seeds=(0,)), n_draws=20)
-    assert "'=1+1" in as_csv(rows)
+    assert "'=1+1" in rows_csv(rows)
 
 
 def test_a_learner_with_a_serious_warning_is_flagged(rows):

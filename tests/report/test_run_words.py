@@ -8,13 +8,15 @@ from fake_runs import fake_learner
 from fcforge.core.component import Component
 from fcforge.core.spec import Leaks, Training
 from fcforge.evaluation.comparison import compare
-from fcforge.evaluation.tables import group, rows, with_majority
+from fcforge.evaluation.majority import with_majority
+from fcforge.evaluation.tables import by_learner, results_rows
 from fcforge.experiments.site_thresholds import OWN
-from fcforge.report.run_words import findings, leaks_on, methods_paragraphs
+from fcforge.report.methods_text import methods_paragraphs
+from fcforge.report.run_warnings import leaks_on, run_warnings
 
 
 def texts(results, **kwargs):
-    return "\n".join(f"{f.learner}: {f.text}" for f in findings(results, **kwargs))
+    return "\n".join(f"{f.learner}: {f.text}" for f in run_warnings(results, **kwargs))
 
 
 def test_findings_name_what_is_wrong():
@@ -39,14 +41,14 @@ def test_diverged_runs_are_counted_and_left_out():
     broken["UM"][2, 5] = np.nan
     runs = [replace(good[0], scores=broken), *good[1:]]
     assert "1 of 72 runs diverged" in texts(runs)
-    row = rows(runs, n_draws=20)[2]
+    row = results_rows(runs, n_draws=20)[2]
     assert (row.n_runs, row.n_left_out) == (71, 1)
     assert np.isfinite(row.estimates["aaa"].value)
 
 
 def test_worse_than_majority_is_said():
     runs = fake_learner("weak", skill=0.1)
-    majority = group(with_majority(runs, own=True))["majority class of each site"]
+    majority = by_learner(with_majority(runs, own=True))["majority class of each site"]
     c = compare(runs, majority, n_draws=200)
     assert "weak: is below always naming each site's commonest class" in texts(
         runs, against_majority={"weak": c}
@@ -88,6 +90,6 @@ def test_a_file_and_own_thresholds_are_said():
 
 
 def test_a_finding_is_one_line():
-    found = findings(fake_learner("x", seeds=(0,), constant=True))
+    found = run_warnings(fake_learner("x", seeds=(0,), constant=True))
     assert str(found[0]).startswith("serious: x calls everybody the same")
     assert str(found[1]).startswith("caution: only 1 seed")

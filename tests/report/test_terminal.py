@@ -14,23 +14,17 @@ from fcforge.core.estimate import Estimate
 from fcforge.core.spec import LearnerSpec
 from fcforge.data.cohort import Fault
 from fcforge.data.simulated import simulate
-from fcforge.evaluation.stored_runs import Study
+from fcforge.evaluation.study import Study
 from fcforge.experiments.check import Verdict
 from fcforge.experiments.collect import RunProgress
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.execute import Place
 from fcforge.experiments.plan import make_plan
 from fcforge.experiments.timing import Cost
-from fcforge.report.rendering import Section
-from fcforge.report.tables import (
-    Cell,
-    Heading,
-    Table,
-    as_json,
-    interval_cell,
-    interval_table,
-)
+from fcforge.report.html import Section
+from fcforge.report.tables import Cell, Heading, Table, interval_cell, interval_table
 from fcforge.report.terminal import check_text, cost_text, status_text
+from fcforge.report.text import json_text
 from fcforge_consortium.contributions.prediction import Evaluation, Prediction
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records.verification import Check
@@ -210,7 +204,7 @@ def test_no_name_adds_a_line_or_an_escape(described):
 
 
 def test_programs_read_the_same(described):
-    found = json.loads(as_json(asdict(described)))
+    found = json.loads(json_text(asdict(described)))
     assert found["sites"] == list(described.sites)
     assert found["answers"][2]["say"] == described.answers[2].say
 

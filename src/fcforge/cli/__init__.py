@@ -8,7 +8,7 @@ entry-point group ``fcforge.commands``: a function that receives the `typer.Type
 from importlib.metadata import entry_points
 
 from fcforge.cli import audit, experiments
-from fcforge.cli.commands import app, main
+from fcforge.cli.application import app, main
 
 __all__ = ["app", "main"]
 

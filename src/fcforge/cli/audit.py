@@ -1,6 +1,7 @@
 """The command ``fcforge audit``: attack generators on a hospital's data."""
 
-from fcforge.cli.commands import at_work, say, takes
+from fcforge.cli.messages import at_work, say
+from fcforge.cli.options import takes
 from fcforge.evaluation.privacy.options import GeneratorAuditRequest
 
 

@@ -13,8 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from fcforge.cli import commands as given
-from fcforge.cli.commands import at_work, progress_on_stderr, say, takes
+from fcforge.cli.messages import at_work, progress_on_stderr, say
+from fcforge.cli.options import (
+    AsJson,
+    Cluster,
+    Config,
+    Device,
+    DryRun,
+    Folder,
+    Jobs,
+    Out,
+    Overrides,
+    run_folder,
+    takes,
+)
 from fcforge.core.errors import FCForgeError
 from fcforge.core.files import write_text
 from fcforge.core.formatting import duration
@@ -23,7 +35,7 @@ from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.report import tables as report_tables
 
 if TYPE_CHECKING:
-    from fcforge.evaluation.stored_runs import Study
+    from fcforge.evaluation.study import Study
     from fcforge.evaluation.tables import Row
     from fcforge.experiments.execute import Place
     from fcforge.experiments.run import Prepared
@@ -83,24 +95,24 @@ def data(
 def check(asked: CheckRequest) -> int:
     """Check a config or a dataset, subject by subject, before anything runs."""
     from fcforge.experiments.check import check_target
-    from fcforge.report.tables import as_json
     from fcforge.report.terminal import check_text
+    from fcforge.report.text import json_text
 
     with at_work("checking"):
         verdict = check_target(asked)
-    print(as_json(verdict.to_json()) if asked.as_json else check_text(verdict))
+    print(json_text(verdict.to_json()) if asked.as_json else check_text(verdict))
     return 0 if verdict.ok else 1
 
 
 def run(
-    config: given.Config,
-    overrides: given.Overrides = None,
-    out: given.Out = None,
-    dry_run: given.DryRun = False,
-    jobs: given.Jobs = 0,
-    device: given.Device = "auto",
-    cluster: given.Cluster = "",
-    as_json: given.AsJson = False,
+    config: Config,
+    overrides: Overrides = None,
+    out: Out = None,
+    dry_run: DryRun = False,
+    jobs: Jobs = 0,
+    device: Device = "auto",
+    cluster: Cluster = "",
+    as_json: AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
     from fcforge.experiments.config import load_experiment
@@ -108,7 +120,7 @@ def run(
     from fcforge.experiments.run import leak_notes, prepare
 
     experiment = load_experiment(config, overrides or [])
-    folder = out or given.run_folder(config)
+    folder = out or run_folder(config)
     place = place_to_train(device, jobs, cluster)
     with at_work("loading and checking the data"):
         prepared = prepare(experiment)
@@ -145,22 +157,21 @@ def _train(prepared: "Prepared", folder: Path, place: "Place") -> None:
     say(f"trained in {duration(time.monotonic() - started)}.")
 
 
-def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
+def status(folder: Folder, as_json: AsJson = False) -> None:
     """Show the progress of a run."""
     from fcforge.experiments.collect import progress_of
     from fcforge.report import terminal
+    from fcforge.report.text import json_text
 
     found = progress_of(folder)
-    text = (
-        report_tables.as_json(asdict(found)) if as_json else terminal.status_text(found)
-    )
+    text = json_text(asdict(found)) if as_json else terminal.status_text(found)
     print(text)
 
 
 def report(
-    folder: given.Folder,
+    folder: Folder,
     out: Annotated[Path | None, Option(help="HTML file [FOLDER/report.html].")] = None,
-    as_json: given.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
     _report(folder, out or folder / "report.html", as_json)
@@ -178,12 +189,12 @@ def _report(folder: Path, page: Path, as_json: bool) -> None:
 
 
 def _print_rows(rows: "Sequence[Row]", as_json: bool) -> None:
-    from fcforge.report import run_page as shown
+    from fcforge.report.results_table import print_table, rows_json
 
     if as_json:
-        print(shown.as_json(rows), end="")
+        print(rows_json(rows), end="")
     else:
-        shown.print_table(rows)
+        print_table(rows)
 
 
 def catalogue(kind: str) -> dict[str, str]:
@@ -212,7 +223,7 @@ def list_things(
     what: Annotated[
         str, Argument(help="datasets, models, generators or methods.")
     ] = "",
-    as_json: given.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """List what a config can name."""
     rows = (
@@ -227,17 +238,17 @@ def list_things(
 
 
 def judge(
-    config: given.Config,
-    overrides: given.Overrides = None,
-    out: given.Out = None,
-    device: given.Device = "auto",
+    config: Config,
+    overrides: Overrides = None,
+    out: Out = None,
+    device: Device = "auto",
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
     from fcforge.evaluation.generator_quality.experiment import judge_config
     from fcforge.experiments.execute import pick_device
     from fcforge.report.judge import write_judgement
 
-    folder = out or given.run_folder(config)
+    folder = out or run_folder(config)
     where = pick_device(device)
     with at_work("judging"):
         collapsed = judge_config(config, overrides or [], folder, where, say)
@@ -264,15 +275,15 @@ def pages(
 
 
 def tune(
-    config: given.Config,
-    overrides: given.Overrides = None,
+    config: Config,
+    overrides: Overrides = None,
     out: Annotated[
         Path | None, Option(help="Folder to write (runs/<config>_tune).")
     ] = None,
     repeats: Annotated[int, Option(min=1, help="Inner cuts of the training part.")] = 3,
     budget: Annotated[int, Option(min=0, help=BUDGET)] = 0,
-    jobs: given.Jobs = 0,
-    device: given.Device = "auto",
+    jobs: Jobs = 0,
+    device: Device = "auto",
 ) -> None:
     """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
     from fcforge.evaluation import tuning
@@ -292,50 +303,49 @@ def tune(
 
 
 def unseen(
-    folder: given.Folder,
+    folder: Folder,
     metric: Annotated[
         str, Option(help="accuracy, balanced_accuracy, auroc ...")
     ] = "accuracy",
-    as_json: given.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how a run's models do at hospitals they have not learned."""
-    from fcforge.evaluation.stored_runs import unseen_of
+    from fcforge.evaluation.unseen import unseen_of
 
     _show(lambda: unseen_of(folder, metric), as_json)
 
 
-def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
+def calibration(folder: Folder, as_json: AsJson = False) -> None:
     """Show how well a run's scores are calibrated, and what acting on them is worth."""
-    from fcforge.evaluation.stored_runs import calibration_of
+    from fcforge.evaluation.calibration import calibration_of
 
     _show(lambda: calibration_of(folder), as_json)
 
 
-def subgroups(folder: given.Folder, as_json: given.AsJson = False) -> None:
+def subgroups(folder: Folder, as_json: AsJson = False) -> None:
     """Show how a run's models do by sex, age and other covariates of the tested people."""
-    from fcforge.evaluation.stored_runs import subgroups_of
+    from fcforge.evaluation.subgroups import subgroups_of
 
     _show(lambda: subgroups_of(folder), as_json)
 
 
 def _show(measured: "Callable[[], Sequence[Study]]", as_json: bool) -> None:
     """Print the tables of a study."""
-    from fcforge.report.run_page import study_json
+    from fcforge.report.results_table import study_json
+    from fcforge.report.text import json_text
 
     with at_work("measuring"):
         tables = measured()
     if as_json:
         found = {table.title: study_json(table.rows) for table in tables}
-        print(report_tables.as_json(found))
+        print(json_text(found))
     else:
         shown = [report_tables.interval_table(table).markdown() for table in tables]
         print("\n".join(shown), end="")
 
 
 def motion(
-    config: given.Config,
-    overrides: given.Overrides = None,
-    as_json: given.AsJson = False,
+    config: Config, overrides: Overrides = None, as_json: AsJson = False
 ) -> None:
     """Measure how well head motion alone predicts, on the same splits."""
     from fcforge.evaluation.motion import motion_rows

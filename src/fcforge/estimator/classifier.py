@@ -21,12 +21,9 @@ from fcforge.core.target import Target
 from fcforge.estimator import people
 from fcforge.estimator.inputs import InputError, as_input_error
 from fcforge.estimator.learning import Learns, as_labels
-from fcforge.evaluation.explanation import (
-    Explanation,
-    Stability,
-    explain_model,
-    slope_at,
-)
+from fcforge.evaluation.attribution import slope_at
+from fcforge.evaluation.edge_stability import EdgeStability
+from fcforge.evaluation.explanation import Explanation, explain_model
 from fcforge.imaging.atlas import Atlas
 from fcforge_consortium.base_model.quality import probability
 
@@ -251,7 +248,7 @@ def edge_stability(
     *,
     draws: int = 20,
     seed: int = 0,
-) -> Stability:
+) -> EdgeStability:
     """How far trainings on other people agree about each edge.
 
     Clones of `model` learn random halves of the people, in complementary pairs, each half with
@@ -279,4 +276,4 @@ def edge_stability(
             fitted = clone(model).fit(part, labels[half], here)
             scored, _ = fitted.model_.attribution({})
             weights.append(slope_at(scored, fitted.mean_fc_))
-    return Stability.of(np.stack(weights))
+    return EdgeStability.of(np.stack(weights))

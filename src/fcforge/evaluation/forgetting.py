@@ -23,10 +23,10 @@ from fcforge.core.errors import DataError
 from fcforge.core.result import RunResult
 from fcforge.evaluation.metrics import (
     Metric,
-    called,
-    combined,
+    combine_features,
     features_of,
     metric_named,
+    predicted_and_true,
 )
 
 
@@ -281,7 +281,7 @@ class Runs:
 
         def cells(site: str, _: np.ndarray) -> np.ndarray:
             own = weights(site) if weights else None
-            return combined(self.features(site, m), m, own)
+            return combine_features(self.features(site, m), m, own)
 
         return self.stack(cells)
 
@@ -344,7 +344,7 @@ def constant_predictor(result: RunResult) -> np.ndarray:
     """
 
     def cells(site: str, p: np.ndarray) -> np.ndarray:
-        said, own = called(p, result.truth(site))
+        said, own = predicted_and_true(p, result.truth(site))
         several = result.kind != "number" and len(np.unique(own)) > 1
         return (said == said[:, :1]).all(-1) & several
 

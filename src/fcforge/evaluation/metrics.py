@@ -97,7 +97,7 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.stack([value * patient, one * patient, value * control, one * control])
 
 
-def called(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def predicted_and_true(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Class (..., n) that scores name, and the one (n,) that is true."""
     if y.ndim == 2:
         return p.argmax(-1), y.argmax(-1)
@@ -106,7 +106,7 @@ def called(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _confusion(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Members of each class that are called so, then those that are not; controls first."""
-    said, own = called(p, y)
+    said, own = predicted_and_true(p, y)
     n_classes = y.shape[1] if y.ndim == 2 else 2
     members = [own == k for k in range(n_classes)]
     right = said == own
@@ -261,10 +261,10 @@ def cell_values(
         NaN where a score is not finite or the metric is undefined.
     """
     m = metric_named(metric)
-    return combined(features_of(p, y, m), m, weights)
+    return combine_features(features_of(p, y, m), m, weights)
 
 
-def combined(
+def combine_features(
     features: np.ndarray, metric: Metric, weights: np.ndarray | None
 ) -> np.ndarray:
     """The metric of `features_of`, (k, ..., n) to (...), or (..., n_draws) under weights."""

@@ -18,7 +18,7 @@ from fcforge.core.subjects import Site
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_dataset, require_valid
 from fcforge.data.splits import make_sites
-from fcforge.evaluation.tables import Row, rows
+from fcforge.evaluation.tables import Row, results_rows
 from fcforge.experiments.collect import describe_sites, result_of
 from fcforge.experiments.config import Experiment
 
@@ -117,4 +117,4 @@ def motion_rows(experiment: Experiment) -> list[Row]:
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
     results = motion_results(experiment, cohort)
-    return rows(results, keeps={LEARNER.title: "real subjects"})
+    return results_rows(results, keeps={LEARNER.title: "real subjects"})

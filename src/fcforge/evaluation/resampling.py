@@ -30,7 +30,12 @@ from fcforge.core.randomness import numpy_rng
 from fcforge.core.result import RunResult, RunResults
 from fcforge.core.target import kind_of, strata
 from fcforge.evaluation.forgetting import SUMMARIES, Runs, fm_split, summaries_of
-from fcforge.evaluation.metrics import METRICS, cell_values, combined, metric_named
+from fcforge.evaluation.metrics import (
+    METRICS,
+    cell_values,
+    combine_features,
+    metric_named,
+)
 
 Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
 N_DRAWS = 1000
@@ -297,7 +302,7 @@ def at_site(
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
         drawn = weights(site) if weights else None
-        values = combined(batch.features(site, m), m, drawn)
+        values = combine_features(batch.features(site, m), m, drawn)
         return values[batch.place[site][:, stage]][..., None]
 
     return estimates(runs, *resampled(runs, value))[0]

@@ -1,19 +1,13 @@
 """The results table: one row per learner, the majority row always among them."""
 
-import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.core.component import Component
-from fcforge.core.errors import DataError
 from fcforge.core.estimate import Estimate
 from fcforge.core.result import RunResult, RunResults
-from fcforge.core.spec import LearnerSpec
 from fcforge.core.target import Kind
 from fcforge.evaluation import resampling
 from fcforge.evaluation.forgetting import finite, intransigence
@@ -22,30 +16,8 @@ from fcforge.evaluation.resampling import N_DRAWS, pair_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class Column(NamedTuple):
-    """One number of the table, a row of columns.csv.
-
-    `good` is "high" or "low"; what is not `shown` is in CSV, JSON and the fold of the report.
-    """
-
-    key: str
-    title: str
-    metric: str
-    summary: str
-    good: str
-    shown: str
-    help: str
-
-
-@cache
-def columns_of(kind: Kind) -> tuple[Column, ...]:
-    """The columns of a target of this kind."""
-    wanted = "number" if kind == "number" else "classes"
-    text = files("fcforge.evaluation").joinpath("columns.csv").read_text("utf-8")
-    rows = csv.reader(text.splitlines())
-    return tuple(Column(*row) for target, *row in rows if target == wanted)
+from fcforge.evaluation.columns import columns_of
+from fcforge.evaluation.majority import is_majority, with_majority
 
 
 @dataclass(frozen=True)
@@ -84,7 +56,7 @@ class Row:
     kind: Kind = "two classes"
 
 
-def group(results: RunResults) -> dict[str, list[RunResult]]:
+def by_learner(results: RunResults) -> dict[str, list[RunResult]]:
     """Results by learner title, learners in order of first appearance."""
     groups: dict[str, list[RunResult]] = {}
     for r in results:
@@ -92,115 +64,10 @@ def group(results: RunResults) -> dict[str, list[RunResult]]:
     return groups
 
 
-def longest(runs: RunResults) -> list[RunResult]:
+def longest_orders(runs: RunResults) -> list[RunResult]:
     """Runs whose order has the greatest length: curves over stages need one length."""
     most = max(len(r.spec.order) for r in runs)
     return [r for r in runs if len(r.spec.order) == most]
-
-
-# -- the references: what knows how common classes are, or the mean number, and no scan ---------
-class Words(NamedTuple):
-    """What tables, pages and sentences call things, by kind of target.
-
-    Attributes
-    ----------
-    metric, average : str
-        The primary metric, and its average along the way.
-    all_sites, own : str
-        Titles of the two references of `majority_result`.
-    naive : str
-        What a hospital does that learns nothing from scans.
-    """
-
-    metric: str
-    average: str
-    all_sites: str
-    own: str
-    naive: str
-
-
-_OF_CLASSES = Words(
-    "accuracy",
-    "AAA",
-    "majority class",
-    "majority class of each site",
-    "always naming each site's commonest class",
-)
-WORDS: dict[Kind, Words] = {
-    "two classes": _OF_CLASSES,
-    "more classes": _OF_CLASSES,
-    "number": Words(
-        "R²",
-        "R²",
-        "mean of all sites",
-        "mean of each site",
-        "always saying each site's mean",
-    ),
-}
-
-
-def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
-    """What the commonest class of the sites learned so far would score on the same splits.
-
-    P(patient) of everybody is the share of patients in the training parts seen so far, each
-    site weighted by its number of test subjects (proportional to its training subjects, as all
-    sites are split alike). Before learning it is 0.5. With `own` every site has the share of its
-    own training part, at every stage: it forgets nothing, and is what a hospital knows by itself.
-    Of more classes it is the share of each; of a number its mean, and the untrained model's
-    number before learning.
-    """
-    order = result.spec.order
-    n = np.array([len(result.y[s]) for s in order], dtype=float)
-    means = {s: np.asarray(mean, dtype=float) for s, mean in result.train_mean.items()}
-    weighted = [k * means[s] for k, s in zip(n, order, strict=True)]
-    prior = (np.cumsum(weighted, 0).T / np.cumsum(n)).T  # (T,) or (T, K)
-    scores = {}
-    for site in result.sites:
-        share = np.stack([means[site]] * len(order)) if own else prior
-        scores[site] = np.repeat(share[:, None], len(result.y[site]), axis=1)
-    before = dict(result.initial)
-    if result.kind != "number":
-        even = 1 / max(2, prior[0].size)
-        before = {s: np.full(p.shape, even) for s, p in before.items()}
-    title = WORDS[result.kind].own if own else WORDS[result.kind].all_sites
-    model = Component("own" if own else "none")
-    learner = LearnerSpec(Component("majority"), model, title=title)
-    return replace(
-        result,
-        spec=replace(result.spec, learner=learner),
-        scores=scores,
-        initial=before,
-        memory_bytes=np.full(len(order), 16),  # two counts
-        seconds=np.zeros(len(order)),
-    )
-
-
-def with_majority(results: RunResults, *, own: bool = False) -> list[RunResult]:
-    """`results` and, unless a majority learner is among them, the majority reference.
-
-    It is computed once for every (dataset, seed, order) that was run. With `own` the commonest
-    class of each site by itself is added too.
-    """
-    if not results:
-        raise DataError(
-            "there is no finished run to summarise.", do="Run `fcforge run` first."
-        )
-    known = {r.spec.learner.model.name for r in results if is_majority(r)}
-    first: dict[tuple, RunResult] = {}
-    for r in results:
-        if not is_majority(r):
-            first.setdefault(pair_of(r), r)
-    found = list(results)
-    if own and "own" not in known:
-        found = [majority_result(r, own=True) for r in first.values()] + found
-    if not known:
-        found = [majority_result(r) for r in first.values()] + found
-    return found
-
-
-def is_majority(result: RunResult) -> bool:
-    """Whether a run is a majority reference."""
-    return result.spec.learner.method.name == "majority"
 
 
 def _matrices(runs: RunResults) -> dict[tuple, np.ndarray]:
@@ -262,7 +129,7 @@ def _estimates(runs: list[RunResult], kind: Kind, n_draws: int) -> dict[str, Est
     return {c.key: found[c.metric][c.summary] for c in columns}
 
 
-def rows(
+def results_rows(
     results: RunResults,
     *,
     keeps: Mapping[str, str] | None = None,
@@ -277,7 +144,7 @@ def rows(
     n_draws : int
         Of the bootstrap.
     """
-    groups = group(with_majority(results, own=True))
+    groups = by_learner(with_majority(results, own=True))
     stars: dict[str, dict] = {}
     found = []
     for title, runs in groups.items():
@@ -296,7 +163,7 @@ def _rank(row: Row) -> tuple[float, str]:
     return -np.nan_to_num(row.estimates["aaa"].value), ""
 
 
-def table(results: RunResults, **options: Any) -> "pd.DataFrame":
+def results_frame(results: RunResults, **options: Any) -> "pd.DataFrame":
     """The table as a DataFrame, one row per learner; options are those of `rows`.
 
     Every column of `columns_of` gives four: the mean over orders and seeds under its own key,
@@ -304,7 +171,7 @@ def table(results: RunResults, **options: Any) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    return pd.DataFrame(records(rows(results, **options)))
+    return pd.DataFrame(records(results_rows(results, **options)))
 
 
 def records(found: Sequence[Row]) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ from fcforge.data.datasets import load_dataset, require_valid
 from fcforge.data.splits import make_sites
 from fcforge.evaluation.forgetting import finite
 from fcforge.evaluation.resampling import means
-from fcforge.evaluation.tables import group
+from fcforge.evaluation.tables import by_learner
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.execute import Place
@@ -197,7 +197,7 @@ def judge_trials(
     experiment: Experiment, results: RunResults, budget: int
 ) -> pd.DataFrame:
     """How every setting of every learner did on validation (NaN where it diverged)."""
-    by_title = group(results)
+    by_title = by_learner(results)
     rows = []
     for learner in experiment.learners:
         for k, candidate in enumerate(candidates(learner, budget)):
@@ -210,7 +210,7 @@ def judge_trials(
     return pd.DataFrame(rows, columns=["learner", "candidate", "aaa", "brier"])
 
 
-def chosen(trials: pd.DataFrame) -> pd.DataFrame:
+def best_trials(trials: pd.DataFrame) -> pd.DataFrame:
     """Of each learner the trial with the highest AAA, then the lowest Brier score, then the first.
 
     A trial that diverged is last.
@@ -295,7 +295,7 @@ def as_toml(trials: pd.DataFrame, orders: Sequence[str], repeats: int) -> str:
         "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
     )
     blocks = [f"{head}\n{how}"]
-    for best in chosen(trials).itertuples():
+    for best in best_trials(trials).itertuples():
         tried = trials[trials["learner"] == best.learner]
         default = f"(default {tried['aaa'].iloc[0]:.3f})"
         note = f"# best of {len(tried)} on validation: AAA {best.aaa:.3f} {default}"
@@ -309,7 +309,7 @@ def as_csv(trials: pd.DataFrame) -> str:
     for candidate in trials["candidate"]:
         both = {**candidate.method.params, **candidate.training}
         settings.append(json.dumps(both, sort_keys=True))
-    best = trials.index.isin(chosen(trials).index).astype(int)
+    best = trials.index.isin(best_trials(trials).index).astype(int)
     table = trials.drop(columns="candidate").assign(chosen=best)
     table.insert(1, "settings", settings)
     return table.to_csv(index=False, lineterminator="\n", float_format="%.6f")

@@ -6,8 +6,8 @@ from pathlib import Path
 from fcforge.core.files import write_text
 from fcforge.core.formatting import printable
 from fcforge.evaluation.privacy.attacks import KNOWN, SAMPLE
-from fcforge.evaluation.privacy.audit_result import Audit
-from fcforge.report.rendering import Section
+from fcforge.evaluation.privacy.audit_result import AuditResult
+from fcforge.report.html import Section
 from fcforge.report.tables import Heading, Table, interval_cell
 
 COLUMNS = (
@@ -29,7 +29,7 @@ COLUMNS = (
 MEANING = "; ".join(f"{c.title}: {c.help}" for c in COLUMNS if c.help) + "."
 
 
-def audit_table(audit: Audit) -> Table:
+def audit_table(audit: AuditResult) -> Table:
     """One row per attack on every release."""
     rows = []
     given = audit.about.get("released")
@@ -43,25 +43,25 @@ def audit_table(audit: Audit) -> Table:
     return Table.of(COLUMNS, rows, quiet=quiet, note=MEANING)
 
 
-def as_text(audit: Audit) -> str:
+def as_text(audit: AuditResult) -> str:
     """Aligned table, then what to make of it."""
     table = audit_table(audit).text()
     return "\n".join([table, "", *sentences(audit)])
 
 
-def as_json(audit: Audit) -> str:
+def as_json(audit: AuditResult) -> str:
     """All numbers, for programs."""
     found = {**audit.to_json(), "words": sentences(audit)}
     return json.dumps(found, indent=1)
 
 
-def section(audit: Audit) -> Section:
+def section(audit: AuditResult) -> Section:
     """The audit as a section of a page."""
     title = f"Privacy audit: {audit.about['what']}"
     return Section(title, (*sentences(audit), audit_table(audit)))
 
 
-def write_files(audit: Audit, folder: Path) -> None:
+def write_files(audit: AuditResult, folder: Path) -> None:
     """audit.json in `folder`, whole or not at all, for its owner to read.
 
     It counts people exactly, which what is recorded does not.
@@ -69,7 +69,7 @@ def write_files(audit: Audit, folder: Path) -> None:
     write_text(folder / "audit.json", as_json(audit) + "\n", private=True)
 
 
-def sentences(audit: Audit) -> list[str]:
+def sentences(audit: AuditResult) -> list[str]:
     """What the numbers say.
 
     An AUC is the share of pairs, one member and one outsider, in which the attack scores the
@@ -98,7 +98,7 @@ def _in_100(share: float) -> str:
     return f"{100 * share:.0f}"
 
 
-def _for_a_board(audit: Audit) -> list[str]:
+def _for_a_board(audit: AuditResult) -> list[str]:
     """The audit of a release, as an ethics board asks for it."""
     about = audit.about
     released = about["released"]

@@ -12,18 +12,9 @@ from fcforge.core.files import write_text
 from fcforge.core.formatting import counted, number
 from fcforge.evaluation import explanation
 from fcforge.evaluation.explanation import Explanation, by_network, networks_of
-from fcforge.report import rendering
-from fcforge.report.rendering import (
-    CONTROL,
-    DIVERGING,
-    NETWORKS,
-    PATIENT,
-    Section,
-    macro,
-    picture,
-    png,
-    sections_page,
-)
+from fcforge.report import figures
+from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png_markup
+from fcforge.report.html import Section, macro, picture, sections_page
 from fcforge.report.tables import Table
 
 EDGES = 30  # in a picture
@@ -89,7 +80,7 @@ def glass_brain(
         warnings.simplefilter("ignore")
         display = plot_glass_brain(None, display_mode="lyrz", figure=figure)
         display.add_graph(signed, places, dots, sizes, **ends, **LOOK)
-        return png(figure, "Glass brain with the strongest edges")
+        return png_markup(figure, "Glass brain with the strongest edges")
 
 
 def strongest(values: np.ndarray, n: int) -> np.ndarray:
@@ -159,11 +150,11 @@ def uses(found: Explanation) -> tuple[Any, ...]:
     times = found.strength / found.strength.mean()
     matrix = found.matrix(values=times)
     # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
-    figure = rendering.fc_figure(
+    figure = figures.fc_figure(
         matrix,
         found.atlas.systems,
         TIMES,
-        cmap=rendering.SEQUENTIAL,
+        cmap=figures.SEQUENTIAL,
         vmin=0.0,
         vmax=np.quantile(matrix, 0.995),
     )

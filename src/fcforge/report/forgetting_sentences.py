@@ -11,9 +11,9 @@ from fcforge.core.result import RunResult, RunResults
 from fcforge.evaluation.comparison import Comparer, Comparison
 from fcforge.evaluation.forgetting import finite
 from fcforge.evaluation.resampling import N_DRAWS, estimate, means
-from fcforge.evaluation.tables import group
-from fcforge.report.rendering import listed
-from fcforge.report.run_words import gap_words
+from fcforge.evaluation.tables import by_learner
+from fcforge.report.html import comma_list
+from fcforge.report.run_warnings import difference_text
 from fcforge.report.tables import interval_text
 
 MODEL_TITLES = {"gcn": "the GCN", "linear": "the linear model"}
@@ -53,7 +53,7 @@ def forgetting_sentences(
 def _by_model(results: RunResults) -> dict[str, Methods]:
     """Group runs with finite scores by model title, then by method name."""
     models: dict[str, Methods] = {}
-    for runs in group(results).values():
+    for runs in by_learner(results).values():
         learner = runs[0].spec.learner
         name = learner.model.name
         title = MODEL_TITLES.get(name, f"the model '{name}'")
@@ -127,7 +127,7 @@ def _compared(
                 for name in ("forge", partner)
             ]
             both = " against ".join(map(number, values))
-            detail = f"{summary.upper()} {both}, difference {gap_words(gap)}"
+            detail = f"{summary.upper()} {both}, difference {difference_text(gap)}"
             cases.append((_verdict(gap, verdicts), f"{model} ({detail})"))
     return _joined(cases)
 
@@ -145,6 +145,8 @@ def _joined(cases: Sequence[tuple[str, str]]) -> str:
     by_verdict: dict[str, list[str]] = {}
     for verdict, model in cases:
         by_verdict.setdefault(verdict, []).append(model)
-    clauses = [f"{verdict} on {listed(found)}" for verdict, found in by_verdict.items()]
+    clauses = [
+        f"{verdict} on {comma_list(found)}" for verdict, found in by_verdict.items()
+    ]
     text = "; ".join(clauses)
     return f"{text[0].upper()}{text[1:]}." if text else ""

@@ -15,15 +15,9 @@ from fcforge.evaluation.generator_quality.summary import (
     Portraits,
     read_judgement,
 )
-from fcforge.report import rendering
-from fcforge.report.rendering import (
-    Section,
-    canvas,
-    drawn,
-    macro,
-    picture,
-    sections_page,
-)
+from fcforge.report import figures
+from fcforge.report.figures import in_page_style, new_figure
+from fcforge.report.html import Section, macro, picture, sections_page
 from fcforge.report.tables import Cell, Table, interval_cell
 
 if TYPE_CHECKING:
@@ -144,32 +138,32 @@ def _cells(values: Mapping[str, Estimate], metrics: Iterable[str]) -> list[Cell]
     return [interval_cell(values.get(metric)) for metric in metrics]
 
 
-@drawn
+@in_page_style
 def portrait_figure(p: Portraits, k: int, lowest: float = LOWEST) -> "Figure":
     """Typical control and patient, ROIs ordered by brain system; edge means against the real."""
-    figure = canvas(3.5, 3.75, left=0.19, right=0.95, top=0.94, bottom=0.12)
+    figure = new_figure(3.5, 3.75, left=0.19, right=0.95, top=0.94, bottom=0.12)
     space = {"wspace": 0.12, "hspace": 0.18}
     axes = figure.subplot_mosaic("AB;CC", height_ratios=(1, 1.05), gridspec_kw=space)
     systems = p.systems.tolist() or [""] * p.control.shape[1]
     people = {"control": p.control[k], "patient": p.patient[k]}
     for place, (title, fc) in zip("AB", people.items(), strict=True):
-        rendering.matrix(axes[place], fc, systems, named=False, vmin=-1, vmax=1)
+        figures.matrix(axes[place], fc, systems, named=False, vmin=-1, vmax=1)
         axes[place].set_title(title, loc="center", pad=3)
     means = axes["C"]
-    means.plot([-1, 1], [-1, 1], color=rendering.FAINT, lw=0.8)
-    points: dict[str, Any] = {"s": 1.2, "alpha": 0.35, "color": rendering.POINTS}
+    means.plot([-1, 1], [-1, 1], color=figures.FAINT, lw=0.8)
+    points: dict[str, Any] = {"s": 1.2, "alpha": 0.35, "color": figures.POINTS}
     means.scatter(p.edge_mean[0], p.edge_mean[k], rasterized=True, **points)
     means.set(xlim=(LOWEST, 1), ylim=(lowest, 1))
     means.set(xlabel="mean of an edge, real", ylabel="generated")
     return figure
 
 
-@drawn
+@in_page_style
 def spectra_figure(p: Portraits) -> "Figure":
     """Mean eigenvalue by rank on a symmetric log axis; below zero is invalid."""
-    figure = canvas(5.4, 3.2, left=0.14, right=0.68, top=0.91, bottom=0.11)
+    figure = new_figure(5.4, 3.2, left=0.14, right=0.68, top=0.91, bottom=0.11)
     axes = figure.subplots()
-    inks = (rendering.INK, *rendering.SERIES)
+    inks = (figures.INK, *figures.SERIES)
     for k, (name, values) in enumerate(zip(p.rows, p.spectrum, strict=True)):
         rank = np.arange(1, len(values) + 1)
         style = "--" if k >= len(inks) else "-"
@@ -177,7 +171,7 @@ def spectra_figure(p: Portraits) -> "Figure":
     axes.set_yscale("symlog", linthresh=0.01)
     # exponents would be too small
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.axhline(0, color=rendering.MUTED, lw=0.6)
+    axes.axhline(0, color=figures.MUTED, lw=0.6)
     axes.set_title("mean eigenvalue by rank")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

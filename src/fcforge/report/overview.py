@@ -24,9 +24,10 @@ from fcforge.evaluation.privacy.audit_result import read_audit
 from fcforge.experiments.store import BROKEN
 from fcforge.report import judge
 from fcforge.report.audits import section
-from fcforge.report.rendering import render, sections_page, short
-from fcforge.report.run_page import contents, page_of, read_folder
-from fcforge.report.run_words import leaks_on
+from fcforge.report.html import render, sections_page, shortened
+from fcforge.report.run_numbers import run_numbers
+from fcforge.report.run_page import page_of, read_folder
+from fcforge.report.run_warnings import leaks_on
 from fcforge_consortium.records.exchange import open_exchange
 from fcforge_consortium.report.page import page_of as exchange_page
 from fcforge_consortium.report.page import pictures
@@ -155,7 +156,7 @@ def _write(item: Item, to: Path) -> tuple[Sequence[str], bool]:
         label = "Damaged, must not be used."
         if isinstance(error, ImportError):
             label = "Cannot be shown here."
-        lines = [f"{label} Why: {short(reason(error), 600)}"]
+        lines = [f"{label} Why: {shortened(reason(error), 600)}"]
         page = sections_page(item.name, item.kind, [], lines[0], INDEX)
     write_text(to / item.page, page)
     return lines, damaged
@@ -175,7 +176,7 @@ def reason(error: Exception) -> str:
 def _run(item: Item) -> Made:
     require_plain_run(item.path)
     results, about = read_folder(item.path, home=INDEX)
-    found = contents(results, about)
+    found = run_numbers(results, about)
     asked = max(about.expected or 0, len(results))
     sites = counted(len(results[0].sites), "site")
     lines = [about.title, f"{len(results)} of {asked} runs, {sites}"]

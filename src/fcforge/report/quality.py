@@ -10,16 +10,15 @@ import pandas as pd
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import SubjectFC
 from fcforge.imaging.people import by_reason
-from fcforge.report.rendering import (
+from fcforge.report.figures import (
     MUTED,
     SERIES,
-    Section,
-    canvas,
     colour_bar,
-    drawn,
     fc_figure,
-    sections_page,
+    in_page_style,
+    new_figure,
 )
+from fcforge.report.html import Section, sections_page
 from fcforge.report.tables import Cell, Table
 
 if TYPE_CHECKING:
@@ -118,9 +117,9 @@ def _subjects(people: pd.DataFrame) -> Table:
     return Table.of(shown, body)
 
 
-@drawn
+@in_page_style
 def _coverage_figure(coverage: np.ndarray) -> "Figure":
-    figure = canvas(WIDE, 1.5, **MARGINS)
+    figure = new_figure(WIDE, 1.5, **MARGINS)
     axes = figure.subplots()
     rois = np.arange(len(coverage))
     axes.fill_between(rois, coverage, step="mid", color=SERIES[0])
@@ -128,10 +127,10 @@ def _coverage_figure(coverage: np.ndarray) -> "Figure":
     return figure
 
 
-@drawn
+@in_page_style
 def _motion_figure(fd: np.ndarray) -> "Figure":
     """Framewise displacement with the line that scrubbing usually goes by."""
-    figure = canvas(WIDE, 1.5, **MARGINS)
+    figure = new_figure(WIDE, 1.5, **MARGINS)
     axes = figure.subplots()
     axes.plot(np.arange(len(fd)), fd, lw=0.8, color=SERIES[1])
     axes.axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
@@ -141,10 +140,10 @@ def _motion_figure(fd: np.ndarray) -> "Figure":
     return figure
 
 
-@drawn
+@in_page_style
 def _carpet_figure(carpet: np.ndarray) -> "Figure":
     """Every row in standard deviations about its own mean."""
-    figure = canvas(WIDE, 3.5, **MARGINS)
+    figure = new_figure(WIDE, 3.5, **MARGINS)
     axes = figure.subplots()
     known = np.nan_to_num(carpet)
     centred = known - known.mean(axis=1, keepdims=True)
@@ -158,14 +157,14 @@ def _carpet_figure(carpet: np.ndarray) -> "Figure":
     return figure
 
 
-@drawn
+@in_page_style
 def _mean_figure(mean: np.ndarray, affine: np.ndarray) -> "Figure":
     """The mean scan in MNI space with the edges of the template."""
     import nibabel as nib
     from nilearn.datasets import load_mni152_template
     from nilearn.plotting import plot_epi
 
-    figure = canvas(WIDE, 1.9)
+    figure = new_figure(WIDE, 1.9)
     cuts = {"display_mode": "z", "cut_coords": 5, "annotate": False}
     image = nib.Nifti1Image(mean, affine)
     display = plot_epi(image, figure=figure, colorbar=False, **cuts)

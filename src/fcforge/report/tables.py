@@ -1,7 +1,6 @@
 """Tables of results for terminals, pages and files."""
 
 import io
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from fcforge.evaluation.stored_runs import Study
+    from fcforge.evaluation.study import Study
 
 
 PIPE_WIDTH = 140  # columns where the terminal is a file
@@ -170,15 +169,3 @@ def interval_table(study: "Study") -> Table:
         cells = [interval_cell(found[c]) if c in found else "" for c in columns]
         lines.append((name, *cells))
     return Table.of(("learner", *columns), lines, title=study.title)
-
-
-# -- lines -----------------------------------------------------------------------------------------
-def joined(lines: Sequence[str]) -> str:
-    """Lines as one text, each without what cannot be seen."""
-    return "\n".join(map(printable, lines))
-
-
-def as_json(found: Any) -> str:
-    """Anything said here, for programs; null where undefined."""
-    known = json.loads(json.dumps(found), parse_constant=lambda constant: None)
-    return json.dumps(known, indent=1)

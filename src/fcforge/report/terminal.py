@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from fcforge.experiments.collect import RunProgress
     from fcforge.experiments.plan import Plan
     from fcforge.experiments.timing import Cost
-from fcforge.report.tables import joined
+from fcforge.report.text import printable_lines
 
 
 def cost_text(cost: "Cost", plan: "Plan", jobs: int) -> str:
     """What a run would cost."""
     workers = counted(jobs, "idle CPU worker")
-    return joined(
+    return printable_lines(
         [
             f"site trainings  {plan.trainings}",
             f"still to do     {cost.todo}",
@@ -34,7 +34,7 @@ def status_text(found: "RunProgress") -> str:
     for title, runs in found.learners.items():
         lines.append(f"  {title:<{width}}  {runs['done']}/{runs['asked']} runs")
     lines.append(f"  {memory(found.disk)} in {found.folder}")
-    return joined(lines)
+    return printable_lines(lines)
 
 
 def check_text(verdict: "Verdict") -> str:
@@ -51,4 +51,4 @@ def check_text(verdict: "Verdict") -> str:
     told = Counter(finding.severity for finding in verdict.complaints)
     counts = [counted(n, severity) for severity, n in told.items()]
     end = ["ok", *counts] if verdict.ok else [*counts, "nothing would be trained"]
-    return joined([*lines, ", ".join(end)])
+    return printable_lines([*lines, ", ".join(end)])

@@ -23,8 +23,8 @@ from fcforge.evaluation.privacy import generator_audit as study
 from fcforge.evaluation.privacy.audit_result import (
     BOOTSTRAP,
     UNTRAINED,
-    Audit,
     AuditPlan,
+    AuditResult,
     AuditRow,
 )
 from fcforge.evaluation.privacy.generator_audit import Evidence, People
@@ -38,7 +38,7 @@ MIN_PEOPLE = 8
 FEWEST = 4  # synthetic subjects that can be attacked
 
 
-def audit_chain(chain: "Chain", asked: AuditTarget) -> Audit:
+def audit_chain(chain: "Chain", asked: AuditTarget) -> AuditResult:
     """Attack all that a chain hands on about one site.
 
     Returns
@@ -68,7 +68,7 @@ def audit_chain(chain: "Chain", asked: AuditTarget) -> Audit:
         **study.about_people(who, member, replace(asked.plan, worlds=1)),
         "not_attacked": [f"state {key}" for key in left],
     }
-    return Audit(tuple(rows), about)
+    return AuditResult(tuple(rows), about)
 
 
 # -- who was learned -------------------------------------------------------------------------------

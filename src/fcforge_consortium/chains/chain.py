@@ -24,7 +24,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.scan_checks import Known, Reference
 from fcforge.data.splits import split_site
 from fcforge.evaluation import explanation
-from fcforge.evaluation.explanation import Scored
+from fcforge.evaluation.attribution import ScoredModel
 from fcforge.experiments import config
 from fcforge.methods import scorer_of
 from fcforge.methods.base import Learner
@@ -408,7 +408,7 @@ class Chain(Model):
             return fc, "the mean of the chain's synthetic subjects"
         return np.eye(self.n_rois), explanation.NOBODY
 
-    def attribution(self, covariates: Covariates) -> tuple[Scored, float]:
+    def attribution(self, covariates: Covariates) -> tuple[ScoredModel, float]:
         """Calibrated log odds, to be explained; covariates add nothing."""
         self.require_two_classes("explanations are")
         return scorer_of(self.learner, self.state.lane, self.temperature), 0.0

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from fcforge.cli.commands import at_work, progress_on_stderr, say, takes
+from fcforge.cli.messages import at_work, progress_on_stderr, say
+from fcforge.cli.options import takes
 from fcforge.core import files
 from fcforge.core.errors import ConfigError, at
 from fcforge.core.formatting import counted, listed
@@ -164,7 +165,7 @@ def threshold(request: requests.ThresholdRequest) -> None:
 def evaluate(request: requests.EvaluateRequest) -> None:
     """Measure a file's model on people with known diagnoses, next to the majority class."""
     from fcforge.data.datasets import left_out, load_people
-    from fcforge.report.tables import as_json
+    from fcforge.report.text import json_text
     from fcforge_consortium.contributions import prediction
     from fcforge_consortium.ledger.ledger import PrivateRecord
     from fcforge_consortium.records.exchange import open_exchange
@@ -183,7 +184,7 @@ def evaluate(request: requests.EvaluateRequest) -> None:
         result = prediction.evaluate(opened, cohort, ledger)
     if result.warning:
         say(result.warning, style="red")
-    print(as_json(result.to_json()) if request.as_json else evaluation_text(result))
+    print(json_text(result.to_json()) if request.as_json else evaluation_text(result))
 
 
 @takes
@@ -242,7 +243,7 @@ def _explain(
 @takes
 def inspect(request: requests.InspectRequest) -> None:
     """Describe a file in plain words: who contributed, when, what it keeps, how good it is."""
-    from fcforge.report.tables import as_json
+    from fcforge.report.text import json_text
     from fcforge_consortium.aggregation.rounds import read_share
     from fcforge_consortium.records import archive
     from fcforge_consortium.records.exchange import require_trusted
@@ -265,12 +266,12 @@ def inspect(request: requests.InspectRequest) -> None:
         what = "only a whole consortium file has a page; this is a share, or single records."
         raise ConfigError(what, where=request.file, do="Leave out --html.")
     if request.as_json:
-        text = as_json([record.model_dump() for record in single])
+        text = json_text([record.model_dump() for record in single])
     print(text)
 
 
 def _inspect_whole(request: requests.InspectRequest, trust: "Trust") -> None:
-    from fcforge.report.tables import as_json
+    from fcforge.report.text import json_text
     from fcforge_consortium.records.exchange import open_exchange
     from fcforge_consortium.report.page import write_page
     from fcforge_consortium.report.terminal import described_text
@@ -280,13 +281,13 @@ def _inspect_whole(request: requests.InspectRequest, trust: "Trust") -> None:
         write_page(opened, request.file.name, request.html)
         say(f"wrote {request.html}")
     summary = opened.model.describe()
-    print(as_json(asdict(summary)) if request.as_json else described_text(summary))
+    print(json_text(asdict(summary)) if request.as_json else described_text(summary))
 
 
 @takes
 def verify(request: requests.VerifyRequest) -> int:
     """Check a file bit by bit; exit code 1 when it must not be used."""
-    from fcforge.report.tables import as_json
+    from fcforge.report.text import json_text
     from fcforge_consortium.records.keys import Trust
     from fcforge_consortium.records.verification import verify as verified
     from fcforge_consortium.report.terminal import verify_text
@@ -294,7 +295,7 @@ def verify(request: requests.VerifyRequest) -> int:
     checks = verified(request.file, Trust.asked(request), request.expect)
     ok = all(check.ok for check in checks)
     result = {"ok": ok, "checks": [asdict(check) for check in checks]}
-    print(as_json(result) if request.as_json else verify_text(checks))
+    print(json_text(result) if request.as_json else verify_text(checks))
     return 0 if ok else 1
 
 

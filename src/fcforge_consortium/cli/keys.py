@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from fcforge.cli.commands import takes
+from fcforge.cli.options import takes
 from fcforge.core.formatting import counted
 from fcforge_consortium.options import RotateRequest
 

@@ -22,8 +22,8 @@ from fcforge.evaluation.privacy.attacks import KNOWN, SAMPLE
 from fcforge.evaluation.privacy.audit_result import (
     BOOTSTRAP,
     UNTRAINED,
-    Audit,
     AuditPlan,
+    AuditResult,
     AuditRow,
 )
 from fcforge.evaluation.privacy.generator_audit import Evidence, stratified, summarise
@@ -140,7 +140,7 @@ def audit_people(
     epsilon: float | None,
     delta: float,
     plan: AuditPlan = PLAN,
-) -> Audit:
+) -> AuditResult:
     """Attack releases of random halves of these people at an epsilon (None: exact).
 
     Returns
@@ -168,10 +168,10 @@ def audit_people(
         "ceilings": {name: round(noise.ceiling_of(epsilon, delta), 4)},
         "plan": asdict(plan),
     }
-    return Audit(tuple(rows), about)
+    return AuditResult(tuple(rows), about)
 
 
-def audit_release(model: "Releases", asked: AuditTarget) -> Audit:
+def audit_release(model: "Releases", asked: AuditTarget) -> AuditResult:
     """Attack what a site gave last.
 
     That they are its people is proved first, by the receipt kept at home and the commitment in

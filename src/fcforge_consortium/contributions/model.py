@@ -31,8 +31,8 @@ from fcforge_consortium.records.kinds import Half, Noisy, Promised, Release, Spe
 from fcforge_consortium.report import description
 
 if TYPE_CHECKING:
-    from fcforge.evaluation.explanation import Scored
-    from fcforge.evaluation.privacy.audit_result import Audit
+    from fcforge.evaluation.attribution import ScoredModel
+    from fcforge.evaluation.privacy.audit_result import AuditResult
     from fcforge_consortium.audit_target import AuditTarget
     from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt
 
@@ -366,10 +366,10 @@ class Releases(Model):
 
     def attribution(
         self, covariates: Covariates
-    ) -> "tuple[Scored, np.ndarray | float]":
+    ) -> "tuple[ScoredModel, np.ndarray | float]":
         """The head on the matrix logarithm, and what removing the covariates adds."""
         self.require_two_classes("explanations are")
-        from fcforge.evaluation.explanation import LogHead  # brings pandas
+        from fcforge.evaluation.attribution import LogHead  # brings pandas
 
         arrays = self.start.arrays
         head = vector.on_features(arrays, self.head)
@@ -389,7 +389,7 @@ class Releases(Model):
         said = f"{len(public)} of these people are among the public ones"
         return (f"{said} (first: {public[0]}): too good to be true.",)
 
-    def attack(self, asked: "AuditTarget") -> "Audit":
+    def attack(self, asked: "AuditTarget") -> "AuditResult":
         """An audit of what a site gave last, by that site."""
         from fcforge_consortium.contributions.audit import audit_release  # needs torch
 

@@ -212,7 +212,9 @@ def explain_scans(
         raise DataError("no scan got an answer, so there is nothing to explain.")
     fc = np.stack([scan.fc for scan in scans if scan.fc is not None])
     subjects = [scan.subject for scan in scans]
-    return explain_model(model, fc, covariates_of(exchange, scans), subjects, atlas)
+    covariates = covariates_of(exchange, scans)
+    positive = exchange.root.policy.patient
+    return explain_model(model, fc, covariates, subjects, atlas, positive=positive)
 
 
 # -- people whose diagnoses are known --------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 from fcforge.core.errors import ConfigError
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_people
-from fcforge.evaluation.privacy.audit_result import Audit, AuditPlan
+from fcforge.evaluation.privacy.audit_result import AuditPlan, AuditResult
 from fcforge_consortium.audit_target import AuditTarget
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.operations.people import ledger_of, people_for
@@ -20,7 +20,7 @@ from fcforge_consortium.records.keys import Trust
 from fcforge_consortium.records.schema import site_name
 
 
-def audit_file(request: AuditRequest) -> Audit:
+def audit_file(request: AuditRequest) -> AuditResult:
     """Attack a hospital's last contribution, or its step of a chain.
 
     Parameters
@@ -29,7 +29,7 @@ def audit_file(request: AuditRequest) -> Audit:
 
     Returns
     -------
-    Audit
+    AuditResult
     """
     if request.out is not None:
         request.out.mkdir(parents=True, exist_ok=True)

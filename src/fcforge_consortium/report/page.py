@@ -13,9 +13,9 @@ from fcforge.core.errors import FCForgeError
 from fcforge.core.files import write_text
 from fcforge.core.formatting import counted, people
 from fcforge.evaluation.explanation import explain_model
-from fcforge.report import rendering
+from fcforge.report import figures
 from fcforge.report.explaining import uses
-from fcforge.report.rendering import Section, macro, picture, sections_page
+from fcforge.report.html import Section, macro, picture, sections_page
 from fcforge.report.tables import Table, interval_text
 from fcforge_consortium.report.description import Description
 from fcforge_consortium.report.terminal import plain_table
@@ -52,7 +52,7 @@ WORTH_NOTE = (
     "AUROC above the public head (0), estimated from the public people alone; bars are one "
     "standard error. Local: noise by each hospital. Pooled: everybody's scans in one place."
 )
-WAYS = (("keepers", rendering.SERIES[0], True), ("local", rendering.SERIES[1], False))
+WAYS = (("keepers", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
 
 
 def page_of(
@@ -116,10 +116,10 @@ def pictures(model: "Model") -> list[Section]:
     return [Section(IN_A_PICTURE, drawn, WORTH_NOTE), used]
 
 
-@rendering.drawn
+@figures.in_page_style
 def _worth_figure(told: "Worth") -> "Figure":
     """What an epsilon would buy, with two keepers and without."""
-    figure = rendering.canvas(6.4, 2.8, left=0.1, right=0.98, top=0.96, bottom=0.19)
+    figure = figures.new_figure(6.4, 2.8, left=0.1, right=0.98, top=0.96, bottom=0.19)
     axes = figure.subplots()
     for way, colour, keepers in WAYS:
         rows = [row for row in told.rows[::-1] if row.keepers == keepers]
@@ -127,8 +127,8 @@ def _worth_figure(told: "Worth") -> "Figure":
         gains = [row.gain for row in rows]
         errors = [row.error for row in rows]
         axes.errorbar(names, gains, errors, color=colour, marker="o", label=way)
-    axes.axhline(told.pooled, ls="--", color=rendering.MUTED, label="pooled")
-    axes.axhline(0, color=rendering.FAINT)
+    axes.axhline(told.pooled, ls="--", color=figures.MUTED, label="pooled")
+    axes.axhline(0, color=figures.FAINT)
     axes.set(xlabel="epsilon of every person")
     axes.legend()
     return figure

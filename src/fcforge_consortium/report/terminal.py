@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from fcforge_consortium.records.kinds import Record
     from fcforge_consortium.records.verification import Check
     from fcforge_consortium.report.description import Description, PlainTable
-from fcforge.report.tables import Heading, Table, interval_text, joined
+from fcforge.report.tables import Heading, Table, interval_text
+from fcforge.report.text import printable_lines
 
 
 def prediction_text(rows: "Sequence[Prediction]") -> str:
@@ -33,7 +34,7 @@ def verify_text(checks: "Sequence[Check]") -> str:
         for check in checks
     ]
     good = all(check.ok for check in checks)
-    return joined([*lines, "intact" if good else "DO NOT USE THIS FILE"])
+    return printable_lines([*lines, "intact" if good else "DO NOT USE THIS FILE"])
 
 
 # -- a hospital's step -----------------------------------------------------------------------------
@@ -48,7 +49,7 @@ def continued_text(before: "Exchange", asked: "ContinueRequest") -> str:
         signers.append(f"{author}: {keyring.said(keys[-1]) if keys[-1] else 'nobody'}")
     named = before.root.policy.keepers
     keepers = [f"{one.name}: {keyring.said(one.key)}" for one in named]
-    return joined(
+    return printable_lines(
         [
             f"About to continue exchange {before.id[:16]}: {found.kind}.",
             f"  sites so far: {', '.join(found.sites) or 'none'}",
@@ -80,7 +81,7 @@ def learned_text(done: "Learned") -> str:
     else:
         budget = f"epsilon {done.receipt.epsilon:g} (delta {done.receipt.delta:g})"
         lines.append(f"Each person spends {budget}.")
-    return joined(lines)
+    return printable_lines(lines)
 
 
 def _before_lines(done: "Learned") -> list[str]:
@@ -134,7 +135,7 @@ def described_text(found: "Description") -> str:
         if table.rows:
             shown = plain_table(table).text().splitlines()
             lines += [f"{table.title}:", *shown, table.note, ""]
-    return joined(lines).rstrip()
+    return printable_lines(lines).rstrip()
 
 
 def records_text(records: "Sequence[Record]") -> str:
@@ -145,7 +146,7 @@ def records_text(records: "Sequence[Record]") -> str:
         lines.append(f"{record.title}, {record.time}, signed by {signed}")
         for name, value in record.model_dump().items():
             lines.append(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
-    return joined(lines)
+    return printable_lines(lines)
 
 
 def plain_table(table: "PlainTable") -> Table:

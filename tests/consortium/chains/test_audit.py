@@ -14,7 +14,7 @@ from fcforge.core.spec import LearnerSpec, Training
 from fcforge.core.target import Target
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import split_site
-from fcforge.evaluation.privacy.audit_result import Audit, AuditPlan
+from fcforge.evaluation.privacy.audit_result import AuditPlan, AuditResult
 from fcforge_consortium.audit_target import AuditTarget
 from fcforge_consortium.chains.audit import audit_chain
 from fcforge_consortium.chains.chain import Chain, empty_chain
@@ -52,7 +52,7 @@ def asked(method: str, **change) -> AuditTarget:
     return replace(given, **change)
 
 
-def audited(method: str, **change) -> Audit:
+def audited(method: str, **change) -> AuditResult:
     return audit_chain(learned(method)[0], asked(method, **change))
 
 

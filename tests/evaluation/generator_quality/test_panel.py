@@ -11,19 +11,21 @@ from fcforge.core.estimate import Estimate
 from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
-from fcforge.evaluation.generator_quality.measures import ridge_scores
-from fcforge.evaluation.generator_quality.panel import (
+from fcforge.evaluation.generator_quality.classification import (
     RIDGE_PER_SUBJECT,
-    JudgedSet,
-    Panel,
     Task,
     _train_together,
     classify,
+    linear_scores,
+    network_scores,
+)
+from fcforge.evaluation.generator_quality.measures import ridge_scores
+from fcforge.evaluation.generator_quality.panel import (
+    JudgedSet,
+    Panel,
     collapse_warnings,
     judge,
     judge_fidelity,
-    linear_scores,
-    network_scores,
 )
 from fcforge.evaluation.generator_quality.summary import interval, possible, summarise
 from fcforge.generators.corr_gauss import CorrGauss, EdgeGauss

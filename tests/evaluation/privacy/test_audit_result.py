@@ -7,16 +7,16 @@ import pytest
 from report_world import audit
 
 from fcforge.core.estimate import Estimate
-from fcforge.evaluation.privacy.audit_result import Audit
+from fcforge.evaluation.privacy.audit_result import AuditResult
 
 
 @pytest.fixture(scope="module")
-def found() -> Audit:
+def found() -> AuditResult:
     return audit("NYU", leak=0.94)
 
 
 def test_an_audit_is_read_back_from_json(found):
-    again = Audit.from_json(json.loads(json.dumps(found.to_json())))
+    again = AuditResult.from_json(json.loads(json.dumps(found.to_json())))
     assert again.rows == found.rows
     assert again.about["not_attacked"] == ["state bandit"]
 
@@ -30,7 +30,7 @@ def test_the_strongest_attack_is_told_in_sentences(found):
 def test_the_strongest_attack_has_the_highest_auc_not_the_narrowest_interval(found):
     narrow = replace(found.rows[3], auc=Estimate(0.60, 0.59, 0.61), attack="narrow")
     wide = replace(found.rows[3], auc=Estimate(0.70, 0.55, 0.85), attack="wide")
-    assert "'wide'" in Audit((narrow, wide)).words()[1]
+    assert "'wide'" in AuditResult((narrow, wide)).words()[1]
 
 
 def test_references_are_never_the_strongest_attack():
@@ -40,7 +40,7 @@ def test_references_are_never_the_strongest_attack():
 
 
 def test_what_was_given_away_decides_not_what_it_is_compared_with(found):
-    given = Audit(found.rows, {**found.about, "released": "synthetic subjects"})
+    given = AuditResult(found.rows, {**found.about, "released": "synthetic subjects"})
     assert "53 times" in given.words()[1]
 
 
@@ -49,9 +49,9 @@ def test_an_attack_must_beat_what_it_does_on_people_nobody_trained_on(found):
     high = Estimate(0.63, 0.57, 0.69)
     blind = replace(found.rows[1], auc=Estimate(0.6, 0.5, 0.7), attack="loss")
     row = replace(found.rows[3], auc=high)
-    assert not Audit((blind, row)).beats_chance(row)
-    assert Audit((row,)).beats_chance(row)
+    assert not AuditResult((blind, row)).beats_chance(row)
+    assert AuditResult((row,)).beats_chance(row)
 
 
 def test_nothing_attacked_has_no_strongest_attack(found):
-    assert Audit(found.rows[:2]).words() == []
+    assert AuditResult(found.rows[:2]).words() == []

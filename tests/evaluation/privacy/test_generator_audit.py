@@ -15,8 +15,8 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_people
 from fcforge.data.simulated import simulate
 from fcforge.evaluation.privacy.audit_result import (
-    Audit,
     AuditPlan,
+    AuditResult,
     AuditRow,
     read_audit,
 )
@@ -47,7 +47,7 @@ def site(people) -> FCBatch:
 
 
 @pytest.fixture(scope="module")
-def audit(people, tmp_path_factory) -> Audit:
+def audit(people, tmp_path_factory) -> AuditResult:
     path = tmp_path_factory.mktemp("same") / "halves.npz"
     rows = flat(people.fc)
     write_halves(path, people.subject_id, rows, rows)
@@ -96,7 +96,7 @@ def test_audit_repeats_and_survives_json(people, audit) -> None:
     again = audit_generators(people, ["edge_gauss"], PLAN)
     a, b = (x.row("edge_gauss", "DOMIAS") for x in (audit, again))
     assert a == b
-    back = Audit.from_json(json.loads(json.dumps(audit.to_json())))
+    back = AuditResult.from_json(json.loads(json.dumps(audit.to_json())))
     assert back.to_json() == audit.to_json()
 
 
@@ -108,7 +108,7 @@ def test_words_are_exact(audit) -> None:
 
 
 def test_report_section_escapes(audit) -> None:
-    evil = Audit(
+    evil = AuditResult(
         audit.rows, {**audit.about, "what": "x", "not_attacked": ["<script>alert(1)"]}
     )
     page = str(words.section(evil).html())
@@ -241,7 +241,7 @@ def test_a_leak_is_named_unless_the_untrained_row_explains_it() -> None:
         (row("g", 0.58, 0.51, 0.65), False),  # the untrained row reaches that far
         (row("g", 0.62, 0.49, 0.70), False),  # guessing does
     ):
-        said = words.sentences(Audit((blind, found), about))
+        said = words.sentences(AuditResult((blind, found), about))
         assert said[0].startswith("An attacker can tell") is named
         assert f"{100 * found.auc.value:.0f} times in 100" in said[1]  # either way
 

@@ -3,44 +3,22 @@
 What synthetic subjects are worth to a classifier is found by training on them, or beside real ones.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from fcforge.core.component import Component
 from fcforge.core.errors import DataError
 from fcforge.core.randomness import numpy_rng
-from fcforge.core.settings import Checked, at_least, build, limits
+from fcforge.core.settings import Checked, at_least, limits
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
 from fcforge.evaluation.generator_quality import measures
-from fcforge.evaluation.metrics import cell_values
+from fcforge.evaluation.generator_quality.classification import Task, classify
 from fcforge.experiments.config import SEEDS
-from fcforge.experiments.site_loader import SiteLoader
-from fcforge.generators.cache import LANES
-from fcforge.graphs import edges, fisher_z
-from fcforge.methods import Learner
-from fcforge.methods.base import answer
-from fcforge.methods.finetune import Finetune
-from fcforge.models import MODELS
-from fcforge.training.lanes import Job
-from fcforge.training.loop import learn_site
-from fcforge.training.start import start_lane
 
 COLLAPSED_VARIANCE = 0.2
-# 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.
-RIDGE_PER_SUBJECT = 80.0
-METRICS = {
-    "acc": "accuracy",
-    "pre": "precision",
-    "rec": "sensitivity",
-    "f1": "f1",
-    "auc": "auroc",
-}
 
 
 @limits(seeds=SEEDS, multiple=at_least(1))
@@ -205,87 +183,3 @@ def _check(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> None:
             )
         if not bool(torch.isfinite(batch.fc).all()):
             raise DataError(f"{name} FC holds NaN or infinity.", where="judge")
-
-
-# -- what synthetic subjects are worth to a classifier -------------------------------------------
-@dataclass(frozen=True)
-class Task:
-    """Train a classifier on `train`, score `test`; equal `seed` means an equal start."""
-
-    train: FCBatch
-    test: FCBatch
-    seed: int
-
-
-def linear_scores(task: Task) -> np.ndarray:
-    """P(patient) by ridge regression on standardised Fisher-z edges (score + 1) / 2."""
-    x = fisher_z(edges(task.train.fc))
-    query = fisher_z(edges(task.test.fc))
-    score = measures.ridge_scores(x, task.train.y, query, RIDGE_PER_SUBJECT)
-    return (0.5 * (score + 1.0)).cpu().numpy()
-
-
-def network_scores(
-    tasks: Sequence[Task],
-    model: Component,
-    training: Training,
-    device: torch.device | str = "cpu",
-) -> list[np.ndarray]:
-    """P(patient) of every task's test subjects after training `model` on its training set.
-
-    On a GPU tasks of equal size train side by side as lanes; on a CPU one after another.
-    """
-    groups: dict[int, list[int]] = defaultdict(list)
-    for i, task in enumerate(tasks):
-        groups[len(task.train)].append(i)
-    size = LANES if torch.device(device).type == "cuda" else 1
-    out: dict[int, np.ndarray] = {}
-    for members in groups.values():
-        for start in range(0, len(members), size):
-            chunk = members[start : start + size]
-            scores = _train_together([tasks[i] for i in chunk], model, training, device)
-            out.update(zip(chunk, scores, strict=True))
-    return [out[i] for i in range(len(tasks))]
-
-
-def _train_together(
-    tasks: Sequence[Task],
-    model: Component,
-    training: Training,
-    device: torch.device | str,
-) -> list[np.ndarray]:
-    n_rois = tasks[0].train.n_rois
-    learner = Learner(Finetune(), build("model", model, MODELS, n_rois=n_rois))
-    loader = SiteLoader(str(device))
-    jobs = []
-    for i, task in enumerate(tasks):
-        view = loader.show(f"judge {i}", task.train, task.seed)
-        lane = start_lane(learner, task.seed, device)
-        jobs.append(Job(lane, view, task.seed, ("judge",)))
-    done = learn_site(learner, jobs, loader.bank, training)
-    scores = []
-    for lane, task in zip(done, tasks, strict=True):
-        with torch.no_grad():
-            inputs = learner.model.prepare(task.test.fc.to(device))
-            logits = learner.method.logits(learner.model, lane, inputs)
-        scores.append(answer(logits).float().cpu().numpy())
-    return scores
-
-
-def classify(
-    tasks: Sequence[Task],
-    classifier: str,
-    training: Training,
-    device: torch.device | str = "cpu",
-) -> list[dict[str, float]]:
-    """ACC, PRE, REC, F1, AUC of every task; ``linear`` is ridge in closed form, others networks."""
-    if classifier == "linear":
-        scores = [linear_scores(t) for t in tasks]
-    else:
-        scores = network_scores(tasks, Component(classifier), training, device)
-    found = []
-    for score, task in zip(scores, tasks, strict=True):
-        y = task.test.y.cpu().numpy()
-        numbers = {k: cell_values(score, y, name) for k, name in METRICS.items()}
-        found.append({k: float(value) for k, value in numbers.items()})
-    return found

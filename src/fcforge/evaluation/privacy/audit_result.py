@@ -83,7 +83,7 @@ class AuditRow:
 
 
 @dataclass(frozen=True)
-class Audit:
+class AuditResult:
     """All rows of an audit and what it was made with."""
 
     rows: tuple[AuditRow, ...]
@@ -95,7 +95,7 @@ class Audit:
         return {"about": dict(self.about), "rows": rows}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Audit":
+    def from_json(cls, data: Mapping[str, Any]) -> "AuditResult":
         """Inverse of `to_json`."""
         rows = map(AuditRow.from_json, data["rows"])
         return cls(tuple(rows), dict(data["about"]))
@@ -131,9 +131,9 @@ class Audit:
         return [TOLD[bool(sure)], TIMES.format(*found)]
 
 
-def read_audit(path: str | Path) -> Audit:
+def read_audit(path: str | Path) -> AuditResult:
     """An audit from its audit.json, e.g. for the report page."""
     try:
-        return Audit.from_json(json.loads(Path(path).read_text()))
+        return AuditResult.from_json(json.loads(Path(path).read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"is not an audit ({error}).", where=path) from error

@@ -24,8 +24,8 @@ from fcforge.evaluation.privacy.audit_result import (
     BOOTSTRAP,
     REFERENCES,
     UNTRAINED,
-    Audit,
     AuditPlan,
+    AuditResult,
     AuditRow,
 )
 from fcforge.evaluation.privacy.measures import (
@@ -214,7 +214,7 @@ def _attacked(
     return summarise(name, evidence, member, plan)
 
 
-def audit_request(request: GeneratorAuditRequest, say: Say) -> Audit:
+def audit_request(request: GeneratorAuditRequest, say: Say) -> AuditResult:
     """Attack generators on the people of one or several sites.
 
     Parameters
@@ -253,7 +253,7 @@ def audit_generators(
     halves: str | Path | None = None,
     device: str = "cpu",
     say: Say = lambda text: None,
-) -> Audit:
+) -> AuditResult:
     """Attack generators fitted on all subjects of a cohort as one site.
 
     Parameters
@@ -298,7 +298,7 @@ def audit_generators(
         "site": sites,
         "halves": halves is not None,
     }
-    return Audit(tuple(rows), about)
+    return AuditResult(tuple(rows), about)
 
 
 def in_halves(

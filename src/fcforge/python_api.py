@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fcforge.core.result import RunResult
-from fcforge.evaluation.tables import Row, records, rows
+from fcforge.evaluation.tables import Row, records, results_rows
 from fcforge.experiments.collect import collect, kept_by
 from fcforge.experiments.config import parse_experiment
 from fcforge.experiments.config_files import read_config
@@ -38,7 +38,7 @@ class Results:
     @cached_property
     def rows(self) -> list[Row]:
         """One row per learner, with intervals."""
-        return rows(self.runs, keeps=self.keeps)
+        return results_rows(self.runs, keeps=self.keeps)
 
     @property
     def table(self) -> "pd.DataFrame":

@@ -1,9 +1,8 @@
-"""How pages are made: one set of templates, all text escaped, nothing loaded; and their pictures.
+"""Draw figures in the style of the pages.
 
-Pictures are matplotlib's, as inline SVG whose inks follow the page from light to dark: they are
-drawn with stand-in colours, and in the page each becomes a variable of the style sheet. Text stays
-text of at least 12 px, also where a phone shrinks the picture: margins leave room for larger
-letters.
+Figures are matplotlib's, embedded as SVG whose colours follow the page from light to dark: they are
+drawn with placeholder colours, each of which becomes a variable of the style sheet. Text stays text
+of at least 12 px, also where a phone shrinks the figure: margins leave room for larger letters.
 """
 
 import base64
@@ -11,179 +10,18 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache, wraps
-from importlib.resources import files
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from fcforge import __version__
-from fcforge.core.formatting import bracket, number, p_value, percent, printable
-from fcforge.report.tables import Table
+from fcforge.core.formatting import number, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-PHONE = 340  # px that a picture has on a phone of 400
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of a page.
-
-    Attributes
-    ----------
-    title : str
-    body : Markup, str, Table, matplotlib Figure or mapping, or a tuple of these
-        Markup goes in as it is (the caller vouches for it), a plain string is a paragraph, a
-        mapping a list of names and values.
-    note : str
-        Small print under the title.
-    """
-
-    title: str
-    body: Any
-    note: str = ""
-
-    def html(self) -> Markup:
-        """Body as safe HTML; parts that are empty are left out."""
-        parts = self.body if isinstance(self.body, tuple) else (self.body,)
-        return Markup("\n").join(self._part(part) for part in parts if part)
-
-    def _part(self, part: Any) -> Markup:
-        if isinstance(part, Markup):
-            return part
-        if isinstance(part, Table | Mapping):
-            return macro("table" if isinstance(part, Table) else "pairs", part)
-        if isinstance(part, str):
-            return Markup('<p class="said">{}</p>').format(coded(part))
-        return picture(part, self.title)
-
-
-def macro(name: str, *values: Any) -> Markup:
-    """A part of a page, by its macro."""
-    return Markup(
-        getattr(templates().get_template("macros.html.j2").module, name)(*values)
-    )
-
-
-def picture(figure: "Figure", alt: str) -> Markup:
-    """A figure as wide as its place, at most a fifth wider than drawn.
-
-    On a phone it shrinks, and its text is set larger (`style.css`): it stays readable.
-    """
-    points = 72 * figure.get_figwidth()
-    text = max(SMALL, 12.2 * points / PHONE)
-    look = f"--text:{text:.1f}px;--wide:{1.6 * points:.0f}px"
-    box = (
-        '<div class="scroll plain fit" tabindex="0" role="img" style="{}" '
-        'aria-label="{}">{}</div>'
-    )
-    label = safe(alt)
-    return Markup(box).format(look, label, inline(figure, label))
-
-
-def safe(value: Any) -> Any:
-    """What is printed into a page: other people's text without what cannot be seen."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return printable(value, keep="\n")
-    return value
-
-
-def coded(value: str) -> Markup:
-    """Text whose `commands` are set as code."""
-    parts = safe(value).split("`")
-    code = Markup("<code>{}</code>")
-    shown = []
-    for k, part in enumerate(parts):
-        shown.append(code.format(part) if k % 2 else part)
-    return Markup("").join(shown)
-
-
-def flat(settings: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as (dotted name, text) pairs, as a person would say the values."""
-    found: list[tuple[str, str]] = []
-    for key, value in settings.items():
-        inner = value
-        if isinstance(value, list | tuple):
-            # a list of tables; one of plain values is a text
-            inner = {k: v for k, v in enumerate(value, 1) if isinstance(v, Mapping)}
-        if isinstance(inner, Mapping) and inner:
-            found += flat(inner, f"{prefix}{key}.")
-        else:
-            found.append((f"{prefix}{key}", _in_words(value)))
-    return found
-
-
-def _in_words(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        value = ", ".join(map(str, value))
-    return "not set" if value in (None, "", {}) else str(value)
-
-
-def listed(items: Sequence[str]) -> str:
-    """Comma-separated list with a final 'and'."""
-    *head, last = items
-    return f"{', '.join(head)} and {last}" if head else last
-
-
-def share(value: float, low: float = 0.0, high: float = 1.0) -> str:
-    """Position of `value` between `low` and `high` in per cent, kept inside the track."""
-    return f"{np.clip(100 * (value - low) / (high - low), 0, 100):.2f}"
-
-
-@lru_cache(maxsize=1)
-def templates() -> jinja2.Environment:
-    """Jinja with autoescape: names, labels and records are other people's text."""
-    env = jinja2.Environment(
-        loader=jinja2.PackageLoader("fcforge.report", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=safe,
-    )
-    style = files("fcforge.report").joinpath("templates", "style.css")
-    env.globals.update(style=Markup(style.read_text("utf-8")), version=__version__)
-    for known in (bracket, np.isfinite, share):
-        env.globals[known.__name__] = known
-    for word in (coded, flat, short, number, percent, p_value):
-        env.filters[word.__name__] = word
-    return env
-
-
-def render(template: str, **values: Any) -> str:
-    """A page as text, written now."""
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return templates().get_template(template).render(now=now, **values)
-
-
-def sections_page(
-    title: str,
-    kind: str,
-    sections: Sequence[Section],
-    lead: str = "",
-    home: str = "",
-    **more: Any,
-) -> str:
-    """A page of sections under a title; `kind` says above it what the page is."""
-    return render(
-        "sections.html.j2",
-        title=title,
-        kind=kind,
-        lead=lead,
-        home=home,
-        sections=sections,
-        **more,
-    )
 
 
 # -- pictures --------------------------------------------------------------------------------------
@@ -254,7 +92,7 @@ STYLE: dict[Any, Any] = {
 Drawn = Callable[P, "Figure"]
 
 
-def drawn(make: Drawn[P]) -> Drawn[P]:
+def in_page_style(make: Drawn[P]) -> Drawn[P]:
     """Draw in the style of the pages, whatever the user's own settings of matplotlib."""
 
     @wraps(make)
@@ -267,7 +105,7 @@ def drawn(make: Drawn[P]) -> Drawn[P]:
     return styled
 
 
-def canvas(width: float, height: float, **margins: float) -> "Figure":
+def new_figure(width: float, height: float, **margins: float) -> "Figure":
     """An empty figure of so many inches (96 px each); margins as of ``subplots_adjust``."""
     from matplotlib.figure import Figure
 
@@ -276,7 +114,7 @@ def canvas(width: float, height: float, **margins: float) -> "Figure":
     return figure
 
 
-def inline(figure: "Figure", name: str = "") -> Markup:
+def svg_markup(figure: "Figure", name: str = "") -> Markup:
     """A figure as inline SVG, without anything that points outside the page.
 
     `name` tells two figures of a page apart that look the same: their ids must differ.
@@ -300,7 +138,7 @@ def inline(figure: "Figure", name: str = "") -> Markup:
     return Markup(printable(svg, keep="\n").replace("<svg", '<svg class="plot"', 1))
 
 
-def png(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
+def png_markup(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
     """A figure as an image inside the page, for what is made of pixels."""
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=dpi, facecolor="white")
@@ -310,7 +148,9 @@ def png(figure: "Figure", alt: str, dpi: int = 120) -> Markup:
     return Markup(image).format(width, height, printable(alt), data)
 
 
-def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float]:
+def common_axis(
+    values: Sequence[np.ndarray], step: float = 0.05
+) -> tuple[float, float]:
     """Common axis: the range of all finite values, widened to whole steps."""
     flat = np.concatenate([np.empty(0), *map(np.ravel, values)])
     flat = flat[np.isfinite(flat)]
@@ -321,12 +161,12 @@ def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float
     return float(low), float(high)
 
 
-@drawn
+@in_page_style
 def stage_figure(
     own: Sequence[np.ndarray], baseline: np.ndarray, limits: tuple[float, float]
 ) -> "Figure":
     """Mean, low and high of a learner over the stages, a baseline dashed."""
-    figure = canvas(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
+    figure = new_figure(3.5, 2.3, left=0.135, right=0.97, top=0.97, bottom=0.215)
     axes = figure.subplots()
     axes.plot(np.arange(len(baseline)), baseline, "--", color=MUTED, lw=2)
     mean, low, high = own
@@ -338,11 +178,6 @@ def stage_figure(
     axes.grid(axis="y")
     axes.tick_params(length=0)
     return figure
-
-
-def short(value: str, most: int) -> str:
-    """Text cut to `most` characters."""
-    return value if len(value) <= most else value[: most - 1] + "…"
 
 
 def matrix(
@@ -380,7 +215,7 @@ def by_system(systems: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
     return order, starts
 
 
-@drawn
+@in_page_style
 def fc_figure(
     values: np.ndarray,
     systems: Sequence[str],
@@ -391,7 +226,7 @@ def fc_figure(
     """One matrix with a colour bar; its rows name the systems."""
     left = 0.27 if any(systems) else 0.12
     height = 1.13 * (0.87 - left) * width  # the matrix is as high as its colour bar
-    figure = canvas(width, height, left=left, right=0.87, top=0.91, bottom=0.09)
+    figure = new_figure(width, height, left=left, right=0.87, top=0.91, bottom=0.09)
     axes = figure.subplots()
     image = matrix(axes, values, systems, **scale)
     colour_bar(figure, image, label, ax=axes, fraction=0.05, pad=0.03)

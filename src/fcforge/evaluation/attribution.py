@@ -1,0 +1,169 @@
+r"""Why a model said so: which edges, ROIs and networks moved each scan's score.
+
+What is shown is what *this model* used. It is not a proof that an edge has to do with the illness;
+whether another sample of people would give the same edges is told by `Stability`.
+
+With :math:`z = \mathrm{artanh}(C)` of a scan's FC and :math:`z'` of a reference scan, edge e
+contributes to the score f
+
+.. math:: c_e = (z_e - z'_e) \int_0^1 \frac{\partial f}{\partial z_e}
+          \big(z' + a (z - z')\big) \, da, \qquad \sum_e c_e = f(z) - f(z').
+
+Where f is linear in z this is :math:`w_e (z_e - z'_e)`, and one gradient is exact. Elsewhere
+(matrix-log features, networks) the integral is Gauss-Legendre quadrature. A graph model looks only
+at edges above a threshold, so its score jumps where an edge crosses it on the way: such a jump
+belongs to the edge that crosses, and is shared by those that cross within the same of many steps.
+
+Contributions are for the patients' class, whatever the two classes are called: positive ones
+speak for it.
+
+References
+----------
+Sundararajan, Taly, Yan (2017), Axiomatic attribution for deep networks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy import ndarray as Array
+
+from fcforge.base_model.features import log_features, one_blas_thread
+from fcforge.core.constants import LOG_SCALE
+from fcforge.data.cohort import fc_from_upper, upper_from_fc
+from fcforge.data.scan_checks import fisher_z
+
+SAME = 1e-9  # eigenvalues nearer than this count as one
+
+
+class Attribution(NamedTuple):
+    """What each edge added to the score of n scans; E = R (R - 1) / 2 edges, row by row.
+
+    Attributes
+    ----------
+    contribution : ndarray of shape (n, E)
+    slope : ndarray of shape (n, E)
+        Mean gradient on the way: positive where a stronger edge raises the score.
+    score : ndarray of shape (n,)
+    base : float
+        Score of the reference.
+    """
+
+    contribution: Array
+    slope: Array
+    score: Array
+    base: float
+
+
+class ScoredModel(Protocol):
+    """A score that can be taken apart; a network's is `fcforge.models.attribution.Scorer`."""
+
+    @property
+    def steps(self) -> int:
+        """Gradients on the way from the reference; 1 where the score is linear in Fisher z."""
+
+    @property
+    def kept(self) -> Callable[[Array], Array] | None:
+        """Which edges (m, E) the model sees, where it has a threshold."""
+
+    def score(self, fc: Array) -> Array:
+        """Log odds (n,) of scans (n, R, R)."""
+
+    def slopes(self, z: Array) -> Array:
+        """Gradients (m, E) at Fisher-z edges (m, E)."""
+
+
+def slope_at(model: ScoredModel, fc: Array) -> Array:
+    """Gradient (E,) by each Fisher-z edge at one scan (R, R): a linear model's weights."""
+    return model.slopes(fisher_z(fc[None]))[0]
+
+
+def attribute(model: ScoredModel, fc: Array, reference: Array) -> Attribution:
+    """Contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
+    begin = fisher_z(reference[None])[0]
+    way = fisher_z(fc) - begin
+    slope = np.zeros_like(way)
+    jumps = np.zeros_like(way)
+    place, weight = np.polynomial.legendre.leggauss(model.steps)
+    for scan, step in enumerate(way):
+        if model.kept is None:
+            points = begin + (place[:, None] + 1) / 2 * step
+            slope[scan] = weight / 2 @ model.slopes(points)
+        else:
+            slope[scan], jumps[scan] = _with_jumps(model, model.kept, begin, step)
+    base = float(model.score(reference[None])[0])
+    return Attribution(way * slope + jumps, slope, model.score(fc), base)
+
+
+def _with_jumps(
+    model: ScoredModel, seen: Callable[[Array], Array], begin: Array, way: Array
+) -> tuple[Array, Array]:
+    """Mean gradient (E,), and what edges add (E,) by crossing the threshold."""
+    share = np.linspace(0, 1, model.steps + 1)[:, None]
+    points = begin + share * way
+    slopes = model.slopes((points[1:] + points[:-1]) / 2)
+    r = np.tanh(points)
+    jump = np.diff(model.score(fc_from_upper(r))) - slopes @ way / model.steps
+    crossing = np.diff(seen(r).astype(np.int8), axis=0) != 0
+    each = jump / crossing.sum(1).clip(min=1)
+    return slopes.mean(0), each @ crossing
+
+
+@dataclass(frozen=True)
+class LogHead:
+    r"""Log odds that are linear in the matrix logarithm, as those around a public start are.
+
+    With :math:`C` = FC, :math:`M = (1 - a) C + a I = V \,\mathrm{diag}(v)\, V^\top` and the weights
+    as a symmetric matrix :math:`W`, the score is :math:`\langle W, \log M\rangle + b` and
+
+    .. math:: \frac{\partial}{\partial M} = V \big( (V^\top W V) \circ L \big) V^\top, \quad
+        L_{ij} = \frac{\log v_i - \log v_j}{v_i - v_j}, \quad L_{ii} = 1 / v_i
+
+    (Daleckii and Krein), which holds for repeated eigenvalues, too.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (R (R + 1) / 2,)
+        Of `log_features`.
+    bias, shrink : float
+    """
+
+    steps: ClassVar[int] = 16
+    kept: ClassVar[None] = None
+    weight: Array
+    bias: float
+    shrink: float
+
+    def score(self, fc: Array) -> Array:
+        """Log odds (n,) of scans (n, R, R)."""
+        return log_features(fc, self.shrink) @ self.weight + self.bias
+
+    def slopes(self, z: Array) -> Array:
+        """Gradients (m, E) at Fisher-z edges (m, E)."""
+        r = np.tanh(z)
+        fc = fc_from_upper(r)
+        shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(fc.shape[-1])
+        with one_blas_thread():
+            value, vector = np.linalg.eigh(shrunk)
+            turned = np.swapaxes(vector, -1, -2)
+            inside = turned @ self._weights(fc.shape[-1]) @ vector
+            gradient = vector @ (inside * _log_slopes(value)) @ turned
+        # an edge stands twice in the matrix; its Fisher z changes it by 1 - r^2
+        return 2 * (1 - self.shrink) * upper_from_fc(gradient) * (1 - r**2)
+
+    def _weights(self, n_rois: int) -> Array:
+        """The weights as a symmetric matrix: its product with the logarithm is the score."""
+        n_edges = n_rois * (n_rois - 1) // 2
+        found = fc_from_upper(self.weight[None, :n_edges] / 2, 0.0)[0]
+        return (found + np.diag(self.weight[n_edges:] / 2**0.5)) / LOG_SCALE
+
+
+def _log_slopes(value: Array) -> Array:
+    """Divided differences (n, R, R) of the logarithm at eigenvalues (n, R), all positive."""
+    log = np.log(value)
+    apart = value[..., :, None] - value[..., None, :]
+    same = np.abs(apart) < SAME
+    higher = log[..., :, None] - log[..., None, :]
+    rise = higher / np.where(same, 1.0, apart)
+    return np.where(same, 1 / value[..., :, None], rise)

@@ -1,0 +1,61 @@
+"""Agreement of several trainings about the edges that a model uses (stability selection)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy import ndarray as Array
+
+from fcforge.core.errors import DataError
+
+AGREEMENT = 0.7  # share of trainings on random halves that must agree about an edge
+FALSE_EDGES = 1.0  # edges that may look stable by chance, on average
+
+
+@dataclass(frozen=True)
+class EdgeStability:
+    r"""How often trainings on other people agree about an edge (stability selection).
+
+    An edge is stable where at least 70 % of the trainings have it among their q strongest
+    and give its weight the same sign. With :math:`q = \sqrt{(2 \cdot 0.7 - 1) E}` trainings on
+    random halves find at most one edge stable by chance, on average.
+
+    Attributes
+    ----------
+    same_sign, in_top : ndarray of shape (E,)
+        Share of the trainings with the commoner sign; with the edge among the largest.
+    weight : ndarray of shape (E,)
+        Mean over the trainings of the gradient by the edge's Fisher z.
+    n : int
+        Trainings.
+
+    References
+    ----------
+    Meinshausen and Buhlmann (2010), Stability selection.
+    """
+
+    same_sign: Array
+    in_top: Array
+    weight: Array
+    n: int
+
+    @classmethod
+    def of(cls, weights: Array) -> "EdgeStability":
+        """Of the weights (k, E) of k trainings, at least two."""
+        if len(weights) < 2:
+            raise DataError(
+                "stability needs at least two trainings.", do="Use more seeds."
+            )
+        size = np.abs(weights)
+        square = (2 * AGREEMENT - 1) * FALSE_EDGES * size.shape[1]
+        q = max(1, int(np.sqrt(square)))
+        limit = np.sort(size, axis=1)[:, -q, None]
+        positive = (weights > 0).mean(0)
+        negative = (weights < 0).mean(0)
+        sign = np.maximum(positive, negative)
+        top = ((size >= limit) & (size > 0)).mean(0)
+        return cls(sign, top, weights.mean(0), len(weights))
+
+    @property
+    def stable(self) -> Array:
+        """Whether each edge is stable, (E,) bool."""
+        return (self.same_sign >= AGREEMENT) & (self.in_top >= AGREEMENT)

@@ -1,0 +1,118 @@
+"""Reference learners that know class frequencies (or the mean of a number) and no scan."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fcforge.core.component import Component
+from fcforge.core.errors import DataError
+from fcforge.core.result import RunResult, RunResults
+from fcforge.core.spec import LearnerSpec
+from fcforge.core.target import Kind
+from fcforge.evaluation.resampling import pair_of
+
+
+# -- the references: what knows how common classes are, or the mean number, and no scan ---------
+class Wording(NamedTuple):
+    """What tables, pages and sentences call things, by kind of target.
+
+    Attributes
+    ----------
+    metric, average : str
+        The primary metric, and its average along the way.
+    all_sites, own : str
+        Titles of the two references of `majority_result`.
+    naive : str
+        What a hospital does that learns nothing from scans.
+    """
+
+    metric: str
+    average: str
+    all_sites: str
+    own: str
+    naive: str
+
+
+_OF_CLASSES = Wording(
+    "accuracy",
+    "AAA",
+    "majority class",
+    "majority class of each site",
+    "always naming each site's commonest class",
+)
+WORDS: dict[Kind, Wording] = {
+    "two classes": _OF_CLASSES,
+    "more classes": _OF_CLASSES,
+    "number": Wording(
+        "R²",
+        "R²",
+        "mean of all sites",
+        "mean of each site",
+        "always saying each site's mean",
+    ),
+}
+
+
+def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
+    """What the commonest class of the sites learned so far would score on the same splits.
+
+    P(patient) of everybody is the share of patients in the training parts seen so far, each
+    site weighted by its number of test subjects (proportional to its training subjects, as all
+    sites are split alike). Before learning it is 0.5. With `own` every site has the share of its
+    own training part, at every stage: it forgets nothing, and is what a hospital knows by itself.
+    Of more classes it is the share of each; of a number its mean, and the untrained model's
+    number before learning.
+    """
+    order = result.spec.order
+    n = np.array([len(result.y[s]) for s in order], dtype=float)
+    means = {s: np.asarray(mean, dtype=float) for s, mean in result.train_mean.items()}
+    weighted = [k * means[s] for k, s in zip(n, order, strict=True)]
+    prior = (np.cumsum(weighted, 0).T / np.cumsum(n)).T  # (T,) or (T, K)
+    scores = {}
+    for site in result.sites:
+        share = np.stack([means[site]] * len(order)) if own else prior
+        scores[site] = np.repeat(share[:, None], len(result.y[site]), axis=1)
+    before = dict(result.initial)
+    if result.kind != "number":
+        even = 1 / max(2, prior[0].size)
+        before = {s: np.full(p.shape, even) for s, p in before.items()}
+    title = WORDS[result.kind].own if own else WORDS[result.kind].all_sites
+    model = Component("own" if own else "none")
+    learner = LearnerSpec(Component("majority"), model, title=title)
+    return replace(
+        result,
+        spec=replace(result.spec, learner=learner),
+        scores=scores,
+        initial=before,
+        memory_bytes=np.full(len(order), 16),  # two counts
+        seconds=np.zeros(len(order)),
+    )
+
+
+def with_majority(results: RunResults, *, own: bool = False) -> list[RunResult]:
+    """`results` and, unless a majority learner is among them, the majority reference.
+
+    It is computed once for every (dataset, seed, order) that was run. With `own` the commonest
+    class of each site by itself is added too.
+    """
+    if not results:
+        raise DataError(
+            "there is no finished run to summarise.", do="Run `fcforge run` first."
+        )
+    known = {r.spec.learner.model.name for r in results if is_majority(r)}
+    first: dict[tuple, RunResult] = {}
+    for r in results:
+        if not is_majority(r):
+            first.setdefault(pair_of(r), r)
+    found = list(results)
+    if own and "own" not in known:
+        found = [majority_result(r, own=True) for r in first.values()] + found
+    if not known:
+        found = [majority_result(r) for r in first.values()] + found
+    return found
+
+
+def is_majority(result: RunResult) -> bool:
+    """Whether a run is a majority reference."""
+    return result.spec.learner.method.name == "majority"

@@ -1,0 +1,63 @@
+"""Metrics of chosen test subjects, all sites together, after the last stage of a run.
+
+The mean is over orders and seeds, the interval over subjects and trainings
+(`fcforge.evaluation.resampling`).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from fcforge.core.estimate import Estimate
+from fcforge.core.result import RunResult, RunResults
+from fcforge.evaluation.forgetting import Runs
+from fcforge.evaluation.metrics import Metric, metric_named, weighted_sums
+from fcforge.evaluation.resampling import Weights, estimates, resampled
+
+
+def select_subjects(
+    results: RunResults, keep: Callable[[str, str], bool]
+) -> list[RunResult]:
+    """The same runs, tested on those people alone of whom ``keep(site, subject id)`` is true."""
+    found = []
+    for result in results:
+        ids = result.subject_ids
+        kept: dict[str, list[int]] = {}
+        subject_ids = {}
+        for site, people in ids.items():
+            kept[site] = [k for k, who in enumerate(people) if keep(site, who)]
+            subject_ids[site] = tuple(people[place] for place in kept[site])
+        some = replace(
+            result,
+            scores={site: result.scores[site][:, k] for site, k in kept.items()},
+            initial={site: result.initial[site][k] for site, k in kept.items()},
+            y={site: result.y[site][k] for site, k in kept.items()},
+            subject_ids=subject_ids,
+        )
+        found.append(some)
+    return found
+
+
+def pooled_estimate(results: RunResults, metric: Metric | str) -> Estimate:
+    """A metric of all test people together after the last stage; NaN where nobody is left.
+
+    The metric must be a sum over people: accuracy, sensitivity, specificity, the Brier score, or
+    one of this file. (An AUROC compares people, and those of two sites were never compared.)
+    """
+    found = metric_named(metric) if isinstance(metric, str) else metric
+
+    def value(batch: Runs, weights: Weights | None) -> np.ndarray:
+        sums = np.zeros(())
+        for site, y in batch.runs[0].y.items():
+            if len(y):
+                last = batch.place[site][:, -1]
+                drawn = weights(site) if weights else np.ones((1, len(y)))
+                sums = sums + weighted_sums(batch.features(site, found)[:, last], drawn)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = found.combine(sums)  # (runs, draws)
+        return values[..., None] if weights else values
+
+    if not any(map(len, results[0].y.values())):
+        return Estimate(np.nan, np.nan, np.nan)
+    return estimates(results, *resampled(results, value))[0]

@@ -1,0 +1,34 @@
+"""Tables of learners by columns, the form in which analyses of a stored run are shown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from fcforge.core.estimate import Estimate
+from fcforge.core.result import RunResult, RunResults
+from fcforge.evaluation.forgetting import finite
+from fcforge.evaluation.majority import with_majority
+from fcforge.evaluation.tables import by_learner
+
+
+@dataclass(frozen=True)
+class Study:
+    """Learners by columns, each cell a mean with its interval."""
+
+    title: str
+    rows: Mapping[str, Mapping[str, Estimate]]
+
+    @property
+    def columns(self) -> list[str]:
+        """All that rows have, as it comes."""
+        return list(dict.fromkeys(chain.from_iterable(self.rows.values())))
+
+
+def finite_runs(results: RunResults) -> dict[str, list[RunResult]]:
+    """Runs by learner, the majority class among them; diverged ones are left out."""
+    found = {}
+    for learner, runs in by_learner(with_majority(results)).items():
+        left = [run for run in runs if finite(run)]
+        if left:
+            found[learner] = left
+    return found

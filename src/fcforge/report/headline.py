@@ -1,0 +1,28 @@
+"""The sentence at the top of a run's page."""
+
+from fcforge.core.formatting import counted
+from fcforge.report.run_numbers import RunNumbers
+from fcforge.report.run_warnings import difference_text
+from fcforge.report.tables import interval_text
+
+
+# -- the headline ---------------------------------------------------------------------------------
+def headline(c: RunNumbers) -> str:
+    """Who is best, how many beat the baseline, and who forgets most."""
+    sound = [row for row in c.learners if c.levels.get(row.learner) != "serious"]
+    if not sound:
+        return "No learner has usable scores and no serious warning."
+    best = sound[0]
+    text = (
+        f"Highest {c.words.metric} along the way: {best.learner}, {c.words.average} "
+        f"{interval_text(best.estimates['aaa'])}"
+    )
+    baseline = c.forests["baseline"]
+    if best.learner in baseline:
+        text += f", which is {difference_text(baseline[best.learner])} against {c.words.naive}"
+    beaten_by = {learner for learner, gap in baseline.items() if gap.low > 0}
+    n_above = sum(row.learner in beaten_by for row in sound)
+    return (
+        f"{text}. {n_above} of {counted(len(sound), 'learner')} without a serious warning "
+        "beat that baseline with an interval above zero."
+    )

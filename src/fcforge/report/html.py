@@ -1,0 +1,180 @@
+"""Build pages from templates: one file per page, all text escaped, nothing loaded."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+from fcforge import __version__
+from fcforge.core.formatting import bracket, number, p_value, percent, printable
+from fcforge.report.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+from fcforge.report.figures import SMALL, svg_markup
+
+PHONE = 340  # px that a picture has on a phone of 400
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a page.
+
+    Attributes
+    ----------
+    title : str
+    body : Markup, str, Table, matplotlib Figure or mapping, or a tuple of these
+        Markup goes in as it is (the caller vouches for it), a plain string is a paragraph, a
+        mapping a list of names and values.
+    note : str
+        Small print under the title.
+    """
+
+    title: str
+    body: Any
+    note: str = ""
+
+    def html(self) -> Markup:
+        """Body as safe HTML; parts that are empty are left out."""
+        parts = self.body if isinstance(self.body, tuple) else (self.body,)
+        return Markup("\n").join(self._part(part) for part in parts if part)
+
+    def _part(self, part: Any) -> Markup:
+        if isinstance(part, Markup):
+            return part
+        if isinstance(part, Table | Mapping):
+            return macro("table" if isinstance(part, Table) else "pairs", part)
+        if isinstance(part, str):
+            return Markup('<p class="said">{}</p>').format(with_code(part))
+        return picture(part, self.title)
+
+
+def macro(name: str, *values: Any) -> Markup:
+    """A part of a page, by its macro."""
+    return Markup(
+        getattr(templates().get_template("macros.html.j2").module, name)(*values)
+    )
+
+
+def picture(figure: "Figure", alt: str) -> Markup:
+    """A figure as wide as its place, at most a fifth wider than drawn.
+
+    On a phone it shrinks, and its text is set larger (`style.css`): it stays readable.
+    """
+    points = 72 * figure.get_figwidth()
+    text = max(SMALL, 12.2 * points / PHONE)
+    look = f"--text:{text:.1f}px;--wide:{1.6 * points:.0f}px"
+    box = (
+        '<div class="scroll plain fit" tabindex="0" role="img" style="{}" '
+        'aria-label="{}">{}</div>'
+    )
+    label = printable_value(alt)
+    return Markup(box).format(look, label, svg_markup(figure, label))
+
+
+def printable_value(value: Any) -> Any:
+    """What is printed into a page: other people's text without what cannot be seen."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value, keep="\n")
+    return value
+
+
+def with_code(value: str) -> Markup:
+    """Text whose `commands` are set as code."""
+    parts = printable_value(value).split("`")
+    code = Markup("<code>{}</code>")
+    shown = []
+    for k, part in enumerate(parts):
+        shown.append(code.format(part) if k % 2 else part)
+    return Markup("").join(shown)
+
+
+def flattened(settings: Mapping[Any, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as (dotted name, text) pairs, as a person would say the values."""
+    found: list[tuple[str, str]] = []
+    for key, value in settings.items():
+        inner = value
+        if isinstance(value, list | tuple):
+            # a list of tables; one of plain values is a text
+            inner = {k: v for k, v in enumerate(value, 1) if isinstance(v, Mapping)}
+        if isinstance(inner, Mapping) and inner:
+            found += flattened(inner, f"{prefix}{key}.")
+        else:
+            found.append((f"{prefix}{key}", _in_words(value)))
+    return found
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return "not set" if value in (None, "", {}) else str(value)
+
+
+def comma_list(items: Sequence[str]) -> str:
+    """Comma-separated list with a final 'and'."""
+    *head, last = items
+    return f"{', '.join(head)} and {last}" if head else last
+
+
+def position_percent(value: float, low: float = 0.0, high: float = 1.0) -> str:
+    """Position of `value` between `low` and `high` in per cent, kept inside the track."""
+    return f"{np.clip(100 * (value - low) / (high - low), 0, 100):.2f}"
+
+
+@lru_cache(maxsize=1)
+def templates() -> jinja2.Environment:
+    """Jinja with autoescape: names, labels and records are other people's text."""
+    env = jinja2.Environment(
+        loader=jinja2.PackageLoader("fcforge.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=printable_value,
+    )
+    style = files("fcforge.report").joinpath("templates", "style.css")
+    env.globals.update(style=Markup(style.read_text("utf-8")), version=__version__)
+    for known in (bracket, np.isfinite, position_percent):
+        env.globals[known.__name__] = known
+    for word in (with_code, flattened, shortened, number, percent, p_value):
+        env.filters[word.__name__] = word
+    return env
+
+
+def render(template: str, **values: Any) -> str:
+    """A page as text, written now."""
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return templates().get_template(template).render(now=now, **values)
+
+
+def sections_page(
+    title: str,
+    kind: str,
+    sections: Sequence[Section],
+    lead: str = "",
+    home: str = "",
+    **more: Any,
+) -> str:
+    """A page of sections under a title; `kind` says above it what the page is."""
+    return render(
+        "sections.html.j2",
+        title=title,
+        kind=kind,
+        lead=lead,
+        home=home,
+        sections=sections,
+        **more,
+    )
+
+
+def shortened(value: str, most: int) -> str:
+    """Text cut to `most` characters."""
+    return value if len(value) <= most else value[: most - 1] + "…"
