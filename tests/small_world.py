@@ -19,7 +19,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import make_sites
 from fcforge.experiments.plan import Plan, make_plan
-from fcforge.experiments.public_subjects import make_run_start
+from fcforge.experiments.public_subjects import Public, fit_public
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
 from fcforge.generators import make_generator
@@ -92,7 +92,7 @@ def run_spec(
     learner: LearnerSpec, sites: int = 3, seed: int = 0, training: Training = TRAINING
 ) -> RunSpec:
     method = METHODS.get(learner.method.name)  # none: a pipeline
-    start = PUBLIC if method and method.needs_start else None
+    start = PUBLIC if method and method.needs_public else None
     return RunSpec(
         Component("simulated"),
         learner,
@@ -155,6 +155,12 @@ def assert_same(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
 
 
 @cache
+def public_subjects() -> Public:
+    """Public subjects with their base model, fitted once."""
+    return fit_public(PUBLIC, ())
+
+
+@cache
 def synthetic(name: str, seed: int, n: int) -> FCBatch:
     """Subjects from a generator fitted on one site."""
     generator, site = (
@@ -212,12 +218,12 @@ class World:
 
     def public(self) -> PublicView | None:
         """The public people, where the method cannot do without."""
-        if not self.learner.method.needs_start:
+        if not self.learner.method.needs_public:
             return None
-        found = make_run_start(PUBLIC, ())
-        people = FCBatch(found.people.fc.to(self.dtype), found.people.y)
+        found = public_subjects()
+        people = FCBatch(found.batch.fc.to(self.dtype), found.batch.y)
         rows = self.bank.add(PoolName("public", "(public)", 0, ""), people)
-        return PublicView(found.start, self.bank, rows)
+        return PublicView(found.subjects, self.bank, rows)
 
     def view(self, name: str) -> SiteView:
         def add(kind: str, part: str, batch: FCBatch) -> torch.Tensor:

@@ -42,10 +42,10 @@ from dataclasses import asdict, replace
 import numpy as np
 from setting import FILES, ROOT, machine, options, public_people, save, show
 
-from fcforge.base_model.expected_gain import Partition, deal
 from fcforge.base_model.features import log_features
-from fcforge.base_model.start import StartSettings
 from fcforge.core.randomness import numpy_rng
+from fcforge_consortium.base_model.expected_gain import Partition, random_partition
+from fcforge_consortium.contributions.space import SpaceSettings
 
 LEVELS = (0.0, 0.0005, 0.0015, 0.003, 0.005, 0.01, 0.03)
 GRID = {
@@ -63,7 +63,7 @@ FINER = {
 }
 ALONE = {"clip": (0.25, 0.75), "directions": (32, 64, 400)}
 LOWER = {"clip": (0.02, 0.05)}
-SECOND = StartSettings(axes=8, gamma=0.35, pull=0.45, even=0.95, clip=0.1)
+SECOND = SpaceSettings(axes=8, gamma=0.35, pull=0.45, even=0.95, clip=0.1)
 PUBLIC = 200
 DRAWS = 4
 
@@ -77,10 +77,10 @@ def partitions(number: int, directions: int):
     """Partitions of both files' public people, one after another."""
     for file in FILES.values():
         cohort = public_people(file)
-        features = log_features(cohort.fc, StartSettings().shrink)
+        features = log_features(cohort.fc, SpaceSettings().shrink)
         for k in range(number):
             rng = numpy_rng(k, "choose sums", file)
-            rows = deal(cohort.site, cohort.y, PUBLIC, rng)
+            rows = random_partition(cohort.site, cohort.y, PUBLIC, rng)
             yield Partition(
                 features,
                 cohort.y,
@@ -92,16 +92,16 @@ def partitions(number: int, directions: int):
             )
 
 
-def gains(part: Partition, settings: StartSettings) -> list[float]:
+def gains(part: Partition, settings: SpaceSettings) -> list[float]:
     """AUROC above the public head at every level."""
     _, learn, test = part.rows
-    start = part.start(settings)
+    start = part.space(settings)
     public = part.auroc(part.score[test])
     scores = [part.scores(start, level * len(learn)) for level in LEVELS]
     return [float(part.auroc(s).mean() - public) for s in scores]
 
 
-def table(number: int, candidates: list[StartSettings], directions: int) -> np.ndarray:
+def table(number: int, candidates: list[SpaceSettings], directions: int) -> np.ndarray:
     """Gains (partitions, candidates, levels)."""
     found = []
     for part in partitions(number, directions):
@@ -125,7 +125,7 @@ def by_level(found: np.ndarray) -> list[int]:
     return chosen
 
 
-def alone(number: int, base: StartSettings, trials: dict) -> dict[str, dict]:
+def alone(number: int, base: SpaceSettings, trials: dict) -> dict[str, dict]:
     """Rule 2: gains of each value over `base`, and the value that is taken."""
     told = {}
     for name, values in trials.items():
@@ -157,9 +157,9 @@ def main() -> None:
     grid = GRID if args.round == 1 else FINER
     combined = itertools.product(*grid.values())
     candidates = [
-        StartSettings(**dict(zip(grid, values, strict=True))) for values in combined
+        SpaceSettings(**dict(zip(grid, values, strict=True))) for values in combined
     ]
-    found = table(args.partitions, candidates, StartSettings().directions)
+    found = table(args.partitions, candidates, SpaceSettings().directions)
     chosen = by_level(found)
     best = candidates[int(found.mean((0, 2)).argmax())]
     rows = []

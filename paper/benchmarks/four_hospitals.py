@@ -4,8 +4,8 @@ usage: python paper/benchmarks/four_hospitals.py [--seeds 20]
            [--out paper/results/four_hospitals.csv]
 
 For each file the start is made of the public sites (all but NYU, UM, USM, UCLA) for the planned
-people and epsilon (`fcforge.base_model.expected_gain`, chosen on public people alone). Seeds 0 to 19 of the
-split, strict; the head after each set of hospitals scores their test parts: what a run of
+people and epsilon (`fcforge_consortium.base_model.planning`, chosen on public people alone).
+Seeds 0 to 19 of the split, strict; the head after each set of hospitals scores their test parts: what a run of
 `forge_release` does, with five draws of the noise for every seed. AAA is the accuracy averaged
 along the way over all 24 orders; AUROC is after all four, the mean over hospitals. Intervals are
 95 % over seeds, differences paired.
@@ -27,12 +27,16 @@ from setting import (
 )
 from sums import EPSILONS, commit, title, write_csv
 
-from fcforge.base_model import contributions as vector
-from fcforge.base_model.expected_gain import noise_per_person, planned_settings
 from fcforge.base_model.features import log_features
-from fcforge.base_model.start import Start, StartSettings, make_start
 from fcforge.core.randomness import numpy_rng
 from fcforge.data.splits import split_site
+from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
+from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.contributions.space import (
+    ContributionSpace,
+    SpaceSettings,
+    fit_base_and_space,
+)
 from fcforge_consortium.privacy.seeded_noise import experiment_noise
 
 DRAWS = 5
@@ -47,7 +51,7 @@ class Hospitals:
     def __init__(self, file: str) -> None:
         cohort, public = whole_abide(FOLDER / file)
         cohort = cohort.select(~np.isin(cohort.subject_id, TWICE))
-        everybody = log_features(cohort.fc, StartSettings().shrink)
+        everybody = log_features(cohort.fc, SpaceSettings().shrink)
         inside = np.isin(cohort.site, public)
         self.public = (everybody[inside], cohort.y[inside])
         self.cohort = cohort.select_sites(SITES)
@@ -79,7 +83,9 @@ def order_free(found: dict) -> tuple[float, float]:
     return float(np.mean(by_size)), float(np.mean(last))
 
 
-def drawn(start: Start, units: int, doses: int, *names: str | int) -> np.ndarray:
+def drawn(
+    start: ContributionSpace, units: int, doses: int, *names: str | int
+) -> np.ndarray:
     """So many doses of repeatable noise."""
     rng = numpy_rng(0, "four hospitals", *names)
     found = np.zeros(start.n_numbers, dtype=np.int64)
@@ -92,10 +98,10 @@ def plan_values(world: Hospitals, epsilon: float | None, keepers: bool, seeds: i
     """AAA and AUROC (seeds, 2) of one plan, averaged over draws; those of the public head."""
     people = sum(len(learn) for learn, _ in world.split(0).values())
     doses = vector.DOSES if keepers else len(SITES)
-    settings = planned_settings(noise_per_person(people, epsilon, doses))
-    start = make_start(*world.public, settings)
-    rows = vector.contributions(start, world.features, world.cohort.y)
-    x = start.standardise(world.features)
+    settings = planned_settings(noise_per_subject(people, epsilon, doses))
+    start = fit_base_and_space(*world.public, settings)
+    rows = vector.contribution_rows(start, world.features, world.cohort.y)
+    x = start.base.standardise(world.features)
     units = vector.noise_units(epsilon)
     values = []
     for seed in range(seeds):
@@ -113,7 +119,7 @@ def plan_values(world: Hospitals, epsilon: float | None, keepers: bool, seeds: i
                     total = total + drawn(start, units, doses, seed, draw, *chosen)
                 count = doses if keepers else len(chosen)
                 beta = vector.solve(start, total, float(count * units**2), len(chosen))
-                weight, bias = vector.head(start, beta)
+                weight, bias = vector.stepped_model(start, beta)
                 found[chosen] = {}
                 for name, (_, test) in parts.items():
                     score = x[test] @ weight + bias

@@ -36,20 +36,6 @@ from setting import FILES, FOLDER, ROOT, machine, options, save, whole_abide
 from sums import DRAWS, World, commit
 from sums_tables import at
 
-from fcforge.base_model.contributions import (
-    COUNT,
-    DOSES,
-    SENSITIVITY,
-    UNIT,
-    held,
-    noise_units,
-)
-from fcforge.base_model.expected_gain import (
-    Partition,
-    noise_per_person,
-    planned_settings,
-)
-from fcforge.base_model.start import Start
 from fcforge.core.randomness import numpy_rng
 from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
@@ -61,8 +47,19 @@ from fcforge_consortium.aggregation.aggregators import (
     keep,
 )
 from fcforge_consortium.aggregation.rounds import give, read_share
+from fcforge_consortium.base_model.expected_gain import Partition
+from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
 from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.contributions.space import ContributionSpace
 from fcforge_consortium.contributions.step import learn
+from fcforge_consortium.contributions.vectors import (
+    COUNT,
+    DOSES,
+    SENSITIVITY,
+    UNIT,
+    noise_units,
+    step_factor,
+)
 from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, Spent
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.privacy.noise import DELTA
@@ -271,13 +268,13 @@ class Gaussian:
         }
 
     @cache  # noqa: B019 (a handful of partitions, for the whole run)
-    def placed(self, level: float) -> Start:
+    def placed(self, level: float) -> ContributionSpace:
         """The start of the plan's settings."""
-        return self.part.start(planned_settings(level))
+        return self.part.space(planned_settings(level))
 
     def _step(
         self,
-        start: Start,
+        start: ContributionSpace,
         head: np.ndarray,
         learned: np.ndarray,
         level: float,
@@ -292,7 +289,7 @@ class Gaussian:
         gain = (start.gain * self.part.p**0.5)[self.place]
         loud = level * n * start.clip * SENSITIVITY / UNIT
         hold = start.hold * np.maximum(start.share, 1e-9) ** 2
-        factor = held(n, np.maximum(start.second, 1e-12), hold, loud**2)
+        factor = step_factor(n, np.maximum(start.second, 1e-12), hold, loud**2)
         factor = np.where(start.share > 0, factor, 0.0)[self.place]
         total = kept * n * gain * (learned - self.variance * head) + loud * drawn
         return gain * factor * total
@@ -341,7 +338,7 @@ def _gains(
 ) -> dict[Any, float]:
     """AUROC of the public head, and what pooled ridge and sums add to it: mean over draws."""
     people = int(hospitals * PEOPLE)
-    levels = {e: noise_per_person(people, e, DOSES * in_rounds) for e in EPSILONS}
+    levels = {e: noise_per_subject(people, e, DOSES * in_rounds) for e in EPSILONS}
     found = []
     for k, world in enumerate(worlds):
         for draw in range(DRAWS):

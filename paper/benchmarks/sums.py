@@ -7,7 +7,7 @@ Both ABIDE files, everybody in them. In each partition sites at random are publi
 people are; all other sites are hospitals, 70 % of each learn and 30 % are tested. The public head,
 every budget with two keepers (two doses of noise on the sum) and with noise of every hospital's
 own, exact sums and ridge on everybody's data in one place score the same tested people. Settings
-are those of `fcforge.base_model.expected_gain` for the people at hand, chosen before this was run
+are those of `fcforge_consortium.base_model.expected_gain` for the people at hand, chosen before this was run
 (paper/benchmarks/choose_sums.py) on the fourteen sites other than NYU, UM, USM and UCLA. These are dealt
 as hospitals here, too, so that about half of the people were in view of the choice. At 200 public
 people also 4 and 8 hospitals give alone, and all are tested.
@@ -41,19 +41,19 @@ from pathlib import Path
 import numpy as np
 from setting import FILES, FOLDER, ROOT, TWICE, machine, options, show, whole_abide
 
-from fcforge.base_model import contributions as vector
-from fcforge.base_model.contributions import DOSES, SENSITIVITY, UNIT
-from fcforge.base_model.expected_gain import (
-    Partition,
-    deal,
-    noise_per_person,
-    planned_settings,
-)
 from fcforge.base_model.features import log_features
-from fcforge.base_model.start import Start, StartSettings, make_start
 from fcforge.core.randomness import numpy_rng
 from fcforge.data.cohort import Cohort
 from fcforge.evaluation.privacy.measures import auc
+from fcforge_consortium.base_model.expected_gain import Partition, random_partition
+from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
+from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.contributions.space import (
+    ContributionSpace,
+    SpaceSettings,
+    fit_base_and_space,
+)
+from fcforge_consortium.contributions.vectors import DOSES, SENSITIVITY, UNIT
 from fcforge_consortium.privacy.noise import DELTA, ceiling_of, sigma_for
 
 EPSILONS = (None, 8.0, 4.0, 2.0, 1.0)
@@ -84,7 +84,7 @@ class World:
     def __init__(self, file: str) -> None:
         cohort = whole_abide(FOLDER / file)[0]
         self.cohort: Cohort = cohort.select(~np.isin(cohort.subject_id, TWICE))
-        self.features = log_features(self.cohort.fc, StartSettings().shrink)
+        self.features = log_features(self.cohort.fc, SpaceSettings().shrink)
         self.file = file
         age = np.asarray(self.cohort.covariates["age"], dtype=float)
         sex = np.asarray(self.cohort.covariates["sex"], dtype=float)
@@ -94,7 +94,7 @@ class World:
         """One dealing; the first so many hospitals learn, all are tested."""
         site = self.cohort.site
         rng = numpy_rng(number, "sums", self.file, public)
-        rows = deal(site, self.cohort.y, public, rng)
+        rows = random_partition(site, self.cohort.y, public, rng)
         if hospitals is not None:
             names = list(dict.fromkeys(site[rows[1]].tolist()))[:hospitals]
             rows = (rows[0], rows[1][np.isin(site[rows[1]], names)], rows[2])
@@ -134,12 +134,12 @@ def scored(part: Partition, site: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def placed(part: Partition, name: str) -> tuple[Start, float]:
+def placed(part: Partition, name: str) -> tuple[ContributionSpace, float]:
     """The start of a plan and all the noise in its sum, in units of the sensitivity."""
     epsilon, keepers = PLANS[name]
     people = len(part.rows[1])
-    level = noise_per_person(people, epsilon, DOSES if keepers else hospitals_of(part))
-    return part.start(planned_settings(level)), level * people
+    level = noise_per_subject(people, epsilon, DOSES if keepers else hospitals_of(part))
+    return part.space(planned_settings(level)), level * people
 
 
 # -- AUROC with people drawn again -----------------------------------------------------------------
@@ -189,19 +189,21 @@ def product_odds(part: Partition, world: World, name: str, number: int) -> np.nd
     epsilon, keepers = PLANS.get(name, (None, True))
     public, learn, test = part.rows
     doses = DOSES if keepers else hospitals_of(part)
-    level = noise_per_person(len(learn), epsilon, doses)
+    level = noise_per_subject(len(learn), epsilon, doses)
     y = world.cohort.y
-    start = make_start(world.features[public], y[public], planned_settings(level))
+    start = fit_base_and_space(
+        world.features[public], y[public], planned_settings(level)
+    )
     total = np.zeros(start.n_numbers)
     units = vector.noise_units(epsilon)
     if name in PLANS:
         rng = numpy_rng(number, "sums odds", name)
-        rows = vector.contributions(start, world.features[learn], y[learn])
+        rows = vector.contribution_rows(start, world.features[learn], y[learn])
         noise = doses**0.5 * units * rng.standard_normal(start.n_numbers)
         total = rows.sum(0) + noise
     beta = vector.solve(start, total, float(doses * units**2))
-    head = vector.head(start, beta)
-    score = start.standardise(world.features[test]) @ head.weight + head.bias
+    head = vector.stepped_model(start, beta)
+    score = start.base.standardise(world.features[test]) @ head.weight + head.bias
     return score / vector.temperature(start, head)
 
 
@@ -211,7 +213,9 @@ def area_of(inside: np.ndarray, outside: np.ndarray) -> float:
     return float(auc(inside, outside, np.ones(len(inside)), np.ones(len(outside))))
 
 
-def rows_of(part: Partition, start: Start, people: np.ndarray) -> np.ndarray:
+def rows_of(
+    part: Partition, start: ContributionSpace, people: np.ndarray
+) -> np.ndarray:
     """What people would add to the sum, (n, d + 1) without the count."""
     each = part.factor(start, people)[:, 0]
     x = part.x[people]
@@ -223,7 +227,9 @@ def rows_of(part: Partition, start: Start, people: np.ndarray) -> np.ndarray:
     return each[:, None] * np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
 
 
-def unlike(start: Start, rows: np.ndarray, n: int, variance: float) -> np.ndarray:
+def unlike(
+    start: ContributionSpace, rows: np.ndarray, n: int, variance: float
+) -> np.ndarray:
     """Rows times the inverse of what the attacker takes for the sum's covariance."""
     usual = (rows**2).sum(1).mean()
     second = np.append(start.second, 0.25)
@@ -270,7 +276,7 @@ def attacked(part: Partition, name: str, rng: np.random.Generator) -> list[float
 
 
 def on_sum(
-    start: Start,
+    start: ContributionSpace,
     rows: np.ndarray,
     inside: np.ndarray,
     variance: float,

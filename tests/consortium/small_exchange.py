@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from exchange_records import key_of
 
-from fcforge.base_model.start import StartSettings
 from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
 from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.contributions.space import SpaceSettings
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records.exchange import Exchange
@@ -43,7 +43,7 @@ def sites() -> tuple[str, ...]:
 @cache
 def start(remove: tuple[str, ...] = (), **policy) -> Exchange:
     key = key_of("maker") if "keepers" in policy else None
-    settings = asdict(StartSettings(axes=4))
+    settings = asdict(SpaceSettings(axes=4))
     public = people().select_sites(sites()[:2])
     return make_public(public, remove, settings, Policy(**policy), key)
 

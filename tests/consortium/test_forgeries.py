@@ -10,11 +10,11 @@ from forging import accepted, forgeries, knowing
 from small_chains import SITES, settings
 from small_chains import joined as one_more
 
-from fcforge.base_model.contributions import noise_units
 from fcforge.core.errors import ExchangeError
 from fcforge.core.target import TWO_CLASSES
 from fcforge_consortium.aggregation.aggregators import Noise, RoundList, card_of, keep
 from fcforge_consortium.chains.chain import empty_chain
+from fcforge_consortium.contributions.vectors import noise_units
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.records.exchange import open_exchange
 

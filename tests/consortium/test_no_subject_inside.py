@@ -100,7 +100,7 @@ KEEP_NONE = [
     for name, method in METHODS.items()
     if method.keeps != "real subjects"
     and method.depends_on != "all"
-    and not method.needs_start
+    and not method.needs_public
 ]
 
 

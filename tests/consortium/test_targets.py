@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.base_model import contributions as vector
 from fcforge.base_model.calibration import class_logits
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, ExchangeError
@@ -20,6 +19,7 @@ from fcforge.data.simulated import simulate
 from fcforge.methods.base import Lane
 from fcforge_consortium.base_model.quality import answers_of
 from fcforge_consortium.base_model.record import read_start
+from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.contributions.prediction import evaluate, predict
 from fcforge_consortium.learners.method import ForgeRelease
 from fcforge_consortium.ledger.ledger import PrivateRecord, Threshold
@@ -125,7 +125,7 @@ def test_the_start_says_what_is_learned(world):
 def test_command_line_and_experiment_add_up_the_same_numbers(world):
     """The sum of a run is that of the releases, bit by bit; answers agree to single precision."""
     found = open_exchange(world.folder / "all.fcx").model
-    start = found.start.arrays
+    start = found.start.space
     lane = Lane({"head.0.weight": torch.zeros(3, 1)}, {}, {})
     model = SimpleNamespace(n_outputs=found.target.outputs)
     method = ForgeRelease(form="local", mechanism="none")
@@ -155,11 +155,11 @@ def test_command_line_and_experiment_add_up_the_same_numbers(world):
 def test_a_head_by_hand(world):
     """Scores of exact sums, solved and read out by the pure functions."""
     found = open_exchange(world.folder / "all.fcx").model
-    start = found.start.arrays
+    start = found.start.space
     total = sum(given.numbers for given in found.given).astype(float)
-    head = vector.head(start, vector.solve(start, total, 0.0, 3))
+    head = vector.stepped_model(start, vector.solve(start, total, 0.0, 3))
     tested = loaded(world, 5)
-    z = start.standardise(found.start.features(tested.fc, {}))
+    z = start.base.standardise(found.start.features(tested.fc, {}))
     score = z @ head.weight + head.bias
     said = answers_of(found.target, found.odds(found.start.features(tested.fc, {})))
     if world.three:
@@ -240,7 +240,7 @@ def test_noise_is_on_every_number_and_the_budget_is_that_of_two_classes(world):
     (noisy,) = found.given
     mine = loaded(world, 5)
     x = found.start.features(mine.fc, {})
-    exact = vector.contributions(found.start.arrays, x, mine.y).sum(0)
+    exact = vector.contribution_rows(found.start.space, x, mine.y).sum(0)
     units = vector.noise_units(8.0)
     assert noisy.variance == units**2
     drawn = (noisy.numbers - exact) / units

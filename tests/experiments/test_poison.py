@@ -69,7 +69,7 @@ def combinations() -> list[tuple[str, str | None, tuple[str, ...]]]:
     for turn, method in enumerate(sorted(METHODS)):
         own = METHODS[method].models or tuple(sorted(small_world.QUICK_MODELS))
         for k, removed in enumerate(((), ("age",))):
-            if METHODS[method].needs_start or METHODS[method].needs_generator:
+            if METHODS[method].needs_public or METHODS[method].needs_generator:
                 removed = ()
             found.append((method, own[(turn + k) % len(own)], removed))
     return list(dict.fromkeys(found))
@@ -119,7 +119,7 @@ def test_generators(generator, tmp_path, monkeypatch):
         generator=Component(generator, SMALL.get(generator, {})),
     )
     spec = run_spec(learner, 2, training=ONE)
-    if GENERATORS[generator].needs_start:
+    if GENERATORS[generator].needs_public:
         spec = replace(spec, start=small_world.PUBLIC)
     check(spec, tmp_path, monkeypatch)
 

@@ -15,7 +15,7 @@ from fcforge.experiments import public_subjects as module
 from fcforge.experiments import trainer as trainer_module
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
-from fcforge.experiments.public_subjects import make_run_start, resolve_public
+from fcforge.experiments.public_subjects import fit_public, resolve_public
 from fcforge.experiments.run import open_store, prepare, run_experiment
 from fcforge.experiments.trainer import Trainer
 
@@ -72,14 +72,14 @@ def test_a_site_cannot_be_public_and_tested(data):
     both = PublicSpec(
         Component("folder", {"path": str(path), "sites": list(names[2:4])})
     )
-    with pytest.raises(DataError, match="public people are among the tested"):
+    with pytest.raises(DataError, match="public subjects are among the tested"):
         prepare(experiment(data, start=both))
 
 
 def test_nobody_left_is_said(data):
     path, names = data
     whole = Component("folder", {"path": str(path), "sites": list(names)})
-    with pytest.raises(ConfigError, match="nobody is left for a public start"):
+    with pytest.raises(ConfigError, match="no public subjects are left"):
         prepare(replace(experiment(data), dataset=whole))
 
 
@@ -202,11 +202,12 @@ def test_confounds_no_subject_has_are_named(data):
         prepare(experiment(data, confounds=("iq",)))
 
 
-def test_the_start_of_a_run_is_made_once_and_the_same(data):
+def test_the_base_model_of_a_run_is_fitted_once_and_the_same(data):
     spec = prepare(experiment(data)).experiment.start
-    a, b = make_run_start(spec, ()), make_run_start(spec, ("age",))
-    assert make_run_start(spec, ()).start.digest == a.start.digest
-    assert a.start.digest != b.start.digest
+    a, b = fit_public(spec, ()), fit_public(spec, ("age",))
+    assert fit_public(spec, ()).subjects.digest == a.subjects.digest
+    assert a.subjects.digest != b.subjects.digest
+    assert a.subjects.base_model.digest != b.subjects.base_model.digest
     assert b.confounds.names == ("age",)
     assert module.load_public(spec) is module.load_public(spec)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fcforge.base_model.start import StartSettings
+from fcforge.base_model.model import BaseModelSettings
 from fcforge.core.component import Component
 from fcforge.core.identity import defaults_of, digest, identity, settings_identity
 from fcforge.core.settings import Checked
@@ -22,6 +22,7 @@ from fcforge.experiments.run_keys import keys_of_specs, run_key
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
+from fcforge_consortium.contributions.space import SpaceSettings
 
 SPEC = RunSpec(
     dataset=Component("folder", {"path": "/a/b.npz"}),
@@ -122,7 +123,7 @@ REGISTRIES: dict[str, dict[str, type[Any]]] = {
     "model": MODELS,
     "generator": GENERATORS,
 }
-OTHERS = (Training, Leaks, RunSpec, StartSettings, Pipeline)
+OTHERS = (Training, Leaks, RunSpec, BaseModelSettings, SpaceSettings, Pipeline)
 REGISTERED = [(kind, name) for kind, table in REGISTRIES.items() for name in table]
 
 
@@ -170,7 +171,7 @@ def test_a_new_setting_of_training_leaks_or_run_renames_no_run():
     assert run_key(new(**values, brand_new=2.0)) != run_key(SPEC)
 
 
-@pytest.mark.parametrize("cls", [StartSettings, Pipeline])
+@pytest.mark.parametrize("cls", [BaseModelSettings, SpaceSettings, Pipeline])
 def test_a_new_setting_of_other_classes_changes_no_identity(cls):
     params = {"estimator": "a:b", "keeps": "cumulative"} if cls is Pipeline else {}
     new = with_new_setting(cls)

@@ -2,12 +2,14 @@
 
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from simulated_site import simulate
 
 from fcforge.base_model.features import log_features
-from fcforge.base_model.start import Start, StartSettings, make_start
+from fcforge.base_model.model import fit_base_model
+from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.randomness import torch_rng
@@ -30,14 +32,16 @@ QUICK: dict[str, dict] = {
 
 
 def quick(name: str):
-    return make_generator(Component(name, QUICK.get(name, {})), public_start())
+    return make_generator(Component(name, QUICK.get(name, {})), public_subjects())
 
 
 @cache
-def public_start() -> Start:
+def public_subjects() -> PublicSubjects:
     people = simulate(40, seed=77)
-    settings = StartSettings(axes=4)
-    return make_start(log_features(people.fc.numpy()), people.y.numpy(), settings)
+    fc = people.fc.numpy()
+    y = people.y.numpy()
+    base_model = fit_base_model(log_features(fc), y)
+    return PublicSubjects(fc, y, np.full(len(y), "P"), base_model)
 
 
 @pytest.fixture(params=sorted(GENERATORS))
@@ -102,7 +106,7 @@ def test_degenerate_sites_never_give_nan(generator) -> None:
         state = generator.fit(batch, torch_rng(0))
         out = generator.sample(state, batch.y, torch_rng(1))
         assert torch.isfinite(out.fc).all()
-    if generator.needs_start:  # the start knows both classes
+    if generator.needs_public:  # the start knows both classes
         return
     with pytest.raises(DataError, match="diagnosis 1 was asked"):
         generator.sample(state, torch.tensor([1]), torch_rng(1))

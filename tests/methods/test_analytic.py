@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fcforge.base_model.features import log_features
-from fcforge.base_model.start import StartSettings, make_start
+from fcforge.base_model.model import PENALTY, fit_base_model
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.spec import LearnerSpec
@@ -25,18 +25,18 @@ def test_rows_are_one_the_features_and_the_diagnosis():
     assert rows.tolist() == [[1, *range(6), -1], [1, *range(6, 12), 1]]
 
 
-def test_by_default_it_is_the_head_of_a_start():
-    """The whole matrix logarithm with a start's penalty: the same ridge, up to its scale."""
+def test_by_default_it_is_the_base_model_of_its_people():
+    """The whole matrix logarithm with the same penalty: the same ridge, up to its scale."""
     world = World.of("analytic", model_params={"features": Analytic.features})
     names = cohort().site_names
     world.teach(names)
     seen = [world.view(name) for name in names]
     features = log_features(np.concatenate([view.fc.numpy() for view in seen]))
     y = np.concatenate([view.y.numpy() for view in seen])
-    start = make_start(features, y, StartSettings(axes=4))
+    base = fit_base_model(features, y)
     head = world.lane.params
     own = features @ head["head.0.weight"][1].numpy() + head["head.0.bias"][1].numpy()
-    public = start.score(start.standardise(features))
+    public = base.score(base.standardise(features))
     scale = np.polyfit(public, own, 1)
     np.testing.assert_allclose(np.polyval(scale, public), own, atol=0.02 * own.std())
 
@@ -52,7 +52,7 @@ def test_closed_forms_take_the_logarithm_unless_told(method):
 
 
 def test_the_penalty_is_per_feature_or_found():
-    assert Analytic()._penalties(40) == [40 * StartSettings().penalty]
+    assert Analytic()._penalties(40) == [40 * PENALTY]
     assert Analytic(penalty=0.5)._penalties(40) == [20.0]
     found = Analytic(penalty="gcv")._penalties(40)
     assert (min(found), max(found)) == (40 * 10**-1.5, 40 * 100)

@@ -401,7 +401,7 @@ def test_every_kind_of_target_is_learned_or_refused_by_name(method, kind, tmp_pa
             build_learner(learner, R, target=target)
         return
     start = None
-    if METHODS[method].needs_start:
+    if METHODS[method].needs_public:
         public = small_world.PUBLIC.dataset
         start = PublicSpec(replace(public, params={**public.params, **OF_KIND[kind]}))
     before, after = scores_of(learner, people_of(kind), tmp_path, start)

@@ -10,7 +10,7 @@ import small_world
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import torch_rng
-from fcforge.experiments.public_subjects import make_run_start
+from fcforge.experiments.public_subjects import fit_public
 from fcforge.methods.base import Lane, Learner
 from fcforge.methods.forge_ridge import ForgeRidge
 from fcforge.methods.shared.synthetic_memory import seen_by
@@ -216,9 +216,9 @@ def test_settings_that_cannot_be(bad):
 def test_with_public_people_heads_are_pulled_to_theirs():
     """A start: min sum (t - s)^2 + alpha |w - w0|^2, checked against the primal solution."""
     world = small_world.World.of("forge_ridge", {"penalty": 0.7})
-    found = make_run_start(small_world.PUBLIC, ())
-    rows = world.bank.add(PoolName("public", "(public)", 0, ""), found.people)
-    view = PublicView(found.start, world.bank, rows)
+    found = fit_public(small_world.PUBLIC, ())
+    rows = world.bank.add(PoolName("public", "(public)", 0, ""), found.batch)
+    view = PublicView(found.subjects, world.bank, rows)
     method, model = world.learner.method, world.learner.model
     world.lane = method.learn_public(model, world.lane, view)
     head = world.lane.state["public.head"][:, 0].clone()

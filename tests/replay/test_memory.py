@@ -152,7 +152,7 @@ def test_stored_logits_are_those_of_the_network_in_eval_mode(method):
     torch.testing.assert_close(lane.state["memory.logits"][held], expected)
 
 
-ALONE = [m for m, c in METHODS.items() if c.depends_on != "all" and not c.needs_start]
+ALONE = [m for m, c in METHODS.items() if c.depends_on != "all" and not c.needs_public]
 VARIANTS = [(m, {}) for m in ALONE]
 VARIANTS += [("forge", {"sampling": s}) for s in ("uniform", "reservoir")]
 VARIANTS += [

@@ -1,18 +1,18 @@
-"""Targets of linear heads, and the calibration of their scores."""
+"""Targets of linear models and calibration of their scores."""
 
 import numpy as np
 from numpy import ndarray as Array
 
-STEPS = 50  # of Newton's method
-LARGEST = 30.0  # log odds; those of a probability of 1 are infinite
+STEPS = 50  # steps of Newton's method
+LARGEST = 30.0  # bound of log odds, which are infinite for a probability of 1
 
 
 # -- targets and scores ----------------------------------------------------------------------------
 def vertices(n_classes: int) -> Array:
-    """Corners (K, K - 1) of a regular simplex, each of length 1: -1 and +1 for two classes.
+    """Return the corners (K, K - 1) of a regular simplex, each of length 1.
 
-    No class is nearer to another than the rest are, and no class is the one that others are held
-    against (simplex coding, Mroueh et al. 2012).
+    Two classes give -1 and +1. All classes are equally far apart and none is the reference
+    (simplex coding, Mroueh et al. 2012).
 
     Examples
     --------
@@ -28,9 +28,18 @@ def vertices(n_classes: int) -> Array:
 
 
 def targets(y: Array, columns: int = 1) -> Array:
-    """What a head is fitted to, of length 1 at most whatever y is.
+    """Return regression targets of length at most 1.
 
-    (n,): diagnoses at -1 and +1, or a number cut to these limits; (n, c): corners of classes.
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Integer classes, or float numbers.
+    columns : int
+
+    Returns
+    -------
+    ndarray of shape (n,) or (n, columns)
+        Diagnoses as -1 and +1, numbers clipped to these limits, or corners of the classes.
     """
     if y.dtype.kind == "f":
         return np.clip(y, -1.0, 1.0)
@@ -38,14 +47,20 @@ def targets(y: Array, columns: int = 1) -> Array:
 
 
 def class_logits(score: Array) -> Array:
-    """Logits (n, K) of scores (n, c), which softmax makes probabilities once calibrated."""
+    """Return the logits (n, K) of scores (n, c)."""
     return score @ vertices(score.shape[1] + 1).T / 2
 
 
 def fit_temperature(score: Array, y: Array) -> float:
-    """T that makes the logits of score (n, c) / T probabilities: logistic regression on one number.
+    """Return the temperature T that minimises the log loss of score / T.
 
-    The loss is convex in 1 / T: its slope is bisected, over the logarithm of 1 / T.
+    The loss is convex in 1 / T, so its slope is bisected over the logarithm of 1 / T.
+
+    Parameters
+    ----------
+    score : ndarray of shape (n, c)
+    y : ndarray of shape (n,)
+        Classes.
     """
     low = -6.0
     high = 6.0
@@ -64,11 +79,26 @@ def fit_temperature(score: Array, y: Array) -> float:
     return 2.0 ** -((low + high) / 2)
 
 
-def fit_line(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Intercept and slope by penalised logistic regression of diagnoses y (n,) on log odds z.
+def calibrated(score: Array, temperature: float) -> Array:
+    """Return log odds (n,) of scores (n,), or log probabilities (n, K) of scores (n, c)."""
+    if score.ndim == 1:
+        return score / temperature
+    logits = class_logits(score) / temperature
+    logits = logits - logits.max(1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(1, keepdims=True))
 
-    The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few
-    people move them little; the penalised loss is strictly convex.
+
+def fit_line(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Return intercept and slope of a penalised logistic regression of y on log odds z.
+
+    A prior worth about four subjects pulls the slope to 1 and the intercept to 0, so that few
+    subjects change them little. The penalised loss is strictly convex.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n,)
+    y : ndarray of shape (n,)
+        Diagnoses, 0 and 1.
     """
     x = np.stack([np.ones(len(z)), z], axis=1)
     middle = np.array([0.0, 1.0])

@@ -7,15 +7,14 @@ from numpy import ndarray as Array
 
 from fcforge.core.constants import LOG_SCALE, SHRINK
 
-SMALLEST = 1e-6  # eigenvalue that a shrunk FC has at least
+SMALLEST = 1e-6  # smaller eigenvalues of a shrunk FC are raised to it
 
 
-# -- features --------------------------------------------------------------------------------------
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread.
+    """Limit BLAS to one thread.
 
-    Threads only wait for each other on many matrices as small as an FC. On two busy cores the
-    logarithms of NYU's 184 scans took 34 s with two threads and 3 s with one.
+    Several threads slow down operations on many matrices as small as an FC: on two busy cores
+    the logarithms of 184 scans took 34 s with two threads and 3 s with one.
     """
     from threadpoolctl import threadpool_limits  # scikit-learn brings it
 
@@ -23,13 +22,19 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 
 def log_features(fc: Array, shrink: float = SHRINK) -> Array:
-    r"""Whole matrix logarithm of the shrunk FC, (n, R, R) -> (n, R (R + 1) / 2), float64.
+    r"""Return the matrix logarithm of the shrunk FC as features (n, R (R + 1) / 2), float64.
 
     .. math:: \log\big((1 - a) C + a I\big)
 
     Edges first, row by row, then the diagonal divided by :math:`\sqrt 2`, so that distances are
     log-Euclidean distances of whole matrices (up to one factor); scaled to roughly unit spread.
     A matrix that holds NaN or infinity has features NaN.
+
+    Parameters
+    ----------
+    fc : ndarray of shape (n, R, R)
+    shrink : float
+        The share a of the identity.
     """
     rois = fc.shape[-1]
     fc = np.asarray(fc, dtype=np.float64)
@@ -45,7 +50,7 @@ def log_features(fc: Array, shrink: float = SHRINK) -> Array:
 def from_log_features(
     features: Array, shrink: float = SHRINK, unit: bool = True
 ) -> Array:
-    """FC (n, R, R) of features (n, R (R + 1) / 2): the inverse of `log_features`.
+    """Return FC (n, R, R) of features: the inverse of `log_features`.
 
     Parameters
     ----------
@@ -82,7 +87,7 @@ def from_log_features(
 
 
 def _eigen(matrices: Array) -> tuple[Array, Array]:
-    """Eigenvalues and -vectors of (..., R, R); NaN where a matrix holds NaN or infinity."""
+    """Return eigenvalues and eigenvectors of (..., R, R); NaN where a matrix holds NaN or infinity."""
     whole = np.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
     usable = np.where(whole, matrices, np.eye(matrices.shape[-1]))
     value, vector = np.linalg.eigh(usable)

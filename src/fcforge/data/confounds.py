@@ -1,6 +1,6 @@
 r"""Confounds: what head motion, age and sex explain of the FC is taken out before anyone learns.
 
-In the coordinates :math:`\phi` of `fcforge.base_model.contributions` (the matrix logarithm, where adding
+In the coordinates :math:`\phi` of `fcforge.base_model.features` (the matrix logarithm, where adding
 and subtracting leaves a valid matrix),
 
 .. math:: \phi' = \phi - B^\top (d - \bar d)

@@ -1,12 +1,12 @@
-"""The public people of a run: found, held against the tested ones, made into a start."""
+"""Public subjects of a run: loaded, compared with the tested ones, and fitted."""
 
 import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from fcforge.base_model.expected_gain import Dealings
 from fcforge.base_model.features import log_features
-from fcforge.base_model.start import Start, StartSettings, make_start
+from fcforge.base_model.model import fit_base_model
+from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.component import Component
 from fcforge.core.constants import SHRINK
 from fcforge.core.errors import ConfigError, DataError
@@ -21,27 +21,39 @@ OTHERS = "others"
 
 @dataclass(frozen=True)
 class Public:
-    """Public people as a run uses them.
+    """Public subjects of a run, their base model and the confound model.
 
     Attributes
     ----------
-    people : FCBatch
+    subjects : PublicSubjects
         Confounds removed.
-    start : Start
     confounds : Confounds or None
-        Fitted on them; applied to every site.
+        Fitted on the public subjects; applied to every site.
     """
 
-    people: FCBatch
-    start: Start
+    subjects: PublicSubjects
     confounds: Confounds | None
+
+    @property
+    def batch(self) -> FCBatch:
+        """The public subjects as tensors."""
+        return FCBatch.from_numpy(self.subjects.fc, self.subjects.y)
 
 
 def resolve_public(wanted: Component, tested: Cohort) -> PublicSpec:
-    """The public people a config asks for, by site, refused where they are among the tested.
+    """Return the public subjects that a config asks for.
 
-    `wanted` is the run's own dataset with other sites (``sites = "others"``: all that are not
-    tested), or another dataset.
+    Parameters
+    ----------
+    wanted : Component
+        The run's own dataset with other sites (``sites = "others"``: all that are not tested), or
+        another dataset.
+    tested : Cohort
+
+    Raises
+    ------
+    DataError
+        If a public subject is among the tested ones.
     """
     params = dict(wanted.params)
     sites = params.pop("sites", OTHERS)
@@ -50,16 +62,16 @@ def resolve_public(wanted: Component, tested: Cohort) -> PublicSpec:
         sites = [s for s in everyone.site_names if s not in tested.site_names]
         if not sites:
             raise ConfigError(
-                "every site of the dataset is tested, so nobody is left for a public start.",
+                "every site of the dataset is tested, so that no public subjects are left.",
                 where="[start]",
                 do="Name the tested sites in [dataset] (sites = [...]), or another dataset here.",
             )
     spec = PublicSpec(Component(wanted.name, {**params, "sites": list(sites)}))
     people = load_public(spec)
     if not people.target.fits(tested.target):
-        both = f"the target of the public people is {people.target}, of the tested"
+        what = f"the target of the public subjects is {people.target}, of the tested"
         do = "Give both datasets one target and limits, or classes in one order."
-        raise ConfigError(f"{both} {tested.target}.", where="[start]", do=do)
+        raise ConfigError(f"{what} {tested.target}.", where="[start]", do=do)
     require_strangers(people, tested)
     return replace(spec, sha256=people.content_sha256())
 
@@ -72,17 +84,17 @@ def _load(name: str, params: str) -> Cohort:
 
 
 def load_public(spec: PublicSpec) -> Cohort:
-    """Public people, the second of two scans that look like one person left out."""
+    """Return the public subjects, without the second of two duplicate scans."""
     return _load(
         spec.dataset.name, json.dumps(dict(spec.dataset.params), sort_keys=True)
     )
 
 
 def require_strangers(public: Cohort, tested: Cohort) -> None:
-    """Raise `DataError` where somebody is both public and tested, by id or by scan."""
+    """Raise `DataError` if a subject is both public and tested, by id or by scan."""
     if public.n_rois != tested.n_rois:
         raise DataError(
-            f"public people have {public.n_rois} ROIs, the tested ones {tested.n_rois}.",
+            f"the public subjects have {public.n_rois} ROIs, the tested ones {tested.n_rois}.",
             where="[start]",
             do="Use one atlas for both.",
         )
@@ -90,19 +102,22 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
     if found:
         first = found[0]
         raise DataError(
-            f"{len(found)} public people are among the tested ones (first: {first.first} and "
+            f"{len(found)} public subjects are among the tested ones (first: {first.first} and "
             f"{first.second}, edge correlation {first.correlation:.2f}).",
             where="[start]",
-            do="Leave them out of one of the two: a start that shares a person proves nothing.",
+            do="Leave them out of one of the two: a base model that has seen a tested subject "
+            "proves nothing.",
         )
 
 
-def make_run_start(
-    spec: PublicSpec, remove: tuple[str, ...], noise: float | None = None
-) -> Public:
-    """Start and confound step of a run, from everybody public.
+def fit_public(spec: PublicSpec, remove: tuple[str, ...]) -> Public:
+    """Fit confound model and base model of a run on its public subjects.
 
-    With `noise` per person its settings are those that suit it (`fcforge.base_model.expected_gain`).
+    Parameters
+    ----------
+    spec : PublicSpec
+    remove : tuple of str
+        Covariates whose effect is removed from every scan.
     """
     people = load_public(spec)
     fc = people.fc
@@ -110,9 +125,6 @@ def make_run_start(
     if confounds is not None:
         fc = confounds.remove(fc, people.covariates)
     features = log_features(fc, SHRINK)
-    settings = StartSettings()
-    if noise is not None:
-        dealt = Dealings(features, people.y, people.site, {noise})
-        settings = dealt.settings(noise)
-    start = make_start(features, people.y, settings, people.target.columns)
-    return Public(FCBatch.from_numpy(fc, people.y), start, confounds)
+    base_model = fit_base_model(features, people.y, people.target.columns)
+    subjects = PublicSubjects(fc, people.y, people.site, base_model)
+    return Public(subjects, confounds)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from fcforge.base_model.start import StartSettings
+from fcforge.base_model.model import BaseModelSettings
 from fcforge.core.component import Component
 from fcforge.core.identity import digest, identity, settings_identity
 from fcforge.core.names import look_up
@@ -47,7 +47,7 @@ def run_identity(spec: RunSpec) -> dict[str, Any]:
 def base_model_identity(spec: PublicSpec) -> dict[str, Any]:
     """Return what decides the base model of a run: public data and the settings' defaults."""
     data = spec.sha256 or _component(spec.dataset)
-    return {"data": data, "settings": identity(StartSettings())}
+    return {"data": data, "settings": identity(BaseModelSettings())}
 
 
 def _component(component: Component) -> dict[str, Any]:

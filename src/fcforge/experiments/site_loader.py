@@ -93,8 +93,8 @@ class SiteLoader:
             return None
         found = self.public(spec)
         name = PoolName("public", PUBLIC, 0, f"{spec.start}:{spec.confounds}")
-        rows = self.bank.add(name, found.people)
-        return PublicView(found.start, self.bank, rows)
+        rows = self.bank.add(name, found.batch)
+        return PublicView(found.subjects, self.bank, rows)
 
     def show(self, name: str, batch: FCBatch, seed: int) -> SiteView:
         """A view of synthetic subjects as if they were a site of their own."""
@@ -164,8 +164,8 @@ class SiteLoader:
             order = torch.randperm(len(everybody), generator=rng)
             source = everybody.select(order[: int(LEAKED_SHARE * len(order))])
         public = self.public_view(spec)
-        start = public.start if public else None
-        return make_generator(spec.learner.generator, start), source, names
+        subjects = public.subjects if public else None
+        return make_generator(spec.learner.generator, subjects), source, names
 
     # -- rows of a state as places among some subjects, and back -------------------------------
     def to_places(self, state: State, keys: Sequence[str]) -> tuple[State, Tensor]:

@@ -18,7 +18,7 @@ from fcforge.data.splits import make_sites
 from fcforge.experiments.execute import describe
 from fcforge.experiments.pipelines import Pipeline, pipeline_of, scores_after
 from fcforge.experiments.plan import Node
-from fcforge.experiments.public_subjects import Public, make_run_start
+from fcforge.experiments.public_subjects import Public, fit_public
 from fcforge.experiments.run_keys import run_key
 from fcforge.experiments.site_loader import (
     PUBLIC,
@@ -105,14 +105,11 @@ class Trainer:
         return {name: step.apply(site) for name, site in sites.items()}
 
     def public(self, spec: RunSpec) -> Public:
-        """Public people and start of a run."""
-        noise = None
-        if not pipeline_of(spec.learner):
-            noise = self.learner(spec).method.start_noise
-        key = str((spec.start, spec.confounds, noise))
+        """Return the public subjects of a run and their base model."""
+        key = str((spec.start, spec.confounds))
         if key not in self._public:
             assert spec.start is not None  # whoever asks has one
-            self._public[key] = make_run_start(spec.start, spec.confounds, noise)
+            self._public[key] = fit_public(spec.start, spec.confounds)
         return self._public[key]
 
     def first_lane(self, spec: RunSpec) -> Lane:
@@ -327,7 +324,7 @@ class Trainer:
         sites = self.sites(spec)
         fixed = spec.training.selection == "fixed"
         own = {name: sites[name].learning(with_val=fixed) for name in spec.order}
-        public = {PUBLIC: self.public(spec).people} if spec.start else {}
+        public = {PUBLIC: self.public(spec).batch} if spec.start else {}
         found = scores_after(
             pipeline, public | own, spec.seed, spec.order, sites, self.cohort.target
         )

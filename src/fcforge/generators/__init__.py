@@ -10,11 +10,11 @@ gr_spd_gan     graph-regularised WGAN on SPD matrices (paper's rival)      const
 corr_gauss     class Gaussian in off-log coordinates                       construction
 bootstrap      real subjects drawn again (leaky reference)                 being real
 edge_gauss     independent edges (calibration point)                       nothing
-released       a public start and the site's release                       construction
+released       public subjects and the site's contribution                  construction
 =============  ==========================================================  =================
 """
 
-from fcforge.base_model.start import Start
+from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.component import Component
 from fcforge.core.registry import registered
 from fcforge.core.settings import build
@@ -23,10 +23,16 @@ from fcforge.generators.base import Generator, GeneratorState
 GENERATORS: dict[str, type[Generator]] = registered(__name__, Generator)
 
 
-def make_generator(component: Component, start: Start | None = None) -> Generator:
-    """The generator of that name with those parameters; `ConfigError` names the nearest.
+def make_generator(
+    component: Component, public: PublicSubjects | None = None
+) -> Generator:
+    """Return the generator of that name with those parameters; `ConfigError` names the nearest.
 
-    `start` is the run's public start, for a generator that draws from it.
+    Parameters
+    ----------
+    component : Component
+    public : PublicSubjects, optional
+        Public subjects of the run, for a generator with ``needs_public``.
 
     Examples
     --------
@@ -34,7 +40,7 @@ def make_generator(component: Component, start: Start | None = None) -> Generato
     0.05
     """
     cls = GENERATORS.get(component.name)
-    given = {"start": start} if cls and cls.needs_start else {}
+    given = {"public": public} if cls and cls.needs_public else {}
     return build("generator", component, GENERATORS, **given)
 
 

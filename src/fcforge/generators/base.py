@@ -42,7 +42,7 @@ class Generator(Checked, ABC):
         "synthetic subjects"
     )
     min_subjects: ClassVar[int] = 4
-    needs_start: ClassVar[bool] = False
+    needs_public: ClassVar[bool] = False
     learns: ClassVar[tuple[Kind, ...]] = ("two classes",)
 
     def fit(self, batch: FCBatch, rng: RNG) -> GeneratorState:

@@ -31,7 +31,7 @@ def fit_key(generator: Generator, batch: FCBatch, seed: int) -> str:
         "shape": list(batch.fc.shape),
     }
     digest = hashlib.sha256(
-        json.dumps(head, sort_keys=True, default=lambda start: start.digest).encode()
+        json.dumps(head, sort_keys=True, default=lambda public: public.digest).encode()
     )
     for part in (batch.fc, batch.y):
         digest.update(part.detach().cpu().contiguous().numpy().tobytes())

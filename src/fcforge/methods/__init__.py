@@ -62,14 +62,14 @@ def _require_parts(
     drawn = False
     if spec.generator is not None:
         make_generator(spec.generator)  # a wrong name or setting shows before training
-        drawn = GENERATORS[spec.generator.name].needs_start
+        drawn = GENERATORS[spec.generator.name].needs_public
     elif method.needs_generator:
         what = (
             f"method '{method.name}' replays synthetic subjects and needs a generator."
         )
         do = "Add generator = 'corr_gauss' (or see `fcforge list generators`)."
         raise ConfigError(what, where=where, do=do)
-    if not (has_start and spec.start) and (method.needs_start or drawn):
+    if not (has_start and spec.start) and (method.needs_public or drawn):
         what = f"it draws on a public start, and {'this row' if has_start else 'the run'} has none."
         do = "Add a [start] table that names the public sites."
         raise ConfigError(what, where=where, do=do)

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.base_model.start import StartSettings
+from fcforge.base_model.model import PENALTY
 from fcforge.core.settings import above, limits, within
 from fcforge.methods.base import (
     EVERY,
@@ -42,7 +42,7 @@ class Analytic(Method):
     Parameters
     ----------
     penalty : float or "gcv"
-        Ridge penalty per standardised feature, by default a start's: chosen on the public people
+        Ridge penalty per standardised feature, by default that of the base model: chosen on the public people
         of ABIDE's fourteen smaller sites (paper/results/start_choice.json). "gcv" chooses it at
         every stage by generalised cross-validation of the statistics, without touching a test
         split.
@@ -50,7 +50,7 @@ class Analytic(Method):
         What one of a run's public people counts, a site's own subject counting 1.
     """
 
-    penalty: float | Literal["gcv"] = StartSettings.penalty
+    penalty: float | Literal["gcv"] = PENALTY
     public_weight: float = 0.5
 
     name = "analytic"

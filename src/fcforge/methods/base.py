@@ -131,8 +131,8 @@ class Method(Checked):
     from_public
         What the method makes of a run's public people: "pretraining" of its network (by the
         engine), whatever its own `learn_public` does, in a word or two, or "" for nothing.
-    needs_start
-        Whether it cannot do without a start.
+    needs_public
+        Whether the method needs public subjects with their base model.
     models
         Names of the models it works on (empty: all).
     features
@@ -159,7 +159,7 @@ class Method(Checked):
     fits: ClassVar[bool] = True
     needs_generator: ClassVar[bool] = False
     from_public: ClassVar[str] = "pretraining"
-    needs_start: ClassVar[bool] = False
+    needs_public: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ()
     features: ClassVar[str] = ""
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
@@ -176,11 +176,6 @@ class Method(Checked):
     def asks_for(self) -> int:
         """Synthetic subjects that it has its generator make of every site, if any."""
         return 0
-
-    @property
-    def start_noise(self) -> float | None:
-        """Noise per person that a run's public start is made for; None: whatever comes."""
-        return None
 
     def check_model(self, model: Model) -> None:
         """Raise `ConfigError` where the method cannot teach this model; asked before any work."""

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fcforge.base_model.start import Start
+from fcforge.base_model.model import BaseModel
+from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.errors import SealedError
 from fcforge.core.subjects import FCBatch
 from fcforge.models.base import Model
@@ -185,29 +186,33 @@ class Bank:
 
 @dataclass(frozen=True)
 class PublicView:
-    """What every method may know in advance: the public people of a start.
+    """View of the public subjects of a run, which every method may use before the first site.
 
     Parameters
     ----------
-    start : Start
-        What was made of them.
+    subjects : PublicSubjects
+        The subjects with their base model.
     bank : Bank
     rows : Tensor
-        Bank rows (n,) of the public people; none where the start came from a file, which holds
-        nobody.
+        Bank rows (n,) of the public subjects.
     """
 
-    start: Start
+    subjects: PublicSubjects
     bank: Bank
     rows: Tensor
 
     @property
+    def base_model(self) -> BaseModel:
+        """The base model fitted on the public subjects."""
+        return self.subjects.base_model
+
+    @property
     def y(self) -> Tensor:
-        """Their diagnoses (n,)."""
+        """Diagnoses (n,) of the public subjects."""
         return self.bank.y[self.rows]
 
     def inputs(self, model: Model) -> Inputs:
-        """Their prepared inputs."""
+        """Return the prepared inputs of the public subjects."""
         return gather(self.bank.inputs(model), self.rows)
 
 
@@ -230,7 +235,7 @@ class SiteView:
     leaked : Tensor or None
         Rows of the site's test subjects, only ever given under the `context_on_test` leak.
     public : PublicView or None
-        The public people, in a run that has a start.
+        The public subjects, in a run that has some.
     seed : int
         Of the run, for what depends on the site alone.
     wanted : bool

@@ -2,25 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from fcforge.base_model import contributions as vector
-from fcforge.base_model.calibration import targets
-from fcforge.base_model.expected_gain import Dealings, noise_per_person, planned_noise
+from fcforge.base_model.calibration import calibrated, targets
 from fcforge.base_model.features import log_features
-from fcforge.base_model.start import (
-    FLAT,
-    SET,
-    Start,
-    StartSettings,
-    make_start,
-    rounded,
-    rounded_number,
-    set_fields,
-)
+from fcforge.base_model.model import FLAT, BaseModel, rounded, rounded_number
 from fcforge.core.errors import DataError, ExchangeError, at, refuse
 from fcforge.core.settings import make
 from fcforge.data.cohort import Cohort, as_numbers
@@ -28,7 +17,16 @@ from fcforge.data.confounds import Confounds, fit_on_cohort, terms
 from fcforge.data.datasets import require_valid, without_twins
 from fcforge.data.scan_checks import likeness, side_distance, unit_rows
 from fcforge.evaluation.resampling import measure
+from fcforge_consortium.base_model.expected_gain import ExpectedGains
+from fcforge_consortium.base_model.planning import noise_per_subject, planned_noise
 from fcforge_consortium.base_model.quality import answers_of, truth_of
+from fcforge_consortium.contributions.space import (
+    ContributionSpace,
+    SpaceSettings,
+    field_settings,
+    fit_base_and_space,
+)
+from fcforge_consortium.contributions.vectors import DOSES
 from fcforge_consortium.model import Covariates
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records import schema
@@ -64,21 +62,21 @@ class PublicStart:
     Attributes
     ----------
     record : Start of `fcforge_consortium.records.kinds`
-    arrays : Start of `fcforge.base_model.start`
+    space : ContributionSpace
     confounds : Confounds or None
     people : ndarray of shape (n, K)
         Where each public person, in the order of the record's ids, lies along the axes (`places`).
     """
 
     record: records.Start
-    arrays: Start
+    space: ContributionSpace
     confounds: Confounds | None
     people: np.ndarray
 
     def public_among(self, ids: Sequence[str], features: np.ndarray) -> list[str]:
         """Those of some people who are among the public ones, by id or by scan."""
         known = {*self.record.ids, *self.record.left_out}
-        alike = places(self.arrays, features) @ self.people.T
+        alike = places(self.space, features) @ self.people.T
         enough = SAME_PERSON if self.people.shape[1] >= MANY_AXES else SAME_SCAN
         found = []
         for who, row in zip(ids, alike, strict=True):
@@ -91,7 +89,7 @@ class PublicStart:
 
     def features(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
         """Features (n, p) of scans (n, R, R), confounds removed."""
-        found = log_features(fc, self.arrays.shrink)
+        found = log_features(fc, self.space.base.shrink)
         if self.confounds is not None:
             found -= self.confounds.effect(covariates)
         return found
@@ -129,7 +127,7 @@ class PublicStart:
     def strangeness(self, features: np.ndarray) -> dict[str, np.ndarray]:
         """Distances (n,) from the public people, each with the limit 1, by what is odd then."""
         limits = self.record.limits
-        size = sizes(self.arrays, features)
+        size = sizes(self.space.base, features)
         unlike = (1 - self.alike(features)) / (1 - limits.likeness)
         return {
             "lies further out than the public people's scans": size / limits.size,
@@ -142,11 +140,11 @@ class PublicStart:
 
         The diagonal stands apart: with it, a scan whose ROIs all do the same would look familiar.
         """
-        return likeness(self.edges(features), self.edges(self.arrays.mean))
+        return likeness(self.edges(features), self.edges(self.space.base.mean))
 
     def side(self, features: np.ndarray) -> np.ndarray:
         """Beyond 1 where left and right are swapped, (n,)."""
-        return side_distance(self.edges(self.arrays.mean), self.edges(features))
+        return side_distance(self.edges(self.space.base.mean), self.edges(features))
 
     def edges(self, features: np.ndarray) -> np.ndarray:
         """Those of features (..., p); the diagonal follows them."""
@@ -173,15 +171,15 @@ class PublicStart:
             )
 
 
-def places(start: Start, features: np.ndarray) -> np.ndarray:
-    """Whitened coordinates (n, K) of scans along the axes, of length 1."""
-    spread = np.sqrt(np.maximum(start.variance[:-1], 1e-12))
-    return unit_rows(start.standardise(features) @ start.axes / spread)
+def places(space: ContributionSpace, features: np.ndarray) -> np.ndarray:
+    """Return whitened coordinates (n, K) of scans along the axes, of length 1."""
+    spread = np.sqrt(np.maximum(space.variance[:-1], 1e-12))
+    return unit_rows(space.base.standardise(features) @ space.axes / spread)
 
 
-def sizes(start: Start, features: np.ndarray) -> np.ndarray:
-    """How far (n,) scans lie from the public mean."""
-    return np.sqrt((start.standardise(features) ** 2).mean(1))
+def sizes(base: BaseModel, features: np.ndarray) -> np.ndarray:
+    """Return the distances (n,) of scans from the public mean."""
+    return np.sqrt((base.standardise(features) ** 2).mean(1))
 
 
 # -- making one ------------------------------------------------------------------------------------
@@ -202,7 +200,7 @@ def make_public(
     remove : sequence of str
         Covariates whose effect is taken out of every scan, e.g. mean_fd, age, sex.
     settings : mapping, optional
-        Those of `StartSettings` that shall not be what suits the plan.
+        Those of `SpaceSettings` that shall not be what suits the plan.
     policy : Policy
         Its words for controls and patients are those of the data where it says none.
     key : private key, optional
@@ -241,36 +239,37 @@ def _made(
     plan: records.Plan,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the record of a start says of how it was made and what to expect; its arrays."""
-    shrink = make(StartSettings, asked, "start").shrink
+    shrink = make(SpaceSettings, asked, "start").shrink
     confounds, features = _without_confounds(cohort, remove, shrink)
-    doses = vector.DOSES if policy.keepers else plan.hospitals
-    noise = noise_per_person(plan.people, plan.epsilon, doses)
+    doses = DOSES if policy.keepers else plan.hospitals
+    noise = noise_per_subject(plan.people, plan.epsilon, doses)
     plans = planned_noise(plan.people, plan.hospitals)
-    dealt = Dealings(features, cohort.y, cohort.site, {noise, *plans.values()})
-    suited = asdict(dealt.settings(noise))
-    settings = make(StartSettings, {**suited, **asked}, "start")
-    start = make_start(features, cohort.y, settings, cohort.target.columns)
+    gains = ExpectedGains(features, cohort.y, cohort.site, {noise, *plans.values()})
+    suited = asdict(gains.settings(noise))
+    settings = make(SpaceSettings, {**suited, **asked}, "start")
+    columns = cohort.target.columns
+    space = fit_base_and_space(features, cohort.y, settings, columns)
     said = {
         "settings": asdict(settings),
-        "limits": _limits(start, features, cohort),
+        "limits": _limits(space.base, features, cohort),
         "expected": _expected(features, cohort, settings),
-        "worth": worth_of(dealt, plans),
+        "worth": worth_of(gains, plans),
     }
-    return said, _stored(start, confounds, features[np.argsort(cohort.subject_id)])
+    return said, _stored(space, confounds, features[np.argsort(cohort.subject_id)])
 
 
 def worth_of(
-    dealt: Dealings, plans: Mapping[tuple[float | None, bool], float]
+    gains: ExpectedGains, plans: Mapping[tuple[float | None, bool], float]
 ) -> records.Worth | None:
     """What sums would add by `planned_noise`; None where the public people are too few to tell."""
-    if len(dealt.references) < 2:
+    if len(gains.references) < 2:
         return None
     rows = []
     for (epsilon, keepers), level in plans.items():
-        _, gain, error = dealt.found(level)
+        _, gain, error = gains.best_pull(level)
         told = {"gain": round(gain, 4), "error": round(error, 4)}
         rows.append(records.WorthRow(epsilon=epsilon, keepers=keepers, **told))
-    public, pooled = np.mean(dealt.references, axis=0).tolist()
+    public, pooled = np.mean(gains.references, axis=0).tolist()
     return records.Worth(
         public=round(public, 3), pooled=round(pooled, 4), rows=tuple(rows)
     )
@@ -289,11 +288,11 @@ def _without_confounds(
 
 
 def _stored(
-    start: Start, confounds: Confounds | None, features: np.ndarray
+    space: ContributionSpace, confounds: Confounds | None, features: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """All arrays but settings, as float32, which holds their 12 bits exactly."""
-    found = {k: v for k, v in start.arrays().items() if k not in SET}
-    found[PEOPLE] = rounded(places(start, features))
+    """Return all arrays but settings as float32, which holds their 12 bits exactly."""
+    found = space.arrays()
+    found[PEOPLE] = rounded(places(space, features))
     if confounds is not None:
         found[CENTRE] = confounds.centre
         found[COEFFICIENTS] = confounds.coefficients
@@ -320,10 +319,10 @@ def _facts(cohort: Cohort, remove: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _limits(start: Start, features: np.ndarray, cohort: Cohort) -> StartLimits:
+def _limits(base: BaseModel, features: np.ndarray, cohort: Cohort) -> StartLimits:
     """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
     edges = features[:, : -cohort.n_rois]
-    alike = likeness(edges, start.mean[: -cohort.n_rois]).min()
+    alike = likeness(edges, base.mean[: -cohort.n_rois]).min()
     apart = []
     for name in cohort.site_names if len(cohort.site_names) > 1 else ():
         here = cohort.site == name
@@ -332,14 +331,14 @@ def _limits(start: Start, features: np.ndarray, cohort: Cohort) -> StartLimits:
         apart.append(1 - likeness(own, others))
     site = 1 - SITES_APART * float(np.max(apart)) if apart else 0.0
     return StartLimits(
-        size=rounded_number(SIZE_LIMIT * float(sizes(start, features).max())),
+        size=rounded_number(SIZE_LIMIT * float(sizes(base, features).max())),
         likeness=rounded_number(LIKENESS * float(alike)),
         site=rounded_number(min(ALIKE_SITES, max(0.3, site))),
     )
 
 
 def _expected(
-    features: np.ndarray, cohort: Cohort, settings: StartSettings
+    features: np.ndarray, cohort: Cohort, settings: SpaceSettings
 ) -> Expected:
     """How good the public head is at a public site it has not seen."""
     target = cohort.target
@@ -366,19 +365,20 @@ def _expected(
 
 
 def _at_unseen_sites(
-    features: np.ndarray, cohort: Cohort, settings: StartSettings
+    features: np.ndarray, cohort: Cohort, settings: SpaceSettings
 ) -> np.ndarray:
     """Calibrated scores by starts that leave one site out; NaN where too few people are left."""
     columns = cohort.target.columns
     fewest_axes = replace(settings, directions=settings.axes)
     scores = np.full(targets(cohort.y, columns).shape, np.nan)
-    found = vector.calibrated(scores, 1.0)
+    found = calibrated(scores, 1.0)
     for name in cohort.site_names:
         here = cohort.site == name
         with suppress(DataError):
-            left = make_start(features[~here], cohort.y[~here], fewest_axes, columns)
+            others = (features[~here], cohort.y[~here])
+            left = fit_base_and_space(*others, fewest_axes, columns).base
             score = left.score(left.standardise(features[here]))
-            found[here] = vector.calibrated(score, left.temperature)
+            found[here] = calibrated(score, left.temperature)
     return found
 
 
@@ -389,7 +389,7 @@ def read_start(exchange: Exchange) -> PublicStart:
     with at(f"the {record.title}"):
         _check_claims(record)
         with at(kind=ExchangeError):
-            settings = make(StartSettings, record.settings, "settings")
+            settings = make(SpaceSettings, record.settings, "settings")
         if asdict(settings) != record.settings:
             raise ExchangeError("its settings are not all there, or of another type.")
         stored = exchange.arrays(record)
@@ -400,12 +400,23 @@ def read_start(exchange: Exchange) -> PublicStart:
             slopes = stored.pop(COEFFICIENTS).astype(np.float64)
             confounds = Confounds(record.removes, centre, slopes, settings.shrink)
         people = stored.pop(PEOPLE).astype(np.float64)
-        plain: dict[str, Any] = set_fields(record.settings)
-        for name, array in stored.items():
-            plain[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
-        start = Start(**plain)
-        _check_numbers(start, record)
-    return PublicStart(record, start, confounds, people)
+        space = _space_of(stored, settings)
+        _check_numbers(space, record)
+    return PublicStart(record, space, confounds, people)
+
+
+def _space_of(
+    stored: Mapping[str, np.ndarray], settings: SpaceSettings
+) -> ContributionSpace:
+    """Return the space with these stored arrays and settings."""
+    values: dict[str, Any] = {}
+    for name, array in stored.items():
+        values[name] = float(array) if array.ndim == 0 else array.astype(np.float64)
+    in_base = [f.name for f in fields(BaseModel) if f.name in values]
+    base = {name: values.pop(name) for name in in_base}
+    shrink = rounded_number(settings.shrink, 24)
+    values |= field_settings(asdict(settings))
+    return ContributionSpace(BaseModel(**base, shrink=shrink), **values)
 
 
 def _check_claims(record: records.Start) -> None:
@@ -463,31 +474,32 @@ def _check_shapes(stored: Mapping[str, np.ndarray], record: records.Start) -> No
             raise ExchangeError(f"array '{name[:80]}' {is_}.")
 
 
-def _check_numbers(start: Start, record: records.Start) -> None:
+def _check_numbers(space: ContributionSpace, record: records.Start) -> None:
     r"""Axes are axes, variances add up, and size and clip can be of the same people.
 
     Features are standardised, so that the variances of :math:`x / \sqrt p` add up to the share of
     features that vary. With :math:`E\|z\|^2` known from them, no quantile c of :math:`\|z\|` is
     above :math:`\sqrt{E\|z\|^2 / (1 - c)}` (Markov); residuals are at most 2 in every column.
     """
-    p, k = start.axes.shape
-    positive = [start.clip, start.size, start.temperature, start.pull, start.full]
-    if min(*positive, float(start.scale.min())) <= 0 or start.scale.max() > FLAT:
+    p, k = space.axes.shape
+    base = space.base
+    positive = [space.clip, space.size, base.temperature, space.pull, space.full]
+    if min(*positive, float(base.scale.min())) <= 0 or base.scale.max() > FLAT:
         raise ExchangeError(
             "holds a scale, clip, size, pull or temperature below zero."
         )
-    apart = np.abs(start.axes.T @ start.axes - np.eye(k)).max() if k else np.inf
-    if apart > 0.01 or not start.full <= k < record.people:
+    apart = np.abs(space.axes.T @ space.axes - np.eye(k)).max() if k else np.inf
+    if apart > 0.01 or not space.full <= k < record.people:
         raise ExchangeError("holds axes that are not principal axes of its people.")
     others = np.append(np.ones(k), p - k)
-    vary = float((start.scale < FLAT).mean())
-    if start.variance.min() < 0 or not np.isclose(
-        start.variance @ others, vary, rtol=0.01
+    vary = float((base.scale < FLAT).mean())
+    if space.variance.min() < 0 or not np.isclose(
+        space.variance @ others, vary, rtol=0.01
     ):
         raise ExchangeError("holds variances that do not add up.")
-    spoken = others if start.gamma else others * (np.arange(k + 1) < start.full)
-    square = float(p * (start.gain**2 * start.variance) @ spoken)
+    spoken = others if space.gamma else others * (np.arange(k + 1) < space.full)
+    square = float(p * (space.gain**2 * space.variance) @ spoken)
     quantile = float(record.settings.get("clip", 0.5))
-    most = 2 * np.sqrt(start.columns * (square + 0.25) / (1 - quantile))
-    if 1.01 * np.sqrt(2 * square) < 1 or not 1e-6 < start.clip <= 1.01 * most:
+    most = 2 * np.sqrt(space.columns * (square + 0.25) / (1 - quantile))
+    if 1.01 * np.sqrt(2 * square) < 1 or not 1e-6 < space.clip <= 1.01 * most:
         raise ExchangeError("holds a size or clip that its variances do not allow.")

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcforge.base_model import contributions as vector
 from fcforge.base_model.calibration import targets
-from fcforge.base_model.start import Start
 from fcforge.core.errors import DataError
 from fcforge.core.randomness import numpy_rng
 from fcforge.evaluation.privacy import attacks
@@ -29,6 +27,8 @@ from fcforge.evaluation.privacy.audit_result import (
 from fcforge.evaluation.privacy.generator_audit import Evidence, stratified, summarise
 from fcforge.evaluation.privacy.measures import MEMBER, OUTSIDER
 from fcforge_consortium.audit_target import AuditTarget, require_given
+from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.contributions.space import ContributionSpace
 from fcforge_consortium.contributions.step import own_features
 from fcforge_consortium.ledger.ledger import people_in
 from fcforge_consortium.privacy import noise
@@ -51,7 +51,7 @@ class Trial:
 
     Parameters
     ----------
-    start : Start
+    start : ContributionSpace
     features : ndarray of shape (n, p)
         Of everybody, confounds removed.
     y : ndarray of shape (n,)
@@ -67,7 +67,11 @@ class Trial:
     """
 
     def __init__(
-        self, start: Start, features: np.ndarray, y: np.ndarray, plan: AuditPlan
+        self,
+        start: ContributionSpace,
+        features: np.ndarray,
+        y: np.ndarray,
+        plan: AuditPlan,
     ) -> None:
         if len(y) < MIN_PEOPLE:
             what = f"{len(y)} people are too few to audit a release."
@@ -75,16 +79,16 @@ class Trial:
             raise DataError(what, do=do)
         rng = numpy_rng(plan.seed, "audit reference")
         mask = stratified(y, plan.reference, rng)
-        x = start.standardise(features[~mask])
-        rows = vector.contributions(start, features, y).astype(np.float64)
+        x = start.base.standardise(features[~mask])
+        rows = vector.contribution_rows(start, features, y).astype(np.float64)
         self.start = start
         self.seed = plan.seed
         self.rows = rows[~mask]
         self.others = rows[mask]
         self.y = y[~mask]
         self.others_y = y[mask]
-        self.coordinates = vector.coordinates(start, x)
-        self.residual = targets(self.y) - start.score(x)
+        self.coordinates = start.coordinates(x)
+        self.residual = targets(self.y) - start.base.score(x)
         rng = numpy_rng(plan.seed, "audit halves")
         n = len(self.y)
         place = np.stack([rng.permutation(n) for _ in range(plan.worlds)])
@@ -134,7 +138,7 @@ class Trial:
 
 
 def audit_people(
-    start: Start,
+    start: ContributionSpace,
     features: np.ndarray,
     y: np.ndarray,
     epsilon: float | None,
@@ -178,9 +182,9 @@ def audit_release(model: "Releases", asked: AuditTarget) -> AuditResult:
     the record; people, scans or diagnoses that differ are refused by name.
     """
     record, features, y = given_people(model, asked)
-    start = model.start.arrays
+    start = model.start.space
     if isinstance(record, Release):
-        require_numbers(model, record, vector.contributions(start, features, y))
+        require_numbers(model, record, vector.contribution_rows(start, features, y))
     plan = replace(PLAN, seed=asked.plan.seed)
     found = audit_people(start, features, y, *record.budget, plan)
     about = {

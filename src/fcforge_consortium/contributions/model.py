@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fcforge.base_model import contributions as vector
+from fcforge.base_model.calibration import calibrated
 from fcforge.base_model.features import from_log_features
 from fcforge.core.errors import ConfigError, ExchangeError, at
 from fcforge.core.formatting import counted
@@ -23,6 +23,7 @@ from fcforge_consortium.aggregation.rounds import NUMBERS
 from fcforge_consortium.base_model import record as public_start
 from fcforge_consortium.base_model.record import PublicStart
 from fcforge_consortium.contributions import step as release_step
+from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.model import Covariates, Model, Scores
 from fcforge_consortium.options import ContinueRequest, ContributeRequest
 from fcforge_consortium.records.exchange import Exchange
@@ -98,7 +99,7 @@ class Releases(Model):
         """Log odds are scores divided by it; a number has none."""
         if not self.target.classes:
             return 1.0
-        return vector.temperature(self.start.arrays, self.head)
+        return vector.temperature(self.start.space, self.head)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -135,12 +136,12 @@ class Releases(Model):
     @property
     def size(self) -> int:
         """Numbers of a release."""
-        return self.start.arrays.n_numbers
+        return self.start.space.n_numbers
 
     @property
     def grid(self) -> float:
         """What one unit is worth: a millionth of the clip."""
-        return self.start.arrays.grid
+        return self.start.space.grid
 
     def spent(self, record: Spending) -> tuple[float, float]:
         """Epsilon and delta of one of its people at most, every publication of a round counted."""
@@ -173,25 +174,25 @@ class Releases(Model):
             total = total + given.numbers
         variance = float(sum(g.variance for g in used))
         sums = total.astype(np.float64) - own
-        return vector.solve(self.start.arrays, sums, variance, len(used))
+        return vector.solve(self.start.space, sums, variance, len(used))
 
     def odds_without(self, x: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Log odds (n,) of features (n, p), each without `own` (n, m) of the numbers given."""
-        arrays = self.start.arrays
-        z = arrays.standardise(x)
-        moved = (vector.coordinates(arrays, z) * self.beta(own=own)).sum(1)
-        return (arrays.score(z) + moved) / self.temperature
+        space = self.start.space
+        z = space.base.standardise(x)
+        moved = (space.coordinates(z) * self.beta(own=own)).sum(1)
+        return (space.base.score(z) + moved) / self.temperature
 
     @cached_property
-    def head(self) -> vector.Head:
+    def head(self) -> vector.LinearModel:
         """The head on standardised features."""
-        return vector.head(self.start.arrays, self.beta())
+        return vector.stepped_model(self.start.space, self.beta())
 
     def odds(self, x: np.ndarray) -> np.ndarray:
         """Calibrated scores of features (n, p), as in `Scores`."""
-        z = self.start.arrays.standardise(x)
+        z = self.start.space.base.standardise(x)
         score = z @ self.head.weight + self.head.bias
-        return vector.calibrated(score, self.temperature)
+        return calibrated(score, self.temperature)
 
     def summary(self) -> str:
         """What follows from the records, in a few words."""
@@ -250,7 +251,7 @@ class Releases(Model):
         most = policy.most_people * len(given.sites)
         room = LUCK * uncertain + 1e-6
         moved = math.hypot(*(given.numbers[:-1] * self.grid))
-        reach = (max(people, 0.0) + room) * self.start.arrays.clip
+        reach = (max(people, 0.0) + room) * self.start.space.clip
         farthest = reach + LUCK * noise * math.sqrt(len(given.numbers))
         if not fewest - room <= people <= most + room or moved > farthest:
             raise ExchangeError(
@@ -326,8 +327,8 @@ class Releases(Model):
 
     def reference(self) -> tuple[np.ndarray, str]:
         """The scan (R, R) that others are explained against, and who it is."""
-        arrays = self.start.arrays
-        mean = from_log_features(arrays.mean[None], arrays.shrink)[0]
+        space = self.start.space
+        mean = from_log_features(space.base.mean[None], space.base.shrink)[0]
         return mean, "the mean of the public people"
 
     def influence(self) -> dict[str, float]:
@@ -335,13 +336,13 @@ class Releases(Model):
 
         That is the standard deviation, over the public people, by which log odds change.
         """
-        arrays = self.start.arrays
+        space = self.start.space
         found = {}
         for name in sorted({given.name for given in self.given}):
-            other = vector.head(arrays, self.beta(without=name))
-            step = vector.spread(arrays, self.head.weight - other.weight)
+            other = vector.stepped_model(space, self.beta(without=name))
+            step = vector.spread(space, self.head.weight - other.weight)
             level = np.sum((self.head.bias - other.bias) ** 2)
-            found[name] = math.sqrt(arrays.n_features * step + level) / self.temperature
+            found[name] = math.sqrt(space.n_features * step + level) / self.temperature
         return found
 
     def outliers(self) -> list[str]:
@@ -354,7 +355,7 @@ class Releases(Model):
         """
         found = set()
         for given in self.given:
-            by_column = given.numbers[:-1].reshape(self.start.arrays.columns, -1)
+            by_column = given.numbers[:-1].reshape(self.start.space.columns, -1)
             moved = by_column[:, :-1].astype(np.float64).ravel()  # without intercepts
             n = max(self.head_count(given)[0], 1.0)
             noise = math.sqrt(len(moved) * given.variance)
@@ -371,10 +372,10 @@ class Releases(Model):
         self.require_two_classes("explanations are")
         from fcforge.evaluation.attribution import LogHead  # brings pandas
 
-        arrays = self.start.arrays
-        head = vector.on_features(arrays, self.head)
+        space = self.start.space
+        head = vector.on_features(space, self.head)
         scale = self.temperature
-        scored = LogHead(head.weight / scale, head.bias / scale, arrays.shrink)
+        scored = LogHead(head.weight / scale, head.bias / scale, space.base.shrink)
         if self.start.confounds is None:
             return scored, 0.0
         removed = self.start.confounds.effect(covariates)

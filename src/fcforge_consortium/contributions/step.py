@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcforge.base_model import contributions as vector
 from fcforge.base_model.calibration import fit_line
 from fcforge.core.errors import ConfigError, DataError, at
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import require_valid
 from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.base_model.quality import quality, require_labels
+from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.ledger.ledger import (
     PrivateRecord,
     Receipt,
@@ -61,7 +61,7 @@ def learn(
     with at(f"site '{asked.site}'"):
         require_labels(before, people.y, asked.accept_labels, model.target)
     receipt, spent = _charged(model, people, private, asked, budget)
-    numbers = vector.contributions(model.start.arrays, x, people.y).sum(0)
+    numbers = vector.contribution_rows(model.start.space, x, people.y).sum(0)
     new, payloads, files = _given(model, numbers, receipt, spent, key)
     joined = model.exchange.joined([new], payloads)
     found = quality(before, people.y, model.target)
@@ -187,7 +187,7 @@ def own_threshold(
     for receipt in private.receipts:
         if receipt.commitment in here:
             times[same_people(who, receipt.people)] += 1
-    own = times * vector.contributions(model.start.arrays, x, people.y)
+    own = times * vector.contribution_rows(model.start.space, x, people.y)
     intercept, slope = fit_line(model.odds_without(x, own), people.y)
     return Threshold(
         intercept=round(intercept, 6),

@@ -1,14 +1,14 @@
-r"""released: synthetic subjects from a public start and one hospital's release.
+r"""Generator ``released``: synthetic subjects from public subjects and one contribution.
 
-They are drawn where they are used. Standardised features are as the public people have them,
+Standardised features are drawn with the second moments of the public subjects,
 
 .. math:: x = \sqrt p\, \Bigl(\sum_k \sqrt{g_k}\, b_k b_k^\top + \sqrt{g_0}\,
           \bigl(I - \sum_k b_k b_k^\top\bigr)\Bigr) \epsilon, \qquad \epsilon \sim N(0, I),
 
 and get a diagnosis :math:`t = \pm1` with :math:`P(t = 1 \mid x) = (1 + s(x)) / 2`, where s is the
-head's score. Then :math:`E[t \mid x] = s(x)`: least squares on infinitely many of them gives the
-head back (where no score leaves [-1, 1]), so that replay and the closed form agree. Nothing but
-the start and the released numbers is used; none has to travel.
+score of the model. Then :math:`E[t \mid x] = s(x)`: least squares on infinitely many of them gives
+the model back (as long as no score leaves [-1, 1]), so that replay and the closed form agree. Only
+the base model and the contribution are used, so no synthetic subject has to travel.
 """
 
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge.base_model import contributions as vector
 from fcforge.base_model.features import from_log_features, log_features
-from fcforge.base_model.start import FLAT, Start
+from fcforge.base_model.model import FLAT, BaseModel
+from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.errors import ConfigError
 from fcforge.core.settings import FRACTION, Checked, above, limits
 from fcforge.generators.base import (
@@ -31,26 +31,35 @@ from fcforge.generators.base import (
     GeneratorState,
     in_shares,
 )
+from fcforge_consortium.contributions.space import ContributionSpace, SpaceSettings
+from fcforge_consortium.contributions.vectors import (
+    LinearModel,
+    contribution_rows,
+    noise_units,
+    solve,
+    stepped_model,
+)
+from fcforge_consortium.learners.public_space import space_of
 from fcforge_consortium.privacy.noise import DELTA, EPSILON
 from fcforge_consortium.privacy.seeded_noise import Noise, experiment_noise
 
-CERTAIN = 0.98  # scores are clipped there: every subject can have either diagnosis
+CERTAIN = 0.98  # clips scores, so that every subject can have either diagnosis
 
 
 @limits(epsilon=above(0), delta=FRACTION)
 @dataclass(frozen=True)
 class SumNoise(Checked):
-    """Noise on the sum of what people contribute (`fcforge.base_model.contributions`).
+    """Noise on a sum of contributions (`fcforge_consortium.contributions.vectors`).
 
     Parameters
     ----------
     mechanism : {"gaussian", "none"}
-        Noise for (epsilon, delta), or the exact sums.
+        Noise for (epsilon, delta), or exact sums.
     epsilon, delta : float
-        Budget of every person (add or remove one).
+        Budget of each subject (add or remove one).
     noise : {"secret", "seeded"}
-        "seeded" makes experiments repeatable and gives no guarantee: who knows the seed
-        subtracts the noise.
+        "seeded" makes experiments repeatable and protects nobody: who knows the seed subtracts the
+        noise.
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"
@@ -66,108 +75,116 @@ class SumNoise(Checked):
     @property
     def units(self) -> int:
         """Standard deviation of one dose in whole units; 0 for exact sums."""
-        return vector.noise_units(self.limit, self.delta)
+        return noise_units(self.limit, self.delta)
 
     def drawn(self, size: int, doses: int, rng: np.random.Generator) -> np.ndarray:
-        """So many doses of noise (size,), whole units."""
-        found = np.zeros(size, dtype=np.int64)
+        """Draw several doses of noise (size,) in whole units."""
+        total = np.zeros(size, dtype=np.int64)
         for _ in range(doses if self.units else 0):
-            found = found + experiment_noise(self.noise, self.units, size, rng)
-        return found
+            total = total + experiment_noise(self.noise, self.units, size, rng)
+        return total
 
 
-def contributed(start: Start, fc: Tensor, y: Tensor) -> np.ndarray:
-    """Sum (numbers,) of what a site's people contribute, whole units."""
-    features = log_features(fc.cpu().numpy(), start.shrink)
-    return vector.contributions(start, features, y.cpu().numpy()).sum(0)
+def exact_contribution(space: ContributionSpace, fc: Tensor, y: Tensor) -> np.ndarray:
+    """Return the exact contribution (m,) of a site's subjects, in whole units."""
+    features = log_features(fc.cpu().numpy(), space.base.shrink)
+    return contribution_rows(space, features, y.cpu().numpy()).sum(0)
 
 
 @dataclass(frozen=True)
 class Released(SumNoise, Generator):
-    """Subjects as the public people have them, with diagnoses as the site's release says.
+    """Synthetic subjects with public second moments and diagnoses by the site's contribution.
 
-    The state is the release itself, with noise of its own.
+    The state is the contribution itself, with noise of its own.
 
     Parameters
     ----------
-    start : Start
-        Given by the run or the exchange.
+    public : PublicSubjects
+        Public subjects of the run.
     **settings
         Those of `SumNoise`.
     """
 
-    start: Start | None = field(default=None, repr=False, compare=False)
+    public: PublicSubjects | None = field(default=None, repr=False, compare=False)
 
     name = "released"
-    needs_start = True
+    needs_public = True
+    defaults_version = SpaceSettings.defaults_version  # its space relies on them
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
-        """The release of the site; either diagnosis can be drawn from it."""
-        start = self.public
+        """Return the contribution of the site; either diagnosis can be drawn from it."""
         seed = int(torch.randint(2**63 - 1, (), generator=rng))
         own = np.random.default_rng(seed)
-        given = contributed(start, batch.fc, batch.y)
-        given = given + self.drawn(len(given), 1, own)
+        numbers = exact_contribution(self.space, batch.fc, batch.y)
+        numbers = numbers + self.drawn(len(numbers), 1, own)
         counts = torch.ones(N_CLASSES, dtype=torch.int64)
-        return {"release": torch.from_numpy(given), "counts": counts}
+        return {"contribution": torch.from_numpy(numbers), "counts": counts}
 
     @property
-    def public(self) -> Start:
-        """The start, or an error where there is none."""
-        if self.start is None:
+    def space(self) -> ContributionSpace:
+        """Space of contributions of the public subjects; `ConfigError` without any."""
+        if self.public is None:
             raise ConfigError(
-                "draws from a public start, and the run has none.",
+                "needs public subjects, and the run has none.",
                 where=f"generator '{self.name}'",
                 do="Add a [start] table that names the public sites.",
             )
-        return self.start
+        return space_of(self.public)
 
-    def head(self, state: GeneratorState) -> vector.Head:
-        """The head that this one release gives."""
-        release = state["release"].cpu().numpy()
-        beta = vector.solve(self.public, release, float(self.units**2))
-        return vector.head(self.public, beta)
+    def model(self, state: GeneratorState) -> LinearModel:
+        """Return the model that this one contribution gives."""
+        numbers = state["contribution"].cpu().numpy()
+        beta = solve(self.space, numbers, float(self.units**2))
+        return stepped_model(self.space, beta)
 
     def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
-        """Labels (n,) in the shares that the release implies; `y` is not looked at."""
-        return in_shares(0.5 * (1.0 + self.head(state).bias), n)
+        """Return labels (n,) in the shares that the contribution implies; `y` is not used."""
+        return in_shares(0.5 * (1.0 + self.model(state).bias), n)
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """Correlation matrices with the diagnoses y (n,)."""
-        x = draw_subjects(self.public, self.head(state), y.cpu().numpy(), rng)
-        return torch.from_numpy(to_fc(self.public, x)).to(y.device)
+        """Draw correlation matrices with the diagnoses y (n,)."""
+        x = draw_subjects(self.space, self.model(state), y.cpu().numpy(), rng)
+        return torch.from_numpy(to_fc(self.space.base, x)).to(y.device)
 
 
-def draw_features(start: Start, n: int, rng: RNG) -> np.ndarray:
-    """Standardised features (n, p) as the public people have them."""
-    normal = torch.randn(n, start.n_features, generator=rng, dtype=torch.float64)
-    return start.scaled(normal.numpy(), np.sqrt(start.n_features * start.variance))
+def draw_features(space: ContributionSpace, n: int, rng: RNG) -> np.ndarray:
+    """Draw standardised features (n, p) with the second moments of the public subjects."""
+    normal = torch.randn(n, space.n_features, generator=rng, dtype=torch.float64)
+    return space.scaled(normal.numpy(), np.sqrt(space.n_features * space.variance))
 
 
 def draw_subjects(
-    start: Start, head: vector.Head, y: np.ndarray, rng: RNG
+    space: ContributionSpace, model: LinearModel, y: np.ndarray, rng: RNG
 ) -> np.ndarray:
-    """Standardised features (n, p) of subjects with the diagnoses y (n,).
+    """Draw standardised features (n, p) of subjects with the diagnoses y (n,).
 
-    Candidates are drawn and given a diagnosis each; those with the diagnoses asked for are taken
-    in turn. Either diagnosis has a probability of at least one in a hundred, so it ends.
+    Candidates are drawn with a diagnosis each, and those with the wanted diagnoses are taken in
+    turn. Either diagnosis has a probability of at least one in a hundred, so the loop ends.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    model : LinearModel
+        Its score decides the probability of a diagnosis.
+    y : ndarray of shape (n,)
+    rng : torch.Generator
     """
-    found = np.empty((len(y), len(start.mean)))
+    taken = np.empty((len(y), space.n_features))
     for label in (0, 1):
         places = np.flatnonzero(y == label)
         while len(places):
-            x = draw_features(start, 2 * len(places) + 8, rng)
+            x = draw_features(space, 2 * len(places) + 8, rng)
             drawn = torch.rand(len(x), generator=rng, dtype=torch.float64).numpy()
-            score = np.clip(x @ head.weight + head.bias, -CERTAIN, CERTAIN)
+            score = np.clip(x @ model.weight + model.bias, -CERTAIN, CERTAIN)
             patient = drawn < 0.5 * (1.0 + score)
             fits = x[patient == bool(label)][: len(places)]
-            found[places[: len(fits)]] = fits
+            taken[places[: len(fits)]] = fits
             places = places[len(fits) :]
-    return found
+    return taken
 
 
-def to_fc(start: Start, x: np.ndarray) -> np.ndarray:
-    """Correlation matrices (n, R, R), float32, of standardised features."""
-    scale = np.where(start.scale == FLAT, 0.0, start.scale)
-    fc = from_log_features(start.mean + x * scale, start.shrink)
+def to_fc(base: BaseModel, x: np.ndarray) -> np.ndarray:
+    """Return correlation matrices (n, R, R), float32, of standardised features x (n, p)."""
+    scale = np.where(base.scale == FLAT, 0.0, base.scale)
+    fc = from_log_features(base.mean + x * scale, base.shrink)
     return fc.astype(np.float32)

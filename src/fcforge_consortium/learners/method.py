@@ -1,14 +1,15 @@
-r"""FORGE from releases: each hospital gives one noisy sum around a public start.
+r"""Method ``forge_release``: each hospital adds one noisy contribution to a base model.
 
-The consortium begins with the public head. A site adds the contributions of its people
-(`fcforge.base_model.contributions`) to the sum, and the head is solved anew from the sum with its noise.
-Who adds the noise is a matter of trust: every site by itself (``form = "local"``), or two keepers
-once over all sites (``form = "sum"``), neither of whom sees a site's numbers; each of the two adds
-a full dose, so that one honest keeper is enough.
+The consortium begins with the base model of the public subjects. A site adds the contributions of
+its subjects (`fcforge_consortium.contributions.vectors`) to the sum, and the model is solved anew
+from the sum with its noise. Either every site adds noise to its own contribution
+(``form = "local"``), or two aggregators add it once to the sum over all sites (``form = "sum"``).
+Neither aggregator sees a site's numbers; each adds a full dose, so that one honest aggregator is
+enough.
 
-Any order of the sites ends in the same head. No subject, real or synthetic, is kept; synthetic
-subjects for any other model are drawn from the same numbers by the generator ``released``. The
-public head alone says what the hospitals added.
+Any order of the sites ends in the same model. No subject, real or synthetic, is kept; the generator
+``released`` draws synthetic subjects for any other model from the same numbers. The method
+``public_head`` is the base model alone, which shows what the hospitals added.
 """
 
 from dataclasses import dataclass
@@ -17,10 +18,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fcforge.base_model import contributions as vector
 from fcforge.base_model.calibration import vertices
-from fcforge.base_model.expected_gain import noise_per_person
-from fcforge.base_model.start import Start
+from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.settings import at_least, limits
@@ -35,17 +34,33 @@ from fcforge.methods.base import (
 )
 from fcforge.methods.shared.ridge import linear_head
 from fcforge.models.edge import WHOLE_LOG
-from fcforge_consortium.learners.generator import SumNoise, contributed
+from fcforge_consortium.base_model.planning import noise_per_subject
+from fcforge_consortium.contributions import vectors
+from fcforge_consortium.contributions.space import ContributionSpace, SpaceSettings
+from fcforge_consortium.learners.generator import SumNoise, exact_contribution
+from fcforge_consortium.learners.public_space import space_of
 
 
-def head_params(
-    start: Start, beta: np.ndarray, device: torch.device, n_outputs: int = 2
+def model_params(
+    space: ContributionSpace, beta: np.ndarray, device: torch.device, n_outputs: int = 2
 ) -> Params:
-    """Linear model on raw features: calibrated logits of the classes, or a number."""
-    found = vector.head(start, beta)
-    solution = vector.on_features(start, found)
-    half = 0.5 / vector.temperature(start, found) if n_outputs > 1 else 1.0
-    scores = np.concatenate([solution.weight, np.asarray(solution.bias)[None]])
+    """Return the parameters of the linear model on raw features after a step from the base model.
+
+    Its outputs are calibrated logits of the classes, or a number.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    beta : ndarray of shape (d + 1,) or (c, d + 1)
+        The step.
+    device : torch.device
+    n_outputs : int
+        Classes, or 1 for a number.
+    """
+    stepped = vectors.stepped_model(space, beta)
+    raw = vectors.on_features(space, stepped)
+    half = 0.5 / vectors.temperature(space, stepped) if n_outputs > 1 else 1.0
+    scores = np.concatenate([raw.weight, np.asarray(raw.bias)[None]])
     scores = half * scores.reshape(len(scores), -1)
     if n_outputs > 2:
         scores = scores @ vertices(n_outputs).T
@@ -56,47 +71,52 @@ def head_params(
 
 @dataclass(frozen=True)
 class PublicHead(Method):
-    """Ridge on the public people, which everybody begins with; no site changes it."""
+    """Ridge on the public subjects; no site changes it."""
 
     name = "public_head"
-    title = "Public head alone"
-    source = "reference: what a start is worth by itself"
+    title = "Base model alone"
+    source = "reference: the model of the public subjects"
     depends_on = "set"
     fits = False
     from_public = "head"
-    needs_start = True
+    needs_public = True
     models = ("linear",)
     features = WHOLE_LOG
     learns = EVERY
+    defaults_version = SpaceSettings.defaults_version  # its space relies on them
 
     def check_model(self, model: Model) -> None:
-        """A start speaks about the whole matrix logarithm."""
+        """Raise `ConfigError` unless the model has features of the whole matrix logarithm."""
         if getattr(model, "features", "") != self.features:
             raise ConfigError(
-                "a start speaks about the whole matrix logarithm of the FC.",
+                "a base model has features of the whole matrix logarithm of the FC.",
                 where=self.where(),
                 do="Leave the model's features out: that is its default.",
             )
 
+    def space(self, public: PublicSubjects) -> ContributionSpace:
+        """Return the space of contributions of the public subjects."""
+        return space_of(public)
+
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
-        """Take the head of the start."""
-        start = public.start
-        nothing = vector.solve(start, np.zeros(start.n_numbers), 0.0)
-        params = head_params(start, nothing, lane.device, model.n_outputs)
+        """Take the parameters of the base model."""
+        space = self.space(public.subjects)
+        no_step = vectors.solve(space, np.zeros(space.n_numbers), 0.0)
+        params = model_params(space, no_step, lane.device, model.n_outputs)
         return lane._replace(params=params)
 
 
 @limits(people=at_least(1), hospitals=at_least(1))
 @dataclass(frozen=True)
 class ForgeRelease(SumNoise, PublicHead):
-    """The head of a consortium from a public start and the sum of what its sites give.
+    """Base model plus the sum of the sites' contributions.
 
     Parameters
     ----------
     people, hospitals : int
-        Planned in all: the louder the noise per person, the fewer directions are spoken of.
+        Planned numbers: the more noise per subject, the fewer directions are used.
     form : {"sum", "local"}
-        Noise by two keepers once over all sites so far, or by every site itself.
+        Noise by two aggregators once over all sites so far, or by every site itself.
     **settings
         Those of `fcforge_consortium.learners.generator.SumNoise`.
     """
@@ -106,46 +126,50 @@ class ForgeRelease(SumNoise, PublicHead):
     form: Literal["sum", "local"] = "sum"
 
     name = "forge_release"
-    title = "FORGE from releases"
-    source = "a public start and the discrete Gaussian mechanism"
+    title = "FORGE from contributions"
+    source = "a base model and the discrete Gaussian mechanism"
     keeps = "statistics"
     from_public = "head and axes"
 
+    @property
+    def planned_noise(self) -> float:
+        """Planned noise per subject."""
+        doses = vectors.DOSES if self.form == "sum" else self.hospitals
+        return noise_per_subject(self.people, self.limit, doses, self.delta)
+
+    def space(self, public: PublicSubjects) -> ContributionSpace:
+        """Return the space of contributions with settings for the planned noise."""
+        return space_of(public, self.planned_noise)
+
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
-        """No release yet: the public head."""
-        size = public.start.n_numbers
+        """Begin with the base model and an empty sum."""
+        size = self.space(public.subjects).n_numbers
         total = torch.zeros(size, dtype=torch.float64, device=lane.device)
-        begun = {"release.sum": total, "release.count": total.new_zeros(())}
-        return super().learn_public(model, lane.holding(begun), public)
+        empty = {"release.sum": total, "release.count": total.new_zeros(())}
+        return super().learn_public(model, lane.holding(empty), public)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Add what the site's people contribute and solve again.
+        """Add the contribution of the site's subjects and solve again.
 
-        Sums are whole numbers far below 2^53: float64 holds them exactly.
+        Sums are whole numbers far below 2^53, which float64 holds exactly.
         """
-        assert site.public is not None  # no learner without a start is built
-        start = site.public.start
-        given = contributed(start, site.fc, site.y)
+        assert site.public is not None  # `needs_public`
+        space = self.space(site.public.subjects)
+        numbers = exact_contribution(space, site.fc, site.y)
         if self.form == "local":
             own = numpy_rng(site.seed, "release", site.name)
-            given = given + self.drawn(len(given), 1, own)
+            numbers = numbers + self.drawn(len(numbers), 1, own)
         before = lane.state["release.sum"]
-        total = before + torch.from_numpy(given).to(before)
+        total = before + torch.from_numpy(numbers).to(before)
         counted = lane.state["release.count"] + 1.0
         count = int(counted)
         noisy = total.cpu().numpy()
         doses = count
         if self.form == "sum":
-            doses = vector.DOSES
+            doses = vectors.DOSES
             together = numpy_rng(site.seed, "round", count)
             noisy = noisy + self.drawn(len(noisy), doses, together)
-        beta = vector.solve(start, noisy, float(doses * self.units**2), count)
-        params = head_params(start, beta, total.device, model.n_outputs)
-        held = {"release.sum": total, "release.count": counted}
-        return lane._replace(params=params).holding(held)
-
-    @property
-    def start_noise(self) -> float:
-        """The noise per person that is planned."""
-        doses = vector.DOSES if self.form == "sum" else self.hospitals
-        return noise_per_person(self.people, self.limit, doses, self.delta)
+        beta = vectors.solve(space, noisy, float(doses * self.units**2), count)
+        params = model_params(space, beta, total.device, model.n_outputs)
+        state = {"release.sum": total, "release.count": counted}
+        return lane._replace(params=params).holding(state)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fcforge.base_model.contributions import noise_units
 from fcforge_consortium.aggregation.aggregators import (
     Kept,
     Noise,
@@ -11,6 +10,7 @@ from fcforge_consortium.aggregation.aggregators import (
     own_card,
 )
 from fcforge_consortium.aggregation.rounds import read_share
+from fcforge_consortium.contributions.vectors import noise_units
 from fcforge_consortium.options import AggregateRequest
 from fcforge_consortium.records import archive, exchange
 from fcforge_consortium.records.keys import Trust, read_private

@@ -40,7 +40,8 @@ because :math:`r(y) / \varphi_s(y) = \int \cosh(yu / s^2) e^{-u^2 / 2s^2} du` li
 :math:`1 \le Z \le 1 + 3e^{-2\pi^2 s^2}`. Rounding loses nothing. So the grid costs at most
 :math:`52 d / s^2` of epsilon and as large a share of delta, plus the chance below
 :math:`10^{-40}` that a coordinate lies beyond 20 s of either neighbour. With the grid of
-`fcforge.base_model.contributions`, epsilon up to 32 (`MOST_EPSILON`: s is above 233,000) and d up to 80,202
+`fcforge_consortium.contributions.vectors`, epsilon
+up to 32 (`MOST_EPSILON`: s is above 233,000) and d up to 80,202
 numbers (400 ROIs) both are below `GRID`, which every number here includes.
 
 **Attacks.** No attack on one person has a larger AUC than :math:`\Phi(1 / \sqrt2 \sigma)` (Dong,

@@ -263,7 +263,7 @@ class Start(Record):
     removes : tuple of str
         Covariates taken out of every scan; `ranges` are the public people's.
     settings : mapping
-        As in `fcforge.base_model.start.StartSettings`.
+        As in `fcforge_consortium.contributions.space.SpaceSettings`.
     limits : StartLimits
     expected : Expected
     plan : Plan

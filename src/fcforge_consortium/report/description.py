@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fcforge.base_model import contributions as vector
 from fcforge.core.formatting import counted, memory, percent, some
 from fcforge.core.target import Target
 from fcforge.evaluation.metrics import METRICS
+from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.privacy.noise import ceiling, ceiling_of, epsilon_of
 from fcforge_consortium.records.kinds import Expected, Record, Spending, Withdrawal
 

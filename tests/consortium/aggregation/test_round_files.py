@@ -10,11 +10,11 @@ import small_exchange as small
 from exchange_records import key_of
 from small_chains import settings
 
-from fcforge.base_model.contributions import contributions
 from fcforge.core.errors import ConfigError, ExchangeError
 from fcforge.core.target import Target
 from fcforge_consortium.aggregation.aggregators import Noise, RoundList, card_of, keep
 from fcforge_consortium.chains.chain import empty_chain
+from fcforge_consortium.contributions.vectors import contribution_rows
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.operations.aggregate import aggregate_files
 from fcforge_consortium.options import AggregateRequest
@@ -81,7 +81,7 @@ def test_a_round_gives_the_sum_and_noise(world, tmp_path):
     for site in SITES:
         mine = small.people().select_sites([site])
         x = exact.start.features(mine.fc, mine.covariates)
-        whole += contributions(exact.start.arrays, x, mine.y).sum(0)
+        whole += contribution_rows(exact.start.space, x, mine.y).sum(0)
     np.testing.assert_array_equal(given.numbers, whole)
     assert given.sites == tuple(sorted(SITES))
     files = [world / "start.exchange", *halves(world, tmp_path, "spring")]

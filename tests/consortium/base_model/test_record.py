@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from small_exchange import people, sites, start
 
-from fcforge.base_model.start import StartSettings
 from fcforge.core.errors import DataError, ExchangeError
 from fcforge.core.target import Target
 from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.contributions.space import SpaceSettings
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records import schema
 from fcforge_consortium.records.archive import load_arrays, save_arrays
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.schema import Measured, Policy
 
-FOUR = asdict(StartSettings(axes=4))
+FOUR = asdict(SpaceSettings(axes=4))
 
 
 def test_rows_in_any_order_are_the_same_start():

@@ -39,7 +39,7 @@ def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
 CASES = [
     (name, "fixed", 2)
     for name, method in METHODS.items()
-    if method.depends_on != "all" and not method.needs_start
+    if method.depends_on != "all" and not method.needs_public
 ]
 CASES += [
     ("finetune", "inner_val", 3),

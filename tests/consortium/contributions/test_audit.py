@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from small_exchange import given, learned, people, sites, start
 
-from fcforge.base_model import contributions as vector
 from fcforge.core.errors import DataError
 from fcforge.evaluation.privacy.attacks import KNOWN, SAMPLE
 from fcforge.evaluation.privacy.audit_result import AuditPlan
 from fcforge_consortium.audit_target import AuditTarget
+from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.contributions.audit import (
     Trial,
     audit_people,
@@ -47,11 +47,11 @@ def attacked(done, **change):
 def everybody():
     """The start, and the features of this site's people."""
     model = start().model
-    return model.start.arrays, own_features(model, mine())
+    return model.start.space, own_features(model, mine())
 
 
 def rows():
-    return vector.contributions(*everybody(), mine().y)
+    return vector.contribution_rows(*everybody(), mine().y)
 
 
 @cache

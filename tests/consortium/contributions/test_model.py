@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from small_exchange import all_given, given, learned, people, sites, start
 
-from fcforge.base_model import contributions as vector
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
 from fcforge_consortium.aggregation.aggregators import card_of
+from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.records import schema
 from fcforge_consortium.records.archive import save_arrays
@@ -57,13 +57,13 @@ def test_any_order_and_any_withdrawal_is_one_head(data):
 
 def test_the_head_is_the_solve_of_the_sum():
     model = all_given().model
-    arrays = model.start.arrays
+    arrays = model.start.space
     total = np.sum([g.numbers for g in model.given], axis=0)
     variance = float(len(HOSPITALS) * vector.noise_units(1.0) ** 2)
     wanted = vector.solve(arrays, total, variance, len(HOSPITALS))
     np.testing.assert_allclose(model.beta(), wanted, rtol=1e-6)
     public = start().model
-    np.testing.assert_array_equal(public.head.weight, arrays.weight)
+    np.testing.assert_array_equal(public.head.weight, arrays.base.weight)
     assert model.sites == tuple(sorted(HOSPITALS))
     assert public.sites == sites()[:2]
 
@@ -86,7 +86,7 @@ def test_exact_releases_are_the_sums_in_whole_units():
     done = learned(free(), SITE, mechanism="none")
     model = done.exchange.model
     x = model.start.features(mine().fc, {})
-    wanted = vector.contributions(model.start.arrays, x, mine().y).sum(0)
+    wanted = vector.contribution_rows(model.start.space, x, mine().y).sum(0)
     assert np.array_equal(model.given[0].numbers, wanted)
     assert (done.new[0].epsilon, done.new[0].variance) == (0.0, "0")
     assert model.head_count(model.given[0])[0] == pytest.approx(len(mine()), abs=0.01)
@@ -96,7 +96,7 @@ def test_a_person_adds_no_more_than_the_noise_is_for():
     model = start().model
     x = model.start.features(people().fc, {}) * 50
     units = np.linalg.norm(
-        vector.contributions(model.start.arrays, x, people().y).astype(float), axis=1
+        vector.contribution_rows(model.start.space, x, people().y).astype(float), axis=1
     )
     assert units.max() <= vector.SENSITIVITY
 
@@ -297,9 +297,9 @@ def test_a_threshold_is_fitted_without_the_own_contributions():
 def test_scores_by_hand_and_abstention():
     model = all_given().model
     x = model.start.features(mine().fc, {})
-    odds = (model.start.arrays.standardise(x) @ model.head.weight + model.head.bias) / (
-        model.temperature
-    )
+    odds = (
+        model.start.space.base.standardise(x) @ model.head.weight + model.head.bias
+    ) / (model.temperature)
     fc = np.concatenate([mine().fc, np.eye(10)[None]])
     found = model.score(fc, {})
     np.testing.assert_allclose(found.odds[:-1], odds)

@@ -7,24 +7,33 @@ import pytest
 import torch
 from simulated_site import simulate
 
-from fcforge.base_model import contributions as vector
 from fcforge.base_model.features import log_features
-from fcforge.base_model.start import Start, StartSettings, make_start
+from fcforge.base_model.model import fit_base_model
+from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import torch_rng
+from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.contributions.space import ContributionSpace
 from fcforge_consortium.learners.generator import (
     Released,
     draw_features,
     draw_subjects,
     to_fc,
 )
+from fcforge_consortium.learners.public_space import space_of
 
 
 @cache
-def start() -> Start:
+def public() -> PublicSubjects:
     people = simulate(60, seed=3)
     features = log_features(people.fc.numpy())
-    return make_start(features, people.y.numpy(), StartSettings(axes=5))
+    y = people.y.numpy()
+    base_model = fit_base_model(features, y)
+    return PublicSubjects(people.fc.numpy(), y, np.full(60, "P"), base_model)
+
+
+def start() -> ContributionSpace:
+    return space_of(public())
 
 
 @cache
@@ -33,17 +42,17 @@ def site():
 
 
 def exact() -> Released:
-    return Released(mechanism="none", start=start())
+    return Released(mechanism="none", public=public())
 
 
 def test_the_state_is_the_release():
     state = exact().fit(site(), torch_rng(0))
-    assert set(state) == {"release", "counts"}
-    assert state["release"].shape == (78 + 2,)
+    assert set(state) == {"contribution", "counts"}
+    assert state["contribution"].shape == (78 + 2,)
     people = site()
-    features = log_features(people.fc.numpy(), start().shrink)
-    each = vector.contributions(start(), features, people.y.numpy())
-    np.testing.assert_array_equal(state["release"].numpy(), each.sum(0))
+    features = log_features(people.fc.numpy(), start().base.shrink)
+    each = vector.contribution_rows(start(), features, people.y.numpy())
+    np.testing.assert_array_equal(state["contribution"].numpy(), each.sum(0))
 
 
 def test_either_diagnosis_can_be_drawn_whatever_the_site_had():
@@ -57,10 +66,12 @@ def test_either_diagnosis_can_be_drawn_whatever_the_site_had():
 
 def test_noise_is_that_of_the_budget():
     """Over many seeds the release varies about the exact one by the noise's standard deviation."""
-    made = Released(epsilon=2.0, delta=1e-3, noise="seeded", start=start())
-    sure = exact().fit(site(), torch_rng(0))["release"]
+    made = Released(epsilon=2.0, delta=1e-3, noise="seeded", public=public())
+    sure = exact().fit(site(), torch_rng(0))["contribution"]
     seeds = range(300)
-    off = torch.stack([made.fit(site(), torch_rng(s))["release"] - sure for s in seeds])
+    off = torch.stack(
+        [made.fit(site(), torch_rng(s))["contribution"] - sure for s in seeds]
+    )
     sd = vector.noise_units(2.0, 1e-3)
     assert float(off.double().std()) == pytest.approx(sd, rel=0.05)
     assert float(off.double().mean().abs()) < 4 * sd / off.numel() ** 0.5
@@ -68,12 +79,12 @@ def test_noise_is_that_of_the_budget():
 
 def test_a_small_epsilon_stays_nearer_to_the_public_head():
     """The head is a posterior mean: the noisier the release, the smaller the step it takes."""
-    public = vector.head(start(), np.zeros(79))
+    base = vector.stepped_model(start(), np.zeros(79))
     release = exact().fit(site(), torch_rng(0))
     steps = []
     for epsilon in (8.0, 1.0, 0.1):
-        head = Released(epsilon=epsilon, start=start()).head(release)
-        steps.append(np.linalg.norm(head.weight - public.weight))
+        head = Released(epsilon=epsilon, public=public()).model(release)
+        steps.append(np.linalg.norm(head.weight - base.weight))
     assert steps[0] > steps[1] > steps[2]
 
 
@@ -86,11 +97,11 @@ def test_diagnoses_follow_the_release_and_not_the_site():
     )
     a, b = (exact().diagnoses(state, y, 50) for y in (all_sick, all_well))
     assert torch.equal(a, b)
-    share = 0.5 * (1 + float(exact().head(state).bias))
+    share = 0.5 * (1 + float(exact().model(state).bias))
     assert int(a.sum()) == min(max(round(50 * share), 1), 49)
 
 
-def test_without_a_start_it_says_what_to_do():
+def test_without_public_subjects_it_says_what_to_do():
     with pytest.raises(ConfigError, match="generator 'released'") as e:
         Released().fit(site(), torch_rng(0))
     assert "[start] table" in str(e.value)
@@ -105,7 +116,7 @@ def test_drawn_features_have_the_public_moments_on_the_axes():
 
 def test_every_subject_is_a_correlation_matrix():
     x = draw_features(start(), 50, torch.Generator().manual_seed(1))
-    fc = to_fc(start(), x)
+    fc = to_fc(start().base, x)
     assert fc.dtype == np.float32
     assert fc.shape == (50, 12, 12)
     assert np.array_equal(np.diagonal(fc, axis1=1, axis2=2), np.ones((50, 12)))
@@ -114,7 +125,7 @@ def test_every_subject_is_a_correlation_matrix():
 
 
 def test_subjects_have_the_diagnoses_asked_for():
-    head = vector.Head(start().weight * 3, start().bias)
+    head = vector.LinearModel(start().base.weight * 3, start().base.bias)
     y = np.arange(400) % 2
     x = draw_subjects(start(), head, y, torch.Generator().manual_seed(2))
     score = x @ head.weight + head.bias
@@ -126,8 +137,10 @@ def test_subjects_have_the_diagnoses_asked_for():
 def test_the_head_of_many_synthetic_subjects_is_the_head():
     """Closed form and replay agree: least squares on replayed subjects gives the head back."""
     beta = np.random.default_rng(0).normal(size=79) * 0.1
-    head = vector.Head(*vector.head(start(), beta))
-    small = vector.Head(head.weight * 0.5, head.bias * 0.5)  # no score leaves [-1, 1]
+    head = vector.LinearModel(*vector.stepped_model(start(), beta))
+    small = vector.LinearModel(
+        head.weight * 0.5, head.bias * 0.5
+    )  # no score leaves [-1, 1]
     rng = torch.Generator().manual_seed(3)
     x = draw_features(start(), 60_000, rng)
     share = 0.5 * (1.0 + x @ small.weight + small.bias)

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.base_model import contributions as vector
 from fcforge.base_model.calibration import class_logits
-from fcforge.base_model.expected_gain import noise_per_person
 from fcforge.base_model.features import log_features
-from fcforge.base_model.start import StartSettings, make_start
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import numpy_rng
 from fcforge.methods import make_method
-from fcforge_consortium.learners.method import head_params
+from fcforge_consortium.base_model.planning import noise_per_subject
+from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
+from fcforge_consortium.learners.method import model_params
 from small_world import World, make_model, order
 
 
@@ -32,25 +32,25 @@ def test_before_the_first_site_it_is_the_public_head():
         torch.equal(world.lane.params[k], alone.lane.params[k])
         for k in world.lane.params
     )
-    start = world.public().start
+    start = world.learner.method.space(world.public().subjects)
     x = world.public().inputs(world.learner.model)["edges"].double()
     logits = world.learner.model.apply(
         world.lane.params, {}, {"edges": x.float()}
     ).logits
     odds = (logits[:, 1] - logits[:, 0]).double()
     wanted = torch.from_numpy(
-        start.score(start.standardise(x.numpy())) / start.temperature
+        start.base.score(start.base.standardise(x.numpy())) / start.base.temperature
     )
     torch.testing.assert_close(odds, wanted, atol=1e-3, rtol=1e-3)
 
 
 def exact_total(world, names):
-    start = world.public().start
+    start = world.learner.method.space(world.public().subjects)
     found = 0
     for name in names:
         view = world.view(name)
-        x = log_features(view.fc.numpy(), start.shrink)
-        found = found + vector.contributions(start, x, view.y.numpy()).sum(0)
+        x = log_features(view.fc.numpy(), start.base.shrink)
+        found = found + vector.contribution_rows(start, x, view.y.numpy()).sum(0)
     return found
 
 
@@ -58,11 +58,11 @@ def exact_total(world, names):
 def test_exact_sums_are_the_closed_form_to_the_last_bit(form):
     """What the command line adds up is what an experiment adds up."""
     world = taught(order(), mechanism="none", form=form)
-    start = world.public().start
+    start = world.learner.method.space(world.public().subjects)
     total = exact_total(world, order())
     assert np.array_equal(world.lane.state["release.sum"].numpy(), total)
     beta = vector.solve(start, total.astype(float), 0.0, len(order()))
-    found = vector.head(start, beta)
+    found = vector.stepped_model(start, beta)
     head = vector.on_features(start, found)
     scale = 2 * vector.temperature(start, found)
     weight = world.lane.params["head.0.weight"][1] * scale
@@ -98,24 +98,24 @@ def test_keepers_add_noise_to_the_head_and_never_to_the_sum():
     total = exact_total(world, order()[:2])
     assert np.array_equal(world.lane.state["release.sum"].numpy(), total)
     method = world.learner.method
-    start = world.public().start
+    start = world.learner.method.space(world.public().subjects)
     drawn = method.drawn(start.n_numbers, 2, numpy_rng(0, "round", 2))
     units = vector.noise_units(1.0)
     assert 0.8 < drawn.std() / (units * 2**0.5) < 1.2
     beta = vector.solve(start, total + drawn, 2.0 * units**2, 2)
-    found = vector.head(start, beta)
+    found = vector.stepped_model(start, beta)
     head = vector.on_features(start, found)
     scale = 2 * vector.temperature(start, found)
     weight = world.lane.params["head.0.weight"][1] * scale
     np.testing.assert_allclose(weight.numpy(), head.weight, rtol=1e-3, atol=1e-6)
 
 
-def test_the_start_is_made_for_the_planned_noise():
+def test_the_space_is_fitted_for_the_planned_noise():
     """Few people have more noise each than many, local noise more than that of two keepers."""
     few = made(people=200, form="local", hospitals=4)
-    assert few.start_noise == noise_per_person(200, 1.0, 4)
-    assert made(people=10_000).start_noise == noise_per_person(10_000, 1.0)
-    assert made(mechanism="none").start_noise == 0.0
+    assert few.planned_noise == noise_per_subject(200, 1.0, 4)
+    assert made(people=10_000).planned_noise == noise_per_subject(10_000, 1.0)
+    assert made(mechanism="none").planned_noise == 0.0
 
 
 @pytest.mark.parametrize("name", ["forge_release", "public_head"])
@@ -138,11 +138,11 @@ def test_impossible_budgets_are_refused(setting):
 def test_the_head_of_three_classes_gives_their_calibrated_logits():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 10))
-    start = make_start(x, np.arange(60) % 3, StartSettings(axes=4), 2)
+    start = fit_base_and_space(x, np.arange(60) % 3, SpaceSettings(axes=4), 2)
     beta = 0.1 * rng.normal(size=(2, 11))
-    params = head_params(start, beta, torch.device("cpu"), 3)
-    found = vector.head(start, beta)
-    scores = start.standardise(x) @ found.weight + found.bias
+    params = model_params(start, beta, torch.device("cpu"), 3)
+    found = vector.stepped_model(start, beta)
+    scores = start.base.standardise(x) @ found.weight + found.bias
     wanted = class_logits(scores) / vector.temperature(start, found)
     linear = (
         params["head.0.weight"].numpy() @ x.T + params["head.0.bias"].numpy()[:, None]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from small_exchange import data_file, people, request, sites, start
 
-from fcforge.base_model.expected_gain import noise_per_person, planned_settings
-from fcforge.base_model.start import StartSettings
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
 from fcforge.core.target import Target
 from fcforge_consortium.aggregation.aggregators import card_of
+from fcforge_consortium.base_model.planning import noise_per_subject, planned_settings
 from fcforge_consortium.base_model.record import make_public
+from fcforge_consortium.contributions.space import SpaceSettings
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.operations.base_model import write_base_model
 from fcforge_consortium.operations.contribute import contribute
@@ -37,7 +37,7 @@ from fcforge_consortium.records.kinds import Release
 
 SITE, OTHER = sites()[2:4]
 
-FOUR = asdict(StartSettings(axes=4))
+FOUR = asdict(SpaceSettings(axes=4))
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +250,7 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(planned, tmp_
         said = {"people": n, "hospitals": 4, "sites": ",".join(sites()[:3])}
         made[n] = write_base_model(planned(**said, out=tmp_path / f"{n}.fcx")).root
     assert made[50].settings["gamma"] < made[100_000].settings["gamma"]
-    usual = asdict(planned_settings(noise_per_person(50, 1.0, 4), 55))
+    usual = asdict(planned_settings(noise_per_subject(50, 1.0, 4), 55))
     pull = made[50].settings["pull"]
     assert made[50].settings == {**usual, "pull": pull}
     assert (

@@ -1,28 +1,18 @@
-"""Features in numpy; releases: sensitivity proved and attacked, the head by hand, exact limits."""
+"""Contribution vectors: sensitivity proved and attacked, the solution by hand, exact limits."""
 
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from public_people import people
-from threadpoolctl import threadpool_info, threadpool_limits
 
-from fcforge import graphs
-from fcforge.base_model import contributions as vector
-from fcforge.base_model.calibration import (
-    class_logits,
-    fit_temperature,
-    targets,
-    vertices,
-)
-from fcforge.base_model.contributions import coordinates
-from fcforge.base_model.features import from_log_features, log_features, one_blas_thread
-from fcforge.base_model.start import StartSettings, make_start
+from fcforge.base_model.calibration import vertices
 from fcforge.core.errors import DataError
+from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
 from fcforge_consortium.privacy.noise import (
     ceiling,
     discrete_gaussian,
@@ -31,129 +21,21 @@ from fcforge_consortium.privacy.noise import (
 )
 
 
-@pytest.fixture(scope="module")
-def fc():
-    series = np.random.default_rng(0).normal(size=(5, 40, 7))
-    return np.stack([np.corrcoef(s.T) for s in series])
-
-
-def test_they_are_those_of_graphs(fc):
-    """One learner uses the torch ones, the exchange these: they must not drift apart."""
-    wanted = graphs.log_features(torch.from_numpy(fc), 0.3)
-    np.testing.assert_allclose(log_features(fc, 0.3), wanted.numpy(), atol=1e-10)
-
-
-def test_two_rois_by_hand():
-    """Eigenvalues 1 + r and 1 - r without shrinkage, on the diagonals of the plane."""
-    r = 0.5
-    found = log_features(np.array([[[1.0, r], [r, 1.0]]]), 0.0)[0] * 0.05
-    edge = (np.log(1 + r) - np.log(1 - r)) / 2
-    diagonal = (np.log(1 + r) + np.log(1 - r)) / 2 / 2**0.5
-    np.testing.assert_allclose(found, [edge, diagonal, diagonal])
-
-
-def test_features_and_back(fc):
-    np.testing.assert_allclose(from_log_features(log_features(fc)), fc, atol=1e-10)
-    odd = log_features(fc) + 1.0
-    np.testing.assert_allclose(
-        log_features(from_log_features(odd, unit=False)), odd, atol=1e-8
-    )
-
-
-def test_whatever_the_features_a_correlation_matrix_comes_back():
-    wild = np.random.default_rng(1).normal(size=(3, 28)) * 100
-    made = from_log_features(wild)
-    assert np.array_equal(np.diagonal(made, axis1=1, axis2=2), np.ones((3, 7)))
-    assert np.abs(made).max() <= 1.0
-    assert np.linalg.eigvalsh(made).min() > -1e-9
-
-
-def test_a_broken_scan_spoils_itself_alone(fc):
-    broken = fc.copy()
-    broken[2, 0, 1] = np.nan
-    found = log_features(broken)
-    assert np.isnan(found[2]).all()
-    others = [0, 1, 3, 4]
-    np.testing.assert_array_equal(found[others], log_features(fc)[others])
-    assert np.isnan(from_log_features(found)[2, 0, 1])
-
-
-def threads() -> set[int]:
-    libraries = threadpool_info()
-    return {one["num_threads"] for one in libraries if one["user_api"] == "blas"}
-
-
-def test_one_inside_and_as_before_outside() -> None:
-    with threadpool_limits(2, user_api="blas"):
-        with one_blas_thread():
-            assert threads() == {1}
-        assert threads() == {2}
-
-
-def test_logarithms_of_many_scans_take_one_thread(monkeypatch) -> None:
-    seen = []
-    eigh = np.linalg.eigh
-
-    def watched(matrices):
-        seen.append(threads())
-        return eigh(matrices)
-
-    monkeypatch.setattr(vector.np.linalg, "eigh", watched)
-    with threadpool_limits(2, user_api="blas"):
-        log_features(np.eye(4)[None])
-    assert seen == [{1}]
-
-
-def test_temperature_is_the_logistic_optimum():
-    rng = np.random.default_rng(0)
-    score = rng.normal(size=4000)
-    share = 1 / (1 + np.exp(-score / 0.4))
-    t = np.where(rng.random(4000) < share, 1.0, -1.0)
-    found = fit_temperature(score[:, None], (t > 0).astype(int))
-    assert found == pytest.approx(0.4, rel=0.1)
-    slope = (t * score / (1 + np.exp(t * score / found))).sum()
-    assert abs(float(slope)) < 1e-6
-
-
-def test_corners_of_classes_are_equally_far_apart():
-    """By hand: two are -1 and +1, four have the cosine -1/3; logits of a corner name its class."""
-    assert vertices(2).tolist() == [[-1.0], [1.0]]
-    corners = vertices(4)
-    wanted = np.where(np.eye(4), 1.0, -1 / 3)
-    np.testing.assert_allclose(corners @ corners.T, wanted, atol=1e-12)
-    assert class_logits(corners).argmax(1).tolist() == [0, 1, 2, 3]
-    y = np.array([2, 0])
-    np.testing.assert_array_equal(targets(y, 3), corners[y])
-    assert targets(np.array([-7.0, 0.5])).tolist() == [-1.0, 0.5]
-
-
-def test_temperature_of_several_classes_is_the_optimum_of_the_log_loss():
-    from scipy.optimize import minimize_scalar
-    from scipy.special import log_softmax
-
-    rng = np.random.default_rng(0)
-    score = rng.normal(size=(3000, 2))
-    logits = class_logits(score)
-    drawn = logits / 0.3 + rng.gumbel(size=logits.shape)
-    y = drawn.argmax(1)
-
-    def loss(t):
-        return -log_softmax(logits / t, axis=1)[np.arange(3000), y].sum()
-
-    best = minimize_scalar(loss, bounds=(0.05, 5), method="bounded").x
-    assert fit_temperature(score, y) == pytest.approx(best, rel=1e-3)
-    assert best == pytest.approx(0.3, rel=0.1)
-
-
 def made(gamma=0.25, classes=2):
     x, y, _ = people(classes=classes)
-    chosen = StartSettings(axes=4, gamma=gamma, directions=12)
-    return make_start(x, y, chosen, max(1, classes - 1))
+    chosen = SpaceSettings(axes=4, gamma=gamma, directions=12)
+    return fit_base_and_space(x, y, chosen, max(1, classes - 1))
 
 
 @pytest.fixture(scope="module", params=[0.0, 0.25])
 def start(request):
     return made(request.param)
+
+
+def column_of(start, k):
+    base = start.base
+    one = replace(base, weight=base.weight[:, k], bias=base.bias[k])
+    return replace(start, base=one)
 
 
 def hospital(seed, n=30):
@@ -162,7 +44,7 @@ def hospital(seed, n=30):
 
 
 def total(start, x, y):
-    return vector.contributions(start, x, y).sum(0)
+    return vector.contribution_rows(start, x, y).sum(0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -172,7 +54,7 @@ def test_one_person_never_moves_a_release_by_more_than_the_sensitivity(
 ):
     """In whole numbers, so exactly: with and without one person, however extreme."""
     stranger = np.random.default_rng(seed).normal(size=(1, 45)) * size
-    row = vector.contributions(start, stranger, np.array([label]))[0].astype(object)
+    row = vector.contribution_rows(start, stranger, np.array([label]))[0].astype(object)
     assert sum(v * v for v in row[:-1]) <= vector.UNIT**2
     assert sum(v * v for v in row) <= vector.UNIT**2 + vector.COUNT**2
     assert pytest.approx(2**18 * 17**0.5) == vector.SENSITIVITY
@@ -198,7 +80,7 @@ def test_neighbours_differ_by_no_more_than_the_sensitivity(
     x, y, _ = people(8, seed=seed, classes=classes)
     stranger = rng.normal(size=(2, 45)) * size
     who = rng.integers(classes, size=2) if classes else np.array([other, -other])
-    every = vector.contributions(start, np.r_[x, stranger], np.r_[y, who])
+    every = vector.contribution_rows(start, np.r_[x, stranger], np.r_[y, who])
     sums = [every[:8].sum(0), every[:9].sum(0), every[[*range(8), 9]].sum(0)]
     without, one, another = (total.astype(object) for total in sums)
     assert sum(v * v for v in one - without) <= vector.UNIT**2 + vector.COUNT**2
@@ -209,12 +91,12 @@ def test_a_contribution_to_three_classes_by_hand():
     """The corner less the public score, times the coordinates, column after column."""
     start = made(0.25, 3)
     x, y, _ = people(2, seed=4, classes=3)
-    z = start.standardise(x)
-    r = vertices(3)[y] - (z @ start.weight + start.bias)
-    u = coordinates(start, z)
+    z = start.base.standardise(x)
+    r = vertices(3)[y] - (z @ start.base.weight + start.base.bias)
+    u = start.coordinates(z)
     v = np.concatenate([u * r[:, :1], u * r[:, 1:]], 1)
     shrink = np.minimum(start.clip / np.linalg.norm(v, axis=1, keepdims=True), 1)
-    found = vector.contributions(start, x, y)
+    found = vector.contribution_rows(start, x, y)
     np.testing.assert_allclose(found[:, :-1], v * shrink / start.grid, atol=1.001)
     assert found[:, -1].tolist() == [2**18] * 2
     assert found.shape == (2, start.n_numbers)
@@ -225,38 +107,38 @@ def test_columns_are_solved_as_if_each_were_alone(gamma):
     """A column of three classes is what one target with the same numbers would be."""
     start = made(gamma, 3)
     x, y, _ = people(30, seed=5, classes=3)
-    total = vector.contributions(start, x, y).sum(0).astype(float)
+    total = vector.contribution_rows(start, x, y).sum(0).astype(float)
     beta = vector.solve(start, total, 1e10)
-    found = vector.head(start, beta)
+    found = vector.stepped_model(start, beta)
     half = start.n_numbers // 2
     squares = 0.0
     for k in range(2):
-        alone = replace(start, weight=start.weight[:, k], bias=start.bias[k])
+        alone = column_of(start, k)
         own = np.append(total[k * half : (k + 1) * half], total[-1])
         step = vector.solve(alone, own, 1e10)
         np.testing.assert_allclose(beta[k], step)
-        head = vector.head(alone, step)
+        head = vector.stepped_model(alone, step)
         np.testing.assert_allclose(found.weight[:, k], head.weight)
         assert found.bias[k] == pytest.approx(head.bias)
         squares += vector.spread(alone, head.weight)
     assert vector.spread(start, found.weight) == pytest.approx(squares)
     raw = vector.on_features(start, found)
-    z = start.standardise(x)
+    z = start.base.standardise(x)
     wanted = z @ found.weight + found.bias
     np.testing.assert_allclose(x @ raw.weight + raw.bias, wanted)
 
 
 def test_the_bound_is_reached(start):
     """A far-away person moves it by S: the sensitivity is not overstated either."""
-    one = vector.contributions(start, np.full((1, 45), 1e4), np.array([1]))
+    one = vector.contribution_rows(start, np.full((1, 45), 1e4), np.array([1]))
     assert np.linalg.norm(one) == pytest.approx(vector.SENSITIVITY, rel=1e-4)
 
 
 def test_a_turned_diagnosis_turns_the_contribution():
     start = made(1.0)
-    x = start.mean[None] + 9 * start.scale * start.axes[:, 0]
-    u = coordinates(start, start.standardise(x))
-    both = [vector.whole_rows(start, u, np.array([r])) for r in (-1.5, 1.5)]
+    x = start.base.mean[None] + 9 * start.base.scale * start.axes[:, 0]
+    u = start.coordinates(start.base.standardise(x))
+    both = [vector.rows_of_residuals(start, u, np.array([r])) for r in (-1.5, 1.5)]
     moved = np.linalg.norm(both[1] - both[0])
     assert moved == pytest.approx(vector.REPLACED, rel=1e-4)
 
@@ -272,7 +154,7 @@ def test_empirical_epsilon_stays_below_the_claimed_one(epsilon):
 
     n, delta = 100_000, 1e-3
     start = made()
-    worst = vector.contributions(start, np.full((1, 45), 1e4), np.array([1]))[0]
+    worst = vector.contribution_rows(start, np.full((1, 45), 1e4), np.array([1]))[0]
     units = vector.noise_units(epsilon, delta)
     without = discrete_gaussian(units, n)
     with_one = discrete_gaussian(units, n) + np.linalg.norm(worst)
@@ -307,12 +189,12 @@ def test_the_last_number_counts_people(start):
 
 def test_a_contribution_by_hand(start):
     x, y = hospital(4, 2)
-    z = start.standardise(x)
-    r = np.clip(2.0 * y - 1 - start.score(z), -2, 2)
-    u = coordinates(start, z) * r[:, None]
+    z = start.base.standardise(x)
+    r = np.clip(2.0 * y - 1 - start.base.score(z), -2, 2)
+    u = start.coordinates(z) * r[:, None]
     shrink = np.minimum(start.clip / np.linalg.norm(u, axis=1, keepdims=True), 1)
     wanted = u * shrink / start.clip * 2**20
-    found = vector.contributions(start, x, y)[:, :-1]
+    found = vector.contribution_rows(start, x, y)[:, :-1]
     assert (np.abs(found) <= np.abs(wanted) + 1e-6).all()  # cut toward zero
     np.testing.assert_allclose(found, wanted, atol=1.001)
 
@@ -321,7 +203,7 @@ def test_whole_rows_by_hand(start):
     """Clipping of the residual at 2, of the whole at C; a quarter of C counts the person."""
     u = np.zeros((3, start.n_numbers - 1))
     u[:, 0] = [0.25 * start.clip, 0.25 * start.clip, 10.0]
-    found = vector.whole_rows(start, u, np.array([1.0, -5.0, 1.0]))
+    found = vector.rows_of_residuals(start, u, np.array([1.0, -5.0, 1.0]))
     wanted = [2**18, -(2**19), 2**20]
     np.testing.assert_allclose(found[:, 0], wanted, atol=1)
     assert found[:, -1].tolist() == [2**18] * 3
@@ -329,7 +211,7 @@ def test_whole_rows_by_hand(start):
 
 
 def test_sums_are_exact_in_any_order_and_modulo_a_word(start):
-    rows = vector.contributions(start, *hospital(9))
+    rows = vector.contribution_rows(start, *hospital(9))
     words = rows.astype(np.uint64)
     mask = np.frombuffer(np.random.default_rng(0).bytes(8 * rows.size), np.uint64)
     mask = mask.reshape(rows.shape)
@@ -359,9 +241,9 @@ def test_exact_sums_give_one_ridge_step_with_public_moments(start):
 
 def test_no_release_is_the_public_head(start):
     beta = vector.solve(start, np.zeros(start.n_numbers), 0.0, 0)
-    solution = vector.head(start, beta)
-    assert np.array_equal(solution.weight, start.weight)
-    assert solution.bias == start.bias
+    solution = vector.stepped_model(start, beta)
+    assert np.array_equal(solution.weight, start.base.weight)
+    assert solution.bias == start.base.bias
 
 
 def test_many_sums_are_solved_at_once(start):
@@ -373,10 +255,10 @@ def test_many_sums_are_solved_at_once(start):
 def test_the_score_of_a_scan_moves_by_its_coordinates_along_beta(start):
     x, y = hospital(8)
     beta = vector.solve(start, total(start, x, y), 0.0)
-    z = start.standardise(x)
-    solution = vector.head(start, beta)
-    moved = z @ solution.weight + solution.bias - start.score(z)
-    np.testing.assert_allclose(moved, coordinates(start, z) @ beta, atol=1e-9)
+    z = start.base.standardise(x)
+    solution = vector.stepped_model(start, beta)
+    moved = z @ solution.weight + solution.bias - start.base.score(z)
+    np.testing.assert_allclose(moved, start.coordinates(z) @ beta, atol=1e-9)
 
 
 def test_noise_pulls_toward_the_public_head_and_many_people_away_from_it(start):
@@ -412,24 +294,26 @@ def test_the_posterior_mean_is_the_best_guess():
 
 def test_folding_the_standardisation_in_changes_no_score(start):
     x, _ = hospital(7)
-    solution = vector.Head(start.weight, start.bias)
+    solution = vector.LinearModel(start.base.weight, start.base.bias)
     raw = vector.on_features(start, solution)
     np.testing.assert_allclose(
-        x @ raw.weight + raw.bias, start.score(start.standardise(x))
+        x @ raw.weight + raw.bias, start.base.score(start.base.standardise(x))
     )
 
 
 def test_the_temperature_grows_with_the_scores(start):
     """By hand: twice the weights are four times their variance; the public head keeps its own."""
-    public = vector.Head(start.weight, start.bias)
-    assert vector.temperature(start, public) == pytest.approx(start.temperature)
-    louder = vector.Head(2 * start.weight, start.bias)
-    assert vector.temperature(start, louder) == pytest.approx(4 * start.temperature)
-    axis = vector.Head(start.axes[:, 0], 0.0)
-    ratio = vector.temperature(start, axis) / start.temperature
+    public = vector.LinearModel(start.base.weight, start.base.bias)
+    assert vector.temperature(start, public) == pytest.approx(start.base.temperature)
+    louder = vector.LinearModel(2 * start.base.weight, start.base.bias)
+    assert vector.temperature(start, louder) == pytest.approx(
+        4 * start.base.temperature
+    )
+    axis = vector.LinearModel(start.axes[:, 0], 0.0)
+    ratio = vector.temperature(start, axis) / start.base.temperature
     h = np.diag(np.append(start.smooth[:-1], start.smooth[-1]))[:-1, :-1]
-    along = start.axes.T @ start.weight
-    off = start.weight - start.axes @ along
+    along = start.axes.T @ start.base.weight
+    off = start.base.weight - start.axes @ along
     wanted = along @ h @ along + start.smooth[-1] * off @ off
     assert ratio == pytest.approx(start.smooth[0] / wanted, rel=1e-2)
 
@@ -441,8 +325,8 @@ def test_how_far_scores_move_is_their_spread_over_public_people():
     beta[-1] = 0.0
     normal = np.random.default_rng(1).normal(size=(20_000, 45))
     drawn = start.scaled(normal, np.sqrt(45 * start.smooth))
-    moved = coordinates(start, drawn) @ beta
-    step = vector.head(start, beta).weight - start.weight
+    moved = start.coordinates(drawn) @ beta
+    step = vector.stepped_model(start, beta).weight - start.base.weight
     spread = (45 * vector.spread(start, step)) ** 0.5
     assert spread == pytest.approx(moved.std(), rel=0.03)
 
@@ -453,6 +337,6 @@ def test_what_is_no_number_never_becomes_a_whole_one(start, odd):
     u = np.ones((2, start.n_numbers - 1))
     u[1, 0] = odd
     with pytest.raises(DataError, match="not finite"):
-        vector.whole_rows(start, u, np.ones(2))
+        vector.rows_of_residuals(start, u, np.ones(2))
     with pytest.raises(DataError, match="not finite"):
-        vector.whole_rows(start, np.ones_like(u), np.array([0.5, np.nan]))
+        vector.rows_of_residuals(start, np.ones_like(u), np.array([0.5, np.nan]))

@@ -8,20 +8,22 @@ import numpy as np
 import pytest
 from public_people import people
 
-from fcforge.base_model import contributions as vector
-from fcforge.base_model import expected_gain as module
 from fcforge.base_model.calibration import class_logits, vertices
-from fcforge.base_model.expected_gain import (
-    CHOSEN,
-    Dealings,
+from fcforge_consortium.base_model import expected_gain as module
+from fcforge_consortium.base_model.expected_gain import (
+    ExpectedGains,
     Partition,
-    deal,
-    noise_per_person,
+    random_partition,
+)
+from fcforge_consortium.base_model.planning import (
+    CHOSEN,
+    noise_per_subject,
     planned_noise,
     planned_settings,
 )
-from fcforge.base_model.start import StartSettings, make_start
 from fcforge_consortium.base_model.record import worth_of
+from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
 from fcforge_consortium.privacy.noise import sigma_for
 
 
@@ -39,13 +41,13 @@ def world():
 def dealt(world, **more):
     x, y, site = world
     rng = np.random.default_rng(0)
-    rows = deal(site, y, 80, rng)
+    rows = random_partition(site, y, 80, rng)
     return Partition(x, y, site, rows, rng, **more)
 
 
 def test_sites_are_dealt_whole_and_hospitals_cut_within_diagnoses(world):
     _, y, site = world
-    public, learn, test = deal(site, y, 80, np.random.default_rng(0))
+    public, learn, test = random_partition(site, y, 80, np.random.default_rng(0))
     everybody = np.concatenate([public, learn, test])
     assert sorted(everybody.tolist()) == list(range(200))
     assert len(public) == 80
@@ -65,20 +67,20 @@ def test_scores_are_those_of_releases(classes, gamma, noise):
     columns = max(1, classes - 1)
     part = dealt(world, draws=2, directions=12)
     public, learn, test = part.rows
-    settings = StartSettings(axes=4, gamma=gamma, directions=12, pull=11.0)
-    placed = part.start(settings)
-    start = make_start(x[public], y[public], settings, columns)
+    settings = SpaceSettings(axes=4, gamma=gamma, directions=12, pull=11.0)
+    placed = part.space(settings)
+    start = fit_base_and_space(x[public], y[public], settings, columns)
     assert placed.size == pytest.approx(start.size, rel=1e-3)
     assert placed.clip == pytest.approx(start.clip, rel=1e-3)
-    total = vector.contributions(start, x[learn], y[learn]).sum(0).astype(float)
+    total = vector.contribution_rows(start, x[learn], y[learn]).sum(0).astype(float)
     units = noise * vector.SENSITIVITY
     if noise:  # the partition's first draw, as a vector
         drawn = part.noise[..., 0]
         drawn = drawn if gamma else drawn @ start.axes[:, :4]
         drawn = np.concatenate([drawn, part.noise_half[:, :1]], 1)
         total = total + units * np.append(drawn, part.noise_count[0])
-    head = vector.head(start, vector.solve(start, total, units**2))
-    wanted = start.standardise(x[test]) @ head.weight + head.bias
+    head = vector.stepped_model(start, vector.solve(start, total, units**2))
+    wanted = start.base.standardise(x[test]) @ head.weight + head.bias
     found = part.scores(placed, noise)[:, 0]
     found = found.reshape(wanted.shape)
     np.testing.assert_allclose(found, wanted, atol=4e-3 * np.abs(wanted).max())
@@ -125,7 +127,7 @@ def test_ridge_on_everybody_by_scikit(world):
 def worth(world, people, hospitals):
     """What sums of a planned consortium would add to the public head."""
     plans = planned_noise(people, hospitals)
-    return worth_of(Dealings(*world, set(plans.values())), plans)
+    return worth_of(ExpectedGains(*world, set(plans.values())), plans)
 
 
 def row_of(found, epsilon):
@@ -134,7 +136,7 @@ def row_of(found, epsilon):
 
 
 def test_the_table_of_a_plan(world, monkeypatch):
-    monkeypatch.setattr(module, "DEALINGS", 4)
+    monkeypatch.setattr(module, "PARTITIONS", 4)
     found = worth(world, people=2000, hospitals=20)
     assert [(r.epsilon, r.keepers) for r in found.rows[:2]] == [
         (None, True),
@@ -151,7 +153,7 @@ def test_the_table_of_a_plan(world, monkeypatch):
 
 @pytest.mark.parametrize("classes", [0, 3])
 def test_other_targets_are_told_the_same_way(classes, monkeypatch):
-    monkeypatch.setattr(module, "DEALINGS", 6)
+    monkeypatch.setattr(module, "PARTITIONS", 6)
     x, y, site = people(240, 45, sites=5, classes=classes)
     if classes:
         x[:, 1] += 1.5 * y
@@ -165,15 +167,15 @@ def test_other_targets_are_told_the_same_way(classes, monkeypatch):
 
 
 def test_more_people_bear_more_noise(world, monkeypatch):
-    monkeypatch.setattr(module, "DEALINGS", 4)
+    monkeypatch.setattr(module, "PARTITIONS", 4)
     few = worth(world, people=20, hospitals=20)
     many = worth(world, people=20_000, hospitals=20)
     assert row_of(many, 1.0).gain > row_of(few, 1.0).gain + 0.01
 
 
 def dealings(*gains):
-    """Dealings whose gains at noise 0 are these, by the pull."""
-    made = Dealings(np.zeros((2, 3)), np.zeros(2), np.zeros(2), {0.0})
+    """ExpectedGains whose gains at noise 0 are these, by the pull."""
+    made = ExpectedGains(np.zeros((2, 3)), np.zeros(2), np.zeros(2), {0.0})
     made.references = [(0.7, 0.1)] * len(gains)
     made.gains = {0.0: [np.array(row) for row in gains]}
     return made
@@ -181,38 +183,40 @@ def dealings(*gains):
 
 def test_a_stronger_pull_must_be_surely_better():
     surely = [[0.0, 0.1, 0.0, 0, 0], [0.02, 0.13, 0.0, 0, 0]]
-    assert dealings(*surely).found(0.0) == pytest.approx((1, 0.115, 0.015))
+    assert dealings(*surely).best_pull(0.0) == pytest.approx((1, 0.115, 0.015))
     perhaps = dealings([0.0, 0.1, 0.0, 0, 0], [0.05, 0.0, 0.0, 0, 0])
-    assert perhaps.found(0.0)[0] == 0  # ahead by .025 with an error of .075
-    assert dealings(surely[0]).found(0.0)[0] == 0  # one dealing has no error
+    assert perhaps.best_pull(0.0)[0] == 0  # ahead by .025 with an error of .075
+    assert dealings(surely[0]).best_pull(0.0)[0] == 0  # one dealing has no error
 
 
 def suited(features, y, site, noise):
-    return Dealings(features, y, site, {noise}).settings(noise)
+    return ExpectedGains(features, y, site, {noise}).settings(noise)
 
 
 def test_few_people_and_a_good_public_head_stay_public(world):
     """Ten people at epsilon 1: noise alone. Many people move as the table of plans says."""
-    few = noise_per_person(10, 1.0)
+    few = noise_per_subject(10, 1.0)
     usual = planned_settings(few, 45)
     held = suited(*world, few)
     assert held.pull > usual.pull
     assert asdict(held) == {**asdict(usual), "pull": held.pull}
-    many = noise_per_person(100_000, 1.0)
+    many = noise_per_subject(100_000, 1.0)
     assert suited(*world, many) == planned_settings(many, 45)
     one_site = (world[0], world[1], np.array(["A"] * 200))
     assert suited(*one_site, few) == usual
 
 
-RESULTS = Path(__file__).parents[2] / "paper" / "results" / "choose_sums_2.json"
+RESULTS = Path(__file__).parents[3] / "paper" / "results" / "choose_sums_2.json"
 
 
-def test_noise_per_person_by_hand():
-    assert noise_per_person(100, None) == 0.0
-    assert noise_per_person(100, 1.0, 2) == pytest.approx(sigma_for(1.0) * 2**0.5 / 100)
+def test_noise_per_subject_by_hand():
+    assert noise_per_subject(100, None) == 0.0
+    assert noise_per_subject(100, 1.0, 2) == pytest.approx(
+        sigma_for(1.0) * 2**0.5 / 100
+    )
     # every hospital's own noise: seventeen doses instead of two
-    local = noise_per_person(600, 1.0, 17)
-    assert local == pytest.approx(noise_per_person(600, 1.0) * (17 / 2) ** 0.5)
+    local = noise_per_subject(600, 1.0, 17)
+    assert local == pytest.approx(noise_per_subject(600, 1.0) * (17 / 2) ** 0.5)
 
 
 def test_the_nearest_level_is_taken():

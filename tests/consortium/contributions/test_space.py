@@ -1,44 +1,14 @@
-"""The start: hand-computed pieces, what it promises, and that it is the same everywhere."""
+"""Space of contributions: coordinates by hand, clip, axes, and equal results everywhere."""
 
 import numpy as np
 import pytest
 from public_people import people
 
-from fcforge.base_model import start as module
 from fcforge.base_model.calibration import class_logits, vertices
-from fcforge.base_model.start import StartSettings, make_start
+from fcforge.base_model.model import digest_of
 from fcforge.core.errors import DataError
-
-
-def test_rounding_keeps_twelve_bits():
-    values = np.array([0.0, 1.0, -1.0 / 3.0, 1e-9, 12345.678, np.inf])
-    kept = module.rounded(values)
-    assert kept[0] == 0
-    assert kept[1] == 1
-    assert np.isinf(kept[5])
-    wrong = np.abs((kept[1:5] - values[1:5]) / values[1:5])
-    assert float(wrong.max()) <= 2.0**-12
-    assert np.array_equal(module.rounded(kept), kept)
-    # what two machines differ by does not show
-    assert np.array_equal(module.rounded(values * (1 + 1e-13)), kept)
-
-
-def test_leave_one_out_is_leaving_one_out():
-    x, y, _ = people(12, 4)
-    x = x - x.mean(0)
-    t = 2.0 * y - 1
-    coefficient, left_out = module.leave_one_out(x @ x.T, t, 0.7)
-    w = np.linalg.solve(x.T @ x + 0.7 * np.eye(4), x.T @ (t - t.mean()))
-    np.testing.assert_allclose(x.T @ coefficient, w)
-    for i in range(12):
-        rest = [k for k in range(12) if k != i]
-        design = np.concatenate([np.ones((11, 1)), x[rest]], 1)
-        penalty = 0.7 * np.eye(5)
-        penalty[0, 0] = 0
-        beta = np.linalg.solve(design.T @ design + penalty, design.T @ t[rest])
-        assert float(left_out[i]) == pytest.approx(
-            float(beta[0] + x[i] @ beta[1:]), abs=1e-9
-        )
+from fcforge_consortium.contributions import space as module
+from fcforge_consortium.contributions.space import SpaceSettings, fit_base_and_space
 
 
 def test_a_start_of_three_classes_is_ridge_of_each_column():
@@ -46,16 +16,16 @@ def test_a_start_of_three_classes_is_ridge_of_each_column():
     from sklearn.linear_model import Ridge
 
     x, y, _ = people(60, 12, classes=3)
-    start = module.make_start(x, y, module.StartSettings(axes=4), 2)
-    z = start.standardise(x)
+    start = fit_base_and_space(x, y, SpaceSettings(axes=4), 2)
+    z = start.base.standardise(x)
     fitted = Ridge(alpha=12.0).fit(z, vertices(3)[y])
-    np.testing.assert_allclose(start.score(z), fitted.predict(z), atol=2e-3)
+    np.testing.assert_allclose(start.base.score(z), fitted.predict(z), atol=2e-3)
     assert (start.columns, start.n_numbers) == (2, 2 * (12 + 1) + 1)
-    called = class_logits(start.score(z)).argmax(1)
+    called = class_logits(start.base.score(z)).argmax(1)
     assert (called == y).mean() > 0.6
     few = np.where(np.arange(60) < 4, 2, np.arange(60) % 2)
     with pytest.raises(DataError, match="4 of the rarest class"):
-        module.make_start(x, few, module.StartSettings(axes=4), 2)
+        fit_base_and_space(x, few, SpaceSettings(axes=4), 2)
 
 
 def test_principal_axes_by_scikit():
@@ -79,16 +49,16 @@ def test_principal_axes_by_scikit():
 def test_coordinates_by_hand(gamma):
     """Half whitened with shrunk variances; the weight of all but the first directions is gamma."""
     x, y, _ = people()
-    settings = StartSettings(axes=2, gamma=gamma, directions=4, even=0.5)
-    made = make_start(x, y, settings)
+    settings = SpaceSettings(axes=2, gamma=gamma, directions=4, even=0.5)
+    made = fit_base_and_space(x, y, settings)
     p = 45
-    z = made.standardise(x)
+    z = made.base.standardise(x)
     h = 0.5 * made.variance + 0.5 / p
     weight = np.array([1.0, 1.0, gamma, gamma, gamma])
     scale = weight / h**0.25 / made.size / p**0.5
     along = (z @ made.axes) * scale[:-1]
     off = (z - (z @ made.axes) @ made.axes.T) * scale[-1]
-    u = module.coordinates(made, z)
+    u = made.coordinates(z)
     assert np.array_equal(u[:, -1], np.full(60, 0.5))
     if gamma:
         wanted = along @ made.axes.T + off
@@ -103,43 +73,47 @@ def test_coordinates_by_hand(gamma):
 
 def test_second_moments_are_those_of_the_shrunk_variances():
     x, y, _ = people()
-    made = make_start(x, y, StartSettings(axes=2, directions=4, even=1e-9))
-    u = module.coordinates(made, made.standardise(x))[:, :-1]
+    made = fit_base_and_space(x, y, SpaceSettings(axes=2, directions=4, even=1e-9))
+    u = made.coordinates(made.base.standardise(x))[:, :-1]
     along = ((u @ made.axes) ** 2).mean(0)
     np.testing.assert_allclose(made.second[:-1], along, rtol=2e-2)
 
 
 def test_clip_is_a_quantile_of_what_public_people_would_give():
     x, y, _ = people()
-    made = make_start(x, y)
-    u = module.coordinates(made, made.standardise(x))
+    made = fit_base_and_space(x, y)
+    u = made.coordinates(made.base.standardise(x))
     assert 0 < made.clip < 2 * np.linalg.norm(u, axis=1).max()
-    assert make_start(x, y, StartSettings(clip=0.9)).clip > made.clip
+    assert fit_base_and_space(x, y, SpaceSettings(clip=0.9)).clip > made.clip
     assert made.grid * 2**20 == made.clip
+
+
+def digest(space):
+    return digest_of(space.arrays())
 
 
 def test_same_people_same_start_in_any_order_and_with_rounding_noise():
     x, y, _ = people()
-    made = make_start(x, y)
-    assert make_start(x, y).digest == made.digest
-    assert make_start(x * (1 + 1e-13), y).digest == made.digest
+    made = fit_base_and_space(x, y)
+    assert digest(fit_base_and_space(x, y)) == digest(made)
+    assert digest(fit_base_and_space(x * (1 + 1e-13), y)) == digest(made)
     other = x.copy()
     other[0, 0] += 0.5
-    assert make_start(other, y).digest != made.digest
+    assert digest(fit_base_and_space(other, y)) != digest(made)
 
 
 def test_a_flat_feature_weighs_nothing():
     x, y, _ = people()
     x[:, 7] = 3.0
-    made = make_start(x, y, StartSettings(axes=4))
-    assert abs(float(made.weight[7])) < 1e-9
+    made = fit_base_and_space(x, y, SpaceSettings(axes=4))
+    assert abs(float(made.base.weight[7])) < 1e-9
     assert np.abs(made.axes[7]).max() < 1e-9
 
 
-@pytest.mark.parametrize(("n", "ones"), [(10, 5), (30, 2)])
-def test_too_few_people_are_refused(n, ones):
-    x, _, _ = people(n)
-    y = np.zeros(n, dtype=int)
-    y[:ones] = 1
-    with pytest.raises(DataError, match=r"public people .* are too few for 8 axes"):
-        make_start(x, y)
+@pytest.mark.parametrize(
+    ("n", "axes", "match"), [(10, 8, "are too few"), (22, 20, "for 20 axes")]
+)
+def test_too_few_people_are_refused(n, axes, match):
+    x, y, _ = people(n)
+    with pytest.raises(DataError, match=match):
+        fit_base_and_space(x, y, SpaceSettings(axes=axes))

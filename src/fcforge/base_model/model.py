@@ -1,0 +1,225 @@
+r"""Base model: ridge regression on the matrix-log features of public subjects.
+
+For a public subject with features :math:`\phi` (`fcforge.base_model.features`, confounds removed)
+and target t, let :math:`x = (\phi - m) / s` be the features standardised by the public subjects.
+The target is -1 or +1 for two diagnoses, a number scaled to [-1, 1], or a corner of a regular
+simplex in K - 1 dimensions for K classes (`fcforge.base_model.calibration`). A model has
+c = K - 1 *columns*, and one column for a number.
+
+The model holds the weights :math:`w_0, b_0` of a ridge regression of t on x with penalty
+:math:`\alpha p`, and the temperature that turns its scores into calibrated log odds.
+
+Numbers are rounded to 12 significant bits. That is far below what matters and far above the
+difference between two machines, so that the same subjects give the same model, bit by bit.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy import ndarray as Array
+
+from fcforge.base_model.calibration import fit_temperature, targets
+from fcforge.core.constants import SHRINK
+from fcforge.core.errors import DataError
+from fcforge.core.settings import FRACTION, Checked, above, limits
+
+BITS = 12
+FLAT = 2.0**40  # scale of a feature that is equal in all subjects: its weight is zero
+MIN_PUBLIC = 20  # subjects
+MIN_PER_CLASS = 5
+PENALTY = 1.0  # ridge penalty per feature
+
+
+@limits(shrink=FRACTION, penalty=above(0))
+@dataclass(frozen=True)
+class BaseModelSettings(Checked):
+    """Settings of a base model.
+
+    Parameters
+    ----------
+    shrink : float
+        Shrinkage of the FC toward the identity, before the matrix logarithm.
+    penalty : float
+        Ridge penalty per feature.
+    """
+
+    kind: ClassVar[str] = "base model"
+    shrink: float = SHRINK
+    penalty: float = PENALTY
+
+
+@dataclass(frozen=True, eq=False)
+class BaseModel:
+    """Linear model of public subjects with p features and c columns (float64, 12 bits each).
+
+    Attributes
+    ----------
+    mean, scale : ndarray of shape (p,)
+        Standardisation of the features.
+    weight : ndarray of shape (p,), or (p, c) for several columns
+        Weights on standardised features.
+    bias : float, or ndarray of shape (c,)
+    temperature : float
+        Log odds are scores divided by the temperature.
+    shrink : float
+        Share of the identity mixed into the FC before its matrix logarithm.
+    """
+
+    mean: Array
+    scale: Array
+    weight: Array
+    bias: Any
+    temperature: float
+    shrink: float = SHRINK
+
+    def arrays(self) -> dict[str, Array]:
+        """Return all fields by name; numbers become arrays without axes."""
+        return {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over all arrays; it identifies the model."""
+        return digest_of(self.arrays())
+
+    @property
+    def n_features(self) -> int:
+        """Number of features p."""
+        return len(self.mean)
+
+    @property
+    def columns(self) -> int:
+        """Number of columns c: one, or one less than there are classes."""
+        return 1 if self.weight.ndim == 1 else self.weight.shape[1]
+
+    def standardise(self, features: Array) -> Array:
+        """Return standardised features x (n, p)."""
+        return (features - self.mean) / self.scale
+
+    def score(self, x: Array) -> Array:
+        """Return the scores (n,) or (n, c) of standardised features x (n, p)."""
+        return x @ self.weight + self.bias
+
+
+def digest_of(arrays: Mapping[str, Array]) -> str:
+    """Return the SHA-256 over named arrays, whatever their order."""
+    hashed = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        hashed.update(f"{name}{array.shape}".encode())
+        hashed.update(array.astype("<f8").tobytes())
+    return hashed.hexdigest()
+
+
+def fit_base_model(
+    features: Array,
+    y: Array,
+    columns: int = 1,
+    settings: BaseModelSettings = BaseModelSettings(),  # noqa: B008 (frozen)
+) -> BaseModel:
+    """Fit the base model of public subjects. The result is deterministic.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, p)
+        Matrix-log features, confounds removed.
+    y : ndarray of shape (n,)
+        Integer classes 0 to `columns`, or float numbers between -1 and +1.
+    columns : int
+    settings : BaseModelSettings
+        Its `shrink` is that of the features.
+
+    Raises
+    ------
+    DataError
+        If there are too few subjects.
+    """
+    require_public_subjects(y, columns)
+    mean, scale = (rounded(values) for values in mean_and_scale(features))
+    x = (features - mean) / scale
+    t = targets(y, columns)
+    coefficient, left_out = left_out_scores(x, t, settings.penalty)
+    weight = rounded((x - x.mean(0)).T @ coefficient)
+    is_number = y.dtype.kind == "f"  # a number has no odds
+    temperature = 1.0 if is_number else fit_temperature(left_out.reshape(len(y), -1), y)
+    return BaseModel(
+        mean=mean,
+        scale=scale,
+        weight=weight,
+        bias=rounded(t.mean(0) - x.mean(0) @ weight)[()],
+        temperature=rounded_number(temperature),
+        shrink=rounded_number(settings.shrink, 24),
+    )
+
+
+def require_public_subjects(y: Array, columns: int = 1) -> None:
+    """Raise `DataError` if the targets y (n,) are of too few subjects for a base model."""
+    rarest = len(y)
+    if y.dtype.kind != "f":
+        rarest = min(int((y == k).sum()) for k in range(columns + 1))
+    if len(y) < MIN_PUBLIC or rarest < MIN_PER_CLASS:
+        raise DataError(
+            f"{len(y)} public subjects ({rarest} of the rarest class) are too few.",
+            where="base model",
+            do=f"Use at least {MIN_PUBLIC} subjects, {MIN_PER_CLASS} of each class.",
+        )
+
+
+def mean_and_scale(features: Array) -> tuple[Array, Array]:
+    """Return mean and standard deviation (p,) of each feature; a constant one has scale `FLAT`."""
+    deviation = features.std(0)
+    return features.mean(0), np.where(deviation > 1e-9, deviation, FLAT)
+
+
+def left_out_scores(x: Array, t: Array, penalty: float) -> tuple[Array, Array]:
+    """Return dual coefficients and leave-one-out scores of ridge on standardised features.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, p)
+    t : ndarray of shape (n,) or (n, c)
+    penalty : float
+        Ridge penalty per feature.
+    """
+    centred = x - x.mean(0)  # rounding moves the mean slightly
+    return leave_one_out(centred @ centred.T, t, penalty * x.shape[1])
+
+
+def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
+    r"""Return dual coefficients of ridge and its exact leave-one-out predictions.
+
+    With :math:`H = K (K + \alpha I)^{-1} + \tfrac1n` the prediction without subject i is
+    :math:`t_i - (t_i - \hat t_i) / (1 - H_{ii})`.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n)
+        Inner products of rows that add up to zero.
+    t : ndarray of shape (n,) or (n, c)
+    penalty : float
+    """
+    n = len(t)
+    inverse = np.linalg.inv(gram + penalty * np.eye(n))
+    coefficient = inverse @ (t - t.mean(0))
+    fitted = gram @ coefficient + t.mean(0)
+    leverage = (gram * inverse).sum(1) + 1.0 / n
+    return coefficient, t - ((t - fitted).T / (1 - leverage)).T
+
+
+def rounded(values: Array, bits: int = BITS) -> Array:
+    """Round values to `bits` significant bits, in float64.
+
+    Examples
+    --------
+    >>> rounded(np.array([1.0, 1.0001, 3.14159]), 4).tolist()
+    [1.0, 1.0, 3.25]
+    """
+    mantissa, exponent = np.frexp(values)
+    return np.ldexp(np.round(mantissa * 2.0**bits) / 2.0**bits, exponent)
+
+
+def rounded_number(value: float, bits: int = BITS) -> float:
+    """Round one number to `bits` significant bits."""
+    return float(rounded(np.asarray(value), bits))

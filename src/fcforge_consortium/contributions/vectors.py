@@ -1,0 +1,215 @@
+r"""Contributions as vectors of whole numbers, and the model that their sum gives.
+
+For each training subject, :math:`u = (z, \tfrac12)` are its coordinates
+(`fcforge_consortium.contributions.space`) and :math:`r = \mathrm{clip}(t - w_0^\top x - b_0)` is the
+residual of the base model for its target t: :math:`\pm1` for two diagnoses, a number scaled and cut
+to :math:`-1 \le t \le 1`, or the corner of one of K classes in K - 1 dimensions. So r has c
+columns, one or K - 1. The subject adds, in units of :math:`C / 2^{20}`,
+
+.. math:: v = \Bigl(\bigl\lfloor 2^{20}\, \mathrm{clip}_C(u r^\top) / C \bigr\rfloor,\; 2^{18}\Bigr)
+          \in \mathbb Z^{c (d + 1) + 1}
+
+(cut toward zero, the length clipped over all columns at once). A contribution is the sum over the
+hospital's subjects plus discrete Gaussian noise on every number. Whole numbers add up exactly, in
+any order, and modulo :math:`2^{64}`: shares of a sum hide it perfectly.
+
+**Sensitivity.** Adding or removing one subject adds or removes one v, of norm at most
+:math:`S = \sqrt{2^{40} + 2^{36}} = 2^{18} \sqrt{17}`, whatever the scan and the target and
+whatever the base model: clipping, then cutting toward zero, never exceeds :math:`2^{20}`, with one
+column or many. The number of subjects is part of v, and there is no count per class, so everything
+that leaves is inside the budget. Classes and limits come from the base model, not from the
+hospital's subjects. *Replacing* a subject (the diagnosis of a known member is turned, or another
+subject stands in) leaves the count and changes the rest by the difference of two vectors of norm up
+to :math:`2^{20}`, at most :math:`2^{21}`. The bound is reached: u r and u r' of two diagnoses have
+opposite signs (and so do those of two ages at the limits). Noise that is sigma of the first is
+:math:`\sigma S / 2^{21} = .515\,\sigma` of the second.
+
+**Solution.** For each column, with :math:`c` the sum of its d + 1 numbers, n the number of
+subjects, and V the summed variance of the noise, along every axis k (and along all other directions
+with one common G)
+
+.. math:: \beta_k = \frac{c_k}{n G_k + \lambda_k + \lambda_k V / (n G_k)}, \qquad
+          w = w_0 + W \beta / \sqrt p, \qquad b = b_0 + \tfrac12 \beta_{d+1}
+
+This is the posterior mean of a step :math:`\beta` from the base model, given
+:math:`c_k = n G_k \beta_k + e` with :math:`e \sim N(0, n G_k + V)` and the same prior in every
+half-whitened direction: :math:`\lambda_k = \lambda \gamma_k^2`. Exact sums (V = 0) give one ridge
+step with public second moments. A direction with more noise than signal stays at the base model.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import ndarray as Array
+
+from fcforge.base_model.calibration import targets
+from fcforge.core.errors import DataError
+from fcforge_consortium.contributions.space import (
+    RESIDUAL,
+    UNIT,
+    ContributionSpace,
+    products,
+)
+from fcforge_consortium.privacy.noise import DELTA, sigma_for
+
+COUNT = 2**18  # units that one subject adds to the last number
+SENSITIVITY = math.sqrt(UNIT**2 + COUNT**2)  # L2 norm of adding or removing one subject
+REPLACED = 2 * UNIT  # L2 norm of replacing one subject
+DOSES = 2  # aggregators, each of whom adds the noise of a whole round
+BELOW_UNIT = 1 - 1e-9  # keeps float rounding from lifting a norm above the unit
+
+
+class LinearModel(NamedTuple):
+    """A linear model on standardised features: score = x @ weight + bias, for each column."""
+
+    weight: Array
+    bias: Any
+
+
+def contribution_rows(space: ContributionSpace, features: Array, y: Array) -> Array:
+    """Return the vectors v (n, m), int64, that subjects add to a contribution.
+
+    Their norm is at most `SENSITIVITY`.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    features : ndarray of shape (n, p)
+        Confounds removed.
+    y : ndarray of shape (n,)
+        Classes, or scaled numbers.
+    """
+    x = space.base.standardise(features)
+    residual = targets(y, space.columns) - space.base.score(x)
+    return rows_of_residuals(space, space.coordinates(x), residual)
+
+
+def rows_of_residuals(space: ContributionSpace, u: Array, residual: Array) -> Array:
+    """Return the vectors v (n, m) of coordinates and residuals of the base model.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    u : ndarray of shape (n, d + 1)
+    residual : ndarray of shape (n,) or (n, c)
+    """
+    moved = products(u, np.clip(residual, -RESIDUAL, RESIDUAL) / space.grid)
+    if not np.isfinite(moved).all():  # cast to an integer it would be -2^63
+        raise DataError("a scan and the base model give numbers that are not finite.")
+    norm = np.linalg.norm(moved, axis=1, keepdims=True)
+    factor = np.minimum(UNIT * BELOW_UNIT / np.maximum(norm, 1e-30), 1.0)
+    cut = np.trunc(moved * factor)
+    count = np.full((len(u), 1), COUNT)
+    return np.concatenate([cut.astype(np.int64), count], 1)
+
+
+def noise_units(epsilon: float | None, delta: float = DELTA) -> int:
+    """Return the standard deviation of one dose of noise in whole units; 0 if epsilon is None."""
+    if epsilon is None:
+        return 0
+    return math.ceil(sigma_for(epsilon, delta) * SENSITIVITY)
+
+
+def solve(
+    space: ContributionSpace, total: Array, variance: float, contributions: float = 1
+) -> Array:
+    """Return the step beta (..., d + 1), or (..., c, d + 1), that a sum of contributions gives.
+
+    Noise can make the number of subjects small or negative: it is taken as at least one for each
+    contribution. The step is zero if there is no contribution.
+
+    Parameters
+    ----------
+    space : ContributionSpace
+    total : ndarray of shape (..., m)
+        Sum in units; m is c (d + 1) + 1.
+    variance : float
+        Variance of the noise on each number, in squared units.
+    contributions : float
+        Number of contributions in the sum.
+    """
+    n = np.maximum(total[..., -1:] / COUNT, max(contributions, 1))
+    sums = total[..., :-1]
+    if space.columns > 1:
+        sums = sums.reshape(*total.shape[:-1], space.columns, -1)
+        n = n[..., None]
+    moved = sums[..., :-1] * space.grid
+    noise = variance * space.grid**2
+    hold = space.hold * space.share**2
+    if space.gamma:
+        factor = step_factor(n, space.second, hold, noise)
+        common = factor[..., -1:]
+        inside = (moved @ space.axes) * (factor[..., :-1] - common)
+        along = common * moved + inside @ space.axes.T
+    else:
+        q = int(space.full)
+        along = moved * step_factor(n, space.second[:q], hold[:q], noise)
+    moved_half = sums[..., -1:] * space.grid
+    half = moved_half * step_factor(n, 0.25, space.hold, noise)
+    return np.concatenate([along, half], -1)
+
+
+def step_factor(
+    n: Array, second: Array | float, hold: Array | float, noise: float
+) -> Array:
+    """Return the step per unit of a sum: 1 / (n G + lambda + lambda V / (n G)).
+
+    Parameters
+    ----------
+    n : ndarray
+        Number of subjects.
+    second : float or ndarray
+        G, second moment of the coordinate.
+    hold : float or ndarray
+        lambda, precision of the prior.
+    noise : float
+        V, variance of the noise.
+    """
+    return 1.0 / (n * second + hold + hold * noise / (n * second))
+
+
+def stepped_model(space: ContributionSpace, beta: Array) -> LinearModel:
+    """Return the base model after a step beta (d + 1,) or (c, d + 1)."""
+    if space.gamma:
+        step = space.scaled(beta[..., :-1], space.gain)
+    else:
+        q = int(space.full)
+        along = space.gain[:q] * beta[..., :-1]
+        step = along @ space.axes[:, :q].T
+    base = space.base
+    return LinearModel(base.weight + step.T, base.bias + 0.5 * beta[..., -1])
+
+
+def temperature(space: ContributionSpace, model: LinearModel) -> float:
+    r"""Return the temperature of a model: that of the base model times a ratio of variances.
+
+    The ratio is :math:`w^\top H w / w_0^\top H w_0` with the shrunk variances H. A step makes
+    scores larger before it makes them more accurate. On public subjects (two files, sums at epsilon
+    1, 8 and none) scores of unseen subjects grow as this variance does, and the expected
+    calibration error stays that of the base model (.10; .16 for exact sums with the base model's
+    own temperature).
+    """
+    before = spread(space, space.base.weight)
+    ratio = spread(space, model.weight) / before if before else 1.0
+    return space.base.temperature * ratio
+
+
+def spread(space: ContributionSpace, weights: Array) -> float:
+    """Return the sum over columns of w' H w, for weights (p,) or (p, c).
+
+    That is the variance of scores over subjects like the public ones, divided by p.
+    """
+    total = 0.0
+    for weight in np.atleast_2d(weights.T):
+        inside = space.axes.T @ weight
+        off = max(float(weight @ weight - inside @ inside), 0.0)
+        variance = space.smooth[:-1] @ inside**2 + space.smooth[-1] * off
+        total += float(variance)
+    return total
+
+
+def on_features(space: ContributionSpace, model: LinearModel) -> LinearModel:
+    """Return the same model on raw features (n, p), with the standardisation folded in."""
+    weight = (model.weight.T / space.base.scale).T
+    return LinearModel(weight, model.bias - space.base.mean @ weight)
