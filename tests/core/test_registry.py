@@ -1,5 +1,8 @@
 """Methods, models and generators are found in packages and in installed plug-ins."""
 
+import os
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -54,3 +57,104 @@ def test_a_plug_in_cannot_take_a_name(monkeypatch, tmp_path):
         ConfigError, match=r"'ewc' is already taken by fcforge.methods.ewc"
     ):
         registered("fcforge.methods", Method)
+
+
+PLUGIN = {
+    "methods": """
+from fcforge.methods.base import Method
+
+class OwnMethod(Method):
+    "A method of a plug-in."
+    name = "own_method"
+""",
+    "models": """
+from fcforge.models.edge import Linear
+
+class OwnModel(Linear):
+    "A model of a plug-in."
+    name = "own_model"
+""",
+    "generators": """
+from fcforge.generators.corr_gauss import Bootstrap
+
+class OwnGenerator(Bootstrap):
+    "A generator of a plug-in."
+    name = "own_generator"
+""",
+    "datasets": """
+from fcforge.data.simulated import simulate
+
+def load_own(n_rois: int = 8):
+    "A dataset of a plug-in."
+    return simulate(n_rois=n_rois, n_sites=2, scale=0.1)
+""",
+    "commands": """
+def register(app):
+    @app.command("own-command")
+    def own_command() -> None:
+        "A command of a plug-in."
+        print("own command ran")
+""",
+}
+ENTRY_POINTS = """
+[fcforge.methods]
+own_method = own_plugin.methods:OwnMethod
+[fcforge.models]
+own_model = own_plugin.models:OwnModel
+[fcforge.generators]
+own_generator = own_plugin.generators:OwnGenerator
+[fcforge.datasets]
+own_dataset = own_plugin.datasets:load_own
+[fcforge.commands]
+own = own_plugin.commands:register
+"""
+CONFIG = """
+[experiment]
+orders = 1
+[dataset]
+name = "own_dataset"
+n_rois = 8
+[training]
+epochs = 1
+[[learner]]
+method = "own_method"
+model = "own_model"
+[[learner]]
+method = { name = "forge", memory = 4, candidates = 4, dev = 2, replay = 4 }
+model = "own_model"
+generator = "own_generator"
+"""
+
+
+def test_an_installed_plug_in_serves_every_group(tmp_path):
+    """Methods, models, generators, datasets and commands of one package, as pip installs it."""
+    info = tmp_path / "own_plugin-1.0.dist-info"
+    info.mkdir()
+    about = "Metadata-Version: 2.1\nName: own-plugin\nVersion: 1.0\n"
+    (info / "METADATA").write_text(about)
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    (tmp_path / "own_plugin").mkdir()
+    for name, text in PLUGIN.items():
+        (tmp_path / "own_plugin" / f"{name}.py").write_text(text)
+    (tmp_path / "own.toml").write_text(CONFIG)
+
+    def fcforge(*arguments: str) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        return subprocess.run(
+            [sys.executable, "-m", "fcforge.cli", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    for kind in ("methods", "models", "generators", "datasets"):
+        answer = fcforge("list", kind)
+        assert answer.returncode == 0, answer.stderr
+        listed = answer.stdout
+        assert f"own_{kind.removesuffix('s')}" in listed
+        assert f"A {kind.removesuffix('s')} of a plug-in." in listed
+    assert fcforge("own-command").stdout == "own command ran\n"
+    trained = fcforge("run", "own.toml", "--jobs", "1", "--device", "cpu")
+    assert trained.returncode == 0, trained.stderr
+    assert "own_method/own_model" in trained.stdout

@@ -5,10 +5,11 @@ the commands, so that ``fcforge --help`` answers at once. Other packages add com
 entry-point group ``fcforge.commands``: a function that receives the `typer.Typer` app.
 """
 
-from importlib.metadata import entry_points
-
 from fcforge.cli import audit, experiments
 from fcforge.cli.application import app, main
+from fcforge.cli.messages import say
+from fcforge.core.errors import ConfigError
+from fcforge.core.registry import load_plugins
 
 __all__ = ["app", "main"]
 
@@ -20,5 +21,12 @@ for panel, members in PANELS.items():
     for command in members:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own
         app.command(name, rich_help_panel=panel)(command)
-for plugin in entry_points(group="fcforge.commands"):
-    plugin.load()(app)
+
+
+def _warn(problem: ConfigError) -> None:
+    """Report a plug-in whose commands are missing; all other commands still work."""
+    say(f"warning: {problem}", style="yellow")
+
+
+for _, register, _ in load_plugins("fcforge.commands", _warn):
+    register(app)

@@ -1,14 +1,118 @@
-"""Registered methods, models and generators: classes of a package and of installed plug-ins."""
+"""Registries: everything that a config or the command line can name, from packages and plug-ins.
 
+One mechanism serves methods, models, generators, datasets and commands: an entry point of the group
+``fcforge.methods``, ``fcforge.models``, ``fcforge.generators``, ``fcforge.datasets`` or
+``fcforge.commands``. A registry can also import a member by the name ``"module:object"``; this runs
+the module's code, so that only a config of the user may ask for it (`Registry.import_member`).
+"""
+
+import sys
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, TypeVar
 
 from fcforge.core.errors import ConfigError
 
+T = TypeVar("T")
+REMOVE = "Correct or uninstall the plug-in."
 
-def registered(package: str, base: type[Any]) -> dict[str, Any]:
+
+class Registry(dict[str, T]):
+    """Members of one kind by name.
+
+    Parameters
+    ----------
+    group : str
+        Entry-point group, e.g. ``"fcforge.methods"``.
+    adopt : callable
+        Called with an imported object, its name and its place for error messages. Returns the
+        member, or raises `ConfigError` if the object is of another kind.
+    own : mapping of str to member
+        Members of the package itself.
+    """
+
+    def __init__(
+        self, group: str, adopt: Callable[[Any, str, str], T], own: dict[str, T]
+    ) -> None:
+        self.group = group
+        self._adopt = adopt
+        members = dict(own)
+        for name, plugin, where in load_plugins(group):
+            member = adopt(plugin, name, where)
+            name = str(getattr(member, "name", name))
+            if members.setdefault(name, member) is not member:
+                taken = getattr(members[name], "__module__", group)
+                what = f"the name '{name}' is already taken by {taken}."
+                do = "Rename or uninstall the plug-in."
+                raise ConfigError(what, where=where, do=do)
+        super().__init__(sorted(members.items()))
+
+    def import_member(self, name: str) -> None:
+        """Import the member that is named ``"module:object"``. Other names are left alone.
+
+        Names in files of others never get here: a look-up finds only what is registered.
+        """
+        if ":" in name and name not in self:
+            where = f"'{name}'"
+            self[name] = self._adopt(import_object(name), name, where)
+
+
+def load_plugins(
+    group: str, on_error: Callable[[ConfigError], None] | None = None
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield name, object and place (for error messages) of every entry point of a group.
+
+    Parameters
+    ----------
+    group : str
+    on_error : callable, optional
+        Called with the error of a plug-in that cannot be imported; the others are still yielded.
+        Without it the error is raised.
+    """
+    for entry in entry_points(group=group):
+        where = f"entry point '{entry.name}' of group {group}"
+        try:
+            plugin = entry.load()
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+                raise  # reported as a missing extra of fcforge
+            what = (
+                f"{entry.value} cannot be imported ({type(error).__name__}: {error})."
+            )
+            problem = ConfigError(what, where=where, do=REMOVE)
+            if on_error is None:
+                raise problem from error
+            on_error(problem)
+            continue
+        yield entry.name, plugin, where
+
+
+def import_object(name: str) -> Any:
+    """Import ``"module:object"`` and return the object.
+
+    Raises
+    ------
+    ConfigError
+        If the module cannot be imported or has no such object.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except Exception as error:
+        what = f"'{name}' cannot be imported ({type(error).__name__}: {error})."
+        do = f"Install the module, or put {module}.py beside the config."
+        raise ConfigError(what, do=do) from error
+
+
+def source_file(name: str) -> str | None:
+    """Return the source file of the imported module of ``"module:object"``."""
+    module = sys.modules.get(name.partition(":")[0])
+    return getattr(module, "__file__", None)
+
+
+def registered(package: str, base: type[Any]) -> Registry[Any]:
     """Return all classes that derive from `base`, by their `name`.
 
     A class is registered by its file in the package, or by an entry point of the group that bears
@@ -26,21 +130,20 @@ def registered(package: str, base: type[Any]) -> dict[str, Any]:
     ConfigError
         If a plug-in registers something else, or a name that is taken.
     """
-    classes: dict[str, Any] = {}
+
+    def adopt(candidate: Any, name: str, where: str) -> Any:
+        if not (isinstance(candidate, type) and issubclass(candidate, base)):
+            what = f"'{name}' is not a subclass of {base.__name__}."
+            raise ConfigError(what, where=where, do=REMOVE)
+        if "name" not in vars(candidate):
+            candidate.name = name  # type: ignore[attr-defined]
+        return candidate
+
+    own: dict[str, Any] = {}
     for place in iter_modules(import_module(package).__path__):
         module = import_module(f"{package}.{place.name}")
         for value in vars(module).values():
             derived = isinstance(value, type) and issubclass(value, base)
             if derived and value is not base and "name" in vars(value):
-                classes[value.name] = value
-    for entry in entry_points(group=package):
-        plugin = entry.load()
-        where = f"entry point '{entry.name}' of group {package}"
-        if not (isinstance(plugin, type) and issubclass(plugin, base)):
-            what = f"{entry.value} is not a subclass of {base.__name__}."
-            raise ConfigError(what, where=where, do="Correct or uninstall the plug-in.")
-        name = str(vars(plugin).get("name", entry.name))
-        if classes.setdefault(name, plugin) is not plugin:
-            what = f"the name '{name}' is already taken by {classes[name].__module__}."
-            raise ConfigError(what, where=where, do="Rename or uninstall the plug-in.")
-    return dict(sorted(classes.items()))
+                own[value.name] = value
+    return Registry(package, adopt, own)

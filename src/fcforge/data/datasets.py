@@ -1,12 +1,13 @@
 """Datasets by name: loading one, and what is wrong with it, subject by subject.
 
-A dataset is a function that returns a `Cohort`. To add one, write ``load_NAME`` in a module of
-this folder and add a line to `_ROWS`; its keyword arguments become the settings of a config's
+A dataset is a function that returns a `Cohort`. To add one, write the function in a module of this
+folder and add a line to `_ROWS`, or register it as an entry point of the group
+``fcforge.datasets``. Its annotated keyword arguments become the settings of a config's
 ``[dataset]`` table, beside those that every dataset has (`_common`).
 """
 
 import functools
-import importlib
+import inspect
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.formatting import counted, some
 from fcforge.core.names import look_up, two_spellings
+from fcforge.core.registry import Registry, import_object
 from fcforge.core.settings import checked
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort, Fault, Severity, grouped
@@ -33,17 +35,26 @@ WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']
 
 
 class Dataset(NamedTuple):
-    """A loader by name; its module is imported when it is called, not before."""
+    """A loading function by name.
+
+    Attributes
+    ----------
+    name : str
+    source : str or callable
+        The function, or ``"module:function"``, which is imported when data are loaded.
+    about : str
+        One line for ``fcforge list datasets``.
+    """
 
     name: str
-    module: str
+    source: str | Callable[..., Cohort]
     about: str
 
     @property
     def loader(self) -> Callable[..., Cohort]:
         """The loading function, with the settings that every dataset has."""
-        module = importlib.import_module(f"fcforge.data.{self.module}")
-        load = getattr(module, f"load_{self.name}")
+        source = self.source
+        load = import_object(source) if isinstance(source, str) else source
         own = load.__annotations__
 
         @functools.wraps(load)
@@ -95,23 +106,44 @@ _COMMON = {k: v for k, v in _common.__annotations__.items() if k not in _NOT_SET
 _ROWS = (
     (
         "simulated",
-        "simulated",
+        "fcforge.data.simulated:simulate",
         "made-up sites: calibrated on real ABIDE, or made to disagree",
     ),
     (
         "folder",
-        "folder",
+        "fcforge.data.folder:load_folder",
         "your FC or time series: one .npz, or participants.tsv + files",
     ),
-    ("abide", "abide", "ABIDE I of the PCP, in nilearn's folders, offline or online"),
+    (
+        "abide",
+        "fcforge.data.abide:load_abide",
+        "ABIDE I of the PCP, in nilearn's folders, offline or online",
+    ),
     (
         "rest_meta_mdd",
-        "rest_meta_mdd",
+        "fcforge.data.rest_meta_mdd:load_rest_meta_mdd",
         "REST-meta-MDD: the consortium's ROISignals folder",
     ),
-    ("bsnip", "folder", "B-SNIP: participants.tsv + one file per subject"),
+    (
+        "bsnip",
+        "fcforge.data.folder:load_bsnip",
+        "B-SNIP: participants.tsv + one file per subject",
+    ),
 )
-DATASETS = {row[0]: Dataset(*row) for row in _ROWS}
+
+
+def _adopt(candidate: Any, name: str, where: str) -> Dataset:
+    """Return the dataset of a plug-in's loading function."""
+    if not callable(candidate):
+        what = f"'{name}' is not a function that returns a Cohort."
+        raise ConfigError(what, where=where, do="Correct or uninstall the plug-in.")
+    lines = (inspect.getdoc(candidate) or "no description").splitlines()
+    return Dataset(name, candidate, lines[0])
+
+
+DATASETS: Registry[Dataset] = Registry(
+    "fcforge.datasets", _adopt, {row[0]: Dataset(*row) for row in _ROWS}
+)
 
 
 def load_dataset(component: Component) -> Cohort:

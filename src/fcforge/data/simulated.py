@@ -75,6 +75,3 @@ def simulate(
         settings.pop("preset")
         return simulate_systems(**checked(simulate_systems, settings, where))
     return simulate_calibrated(**checked(simulate_calibrated, settings, where))
-
-
-load_simulated = simulate  # the name that the table of datasets looks up

@@ -28,6 +28,7 @@ from fcforge.core.spec import (
     RunSpec,
     Training,
 )
+from fcforge.experiments.config_code import allow_module, import_dataset, registries
 from fcforge.experiments.config_files import merge, read_config, resolve_data
 from fcforge.experiments.pipelines import read_pipeline
 from fcforge.experiments.plan import Orders, list_orders
@@ -153,24 +154,41 @@ class ConfigTables(Checked):
     generator: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
-    """Experiment of a config file with ``--set`` overrides; relative data paths start there."""
-    return parse_experiment(read_config(path, settings), Path(path))
+def load_experiment(
+    path: str | Path, settings: Sequence[str] = (), *, allow_code: bool = True
+) -> Experiment:
+    """Return the experiment of a config file.
+
+    Parameters
+    ----------
+    path : path
+        Relative data paths start at its folder.
+    settings : sequence of str
+        Overrides, each like ``"training.epochs=5"``.
+    allow_code : bool
+        Whether modules beside the config may be imported (`fcforge.experiments.config_code`).
+    """
+    data = read_config(path, settings)
+    return parse_experiment(data, Path(path), allow_code=allow_code)
 
 
-def parse_experiment(data: Mapping[str, Any], path: Path) -> Experiment:
-    """Check a config against the tables and the registries.
+def parse_experiment(
+    data: Mapping[str, Any], path: Path, *, allow_code: bool = True
+) -> Experiment:
+    """Return the experiment of a config, checked against the tables and the registries.
 
     Parameters
     ----------
     data : mapping
-        What the file and its bases say.
+        Tables of the file on top of its bases.
     path : Path
-        Of the file, for error messages; modules and data given by ``--set`` lie beside it.
+        Path of the file, for error messages; modules and data given by ``--set`` lie beside it.
+    allow_code : bool
+        Whether modules beside the config may be imported (`fcforge.experiments.config_code`).
     """
     where = str(path)
     tables: ConfigTables = make(ConfigTables, data, where)
-    dataset = resolve_dataset(tables.dataset, path)
+    dataset = resolve_dataset(tables.dataset, path, allow_code=allow_code)
     others = field_types(Experiment).keys() - SAID
     said = checked(Experiment, tables.experiment, f"{where}: experiment", hidden=others)
     split = tables.split
@@ -178,10 +196,12 @@ def parse_experiment(data: Mapping[str, Any], path: Path) -> Experiment:
         said["seeds"] = tuple(range(split.folds * split.repeats))
     made = Experiment(
         dataset=dataset,
-        learners=_learners(tables, path, paper=said.get("protocol") == "paper"),
+        learners=_learners(
+            tables, path, paper=said.get("protocol") == "paper", allow_code=allow_code
+        ),
         training=tables.training,
         leaks=tables.leaks,
-        start=_start(dataset, tables.start, path),
+        start=_start(dataset, tables.start, path, allow_code),
         confounds=tables.confounds.remove,
         folds=split.folds,
         own_threshold=tables.evaluation.own_threshold,
@@ -203,7 +223,7 @@ def _require_consistent(made: Experiment, where: str) -> None:
 
 
 def _start(
-    dataset: Component, table: StartTable | None, path: Path
+    dataset: Component, table: StartTable | None, path: Path, allow_code: bool
 ) -> PublicSpec | None:
     """Dataset of the public people."""
     if table is None:
@@ -211,7 +231,7 @@ def _start(
     params = {**dataset.params, "sites": "others"}
     params.pop("leave_out", None)
     if table.dataset is not None:
-        dataset = resolve_dataset(table.dataset, path)
+        dataset = resolve_dataset(table.dataset, path, allow_code=allow_code)
         params = dict(dataset.params)
     if table.sites:
         params["sites"] = table.sites if table.sites == "others" else [*table.sites]
@@ -244,13 +264,19 @@ def _check(
     read(target, component.params, place)
 
 
-def resolve_dataset(table: Mapping[str, Any], path: Path) -> Component:
-    """Dataset that the config at `path` names, with its files' paths made absolute."""
+def resolve_dataset(
+    table: Mapping[str, Any], path: Path, *, allow_code: bool = True
+) -> Component:
+    """Return the dataset that the config at `path` names, with absolute paths of its files."""
     from fcforge.data.datasets import DATASETS
 
-    component = read_component(table, "dataset", f"{path}: [dataset]")
+    where = f"{path}: [dataset]"
+    component = read_component(table, "dataset", where)
+    if ":" in component.name:
+        allow_module(component.name, path.resolve().parent, where, allow_code)
+        import_dataset(component)
     loaders = {name: entry.loader for name, entry in DATASETS.items()}
-    _check(component, "dataset", loaders, f"{path}: [dataset]")
+    _check(component, "dataset", loaders, where)
     params = dict(component.params)
     for name in FILES:
         if name in params:
@@ -259,21 +285,13 @@ def resolve_dataset(table: Mapping[str, Any], path: Path) -> Component:
 
 
 # -- the rows of the results table ----------------------------------------------------------------
-def _registries() -> dict[str, Mapping[str, type[Any]]]:
-    from fcforge.generators import GENERATORS
-    from fcforge.methods import METHODS
-    from fcforge.models import MODELS
-
-    return {"method": METHODS, "model": MODELS, "generator": GENERATORS}
-
-
 def _learners(
-    tables: ConfigTables, path: Path, *, paper: bool
+    tables: ConfigTables, path: Path, *, paper: bool, allow_code: bool
 ) -> tuple[LearnerSpec, ...]:
     """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
     if not tables.learner:
         raise ConfigError("[[learner]] is missing.", where=path)
-    for kind, known in _registries().items():
+    for kind, known in registries().items():
         for name, params in getattr(tables, kind).items():  # used by a row or not
             where = f"{path}: [{kind}.{name}]"
             if not isinstance(params, Mapping):
@@ -281,10 +299,13 @@ def _learners(
                 raise ConfigError(what, where=where)
             _check(Component(name, params), kind, known, where)
     rows = []
+    folder = path.resolve().parent
     for i, table in enumerate(tables.learner):
         place = f"{path}: learner {i}"
+        for name in _code_of(table, tables.learner_defaults):
+            allow_module(name, folder, place, allow_code)
         if "estimator" in table:
-            rows.append(read_pipeline(table, place, path.resolve().parent))
+            rows.append(read_pipeline(table, place, folder))
         else:
             rows.append(_learner(table, place, tables, paper))
     titles = [row.title for row in rows]
@@ -292,6 +313,18 @@ def _learners(
     wanted = tables.learners or titles
     check_names("learner", wanted, titles, where=str(path))
     return tuple(row for row in rows if row.title in wanted)
+
+
+def _code_of(table: Mapping[str, Any], defaults: LearnerDefaults) -> list[str]:
+    """Return the names of a row that stand for code: ``"module:object"``."""
+    given = {"model": defaults.model, "generator": defaults.generator, **table}
+    names = []
+    for kind in ("estimator", "method", "model", "generator"):
+        value = given.get(kind)
+        name = value.get("name") if isinstance(value, Mapping) else value
+        if isinstance(name, str) and ":" in name:
+            names.append(name)
+    return names
 
 
 def require_different(kind: str, titles: Sequence[str], where: str) -> None:
@@ -312,7 +345,8 @@ def _part(
     component = read_component(value, kind, where)
     shared = getattr(tables, kind).get(component.name, {})
     component = replace(component, params=merge(shared, component.params))
-    known = _registries()[kind]
+    known = registries()[kind]
+    known.import_member(component.name)
     _check(component, kind, known, where)
     cls = known[component.name]
     settings = {f.name for f in fields(cls)}
@@ -333,7 +367,7 @@ def _learner(
     defaults = tables.learner_defaults
     part = partial(_part, where, tables, paper)
     method = part("method", row.method)
-    needed = _registries()["method"][method.name].needs_generator
+    needed = registries()["method"][method.name].needs_generator
     if row.generator and not needed:
         what = f"method '{method.name}' uses no generator."
         do = "Leave it out, or set method = 'forge'."

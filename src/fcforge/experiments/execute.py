@@ -27,6 +27,7 @@ from fcforge.core.errors import ConfigError, DataError, FCForgeError, StoreError
 from fcforge.core.formatting import counted
 from fcforge.core.spec import RunSpec
 from fcforge.data.datasets import load_dataset
+from fcforge.experiments.config_code import import_dataset
 from fcforge.experiments.plan import Node, Work
 from fcforge.experiments.store import Store
 
@@ -138,6 +139,7 @@ def _trainer(spec: RunSpec, root: str) -> "Trainer":
                 where=root,
                 do="Give --out on a drive that all machines share under the same path.",
             )
+        import_dataset(spec.dataset)
         cohort = load_dataset(spec.dataset)
         if spec.data_sha256 and cohort.content_sha256() != spec.data_sha256:
             raise DataError(

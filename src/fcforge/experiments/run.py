@@ -11,6 +11,7 @@ from fcforge.data.confounds import require_covariates
 from fcforge.data.datasets import load_dataset, require_valid
 from fcforge.experiments.collect import describe_sites, stored_plan
 from fcforge.experiments.config import Experiment
+from fcforge.experiments.config_code import import_dataset, import_parts
 from fcforge.experiments.execute import Place, default_jobs, run_lanes, run_local
 from fcforge.experiments.pipelines import pipeline_of
 from fcforge.experiments.plan import (
@@ -39,6 +40,9 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
     """Load and check the data (unless given), build every learner once, plan the prefix tree."""
     from fcforge.methods import build_learner, require_kind
 
+    import_dataset(experiment.dataset)
+    for learner in experiment.learners:
+        import_parts(learner)
     cohort = load_dataset(experiment.dataset) if cohort is None else cohort
     require_valid(cohort)
     if experiment.own_threshold:

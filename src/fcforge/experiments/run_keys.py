@@ -4,17 +4,21 @@ A field that is added with a default renames no stored run. A default that chang
 runs that rely on it, because its class raises `defaults_version` (`fcforge.core.identity`).
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from fcforge.base_model.model import BaseModelSettings
 from fcforge.core.component import Component
 from fcforge.core.identity import digest, identity, settings_identity
 from fcforge.core.names import look_up
+from fcforge.core.registry import source_file
 from fcforge.core.settings import field_types
 from fcforge.core.spec import LearnerSpec, PublicSpec, RunSpec
+from fcforge.experiments.config_code import import_parts, registries
 from fcforge.experiments.pipelines import PIPELINE, Pipeline
 
 # Settings of a run that have their own entry in its identity, or that change no number:
@@ -64,19 +68,19 @@ def learner_identity(learner: LearnerSpec) -> Mapping[str, Any]:
         params = dict(learner.method.params)
         params.pop("folder", None)  # the module's content is hashed instead
         return {"pipeline": settings_identity(Pipeline, params, "learner")}
-    from fcforge.generators import GENERATORS
-    from fcforge.methods import METHODS
-    from fcforge.models import MODELS
-
-    method = _part("method", learner.method, METHODS)
+    import_parts(learner)
+    known = registries()
+    method = _part("method", learner.method, known["method"])
     model = learner.model
-    features = METHODS[learner.method.name].features
-    if features and "features" in field_types(look_up("model", model.name, MODELS)):
+    model_settings = field_types(look_up("model", model.name, known["model"]))
+    features = known["method"][learner.method.name].features
+    if features and "features" in model_settings:
         # as `build_learner` does: the method chooses, unless the config does
         model = replace(model, params={"features": features, **model.params})
-    parts = {"method": method, "model": _part("model", model, MODELS)}
+    parts = {"method": method, "model": _part("model", model, known["model"])}
     if learner.generator is not None:
-        parts["generator"] = _part("generator", learner.generator, GENERATORS)
+        generator = learner.generator
+        parts["generator"] = _part("generator", generator, known["generator"])
     return parts
 
 
@@ -86,7 +90,18 @@ def _part(
     cls = look_up(kind, component.name, registry)
     where = f"{kind} '{component.name}'"
     differing = settings_identity(cls, component.params, where)
-    return {"name": component.name, **differing}
+    part = {"name": component.name, **differing}
+    if ":" in component.name:  # other code is another learner
+        part["source_sha256"] = _source_digest(component.name)
+    return part
+
+
+def _source_digest(name: str) -> str:
+    """Return SHA-256 of the source file of ``"module:object"``; empty where there is none."""
+    path = source_file(name)
+    if path is None or not Path(path).is_file():
+        return ""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def keys_of_specs(stored: Mapping[str, RunSpec]) -> Callable[[RunSpec], str]:

@@ -15,6 +15,7 @@ from fcforge.core.subjects import Site
 from fcforge.data.cohort import Cohort
 from fcforge.data.confounds import fit_on_training
 from fcforge.data.splits import make_sites
+from fcforge.experiments.config_code import import_parts
 from fcforge.experiments.execute import describe
 from fcforge.experiments.pipelines import Pipeline, pipeline_of, scores_after
 from fcforge.experiments.plan import Node
@@ -131,6 +132,7 @@ class Trainer:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
         key = spec.learner.method, spec.learner.model
         if key not in self._learners:
+            import_parts(spec.learner)
             n_rois = self.cohort.n_rois
             target = self.cohort.target
             self._learners[key] = build_learner(spec.learner, n_rois, target=target)

@@ -16,11 +16,11 @@ released       public subjects and the site's contribution                  cons
 
 from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.component import Component
-from fcforge.core.registry import registered
+from fcforge.core.registry import Registry, registered
 from fcforge.core.settings import build
 from fcforge.generators.base import Generator, GeneratorState
 
-GENERATORS: dict[str, type[Generator]] = registered(__name__, Generator)
+GENERATORS: Registry[type[Generator]] = registered(__name__, Generator)
 
 
 def make_generator(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
-from fcforge.core.registry import registered
+from fcforge.core.registry import Registry, registered
 from fcforge.core.settings import build
 from fcforge.core.spec import LearnerSpec
 from fcforge.core.target import TWO_CLASSES, Target
@@ -20,7 +20,7 @@ from fcforge.methods.base import Batch, Lane, Learner, Method, Replay
 from fcforge.models import MODELS
 from fcforge.models.attribution import Scorer
 
-METHODS: dict[str, type[Method]] = registered(__name__, Method)
+METHODS: Registry[type[Method]] = registered(__name__, Method)
 
 __all__ = ["METHODS", "Batch", "Lane", "Learner", "Method", "Replay"]
 __all__ += ["build_learner", "make_method", "require_kind", "scorer_of"]

@@ -1,0 +1,78 @@
+"""Code that a config names: ``"module:object"`` for an estimator, method, model or dataset.
+
+To import a module runs it. A command that a user starts on a config of somebody else (`check`,
+`tune`, a chain's first step) therefore imports installed modules only, unless ``--allow-code`` is
+given; a file beside the config is code that came with it.
+"""
+
+import sys
+from pathlib import Path
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.registry import Registry
+from fcforge.core.spec import LearnerSpec
+
+
+def allow_module(name: str, folder: Path, where: str, allow_code: bool) -> None:
+    """Make a module importable that lies beside a config, or refuse it.
+
+    Parameters
+    ----------
+    name : str
+        ``"module:object"``.
+    folder : Path
+        Folder of the config.
+    where : str
+        Place of the name, for the error message.
+    allow_code : bool
+        Whether code beside the config may be imported.
+
+    Raises
+    ------
+    ConfigError
+        If the module lies beside the config and `allow_code` is false.
+    """
+    top = name.partition(":")[0].partition(".")[0]
+    beside = [folder / f"{top}.py", folder / top / "__init__.py"]
+    files = [path for path in beside if path.is_file()]
+    if not files:
+        return
+    if not allow_code:
+        raise ConfigError(
+            f"'{name}' would run code that came with the config ({files[0]}).",
+            where=where,
+            do="Read that file. If you trust it, add --allow-code.",
+        )
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def registries() -> dict[str, Registry]:
+    """Return the registries of a learner's parts, by kind."""
+    from fcforge.generators import GENERATORS
+    from fcforge.methods import METHODS
+    from fcforge.models import MODELS
+
+    return {"method": METHODS, "model": MODELS, "generator": GENERATORS}
+
+
+def import_parts(learner: LearnerSpec) -> None:
+    """Register the parts of a learner that are named ``"module:object"``."""
+    parts = {
+        "method": learner.method,
+        "model": learner.model,
+        "generator": learner.generator,
+    }
+    named = {kind: part.name for kind, part in parts.items() if part is not None}
+    if any(":" in name for name in named.values()):
+        for kind, registry in registries().items():
+            if kind in named:
+                registry.import_member(named[kind])
+
+
+def import_dataset(dataset: Component) -> None:
+    """Register a dataset that is named ``"module:function"``."""
+    from fcforge.data.datasets import DATASETS
+
+    DATASETS.import_member(dataset.name)

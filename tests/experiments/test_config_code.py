@@ -1,0 +1,143 @@
+"""Code that a config names: imported by the user's own commands, refused where it came along."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fcforge.core.component import Component
+from fcforge.core.errors import ConfigError
+from fcforge.core.spec import LearnerSpec
+from fcforge.experiments.collect import collect
+from fcforge.experiments.config import load_experiment
+from fcforge.experiments.run import open_store, prepare, run_experiment
+from fcforge.experiments.run_keys import learner_identity
+from fcforge.methods import METHODS
+
+CONFIG = """\
+[experiment]
+orders = 1
+
+[dataset]
+name = "simulated"
+n_sites = 2
+n_rois = 8
+scale = 0.1
+
+[training]
+epochs = 1
+batch_size = 8
+
+[[learner]]
+model = "linear"
+method = "my_own_method:{name}"
+"""
+METHOD = """\
+from dataclasses import dataclass
+from fcforge.methods.base import Method
+
+@dataclass(frozen=True)
+class Mine(Method):
+    \"\"\"A method of my own.\"\"\"
+
+    strength: float = 1.0
+
+class Odd:
+    pass
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """A config that names a method in a file beside it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_own_method.py").write_text(METHOD)
+    path = tmp_path / "a.toml"
+    path.write_text(CONFIG.format(name="Mine"))
+    learner_identity.cache_clear()
+    yield path
+    METHODS.pop("my_own_method:Mine", None)
+    sys.modules.pop("my_own_method", None)
+
+
+def test_code_beside_the_config_is_refused_unless_it_is_allowed(config):
+    with pytest.raises(ConfigError, match=r"my_own_method\.py.*--allow-code"):
+        load_experiment(config, allow_code=False)
+    assert "my_own_method" not in sys.modules
+    assert load_experiment(config).learners[0].method.name == "my_own_method:Mine"
+
+
+def test_installed_modules_are_allowed(config):
+    config.write_text(
+        CONFIG.format(name="Mine").replace(
+            "my_own_method:Mine", "fcforge.methods.ewc:EWC"
+        )
+    )
+    (learner,) = load_experiment(config, allow_code=False).learners
+    assert learner.method.name == "fcforge.methods.ewc:EWC"
+    METHODS.pop("fcforge.methods.ewc:EWC")
+
+
+def test_a_method_of_ones_own_is_trained_in_worker_processes(config, tmp_path):
+    prepared = prepare(load_experiment(config))
+    store = open_store(prepared, tmp_path / "run")
+    run_experiment(prepared, store, jobs=2)
+    (result,), asked = collect(store)
+    assert asked == 1
+    assert result.spec.learner.method.name == "my_own_method:Mine"
+
+
+def test_another_source_is_another_learner(config):
+    (learner,) = load_experiment(config).learners
+    first = learner_identity(learner)
+    (config.parent / "my_own_method.py").write_text(METHOD + "# changed\n")
+    learner_identity.cache_clear()
+    assert learner_identity(learner) != first
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("my_own_method:Odd", "not a subclass of Method"),
+        ("my_own_method:Missing", "cannot be imported"),
+        ("no_such_module:Mine", "cannot be imported"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_clear_error(name, says, config):
+    text = CONFIG.format(name="Mine").replace("my_own_method:Mine", name)
+    config.write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        load_experiment(config)
+
+
+def test_a_look_up_imports_nothing(config):
+    """Files of others name methods, too: only a config imports one."""
+    from fcforge.methods import build_learner
+
+    spec = LearnerSpec(Component("my_own_method:Mine"), Component("linear"))
+    sys.path.append(str(config.parent))
+    with pytest.raises(ConfigError, match="unknown method"):
+        build_learner(spec, 8)
+    assert "my_own_method" not in sys.modules
+
+
+def test_a_broken_plug_in_is_reported_and_the_other_commands_work(tmp_path):
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n"
+    )
+    (info / "entry_points.txt").write_text(
+        "[fcforge.commands]\nbad = no_module:register\n"
+    )
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from fcforge.cli import main\n"
+        "main(['list', 'datasets'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "simulated" in done.stdout
+    assert "entry point 'bad' of group fcforge.commands" in done.stderr
