@@ -18,7 +18,8 @@ import numpy as np
 
 from fcforge.core.component import Component
 from fcforge.core.randomness import numpy_rng
-from fcforge.data.datasets import check_cohort, load_dataset
+from fcforge.data.checks import check_cohort
+from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
 from fcforge.estimator import ForgeClassifier
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from fcforge.data.cohort import upper_from_fc
+from fcforge.data.edges import upper_from_fc
 from fcforge.data.simulated import simulate
 from real_runs import Answer, fcforge
 

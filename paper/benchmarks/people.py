@@ -31,8 +31,8 @@ from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 from fcforge.core.estimate import Estimate  # noqa: E402
 from fcforge.core.result import RunResult  # noqa: E402
-from fcforge.data.cohort import upper_from_fc  # noqa: E402
 from fcforge.data.datasets import load_dataset  # noqa: E402
+from fcforge.data.edges import upper_from_fc  # noqa: E402
 from fcforge.evaluation import resampling  # noqa: E402
 from fcforge.evaluation.calibration import calibration_tables  # noqa: E402
 from fcforge.evaluation.motion import motion_rows  # noqa: E402

@@ -9,7 +9,7 @@ from small_chains import N_ROIS, SITES, cohort, joined, quick
 from fcforge.core.component import Component
 from fcforge.core.spec import LearnerSpec, Training
 from fcforge.core.target import Target
-from fcforge.data.cohort import upper_from_fc
+from fcforge.data.edges import upper_from_fc
 from fcforge.data.splits import split_site
 from fcforge.methods import METHODS
 from fcforge_consortium.chains.chain import empty_chain

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from small_chains import SITES, chained, cohort
 
-from fcforge.data.cohort import upper_from_fc
+from fcforge.data.edges import upper_from_fc
 from fcforge_consortium.records.exchange import open_exchange
 from fcforge_consortium.report.terminal import described_text
 from real_runs import chain_config

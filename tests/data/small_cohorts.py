@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 from scipy.io import savemat
 
-from fcforge.data.cohort import Cohort, upper_from_fc
+from fcforge.data.cohort import Cohort
+from fcforge.data.edges import upper_from_fc
 from fcforge.data.simulated import simulate
 from fcforge.imaging.series import pearson_fc
 

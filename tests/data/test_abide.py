@@ -19,7 +19,8 @@ from fcforge.data.abide import (
     rebuild,
     subjects_sha256,
 )
-from fcforge.data.datasets import check_cohort, load_dataset
+from fcforge.data.checks import check_cohort
+from fcforge.data.datasets import load_dataset
 from fcforge.data.folder import load_folder
 from real_runs import fcforge
 

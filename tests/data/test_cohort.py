@@ -7,8 +7,10 @@ import pytest
 from small_cohorts import small
 
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.data.cohort import Cohort, Fault, fc_from_upper, upper_from_fc
-from fcforge.data.datasets import check_cohort
+from fcforge.data.checks import check_cohort
+from fcforge.data.cohort import Cohort
+from fcforge.data.edges import fc_from_upper, upper_from_fc
+from fcforge.data.faults import Fault
 
 
 def test_merge_and_select_sites():

@@ -10,14 +10,11 @@ from small_cohorts import small, tiny, write_npz
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.data.cohort import Cohort, Fault, twins_of
-from fcforge.data.datasets import (
-    DATASETS,
-    check_cohort,
-    load_dataset,
-    require_valid,
-    without_twins,
-)
+from fcforge.data.checks import check_cohort, require_valid, without_duplicates
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import DATASETS, load_dataset
+from fcforge.data.duplicates import find_duplicates
+from fcforge.data.faults import Fault
 from fcforge.data.folder import load_folder
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import make_sites, split_site
@@ -238,7 +235,7 @@ def splits(cohort: Cohort, allow: bool = False) -> list[bool]:
 
 def test_a_pair_is_found_and_told():
     cohort = with_twin()
-    ((one, other, r),) = cohort.twins
+    ((one, other, r),) = cohort.duplicates
     assert (one, other) == tuple(cohort.subject_id[:2])
     assert 0.95 < r < 1
     (said,) = [f for f in check_cohort(cohort) if "looks like the scan" in f.what]
@@ -259,9 +256,9 @@ def test_copies_are_errors(n_rois):
 
 
 def test_of_few_rois_only_exact_copies_are_found():
-    assert with_twin(6, mix=0.001).twins == []
+    assert with_twin(6, mix=0.001).duplicates == []
     cohort = with_twin(6, mix=0.0)
-    ((one, other, _),) = cohort.twins
+    ((one, other, _),) = cohort.duplicates
     assert (one, other) == tuple(cohort.subject_id[:2])
     assert not all(splits(cohort))
     with pytest.raises(DataError, match="1 error"):
@@ -324,25 +321,27 @@ def test_settings_of_every_dataset():
 @pytest.mark.data
 def test_the_three_pairs_of_abide(shared_data):
     cohort = load_folder(shared_data / "abide1_aal116_dparsf.npz")
-    pairs = {frozenset(pair[:2]) for pair in cohort.twins}
+    pairs = {frozenset(pair[:2]) for pair in cohort.duplicates}
     known = {("50279", "50286"), ("50578", "50602"), ("50805", "50808")}
     assert pairs == {frozenset(pair) for pair in known}
-    less, gone = without_twins(cohort)
+    less, gone = without_duplicates(cohort)
     assert gone == ["50286", "50602", "50808"]
     assert len(less) == len(cohort) - 3
     checked = load_folder(shared_data / "abide1_aal116.npz")
-    assert {frozenset(p[:2]) for p in checked.twins} == {frozenset(("50578", "50602"))}
-    np.testing.assert_allclose([p[2] for p in checked.twins], [0.939], atol=2e-3)
+    assert {frozenset(p[:2]) for p in checked.duplicates} == {
+        frozenset(("50578", "50602"))
+    }
+    np.testing.assert_allclose([p[2] for p in checked.duplicates], [0.939], atol=2e-3)
 
 
 def test_a_copy_with_noise_is_found_and_strangers_are_not():
     made = simulate("realistic", n_rois=20, n_sites=2, scale=0.2)
-    assert twins_of(made.fc, made.subject_id) == []
+    assert find_duplicates(made.fc, made.subject_id) == []
     fc = made.fc.copy()
     fc[7] = np.clip(
         fc[2] + np.random.default_rng(0).normal(0, 0.005, fc[2].shape), -1, 1
     )
-    (pair,) = twins_of(fc, made.subject_id)
+    (pair,) = find_duplicates(fc, made.subject_id)
     assert (pair.first, pair.second) == (made.subject_id[2], made.subject_id[7])
     assert 0.98 < pair.correlation < 1
 
@@ -350,22 +349,25 @@ def test_a_copy_with_noise_is_found_and_strangers_are_not():
 def test_across_by_scan_or_by_id():
     made = simulate("realistic", n_rois=20, n_sites=2, scale=0.2)
     a, b = made.select(np.arange(10)), made.select(np.arange(10, 20))
-    assert twins_of(a.fc, a.subject_id, b.fc, b.subject_id) == []
+    assert find_duplicates(a.fc, a.subject_id, b.fc, b.subject_id) == []
     assert (
         len(
-            twins_of(
+            find_duplicates(
                 a.fc, a.subject_id, b.fc, np.array([a.subject_id[0], *b.subject_id[1:]])
             )
         )
         == 1
     )
     again = np.concatenate([a.fc[:1], b.fc[1:]])
-    assert twins_of(a.fc, a.subject_id, again, b.subject_id)[0].first == a.subject_id[0]
+    assert (
+        find_duplicates(a.fc, a.subject_id, again, b.subject_id)[0].first
+        == a.subject_id[0]
+    )
 
 
 def test_a_constant_scan_is_nobodys_twin():
     flat = np.stack([np.eye(5), np.eye(5)]).astype(np.float32)
-    assert twins_of(flat, np.array(["a", "b"])) == []
+    assert find_duplicates(flat, np.array(["a", "b"])) == []
 
 
 def test_registry():
@@ -385,7 +387,7 @@ def test_registry():
 def test_listing_datasets_imports_neither_torch_nor_scipy_nor_pandas(tmp_path):
     path = write_npz(tmp_path / "d.npz", tiny())
     code = (
-        "import sys; from fcforge.data.datasets import DATASETS, check_cohort;"
+        "import sys; from fcforge.data.checks import check_cohort;from fcforge.data.datasets import DATASETS;"
         f"check_cohort(DATASETS['folder'].loader(path={str(path)!r}));"
         "print([m for m in ('torch', 'scipy', 'pandas', 'nilearn') if m in sys.modules])"
     )

@@ -11,8 +11,11 @@ from small_cohorts import tiny, write_folder, write_npz, write_one
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.data.cohort import Cohort, grouped, upper_from_fc
-from fcforge.data.datasets import check_cohort, load_dataset, require_valid
+from fcforge.data.checks import check_cohort, require_valid
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import load_dataset
+from fcforge.data.edges import upper_from_fc
+from fcforge.data.faults import grouped
 from fcforge.data.folder import find_scans, load_bsnip, load_folder
 from fcforge.data.participants import CONTROLS, DISORDERS
 from fcforge.data.simulated import simulate

@@ -8,7 +8,7 @@ from scipy.io import savemat
 from small_cohorts import tiny
 
 from fcforge.core.errors import DataError
-from fcforge.data.datasets import check_cohort
+from fcforge.data.checks import check_cohort
 from fcforge.data.folder import load_folder
 from fcforge.data.matrices import looks_like_fc, looks_transposed, rows_as_fc, to_fc
 from fcforge.imaging.matrix_files import read_matrix_file

@@ -5,7 +5,7 @@ import pytest
 from small_cohorts import write_folder
 
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.data.datasets import check_cohort
+from fcforge.data.checks import check_cohort
 from fcforge.data.folder import load_folder
 from fcforge.data.participants import (
     class_names,

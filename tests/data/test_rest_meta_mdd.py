@@ -8,7 +8,8 @@ from scipy.io import savemat
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
-from fcforge.data.datasets import check_cohort, load_dataset
+from fcforge.data.checks import check_cohort
+from fcforge.data.datasets import load_dataset
 from fcforge.data.rest_meta_mdd import load_rest_meta_mdd
 
 COUNTS = {"S1": 5, "S4": 2, "S9": 5, "S14": 5, "S20": 5, "S21": 5}

@@ -5,21 +5,19 @@ import pytest
 
 from fcforge.core.errors import DataError
 from fcforge.core.target import Target
-from fcforge.data.cohort import upper_from_fc
+from fcforge.data.edges import upper_from_fc
 from fcforge.data.scan_checks import (
     DISTANCES,
-    SIZE,
     Known,
     Reference,
     asymmetry,
     limits,
     partners,
-    same_scans,
     side_distance,
-    sketches_of,
     strangeness,
     wrong_rois,
 )
+from fcforge.data.sketches import SIZE, same_scans, sketches_of
 from fcforge_consortium.base_model.quality import (
     fit_temperature,
     quality,

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from fcforge.core.errors import ConfigError
-from fcforge.data.cohort import Cohort, upper_from_fc
-from fcforge.data.datasets import MIN_PER_CLASS, check_cohort
+from fcforge.data.checks import MIN_PER_CLASS, check_cohort
+from fcforge.data.cohort import Cohort
+from fcforge.data.edges import upper_from_fc
 from fcforge.data.simulated import simulate
 from fcforge.data.simulated_calibrated import (
     PRESETS,

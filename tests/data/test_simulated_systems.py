@@ -5,8 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fcforge.data.cohort import Cohort, upper_from_fc
-from fcforge.data.datasets import check_cohort
+from fcforge.data.checks import check_cohort
+from fcforge.data.cohort import Cohort
+from fcforge.data.edges import upper_from_fc
 from fcforge.data.simulated_systems import SystemsWorld, simulate_systems
 
 

@@ -23,7 +23,8 @@ from imaging_trees import (
 )
 
 from fcforge.core.component import Component
-from fcforge.data.datasets import check_cohort, load_dataset
+from fcforge.data.checks import check_cohort
+from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
 from fcforge.imaging.app import WORDS, describe_methods
 from fcforge.imaging.atlas import Atlas, aal116, names_only

@@ -6,7 +6,7 @@ import torch
 
 from fcforge.core.component import Component
 from fcforge.core.randomness import torch_rng
-from fcforge.data.cohort import fc_from_upper
+from fcforge.data.edges import fc_from_upper
 from fcforge.data.simulated import simulate
 from fcforge.evaluation.attribution import attribute, slope_at
 from fcforge.graphs import edges, from_edges, log_features, log_matrix

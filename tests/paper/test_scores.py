@@ -26,8 +26,8 @@ from fcforge.core.component import Component
 from fcforge.core.errors import DataError
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.spec import LearnerSpec, Training
-from fcforge.data.cohort import twins_of
 from fcforge.data.datasets import load_dataset
+from fcforge.data.duplicates import find_duplicates
 from fcforge.evaluation.forgetting import summary
 from fcforge.evaluation.metrics import METRICS, cell_values
 from fcforge.evaluation.tables import by_learner
@@ -98,7 +98,7 @@ def test_look_alikes_are_those_of_the_published_files(shared_data):
         ids = np.isin(
             found.subject_id, [at[k] for both in pairs.values() for k in both]
         )
-        twins = twins_of(found.fc[ids], found.subject_id[ids])
+        twins = find_duplicates(found.fc[ids], found.subject_id[ids])
         assert {t.second: {t.first, t.second} for t in twins} == {
             second: {at[a], at[b]} for second, (a, b) in pairs.items()
         }

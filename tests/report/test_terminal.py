@@ -12,7 +12,7 @@ from small_exchange import given, sites
 from fcforge.core.component import Component
 from fcforge.core.estimate import Estimate
 from fcforge.core.spec import LearnerSpec
-from fcforge.data.cohort import Fault
+from fcforge.data.faults import Fault
 from fcforge.data.simulated import simulate
 from fcforge.evaluation.study import Study
 from fcforge.experiments.check import Verdict

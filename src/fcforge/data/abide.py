@@ -26,7 +26,9 @@ from fcforge.core.errors import DataError
 from fcforge.core.files import whole_file, write_bytes
 from fcforge.core.formatting import counted, listed, some
 from fcforge.core.names import check_names, look_up
-from fcforge.data.cohort import Cohort, Fault, upper_from_fc
+from fcforge.data.cohort import Cohort
+from fcforge.data.edges import upper_from_fc
+from fcforge.data.faults import Fault
 from fcforge.data.participants import Listed, Participant, Reading, assemble
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_table

@@ -1,12 +1,11 @@
 """A dataset before splitting: one FC matrix per subject, with diagnosis and site."""
 
 import hashlib
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,53 +14,11 @@ from fcforge.core.files import whole_file
 from fcforge.core.formatting import counted, some
 from fcforge.core.names import check_names
 from fcforge.core.target import Target
+from fcforge.data.duplicates import DuplicatePair, find_duplicates
+from fcforge.data.faults import Fault
 from fcforge.imaging.parsers import as_number
 
-Severity = Literal["error", "warning"]
-ALIKE = 0.9  # edge correlation; of two people it is lower, of one scan's halves often higher
-ALIKE_FEW = 0.98  # with fewer than FEW edges strangers are alike
-FEW = 1_000
-MIN_ROIS = 10
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One thing that is wrong with a dataset: where, what, and what to do about it."""
-
-    severity: Severity
-    what: str
-    do: str = ""
-    subject: str = ""
-    site: str = ""
-    count: int = 1
-    """Subjects it is wrong with, where it is more than one (`grouped`)."""
-
-    @classmethod
-    def of(cls, error: DataError, subject: str, site: str) -> "Fault":
-        """The trouble with one subject, as a loader met it."""
-        what = f"{error.where}: {error.what}" if error.where else error.what
-        return cls("error", what, error.do, subject, site)
-
-    def __str__(self) -> str:
-        places = (("site", self.site), ("subject", self.subject))
-        where = " ".join(f"{kind} '{name}'" for kind, name in places if name)
-        if self.count > 1:
-            where = f"{self.count} subjects ({self.subject})"
-        text = f"{where}: {self.what}" if where else self.what
-        return f"{text} {self.do}".rstrip()
-
-
-def grouped(faults: Iterable[Fault]) -> list[Fault]:
-    """The same complaint about several subjects as one, in the order of the first."""
-    alike: dict[tuple[str, ...], list[Fault]] = {}
-    for fault in faults:
-        place = "" if fault.subject else fault.site
-        alike.setdefault((fault.what, fault.do, place), []).append(fault)
-    found = []
-    for own in alike.values():
-        subjects = some(f.subject for f in own)
-        found.append(replace(own[0], subject=subjects, count=len(own)))
-    return found
+MIN_ROIS = 10  # with fewer, strangers look like one person
 
 
 @dataclass(frozen=True)
@@ -86,9 +43,11 @@ class Cohort:
         Where it was read from, for errors.
     faults : tuple of Fault
         What the loader could not take in (a missing or truncated file, an unknown diagnosis).
-        `fcforge.data.datasets.check_cohort` reports them with its own.
+        `fcforge.data.checks.check_cohort` reports them with its own.
     allow_duplicates : bool
         Two ids that look like one scan may be in training and in test.
+    allow_unlike_sites : bool
+        A site whose mean FC does not resemble the others' is a warning instead of an error.
     target : Target
         What y is: classes with their names, e.g. ``("TC", "ASD")``, or a number.
     """
@@ -103,6 +62,7 @@ class Cohort:
     path: str = ""
     faults: tuple[Fault, ...] = ()
     allow_duplicates: bool = False
+    allow_unlike_sites: bool = False
     target: Target = field(default_factory=Target)
 
     def __len__(self) -> int:
@@ -191,15 +151,15 @@ class Cohort:
         return digest.hexdigest()
 
     @cached_property
-    def twins(self) -> "list[Twins]":
-        """Scans that look like one person; where ROIs are too few to tell, exact copies alone."""
-        found = twins_of(self.fc, self.subject_id)
+    def duplicates(self) -> list[DuplicatePair]:
+        """Pairs of scans that look like one person; with few ROIs only exact copies."""
+        pairs = find_duplicates(self.fc, self.subject_id)
         if self.n_rois >= MIN_ROIS:
-            return found
+            return pairs
         scans = dict(zip(self.subject_id.tolist(), self.fc, strict=True))
         return [
             pair
-            for pair in found
+            for pair in pairs
             if np.array_equal(scans[pair.first], scans[pair.second])
         ]
 
@@ -230,81 +190,3 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
 def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     """Array of str, from numbers too (ABIDE's subject ids are integers)."""
     return np.array([str(v) for v in np.asarray(values).tolist()], dtype=np.str_)
-
-
-def rois_of(n_edges: int) -> int:
-    """How many ROIs have so many edges; `DataError` where no number has."""
-    n_rois = (1 + math.isqrt(1 + 8 * n_edges)) // 2
-    if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
-        what = f"{n_edges} edges are not the triangle of a square matrix."
-        raise DataError(what, do="Is a column missing, or one too many?")
-    return n_rois
-
-
-def fc_from_upper(
-    upper: np.ndarray, diagonal: float = 1.0, dtype: type = np.float64
-) -> np.ndarray:
-    """Symmetric matrices (n, R, R) from their upper triangles.
-
-    Parameters
-    ----------
-    upper : ndarray of shape (n, R (R - 1) / 2)
-        Edges in ``np.triu_indices(R, 1)`` order.
-    diagonal : float
-    dtype : type
-        Of what is made.
-    """
-    n, n_edges = upper.shape
-    n_rois = rois_of(n_edges)
-    rows, columns = np.triu_indices(n_rois, 1)
-    fc: np.ndarray = np.full((n, n_rois, n_rois), diagonal, dtype)
-    fc[:, rows, columns] = upper
-    fc[:, columns, rows] = upper
-    return fc
-
-
-def upper_from_fc(fc: np.ndarray) -> np.ndarray:
-    """Upper triangle without diagonal of FC (n, R, R), shape (n, R (R - 1) / 2)."""
-    rows, cols = np.triu_indices(fc.shape[-1], 1)
-    return fc[:, rows, cols]
-
-
-class Twins(NamedTuple):
-    """Two scans that look like one person: their ids and edge correlation."""
-
-    first: str
-    second: str
-    correlation: float
-
-
-def _unit(fc: np.ndarray) -> np.ndarray:
-    """Edges (n, E) of scans about their mean, of length 1; constant ones are 0."""
-    x = upper_from_fc(fc).astype(np.float32, copy=False)
-    x -= x.mean(1, keepdims=True)
-    norm = np.linalg.norm(x, axis=1, keepdims=True)
-    x /= np.maximum(norm, 1e-12)
-    return x
-
-
-def twins_of(
-    fc: np.ndarray,
-    ids: np.ndarray,
-    other: np.ndarray | None = None,
-    other_ids: np.ndarray | None = None,
-) -> list[Twins]:
-    """Pairs of scans that look like one person, in the order of the rows.
-
-    Of two data sets, one scan of each; there a shared id counts, too.
-    """
-    a = _unit(fc)
-    r = a @ (a if other is None else _unit(other)).T
-    found = r > (ALIKE if a.shape[1] >= FEW else ALIKE_FEW)
-    if other_ids is None:
-        other_ids = ids
-        found = np.triu(found, 1)
-    else:
-        found |= ids[:, None] == other_ids[None, :]
-    twins = []
-    for i, j in np.argwhere(found):
-        twins.append(Twins(str(ids[i]), str(other_ids[j]), float(r[i, j])))
-    return twins

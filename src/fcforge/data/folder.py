@@ -18,8 +18,10 @@ from fcforge.core.formatting import counted, some
 from fcforge.core.options import Kind
 from fcforge.core.target import Target
 from fcforge.data import participants
-from fcforge.data.cohort import Cohort, Fault, as_text, fc_from_upper
-from fcforge.data.datasets import not_correlations
+from fcforge.data.checks import matrix_faults
+from fcforge.data.cohort import Cohort, as_text
+from fcforge.data.edges import fc_from_upper
+from fcforge.data.faults import Fault
 from fcforge.data.matrices import rows_as_fc, to_fc
 from fcforge.data.participants import (
     CONTROLS,
@@ -330,7 +332,7 @@ def _checked(scan: Scan, n_rois: int) -> Scan:
     fc = np.asarray(scan.fc, dtype=np.float32)
     if fc.shape != (n_rois, n_rois):
         return Scan(scan.subject, None, f"has {fc.shape[0]} ROIs, the model {n_rois}.")
-    for problem, _ in not_correlations(fc):
+    for problem, _ in matrix_faults(fc):
         return Scan(scan.subject, None, f"is not a correlation matrix: {problem}")
     return scan._replace(fc=fc)
 

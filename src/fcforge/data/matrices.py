@@ -13,8 +13,8 @@ import numpy as np
 
 from fcforge.core.errors import DataError
 from fcforge.core.options import Kind
-from fcforge.data.cohort import rois_of
-from fcforge.data.datasets import TOLERANCE
+from fcforge.data.checks import TOLERANCE
+from fcforge.data.edges import rois_of
 from fcforge.imaging.series import pearson_fc
 
 Order = Literal["nilearn", "upper"]

@@ -19,7 +19,8 @@ from fcforge.core.errors import DataError
 from fcforge.core.formatting import counted, listed, some, whole
 from fcforge.core.names import check_names, two_spellings
 from fcforge.core.target import Target
-from fcforge.data.cohort import Cohort, Fault, as_text
+from fcforge.data.cohort import Cohort, as_text
+from fcforge.data.faults import Fault
 from fcforge.imaging import people as tables
 from fcforge.imaging.matrix_files import column_of
 from fcforge.imaging.parsers import as_number

@@ -28,8 +28,6 @@ edges (standard error 0.02 at 0.75, 0.001 at 0.99): on 1,098 people of ABIDE all
 edge, or under another id, stays at 1.
 """
 
-import base64
-import hashlib
 import math
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -38,7 +36,7 @@ import numpy as np
 from numpy import ndarray as Array
 
 from fcforge.core.errors import DataError
-from fcforge.data.cohort import fc_from_upper, upper_from_fc
+from fcforge.data.edges import fc_from_upper, upper_from_fc
 
 DISTANCES = ("inside", "outside", "pattern")  # a chain's step says their limits
 SIDES = "sides"  # its limit is always 1
@@ -52,11 +50,6 @@ PAIRED = 0.9  # of a ROI's edges, how many the one to its partner exceeds (media
 SWAPPED = -0.1  # correlation of asymmetries below which left and right are swapped
 LIMIT = 0.9999  # of correlations whose Fisher z is taken
 TINY = 1e-12
-SIZE = 480  # projections of a sketch, one byte each
-ONE_PERSON = 0.87  # correlation from which two scans are of one person
-ONE_OF_FEW = 0.98  # with fewer edges strangers are alike
-FEW = 1_000
-_UNIT = 32  # steps of a byte per standard deviation
 
 
 def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
@@ -201,12 +194,21 @@ def _odd_scans(known: list[Known], fc: Array) -> str:
     alike = max(typical, default=1.0)
     if alike < ALIKE:
         names = ", ".join(site.site for site in known)
-        nearest = f"correlation with the nearest mean {alike:.2f}"
-        return f"its FC does not resemble that of {names} ({nearest})."
+        return unlike(names, alike)
     own = z.mean(0)[None]
     if any(side_distance(mean, own)[0] > 1 for mean in means):
-        return "its left and right hemispheres look swapped beside the sites before it."
+        return sides_swapped("the sites before it")
     return ""
+
+
+def unlike(others: str, correlation: float) -> str:
+    """Return the message that a site's mean FC does not resemble that of `others`."""
+    return f"its FC does not resemble that of {others} (correlation {correlation:.2f})."
+
+
+def sides_swapped(others: str) -> str:
+    """Return the message that a site's hemispheres look swapped beside those of `others`."""
+    return f"its left and right hemispheres look swapped beside {others}."
 
 
 def partners(mean: Array) -> Array | None:
@@ -250,32 +252,3 @@ def side_distance(mean: Array, upper: Array) -> Array:
         return np.zeros(len(upper))
     fit = _cosine(asymmetry(upper, places), asymmetry(mean[None], places)[0])
     return (1 - fit) / (1 - SWAPPED)
-
-
-# -- sketches of scans -----------------------------------------------------------------------------
-def sketches_of(fc: Array) -> list[str]:
-    """Sketches of scans (n, R, R): whether they have many edges, then base64."""
-    x = upper_from_fc(np.asarray(fc)).astype(np.float64)
-    x -= x.mean(1, keepdims=True)
-    # +1 and -1, alike on every machine
-    stream = hashlib.shake_256(b"fcforge sketch 1").digest(x.shape[1] * SIZE // 8)
-    bits = np.unpackbits(np.frombuffer(stream, np.uint8)).reshape(-1, SIZE)
-    projected = unit_rows(x) @ (bits.astype(np.float64) * 2 - 1)
-    steps = np.rint(_UNIT * projected).clip(-127, 127)
-    many = int(x.shape[1] >= FEW)
-    rows = steps.astype(np.int8)
-    return [f"{many}{base64.b64encode(row.tobytes()).decode()}" for row in rows]
-
-
-def same_scans(one: Sequence[str], other: Sequence[str]) -> Array:
-    """(n, m): which sketches are of scans of one person."""
-    many = [sketch[0] == "1" for sketch in one]
-    limit = np.where(many, ONE_PERSON, ONE_OF_FEW)
-    return _read(one) @ _read(other).T > limit[:, None]
-
-
-def _read(sketches: Sequence[str]) -> Array:
-    """(n, SIZE), each of length 1."""
-    data = b"".join(base64.b64decode(sketch[1:]) for sketch in sketches)
-    rows = np.frombuffer(data, np.int8).reshape(-1, SIZE)
-    return unit_rows(rows.astype(np.float64))

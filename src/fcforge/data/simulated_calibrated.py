@@ -29,8 +29,8 @@ from fcforge.core.names import look_up
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.settings import above, at_least, limits, within
 from fcforge.core.target import Target
+from fcforge.data.checks import MIN_PER_CLASS
 from fcforge.data.cohort import Cohort, as_text
-from fcforge.data.datasets import MIN_PER_CLASS
 from fcforge.data.simulated_scans import observe, symmetric_normal
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.imaging.matrix_files import read_table

@@ -34,8 +34,8 @@ from fcforge.base_model.features import one_blas_thread
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.settings import at_least, limits
+from fcforge.data.checks import MIN_PER_SITE
 from fcforge.data.cohort import Cohort, as_text
-from fcforge.data.datasets import MIN_PER_SITE
 from fcforge.data.simulated_scans import observe, symmetric_normal
 
 # In Fisher z.

@@ -10,8 +10,12 @@ from fcforge.core.randomness import numpy_rng
 from fcforge.core.spec import Conditions
 from fcforge.core.subjects import FCBatch, Site
 from fcforge.core.target import strata
+from fcforge.data.checks import (
+    class_counts,
+    require_no_leaking_duplicates,
+    require_valid,
+)
 from fcforge.data.cohort import Cohort
-from fcforge.data.datasets import class_counts, refuse_twins, require_valid
 
 SPLITS = ("train", "val", "test")
 
@@ -103,7 +107,7 @@ def split_cohort(
         rng = numpy_rng(seed // asked.folds, "folds", "split", site_name)
     rows = split_rows(strata(members.y), rng, asked, seed)
     parts = {name: members.select(index) for name, index in rows.items()}
-    refuse_twins(cohort, [ids_of(parts)])
+    require_no_leaking_duplicates(cohort, [ids_of(parts)])
     return parts
 
 
@@ -128,5 +132,5 @@ def make_sites(
     """Sites of a cohort, split, after `require_valid` has found nothing wrong with them."""
     require_valid(cohort)
     sites = {name: split_site(cohort, name, seed, asked) for name in cohort.site_names}
-    refuse_twins(cohort, [site.subject_ids for site in sites.values()])
+    require_no_leaking_duplicates(cohort, [site.subject_ids for site in sites.values()])
     return sites

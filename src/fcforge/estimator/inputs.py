@@ -12,8 +12,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from fcforge.core.errors import DataError, at
 from fcforge.core.names import check_names
 from fcforge.core.options import Kind
-from fcforge.data.cohort import rois_of
-from fcforge.data.datasets import TOLERANCE, not_correlations
+from fcforge.data.checks import TOLERANCE, matrix_faults
+from fcforge.data.edges import rois_of
 from fcforge.data.matrices import (
     TRIED,
     Layout,
@@ -110,7 +110,7 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     if len({m.shape for m in made}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
     for i, matrix in enumerate(made):
-        for what, _ in not_correlations(matrix):
+        for what, _ in matrix_faults(matrix):
             raise InputError(what, where=f"X[{i}]", do=NOT_FC)
     fc = np.stack(made)
     rois = np.arange(fc.shape[1])

@@ -10,7 +10,8 @@ import numpy as np
 from fcforge.core.errors import FCForgeError
 from fcforge.core.formatting import whole
 from fcforge.core.names import two_spellings
-from fcforge.data.cohort import MIN_ROIS, Cohort, as_text, twins_of
+from fcforge.data.cohort import MIN_ROIS, Cohort, as_text
+from fcforge.data.duplicates import find_duplicates
 from fcforge.data.participants import is_missing, label_of
 from fcforge.estimator.inputs import InputError
 
@@ -90,7 +91,7 @@ def told_apart(
     fc = subjects.fc
     if fc.shape[1] < MIN_ROIS or len(subjects.site_names) < 2:
         return seen
-    for one, other, r in twins_of(fc, np.arange(len(fc))):
+    for one, other, r in find_duplicates(fc, np.arange(len(fc))):
         first = subjects.site[int(one)]
         second = subjects.site[int(other)]
         if first != second:

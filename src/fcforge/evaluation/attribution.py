@@ -31,7 +31,7 @@ from numpy import ndarray as Array
 
 from fcforge.base_model.features import log_features, one_blas_thread
 from fcforge.core.constants import LOG_SCALE
-from fcforge.data.cohort import fc_from_upper, upper_from_fc
+from fcforge.data.edges import fc_from_upper, upper_from_fc
 from fcforge.data.scan_checks import fisher_z
 
 SAME = 1e-9  # eigenvalues nearer than this count as one

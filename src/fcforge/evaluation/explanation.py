@@ -13,7 +13,7 @@ from fcforge.core.errors import DataError
 from fcforge.core.files import write_text
 from fcforge.core.formatting import no_formula, printable
 from fcforge.core.randomness import numpy_rng
-from fcforge.data.cohort import fc_from_upper, upper_from_fc
+from fcforge.data.edges import fc_from_upper, upper_from_fc
 from fcforge.data.scan_checks import wrong_rois
 from fcforge.evaluation.attribution import Attribution, ScoredModel, attribute
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only

@@ -15,8 +15,9 @@ from fcforge.core.errors import DataError
 from fcforge.core.result import RunResult
 from fcforge.core.spec import LearnerSpec
 from fcforge.core.subjects import Site
+from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
-from fcforge.data.datasets import load_dataset, require_valid
+from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
 from fcforge.evaluation.tables import Row, results_rows
 from fcforge.experiments.collect import describe_sites, result_of

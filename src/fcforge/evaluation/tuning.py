@@ -26,8 +26,9 @@ from fcforge.core.files import write_text
 from fcforge.core.randomness import numpy_rng
 from fcforge.core.result import RunResults
 from fcforge.core.spec import Leaks, LearnerSpec
+from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort, write_people
-from fcforge.data.datasets import load_dataset, require_valid
+from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import make_sites
 from fcforge.evaluation.forgetting import finite
 from fcforge.evaluation.resampling import means

@@ -9,8 +9,10 @@ from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.formatting import counted
 from fcforge.core.options import CheckRequest
 from fcforge.core.settings import override_only
-from fcforge.data.cohort import Cohort, Fault, grouped
-from fcforge.data.datasets import check_cohort, class_counts, dataset_of, load_dataset
+from fcforge.data.checks import check_cohort, class_counts
+from fcforge.data.cohort import Cohort
+from fcforge.data.datasets import dataset_of, load_dataset
+from fcforge.data.faults import Fault, grouped
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ from fcforge.core.constants import SHRINK
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.spec import PublicSpec
 from fcforge.core.subjects import FCBatch
-from fcforge.data.cohort import Cohort, twins_of
+from fcforge.data.checks import require_valid, without_duplicates
+from fcforge.data.cohort import Cohort
 from fcforge.data.confounds import Confounds, fit_on_cohort
-from fcforge.data.datasets import load_dataset, require_valid, without_twins
+from fcforge.data.datasets import load_dataset
+from fcforge.data.duplicates import find_duplicates
 
 OTHERS = "others"
 
@@ -80,7 +82,7 @@ def resolve_public(wanted: Component, tested: Cohort) -> PublicSpec:
 def _load(name: str, params: str) -> Cohort:
     people = load_dataset(Component(name, json.loads(params)))
     require_valid(people, to_split=False)
-    return without_twins(people)[0]
+    return without_duplicates(people)[0]
 
 
 def load_public(spec: PublicSpec) -> Cohort:
@@ -98,7 +100,7 @@ def require_strangers(public: Cohort, tested: Cohort) -> None:
             where="[start]",
             do="Use one atlas for both.",
         )
-    found = twins_of(public.fc, public.subject_id, tested.fc, tested.subject_id)
+    found = find_duplicates(public.fc, public.subject_id, tested.fc, tested.subject_id)
     if found:
         first = found[0]
         raise DataError(

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.core.errors import StoreError
+from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
 from fcforge.data.confounds import require_covariates
-from fcforge.data.datasets import load_dataset, require_valid
+from fcforge.data.datasets import load_dataset
 from fcforge.experiments.collect import describe_sites, stored_plan
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.config_code import import_dataset, import_parts

@@ -12,9 +12,9 @@ from fcforge.base_model.features import log_features
 from fcforge.base_model.model import FLAT, BaseModel, rounded, rounded_number
 from fcforge.core.errors import DataError, ExchangeError, at, refuse
 from fcforge.core.settings import make
+from fcforge.data.checks import require_valid, without_duplicates
 from fcforge.data.cohort import Cohort, as_numbers
 from fcforge.data.confounds import Confounds, fit_on_cohort, terms
-from fcforge.data.datasets import require_valid, without_twins
 from fcforge.data.scan_checks import likeness, side_distance, unit_rows
 from fcforge.evaluation.resampling import measure
 from fcforge_consortium.base_model.expected_gain import ExpectedGains
@@ -210,7 +210,7 @@ def make_public(
     """
     require_valid(cohort, to_split=False)
     order = np.lexsort((cohort.subject_id, cohort.site))
-    cohort, twice = without_twins(cohort.select(order))
+    cohort, twice = without_duplicates(cohort.select(order))
     policy = policy.spoken(cohort.target)
     policy.require_target(cohort.target)
     said, arrays = _made(cohort, tuple(remove), dict(settings or {}), policy, plan)

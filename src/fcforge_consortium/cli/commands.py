@@ -164,7 +164,8 @@ def threshold(request: requests.ThresholdRequest) -> None:
 @takes
 def evaluate(request: requests.EvaluateRequest) -> None:
     """Measure a file's model on people with known diagnoses, next to the majority class."""
-    from fcforge.data.datasets import left_out, load_people
+    from fcforge.data.checks import data_warnings
+    from fcforge.data.datasets import load_people
     from fcforge.report.text import json_text
     from fcforge_consortium.contributions import prediction
     from fcforge_consortium.ledger.ledger import PrivateRecord
@@ -178,7 +179,7 @@ def evaluate(request: requests.EvaluateRequest) -> None:
         ledger = PrivateRecord.read(request.ledger)
     loading = request.loading | opened.root.policy.loading
     cohort = load_people(request.data, listed(request.site), **loading)
-    for text in left_out(cohort):
+    for text in data_warnings(cohort):
         _warn(text)
     with at_work("predicting"):
         result = prediction.evaluate(opened, cohort, ledger)

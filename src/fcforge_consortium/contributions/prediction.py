@@ -12,8 +12,8 @@ from fcforge.core.errors import DataError
 from fcforge.core.estimate import Estimate
 from fcforge.core.formatting import no_formula, printable
 from fcforge.core.target import Target
+from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
-from fcforge.data.datasets import require_valid
 from fcforge.data.folder import Kind, Scan, Where, find_scans
 from fcforge.data.scan_checks import wrong_rois
 from fcforge.evaluation.explanation import Explanation, explain_model

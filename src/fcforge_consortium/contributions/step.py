@@ -6,8 +6,8 @@ import numpy as np
 
 from fcforge.base_model.calibration import fit_line
 from fcforge.core.errors import ConfigError, DataError, at
+from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
-from fcforge.data.datasets import require_valid
 from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.base_model.quality import quality, require_labels
 from fcforge_consortium.contributions import vectors as vector
@@ -79,10 +79,10 @@ def _charged(
     policy = model.exchange.root.policy
     policy.require_people(len(people))
     _require_known(model, asked.site, private)
-    if twins := people.twins:
-        first, second, alike = twins[0]
+    if duplicates := people.duplicates:
+        first, second, alike = duplicates[0]
         raise DataError(
-            f"scans {first} and {second} look like one person's ({len(twins)} such in all, "
+            f"scans {first} and {second} look like one person's ({len(duplicates)} such in all, "
             f"edges correlate {alike:.3f}): whoever is there twice spends twice what is said.",
             do=f"Leave one of each pair out (of the command: --leave-out {second}).",
         )

@@ -31,7 +31,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from fcforge.core.errors import ConfigError, DataError, ExchangeError, at
 from fcforge.core.files import read_plain
 from fcforge.data.cohort import Cohort
-from fcforge.data.scan_checks import SIZE, same_scans, sketches_of
+from fcforge.data.sketches import SIZE, same_scans, sketches_of
 from fcforge_consortium.records import schema
 from fcforge_consortium.records.schema import (
     Budget,

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from fcforge.core.errors import ConfigError
+from fcforge.data.checks import data_warnings
 from fcforge.data.cohort import Cohort
-from fcforge.data.datasets import left_out, load_people
+from fcforge.data.datasets import load_people
 from fcforge_consortium.chains.chain import begin
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.model import Learned, Tick
@@ -101,7 +102,7 @@ def _train(
     tick: Tick,
 ) -> Learned:
     """Train one hospital's step and write its ledger entry, then the file."""
-    for text in left_out(people):
+    for text in data_warnings(people):
         warn(text)
     with PrivateRecord.open(ledger_of(request)) as ledger:
         done = before.model.learn(people, ledger, request, key, tick)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.core.errors import ConfigError
-from fcforge.data.datasets import left_out
+from fcforge.data.checks import data_warnings
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.model import Learned, Tick
 from fcforge_consortium.operations.people import (
@@ -66,7 +66,7 @@ def contribute(
     before.require_same_signing(key is not None)
     people = people_for(before, request, request.site)
     agree(before)
-    for text in left_out(people):
+    for text in data_warnings(people):
         warn(text)
     with PrivateRecord.open(ledger_of(request)) as ledger:
         done = before.model.learn(people, ledger, request, key, tick)

@@ -15,7 +15,7 @@ from fcforge.core.errors import DataError
 from fcforge.core.files import whole_file
 from fcforge.core.names import look_up
 from fcforge.data.abide import PUBLISHED, DownloadError, rebuild, subjects_sha256
-from fcforge.data.datasets import without_twins
+from fcforge.data.checks import without_duplicates
 from fcforge.data.folder import load_folder
 from fcforge_consortium.base_model.record import make_public
 from fcforge_consortium.records import exchange
@@ -86,7 +86,7 @@ def published_people(name: str) -> Path:
             if different:
                 raise DataError("; ".join(different) + ".", where=name, do=do)
     everybody = load_folder(place)
-    people = without_twins(everybody)[0].content_sha256()
+    people = without_duplicates(everybody)[0].content_sha256()
     _require_published(name, people, everybody.subject_id.tolist(), place)
     return place
 

@@ -229,10 +229,10 @@ def test_the_command_and_the_estimator_use_it(bucket, tmp_path):
 
 @pytest.mark.data
 def test_the_published_people_are_those_of_the_file(shared_data):
-    from fcforge.data.datasets import without_twins
+    from fcforge.data.checks import without_duplicates
 
     people = load_folder(shared_data / "abide1_aal116.npz")
-    alone, twice = without_twins(people)
+    alone, twice = without_duplicates(people)
     assert twice == ["50602"]
     assert set(people.site_names) == set(abide.SITE_IDS)
     assert alone.content_sha256() == BASE_MODELS["abide-aal"].people

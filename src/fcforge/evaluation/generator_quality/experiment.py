@@ -16,8 +16,9 @@ from fcforge.core.randomness import torch_rng
 from fcforge.core.settings import Checked, make
 from fcforge.core.spec import Training
 from fcforge.core.subjects import FCBatch
+from fcforge.data.checks import require_valid
 from fcforge.data.cohort import Cohort
-from fcforge.data.datasets import load_dataset, require_valid
+from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import split_site
 from fcforge.evaluation.generator_quality.measures import spectrum
 from fcforge.evaluation.generator_quality.panel import JudgedSet, Panel, judge_all

@@ -1,0 +1,277 @@
+"""Checks of a cohort before training: matrices, subjects, duplicate scans, sites."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fcforge.core.errors import DataError
+from fcforge.core.formatting import counted, some
+from fcforge.core.names import two_spellings
+from fcforge.core.target import Target
+from fcforge.data.cohort import Cohort
+from fcforge.data.faults import Fault, Severity, grouped
+from fcforge.data.participants import NAME_THEM
+from fcforge.data.site_checks import site_faults
+
+MIN_PER_SITE = 8  # a smaller site cannot be split in three
+MIN_PER_CLASS = 4
+TOLERANCE = 1e-4  # of symmetry, range and diagonal of a correlation matrix
+SHOWN = 5  # errors listed by `require_valid`
+COPY = 0.99999  # edge correlation of one scan with its copy, but for rounding
+WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
+
+
+def check_cohort(
+    cohort: Cohort, *, n_rois: int | None = None, to_split: bool = True
+) -> list[Fault]:
+    """Return all faults of a cohort: of loading, shapes, matrices, ids, duplicates and sites.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    n_rois : int, optional
+        ROI count that is expected, e.g. 116.
+    to_split : bool
+        Whether every site will be split into training and test. If so, a site with one class or
+        too few people is an error, otherwise a warning.
+
+    Returns
+    -------
+    list of Fault
+        Errors first; empty for a valid cohort. An ROI without signal, whose FC is 0 everywhere,
+        is a warning: 54 of the 871 people of ABIDE have one.
+    """
+    faults = [*cohort.faults, *_shape_faults(cohort, n_rois)]
+    # Matrix checks index by row and column: they need the shapes to be right.
+    if not any(f.severity == "error" and not f.subject for f in faults):
+        faults += [*_matrix_faults_of(cohort), *_subject_faults(cohort)]
+        if np.isfinite(cohort.fc).all():
+            faults += [*_duplicate_faults(cohort), *site_faults(cohort)]
+        faults += _size_faults(cohort, to_split)
+    return sorted(faults, key=lambda f: f.severity != "error")
+
+
+def require_valid(
+    cohort: Cohort, *, n_rois: int | None = None, to_split: bool = True
+) -> None:
+    """Raise one `DataError` that lists the first errors of `check_cohort`, if there are any.
+
+    Parameters
+    ----------
+    cohort, n_rois, to_split
+        As in `check_cohort`.
+    """
+    faults = check_cohort(cohort, n_rois=n_rois, to_split=to_split)
+    errors = grouped(fault for fault in faults if fault.severity == "error")
+    if errors:
+        lines = "".join(f"\n  - {f}" for f in errors[:SHOWN])
+        more = f"\n  ... and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
+        raise DataError(
+            f"dataset '{cohort.name}' has {counted(len(errors), 'error')}:{lines}{more}\n",
+            where=cohort.path,
+            do="See all with `fcforge check`; nothing was trained.",
+        )
+
+
+def data_warnings(cohort: Cohort) -> list[str]:
+    """Return the loader's warnings and those of `site_faults` as lines, equal ones once.
+
+    The loader warns about people that it left out.
+    """
+    faults = [*cohort.faults]
+    if len(cohort) and np.isfinite(cohort.fc).all():
+        faults += site_faults(cohort)
+    warned = [fault for fault in faults if fault.severity == "warning"]
+    return [f"WARNING: {fault}" for fault in grouped(warned)]
+
+
+def _shape_faults(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
+    if len(cohort) == 0:
+        explained = any(fault.severity == "error" for fault in cohort.faults)
+        do = "" if explained else "Check the path and the site names."
+        yield Fault("error", "no subject could be loaded.", do)
+    elif cohort.n_rois < 2:
+        yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")
+    elif n_rois is not None and cohort.n_rois != n_rois:
+        what = f"FC has {cohort.n_rois} ROIs, {n_rois} were expected."
+        do = "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs)."
+        yield Fault("error", what, do)
+
+
+def _matrix_faults_of(cohort: Cohort) -> Iterator[Fault]:
+    names = cohort.roi_names or tuple(map(str, range(1, cohort.n_rois + 1)))
+    people = zip(
+        cohort.fc, cohort.subject_id.tolist(), cohort.site.tolist(), strict=True
+    )
+    for fc, *who in people:
+        for what, do in matrix_faults(fc):
+            yield Fault("error", what, do, *who)
+        flat = [names[roi] for roi in _flat_rois(fc)]
+        if flat:
+            rois = "ROI" if len(flat) == 1 else "ROIs"
+            what = f"{rois} {some(flat)} without signal (constant FC)."
+            do = "Kept as it is; leave subjects with many such ROIs out."
+            yield Fault("warning", what, do, *who)
+
+
+def _flat_rois(fc: np.ndarray) -> list[int]:
+    """Return the places of ROIs whose FC with all others is constant."""
+    if len(fc) < 3:
+        return []
+    others = fc[~np.eye(len(fc), dtype=bool)].reshape(len(fc), -1)
+    return np.flatnonzero(others.min(axis=1) == others.max(axis=1)).tolist()
+
+
+def matrix_faults(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
+    """Yield each reason why a matrix (R, R) is no correlation matrix, with advice."""
+    bad = ~np.isfinite(matrix)
+    if bad.any():
+        rows = np.flatnonzero(bad.any(axis=1))
+        rois = some((rows + 1).tolist(), 4)
+        what = f"{int(bad.sum())} FC values are NaN or infinite (ROI {rois})."
+        yield what, "Leave the subject out, or set the FC of ROIs without signal to 0."
+        return
+    gap = float(np.abs(matrix - matrix.T).max())
+    if gap > TOLERANCE:
+        what = f"FC is not symmetric (largest difference {gap:.3g})."
+        do = "Make it again, or take (FC + FC.T) / 2. A square time series? kind='timeseries'."
+        yield what, do
+    off_diagonal = ~np.eye(len(matrix), dtype=bool)
+    largest = float(np.abs(matrix[off_diagonal]).max())
+    if largest > 1 + TOLERANCE:
+        what = f"FC goes up to |r| = {largest:.3g}, beyond 1."
+        yield what, "Fisher z values? Take tanh of them."
+    diagonal = np.diagonal(matrix)
+    worst = int(np.abs(diagonal - 1).argmax())
+    if abs(diagonal[worst] - 1) > TOLERANCE:
+        yield (
+            f"the diagonal is not 1 ({diagonal[worst]:.3g} at ROI {worst + 1}).",
+            "Set it to 1.",
+        )
+
+
+def _subject_faults(cohort: Cohort) -> Iterator[Fault]:
+    times = Counter(cohort.subject_id.tolist())
+    target = cohort.target
+    low, high = target.limits
+    people = zip(
+        cohort.subject_id.tolist(), cohort.site.tolist(), cohort.y, strict=True
+    )
+    for subject, site, y in people:
+        n = times.pop(subject, 1)  # reported once
+        if n > 1:
+            what = f"subject id appears {n} times."
+            do = "Give every subject one row; add the site to the id if two sites share ids."
+            yield Fault("error", what, do, subject, site)
+        if target.classes and y not in range(target.outputs):
+            what = f"unknown label {y} (0 is control, 1 is patient)."
+            yield Fault("error", what, NAME_THEM, subject, site)
+        elif not target.classes and not abs(y) <= 1:
+            value = target.restored(y)
+            what = f"{target.name} {value:g} is not in {low:g} to {high:g}."
+            yield Fault("error", what, WIDEN, subject, site)
+
+
+def class_counts(y: np.ndarray, target: Target) -> list[int]:
+    """Return the number of subjects of each class, controls first; of a number, of all."""
+    if not target.classes:
+        return [len(y)]
+    return [int((y == k).sum()) for k in range(target.outputs)]
+
+
+def _duplicate_faults(cohort: Cohort) -> Iterator[Fault]:
+    """Yield a warning for scans that look like one person, an error for copies."""
+    ids = cohort.subject_id.tolist()
+    site = dict(zip(ids, cohort.site.tolist(), strict=True))
+    label = dict(zip(ids, cohort.y.tolist(), strict=True))
+    for one, other, r in cohort.duplicates:
+        if one == other:  # an id that appears twice is an error of its own
+            continue
+        what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})"
+        if cohort.target.classes and label[one] != label[other]:
+            what += ", who has another diagnosis"
+        do = (
+            f"A run refuses them in training and test: leave_out = ['{other}'] in "
+            f"[dataset]. With learn: --leave-out {other}."
+        )
+        severity: Severity = "error" if r > COPY else "warning"
+        yield Fault(severity, f"{what}.", do, other, site[other])
+
+
+def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
+    """Yield faults of targets without variation, of site names, and of sites that are too small."""
+    target = cohort.target
+    severity: Severity = "error" if to_split else "warning"
+    counts = class_counts(cohort.y, target)
+    if not to_split and target.kind == "two classes" and min(counts) == 0:
+        group = ("control", "patient")[counts.index(0)]
+        what = f"nobody of the {counted(len(cohort), 'subject')} is a {group}."
+        do = (
+            f"Both groups are needed. Is the diagnosis read as it is meant? {NAME_THEM}"
+        )
+        yield Fault("error", what, do)
+    if not target.classes and len(set(cohort.y.tolist())) == 1:
+        value = target.restored(cohort.y[0])
+        what = f"{target.name} is the same for everybody ({value:g}): nothing to learn."
+        do = f"Check the column {target.name}, or name another target."
+        yield Fault("error", what, do)
+    if both := two_spellings(cohort.site_names):
+        what = f"the sites {both} differ in case alone."
+        do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
+        yield Fault("error", what, do)
+    for site in cohort.site_names:
+        labels = cohort.y[cohort.site == site]
+        if not site:
+            what = f"{len(labels)} subjects have no site."
+            yield Fault("error", what, "Name their site.")
+        elif what := why_not_splittable(labels, target):
+            do = "Merge it with another site or leave it out."
+            yield Fault(severity, what, do, site=site)
+
+
+def why_not_splittable(y: np.ndarray, target: Target) -> str:
+    """Return why a site with labels `y` cannot be split in three; empty if it can be."""
+    counts = class_counts(y, target)
+    known = {1: ("subjects",), 2: ("controls", "patients")}
+    names = known.get(target.outputs, target.classes)
+    sizes = ", ".join(f"{n} {name}" for n, name in zip(counts, names, strict=True))
+    if min(counts) == 0:
+        missing = names[counts.index(0)]
+        return f"has no {missing} ({sizes}), so that only a public start can use it."
+    if len(y) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS:
+        least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class"
+        return f"is too small ({sizes}; at least {least} are needed)."
+    return ""
+
+
+def without_duplicates(cohort: Cohort) -> tuple[Cohort, list[str]]:
+    """Return the cohort without the second scan of each duplicate pair, and the ids left out."""
+    second = sorted({pair.second for pair in cohort.duplicates})
+    return cohort.select(~np.isin(cohort.subject_id, second)), second
+
+
+def require_no_leaking_duplicates(
+    cohort: Cohort, sites: Iterable[Mapping[str, Sequence[str]]]
+) -> None:
+    """Raise `DataError` for duplicate scans of which one is trained on and the other tested.
+
+    The test would measure memory instead of learning. A cohort with ``allow_duplicates`` passes.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    sites : iterable of mapping of split name to subject ids
+    """
+    if cohort.allow_duplicates:
+        return
+    tested: dict[str, bool] = {}
+    for parts in sites:
+        for split, ids in parts.items():
+            tested |= dict.fromkeys(ids, split == "test")
+    for one, other, r in cohort.duplicates:
+        if one in tested and other in tested and tested[one] != tested[other]:
+            pair = f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f})"
+            do = f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true."
+            message = f"{pair}, one in training and one in test."
+            raise DataError(message, where=cohort.path, do=do)

@@ -1,0 +1,64 @@
+"""Duplicate scans: pairs of scans that look like one person."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fcforge.data.edges import upper_from_fc
+
+# Edge correlation above which two scans look like one person. Two people correlate less; two
+# halves of one scan often more.
+SAME_PERSON = 0.9
+SAME_PERSON_FEW_EDGES = (
+    0.98  # strangers correlate more when there are fewer than FEW edges
+)
+FEW = 1_000
+
+
+class DuplicatePair(NamedTuple):
+    """Two scans that look like one person: their ids and the correlation of their edges."""
+
+    first: str
+    second: str
+    correlation: float
+
+
+def find_duplicates(
+    fc: np.ndarray,
+    ids: np.ndarray,
+    other: np.ndarray | None = None,
+    other_ids: np.ndarray | None = None,
+) -> list[DuplicatePair]:
+    """Return pairs of scans that look like one person, in the order of the rows.
+
+    Parameters
+    ----------
+    fc : ndarray of shape (n, R, R)
+    ids : ndarray of shape (n,), str
+    other : ndarray of shape (m, R, R), optional
+        Second data set. Each pair then has one scan of either set, and scans with the same id
+        count as duplicates.
+    other_ids : ndarray of shape (m,), str, optional
+        Ids of `other`.
+    """
+    a = _unit_edges(fc)
+    r = a @ (a if other is None else _unit_edges(other)).T
+    duplicate = r > (SAME_PERSON if a.shape[1] >= FEW else SAME_PERSON_FEW_EDGES)
+    if other_ids is None:
+        other_ids = ids
+        duplicate = np.triu(duplicate, 1)
+    else:
+        duplicate |= ids[:, None] == other_ids[None, :]
+    pairs = []
+    for i, j in np.argwhere(duplicate):
+        pairs.append(DuplicatePair(str(ids[i]), str(other_ids[j]), float(r[i, j])))
+    return pairs
+
+
+def _unit_edges(fc: np.ndarray) -> np.ndarray:
+    """Return centred edges (n, E) of length 1; constant scans become 0."""
+    x = upper_from_fc(fc).astype(np.float32, copy=False)
+    x -= x.mean(1, keepdims=True)
+    norm = np.linalg.norm(x, axis=1, keepdims=True)
+    x /= np.maximum(norm, 1e-12)
+    return x
