@@ -1,13 +1,13 @@
 """Pages as plain files: an overview with a page for everything that lies below a folder.
 
-No server: open index.html, or mail the folder. Links are relative, every page is one file that
-loads nothing.
+There is no server: open index.html, or mail the folder. Links are relative, and every page is one
+file that loads nothing.
 """
 
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
@@ -25,114 +25,148 @@ from fcforge.experiments.store import BROKEN
 from fcforge.report import judge
 from fcforge.report.audits import section
 from fcforge.report.html import render, sections_page, shortened
+from fcforge.report.page_kinds import Page, PageKind, installed_page_kinds
 from fcforge.report.run_numbers import run_numbers
 from fcforge.report.run_page import page_of, read_folder
 from fcforge.report.run_warnings import leaks_on
-from fcforge_consortium.records.exchange import open_exchange
-from fcforge_consortium.report.page import page_of as exchange_page
-from fcforge_consortium.report.page import pictures
 
 INDEX = "index.html"
-MOST_SCORES = 64 << 20  # bytes of one node's scores
+MAX_SCORE_BYTES = 64 << 20  # of one node
 Say = Callable[[str], object]
-Made = tuple[str, Sequence[str]]  # a page, and what the overview says of it
 
 
 class Item(NamedTuple):
-    """A run folder, an exchange file, an audit or a folder of judged generators.
+    """A thing that has a page.
 
     Attributes
     ----------
-    kind : str
-        Of `KINDS`.
+    kind : PageKind
     path : Path
     name : str
-        Path below the folder, fit to be shown.
+        Path below the searched folder, printable.
     page : str
         File name of its page: readable, and different for every item.
     """
 
-    kind: str
+    kind: PageKind
     path: Path
     name: str
     page: str
 
 
+class Card(NamedTuple):
+    """An item's entry in the overview."""
+
+    item: Item
+    summary: Sequence[str]
+    damaged: bool
+
+
 def write_pages(
     folder: str | Path, out: str | Path | None = None, say: Say = lambda text: None
 ) -> Path:
-    """Write the pages of everything below a folder; returns the overview.
+    """Write the pages of everything below a folder.
 
     Parameters
     ----------
     folder : path
-        Searched for run folders, exchange files, audits and judged generators; links are not
-        followed.
+        Searched for run folders, judged generators, audits and whatever installed packages have
+        pages for. Links are not followed.
     out : path, optional
-        Where to write, FOLDER/pages without it. Pages that an earlier call left there for things
-        that are gone are removed.
+        Folder to write; FOLDER/pages by default. Pages that an earlier call wrote there for
+        things that no longer exist are removed.
     say : callable
-        Told what is being shown.
+        Receives the name of each item before its page is made.
+
+    Returns
+    -------
+    Path
+        The overview.
     """
     root = Path(folder)
     if not root.is_dir():
-        do = "Give a folder to look into."
-        raise FCForgeError("no such folder.", where=root, do=do)
-    to = Path(out) if out is not None else root / "pages"
-    items = find_items(root)
-    pages = {item.page for item in items}
-    cards: dict[str, list[tuple[Item, Sequence[str], bool]]] = {k: [] for k in KINDS}
-    for kind in KINDS:
-        for path in to.glob(f"{kind}-*-????????.html"):
-            if path.name not in pages:
-                path.unlink()
+        do = "Give an existing folder to search."
+        raise FCForgeError("There is no such folder.", where=root, do=do)
+    target = Path(out) if out is not None else root / "pages"
+    kinds = page_kinds()
+    items = find_items(root, kinds)
+    _remove_stale_pages(target, kinds, {item.page for item in items})
+    cards: dict[str, list[Card]] = {kind.name: [] for kind in kinds}
     for item in items:
-        say(f"{item.kind} {item.name}")
-        cards[item.kind].append((item, *_write(item, to)))
-    groups = [(kind, *KINDS[kind][1:], found) for kind, found in cards.items()]
+        say(f"{item.kind.name} {item.name}")
+        cards[item.kind.name].append(_write(item, target))
+    groups = [(kind, cards[kind.name]) for kind in kinds]
     name = root.resolve().name or "/"
-    write_text(to / INDEX, render("overview.html.j2", folder=name, groups=groups))
-    return to / INDEX
+    write_text(target / INDEX, render("overview.html.j2", folder=name, groups=groups))
+    return target / INDEX
 
 
-# -- what lies below a folder ----------------------------------------------------------------------
-def find_items(root: Path) -> list[Item]:
-    """Items below `root` by name."""
+def _remove_stale_pages(
+    target: Path, kinds: Sequence[PageKind], current: set[str]
+) -> None:
+    """Remove pages of these kinds that are not among the `current` file names."""
+    for kind in kinds:
+        for path in target.glob(f"{kind.name}-*-????????.html"):
+            if path.name not in current:
+                path.unlink()
+
+
+# -- search ----------------------------------------------------------------------------------------
+def find_items(root: Path, kinds: Sequence[PageKind] | None = None) -> list[Item]:
+    """Return the items below a folder, sorted by name.
+
+    Parameters
+    ----------
+    root : Path
+    kinds : sequence of PageKind, optional
+        Kinds to search for, by default all.
+    """
+    searched = page_kinds() if kinds is None else kinds
     items: list[Item] = []
-    for folder, names, files in os.walk(root):  # does not follow links
+    for place, names, files in os.walk(root):  # does not follow links
+        folder = Path(place)
         names[:] = [name for name in names if not name.startswith(".")]
-        for kind, path in _items_of(Path(folder), files):
-            relative = path.relative_to(root).as_posix()
-            shown = relative if relative != "." else root.resolve().name or "/"
-            name = printable(shown)
-            hyphened = re.sub(r"[^a-z0-9]+", "-", name.lower())
-            slug = hyphened.strip("-")[:60]
-            digest = hashlib.sha256(os.fsencode(relative)).hexdigest()
-            page = f"{kind}-{slug}-{digest[:8]}.html"
-            items.append(Item(kind, path, name, page))
-            if path == Path(folder):
-                names.clear()  # what belongs to an item is not an item
+        kind_and_path = _items_of(folder, files, searched)
+        items += [_item(root, kind, path) for kind, path in kind_and_path]
+        if any(path == folder for _, path in kind_and_path):
+            names.clear()  # an item's own files are not items
     return sorted(items, key=lambda item: item.name)
 
 
-def _items_of(folder: Path, names: list[str]) -> Iterator[tuple[str, Path]]:
-    """Items of one folder; hidden files and links are none."""
-    shown = [folder / name for name in sorted(names) if not name.startswith(".")]
-    files = {path.name: path for path in shown if not path.is_symlink()}
-    if "experiment.json" in files:
-        yield "run", folder
-    elif files.keys() >= {RECORDS, PORTRAITS}:
-        yield "judged", folder
-    else:
-        for name, path in files.items():
-            if path.suffix == ".fcx":
-                yield "exchange", path
-            elif name == "audit.json":
-                yield "audit", path
+def _items_of(
+    folder: Path, names: Sequence[str], kinds: Sequence[PageKind]
+) -> list[tuple[PageKind, Path]]:
+    """Return the items of one folder: the folder itself, or files in it."""
+    visible = [folder / name for name in sorted(names) if not name.startswith(".")]
+    files = {path.name: path for path in visible if not path.is_symlink()}
+    for kind in kinds:
+        if kind.is_folder and list(kind.find(folder, files)):
+            return [(kind, folder)]
+    return [
+        (kind, path)
+        for kind in kinds
+        if not kind.is_folder
+        for path in kind.find(folder, files)
+    ]
+
+
+def _item(root: Path, kind: PageKind, path: Path) -> Item:
+    """Return an item with a readable, unique file name for its page."""
+    relative = path.relative_to(root).as_posix()
+    name = printable(relative if relative != "." else root.resolve().name or "/")
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
+    digest = hashlib.sha256(os.fsencode(relative)).hexdigest()[:8]
+    return Item(kind, path, name, f"{kind.name}-{slug}-{digest}.html")
 
 
 def require_plain_run(folder: Path) -> None:
-    """Raise on links and on sizes that no run writes, before anything of a run folder is read."""
+    """Check a run folder for links and oversized files before any of it is read.
+
+    Raises
+    ------
+    StoreError
+        If the folder holds a link, or scores of a size that no run writes.
+    """
     nodes = folder / "nodes"
     for path in (nodes, *nodes.rglob("*")):
         if path.is_symlink():
@@ -140,30 +174,32 @@ def require_plain_run(folder: Path) -> None:
         if path.name == "scores.npz":
             with ZipFile(path) as packed:
                 size = sum(member.file_size for member in packed.infolist())
-            if size > MOST_SCORES:
-                what = f"the scores of node {path.parent.name} are too large."
-                raise StoreError(what)
+            if size > MAX_SCORE_BYTES:
+                raise StoreError(
+                    f"the scores of node {path.parent.name} are too large."
+                )
 
 
-# -- their pages -----------------------------------------------------------------------------------
-def _write(item: Item, to: Path) -> tuple[Sequence[str], bool]:
-    """Write the page of an item; returns its lines in the overview, and whether it is damaged."""
+# -- pages -----------------------------------------------------------------------------------------
+def _write(item: Item, target: Path) -> Card:
+    """Write the page of an item, or one that names the damage."""
     damaged = False
     try:
-        page, lines = KINDS[item.kind][0](item)
+        page = item.kind.make(item.path, item.name, INDEX)
     except (*BROKEN, FCForgeError, ImportError) as error:
         damaged = True
         label = "Damaged, must not be used."
         if isinstance(error, ImportError):
             label = "Cannot be shown here."
-        lines = [f"{label} Why: {shortened(reason(error), 600)}"]
-        page = sections_page(item.name, item.kind, [], lines[0], INDEX)
-    write_text(to / item.page, page)
-    return lines, damaged
+        text = f"{label} Why: {shortened(reason(error), 600)}"
+        html = sections_page(item.name, item.kind.name, [], text, INDEX)
+        page = Page(html, [text])
+    write_text(target / item.page, page.html)
+    return Card(item, page.summary, damaged)
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with a file in one line, without its place on this machine."""
+    """Return a one-line reason for an error, without paths of this machine."""
     if isinstance(error, FCForgeError):
         return printable(error.what)
     if isinstance(error, ImportError):
@@ -173,61 +209,60 @@ def reason(error: Exception) -> str:
     return f"is not as fcforge writes it ({type(error).__name__})."
 
 
-def _run(item: Item) -> Made:
-    require_plain_run(item.path)
-    results, about = read_folder(item.path, home=INDEX)
-    found = run_numbers(results, about)
-    asked = max(about.expected or 0, len(results))
+def _run(path: Path, name: str, home: str) -> Page:
+    """Make the page of a run folder."""
+    require_plain_run(path)
+    results, info = read_folder(path, home=home)
+    numbers = run_numbers(results, info)
+    expected = max(info.expected or 0, len(results))
     sites = counted(len(results[0].sites), "site")
-    lines = [about.title, f"{len(results)} of {asked} runs, {sites}"]
+    summary = [info.title, f"{len(results)} of {expected} runs, {sites}"]
     if leaks_on(results):
-        lines.append("Test data leaked into training, on purpose.")
-    return page_of(about, found), lines
+        summary.append("Test data leaked into training, on purpose.")
+    return Page(page_of(info, numbers), summary)
 
 
-def _audit(item: Item) -> Made:
-    audit = read_audit(item.path)
-    shown = section(audit)
-    lines = audit.words()
-    page = sections_page(shown.title, "privacy audit", [shown], home=INDEX)
-    return page, [shown.title, *lines]
+def _audit(path: Path, name: str, home: str) -> Page:
+    """Make the page of an audit.json."""
+    audit = read_audit(path)
+    body = section(audit)
+    html = sections_page(body.title, "privacy audit", [body], home=home)
+    return Page(html, [body.title, *audit.words()])
 
 
-def _judged(item: Item) -> Made:
-    found = read_judgement(item.path)
-    return judge.page_of(found, INDEX), [found.title]
+def _judgement(path: Path, name: str, home: str) -> Page:
+    """Make the page of a folder of judged generators."""
+    judgement = read_judgement(path)
+    return Page(judge.page_of(judgement, home), [judgement.title])
 
 
-def _exchange(item: Item) -> Made:
-    model = open_exchange(item.path).model
-    found = model.describe()
-    lines = [", ".join(found.sites) or "no hospital yet", found.kind]
-    lines += [answer.say for answer in found.answers]
-    if found.real_subjects:
-        lines.append("Carries real subjects.")
-    return exchange_page(found, item.name, INDEX, pictures(model)), lines
-
-
-KINDS: dict[str, tuple[Callable[[Item], Made], str, str]] = {
-    "exchange": (
-        _exchange,
-        "Exchange files",
-        "What travels between hospitals: signed records and what the model is computed from. A "
-        "file is shown only after every check of `fcforge consortium verify` has passed.",
-    ),
-    "run": (
-        _run,
+KINDS = (
+    PageKind(
+        "run",
         "Runs",
         "Experiments of `fcforge run`: every learner over many site orders.",
+        ("experiment.json",),
+        _run,
+        is_folder=True,
     ),
-    "judged": (
-        _judged,
+    PageKind(
+        "judged",
         "Judged generators",
-        "What `fcforge judge` found: fidelity, diversity and use of synthetic FC.",
+        "Results of `fcforge judge`: fidelity, diversity and use of synthetic FC.",
+        (RECORDS, PORTRAITS),
+        _judgement,
+        is_folder=True,
     ),
-    "audit": (
-        _audit,
+    PageKind(
+        "audit",
         "Audits",
-        "What `fcforge audit` found: how well attackers tell who took part.",
+        "Results of `fcforge audit`: how well attackers can tell who took part.",
+        ("audit.json",),
+        _audit,
     ),
-}
+)
+
+
+def page_kinds() -> list[PageKind]:
+    """Return all kinds of pages: those of fcforge, then those of installed packages."""
+    return [*KINDS, *installed_page_kinds()]
