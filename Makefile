@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   set up, let simulated hospitals learn in turn and play a round, write pages"
+	@echo "make demo   set up, run FORGE and its baselines on four simulated hospitals, write a report"
 	@echo "make test   set up, check style, types and layers, run the tests, also as other CPUs round"
 	@echo "make tables make every published table and figure again from paper/results/"
 	@echo "make docs   set up, build the documentation into docs/_build"

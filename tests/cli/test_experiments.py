@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,12 @@ from fcforge.experiments.collect import collect
 from fcforge.experiments.config import load_experiment
 from fcforge.experiments.plan import missing_nodes
 from fcforge.experiments.run import open_store, prepare, run_experiment
+from fcforge.experiments.store import Store
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
+from fcforge.methods.forge import Forge
 from fcforge.models import MODELS
+from fcforge.report.forgetting_sentences import forgetting_sentences
 from real_runs import fcforge, finished, scratch, small_config
 
 HELP = """
@@ -65,25 +69,47 @@ def test_help_is_quick_and_light():
 
 def test_the_embedded_demo_runs(tmp_path, monkeypatch):
     """The command with its own config; one epoch, one order and few ROIs suffice."""
+
+    def train_here(prepared, folder, place):
+        run_experiment(prepared, open_store(prepared, folder), group=1)
+
+    monkeypatch.setattr(experiments, "_train", train_here)
+    folder = tmp_path / "run"
     small = (
         "training.epochs=1",
         "experiment.orders=1",
-        "dataset.scale=0.4",
+        "dataset.subjects_per_site=20",
         "dataset.n_rois=12",
+        "generator.fcm_vae.epochs=1",
     )
-    found = []
-
-    def quickly(config, out, **_):
-        prepared = prepare(load_experiment(config, small))
-        run_experiment(prepared, store := open_store(prepared, out), group=1)
-        found.extend((prepared.experiment, *collect(store)))
-
-    monkeypatch.setattr(experiments, "run", quickly)
-    demo = fcforge("demo", "--out", tmp_path / "run")
+    settings = [word for setting in small for word in ("--set", setting)]
+    demo = fcforge("demo", "--out", folder, *settings)
     assert demo.code == 0, demo.err
-    experiment, results, asked = found
-    assert len(results) == asked == len(experiment.learners)
+    results, asked = collect(Store(folder))
+    assert len(results) == asked == 8
     assert all(np.isfinite(p).all() for r in results for p in r.scores.values())
+    table, _, words = demo.out.partition("SD over orders")
+    for title in ("AAA", "FM", "FOR", *(r.spec.learner.title for r in results)):
+        assert title in table
+    text = " ".join(words.split())
+    assert text == " ".join([*forgetting_sentences(results), experiments.DEMO_WORLD])
+    assert len(forgetting_sentences(results)) == 3
+    assert demo.err.splitlines()[-1] == f"report: {folder / 'report.html'}"
+    assert "made to disagree" in (folder / "report.html").read_text()
+
+
+def test_the_demos_learners_are_the_papers_system():
+    config = files("fcforge.cli").joinpath("demo.toml")
+    learners = load_experiment(config).learners
+    methods = {"finetune", "er", "forge", "cumulative"}
+    for model in ("gcn", "linear"):
+        rows = {x.method.name: x for x in learners if x.model.name == model}
+        assert rows.keys() == methods
+        assert rows["forge"].generator.name == "fcm_vae"
+        forge = Forge(**rows["forge"].method.params)
+        assert all(forge.weights)  # replay, logits and readout
+        assert forge.sampling == "hcts"
+        assert len({str(x.training) for x in rows.values()}) == 1
 
 
 def test_version_and_no_arguments():

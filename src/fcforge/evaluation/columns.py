@@ -112,12 +112,12 @@ CLASS_COLUMNS = (
     ),
     Column(
         "for_literal",
-        "FOR lit.",
+        "FOR",
         "accuracy",
         "for_literal",
         "low",
         True,
-        "FOR as in the paper",
+        "the paper's forgetting; values from before a site was learned count, too",
     ),
     Column(
         "bwt",
