@@ -69,12 +69,23 @@ def test_absent_subjects_are_one_line_and_the_check_shows_it(cohort):
     assert lines[0].startswith("416 listed subjects have no file")
 
 
-def test_both_quality_lists(sample: Path):
+def test_three_quality_lists(sample: Path):
     assert "843 listed" in load_abide(sample, sites="all").faults[0].what  # 871 - 28
     everyone = load_abide(sample, quality="every")
     missing = next(f for f in everyone.faults if "no file" in f.what)
     # 184 + 109 + 145 + 101 rows of the four sites
     assert missing.what.startswith(f"{184 + 109 + 145 + 101 - 28} listed")
+    listed = load_abide(sample, quality="all")
+    missing = next(f for f in listed.faults if "no file" in f.what)
+    # 175 + 98 + 140 + 71 subjects with a PCP file at the four sites
+    assert missing.what.startswith(f"{175 + 98 + 140 + 71 - 28} listed")
+    whole = load_abide(sample / "ABIDE_pcp", sites="all", quality="all")
+    assert f"{1035 - 28} listed" in whole.faults[0].what
+
+
+def test_series_without_band_pass_are_another_folder(sample: Path):
+    faults = load_abide(sample, band_pass=False).faults
+    assert "cpac/nofilt_noglobal" in faults[0].what
 
 
 def test_a_truncated_file_is_named_and_the_others_load(sample: Path, tmp_path: Path):

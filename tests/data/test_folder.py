@@ -1,6 +1,7 @@
 """A user's own files: .npz, folders, trouble with one subject; B-SNIP; new scans."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -364,6 +365,38 @@ def test_covariates_of_another_file_are_joined_by_id(tmp_path):
     np.savez(tmp_path / "none.npz", subject_id=["z"], mean_fd=[1.0])
     with pytest.raises(DataError, match="holds none of these subjects"):
         load_folder(path, covariates=tmp_path / "none.npz")
+
+
+def test_covariates_of_a_table_are_joined_although_zeros_are_lost(tmp_path):
+    made = simulate("easy", n_rois=5, n_sites=1, scale=0.1)
+    numbers = np.array([f"{50000 + k}" for k in range(len(made))])
+    made = replace(made, subject_id=numbers)
+    path = write_npz(tmp_path / "d.npz", made)
+    table = tmp_path / "phenotypes.csv"
+    rows = [f"00{who},{k / 10},x" for k, who in enumerate(numbers[1:], 1)]
+    table.write_text("\n".join(["SUB_ID,func_mean_fd,hand", *rows]))
+    back = load_folder(path, covariates=table)
+    assert np.isnan(back.covariates["mean_fd"][0])
+    expected = np.arange(1, len(made)) / 10
+    np.testing.assert_allclose(back.covariates["mean_fd"][1:], expected)
+    assert "hand" not in back.covariates  # words are no covariate of another file
+    table.write_text("SUB_ID,hand\n50001,x\n")
+    with pytest.raises(DataError, match=r"phenotypes.csv: holds no covariate"):
+        load_folder(path, covariates=table)
+    table.write_text("SUB_ID,func_mean_fd\n50001,0.1\n50001,0.2\n")
+    with pytest.raises(DataError, match="names a subject twice: 50001"):
+        load_folder(path, covariates=table)
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;", ""])
+def test_a_first_line_may_name_the_separator(tmp_path, first):
+    made, _ = write_folder(tmp_path)
+    table = tmp_path / "participants.tsv"
+    rows = table.read_text().replace("\t", ";")
+    table.write_text(f"{first}\n{rows}" if first else rows)
+    back = load_folder(tmp_path)
+    assert back.subject_id.tolist() == made.subject_id.tolist()
+    assert back.y.tolist() == made.y.tolist()
 
 
 def test_subjects_can_be_left_out_by_name(tmp_path):

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.io import savemat
+from scipy.io import loadmat, savemat
 
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.data.checks import check_cohort
 from fcforge.data.datasets import load_dataset
-from fcforge.data.rest_meta_mdd import load_rest_meta_mdd
+from fcforge.data.rest_meta_mdd import COLUMNS, load_rest_meta_mdd
 
 COUNTS = {"S1": 5, "S4": 2, "S9": 5, "S14": 5, "S20": 5, "S21": 5}
 
@@ -118,3 +118,37 @@ def test_sites_come_in_the_order_asked_and_unknown_ones_are_named(shared: Path):
         load_rest_meta_mdd(shared, sites=["S99"])
     with pytest.raises(DataError, match="ROISignals_FunImgARglobalCWF"):
         load_rest_meta_mdd(shared, global_signal=True)
+
+
+def test_all_sites_but_the_duplicate_one(shared: Path):
+    cohort = load_rest_meta_mdd(shared, sites="all")
+    assert cohort.site_names == ("S1", "S9", "S14", "S20", "S21")
+    assert [(f.severity, f.site) for f in cohort.faults] == [("warning", "S4")]
+    assert "S14 again" in cohort.faults[0].what
+
+
+@pytest.mark.parametrize("atlas", sorted(COLUMNS.keys() - {"aal", "power264"}))
+def test_other_atlases_are_other_columns(shared: Path, atlas: str):
+    cohort = load_rest_meta_mdd(shared, sites=["S9"], atlas=atlas)
+    first, last = COLUMNS[atlas]
+    assert cohort.n_rois == last - first + 1
+    assert cohort.roi_names == ()
+    file = shared / "Results" / "ROISignals_FunImgARCWF" / "ROISignals_S9-1-0001.mat"
+    series = loadmat(file)["ROISignals"][:, first - 1 : last]
+    own = cohort.fc[cohort.subject_id.tolist().index("S9-1-0001")]
+    np.testing.assert_allclose(own, np.corrcoef(series.T), atol=1e-5)
+
+
+def test_narrow_files_have_no_power_rois(shared: Path):
+    cohort = load_rest_meta_mdd(shared, sites=["S9"], atlas="power264")
+    assert cohort.n_rois == 264
+    narrow = [f for f in cohort.faults if "1568 columns" in f.what]
+    assert len(narrow) == 5
+    assert "columns 1570 to 1833" in narrow[0].what
+
+
+def test_folders_inside_the_shared_one(shared: Path):
+    whole = load_rest_meta_mdd(shared)
+    for inner in ("Results", "Results/ROISignals_FunImgARCWF"):
+        same = load_rest_meta_mdd(shared / inner)
+        assert same.content_sha256() == whole.content_sha256()

@@ -269,7 +269,7 @@ def test_the_budget_adds_up(tmp_path):
         budget.take(int(1.5e9))
 
 
-def test_cells_give_their_texts_and_structs_are_passed_over(tmp_path):
+def test_cells_give_their_texts_and_structs_their_fields(tmp_path):
     structs = np.zeros((1, 2), dtype=[("ROI", object)])
     structs["ROI"][0] = [np.eye(2), np.ones((2, 2))]
     names = np.array([["left", "right"]], dtype=object)
@@ -277,7 +277,8 @@ def test_cells_give_their_texts_and_structs_are_passed_over(tmp_path):
         tmp_path / "s.mat", {"graph": structs, "names": names, "mixed": [["a", 1.0]]}
     )
     found = read_mat(tmp_path / "s.mat")
-    assert found.keys() == {"names"}
+    assert found.keys() == {"names", "graph.ROI"}
+    np.testing.assert_array_equal(found["graph.ROI"], [np.eye(2), np.ones((2, 2))])
     assert found["names"].tolist() == ["left", "right"]
 
 

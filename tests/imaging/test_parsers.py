@@ -28,6 +28,7 @@ BY_HAND = np.array([[0.5, 1.5, 2.5], [3.0, 4.0, 5.0]])
         ("named.tsv", "Node\ta\tb\tc\nx\t0.5\t1.5\t2.5\ny\t3\t4\t5\n"),
         ("semicolon.csv", "0.5;1.5;2.5\n3;4;5\n"),
         ("bom.csv", "\ufeff0.5,1.5,2.5\r\n3,4,5\r\n"),
+        ("declared.csv", "sep=|\n0.5|1.5|2.5\n3|4|5\n"),
         ("commas.csv", "0,5;1,5;2,5\n3;4;5\n"),
         ("commas.tsv", "0,5\t1,5\t2,5\n3\t4\t5\n"),
         ("commas.txt", "0,5 1,5 2,5\n3 4 5\n"),

@@ -58,7 +58,7 @@ Derivative = Literal[
     "rois_tt",
 ]
 Pipeline = Literal["cpac", "ccs", "dparsf", "niak"]
-Quality = Literal["checked", "every"]
+Quality = Literal["checked", "all", "every"]
 wait = time.sleep
 
 
@@ -72,24 +72,27 @@ def load_abide(
     sites: Sequence[str] | Literal["all"] = ("NYU", "UCLA", "UM", "USM"),
     derivative: Derivative = "rois_aal",
     pipeline: Pipeline = "cpac",
+    band_pass: bool = True,
     global_signal: bool = False,
     quality: Quality = "checked",
     merge: bool = True,
     download: bool = False,
 ) -> Cohort:
-    """ABIDE I subjects as FC.
+    """Load ABIDE I subjects as FC.
 
     Parameters
     ----------
     path : path
         Folder that holds (or, with `download`, will hold) nilearn's ``ABIDE_pcp``.
     sites : sequence of str, or "all"
-    derivative, pipeline, global_signal
-        What the PCP computed: ``rois_aal`` or another ROI set, ``cpac`` / ``ccs`` / ``dparsf`` /
-        ``niak``, global signal removed or not; always band-pass filtered.
-    quality : {"checked", "every"}
-        Subjects passed by every rater (871), or every row: of those without a file name DPARSF
-        has series all the same (see `_names`).
+    derivative : str
+        ROI set of the PCP, e.g. ``rois_aal``.
+    pipeline : {"cpac", "ccs", "dparsf", "niak"}
+    band_pass, global_signal : bool
+        Whether the series are band-pass filtered, and whether the global signal is removed.
+    quality : {"checked", "all", "every"}
+        Subjects passed by every rater (871), subjects with a file name in the phenotypic file
+        (1,035), or all rows. DPARSF has series of most rows without a file name (see `_names`).
     merge : bool
         UM_1 and UM_2 are one site, as are UCLA's and LEUVEN's.
     download : bool
@@ -100,8 +103,9 @@ def load_abide(
     Cohort
         Label 1 = ASD (DX_GROUP 1). Covariates age, sex (1 male, 2 female), mean_fd, n_volumes.
     """
-    root = Path(path).expanduser()
-    method = "filt_global" if global_signal else "filt_noglobal"
+    path = Path(path).expanduser()
+    root = path.parent if path.name == "ABIDE_pcp" else path
+    method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
     files = _Files(root / "ABIDE_pcp", f"{pipeline}/{method}", derivative)
     names = () if sites == "all" else sites
     people = _people(_phenotypes(files.root, download), quality, merge, names)
@@ -161,8 +165,7 @@ def _people(
         site = row["SITE_ID"]
         if merge:
             site = re.sub(r"_\d$", "", site)
-        passed = all(row[rater] in marks for rater, marks in PASSED.items())
-        if quality == "every" or (passed and row["FILE_ID"] != UNLISTED):
+        if _is_wanted(row, quality):
             who = row["SUB_ID"]
             y = int(row["DX_GROUP"] == "1")
             extra = {name: row[column] for name, column in COVARIATES.items()}
@@ -172,6 +175,13 @@ def _people(
         return people
     wanted = [person for person in people if person.site in sites]
     return sorted(wanted, key=lambda person: sites.index(person.site))
+
+
+def _is_wanted(row: Row, quality: str) -> bool:
+    """Return whether a row passes the quality control asked for (see `load_abide`)."""
+    passed = all(row[rater] in marks for rater, marks in PASSED.items())
+    has_file_name = quality == "every" or row["FILE_ID"] != UNLISTED
+    return has_file_name and (passed or quality != "checked")
 
 
 def _names(table: Sequence[Row]) -> dict[str, str]:

@@ -118,6 +118,11 @@ _ROWS = (
         "REST-meta-MDD: the consortium's ROISignals folder",
     ),
     (
+        "brainib",
+        "fcforge.data.brainib:load_brainib",
+        "BrainIB's md_AAL_0.4.mat, the file that the FORGE authors' code names",
+    ),
+    (
         "bsnip",
         "fcforge.data.folder:load_bsnip",
         "B-SNIP: participants.tsv + one file per subject",

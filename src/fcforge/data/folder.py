@@ -6,6 +6,7 @@ and does not stop the others; nobody there needs a diagnosis.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +44,7 @@ from fcforge.imaging.matrix_files import (
     roi_names_in,
 )
 from fcforge.imaging.parsers import as_numbers
-from fcforge.imaging.people import read_people, table_in
+from fcforge.imaging.people import read_people, table_in, under_ids_of
 
 ARRAYS = ("label", "site", "subject_id")  # of an .npz, beside FC
 Where = str | Path | Sequence[str | Path]
@@ -98,8 +99,9 @@ def load_folder(
     variable : str, optional
         Array to take from each .npz or .mat file.
     covariates : str or Path, optional
-        Another .npz (with ``subject_id``) with further covariates of these subjects such as
-        head motion; who is not in it has none.
+        Another .npz (with ``subject_id``) or table, e.g. ABIDE's phenotypes, with further
+        covariates of these subjects such as head motion. Ids may lack their leading zeros; a
+        subject that is not in it has none.
     positive, negative : str or sequence of str, optional
         The patients' and the controls' diagnoses as the data write them, e.g. ``"ASD"``; with
         one of them, the only other diagnosis is the other group. Needed where they are neither 0
@@ -179,21 +181,48 @@ def load_bsnip(
 
 
 def with_covariates(cohort: Cohort, path: Path) -> Cohort:
-    """The cohort with the covariates of an .npz, joined by subject id."""
-    arrays = read_npz(path)
-    ids = as_text(arrays.get("subject_id", ())).tolist()
-    people = cohort.subject_id.tolist()
-    if len(set(ids)) < len(ids):
-        raise DataError("names a subject twice.", do="Keep one row each.")
-    if set(ids).isdisjoint(people):
-        raise DataError("holds none of these subjects (array 'subject_id').")
+    """Return the cohort with the covariates of another file, joined by subject id.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Its own covariates win over those of the file.
+    path : Path
+        An .npz with ``subject_id``, or a table with a column for the id. Leading zeros of ids do
+        not matter unless two ids differ in them alone.
+    """
+    columns = read_npz(path) if path.suffix.lower() == ".npz" else _table_columns(path)
+    ids = as_text(columns.get("subject_id", ())).tolist()
+    twice = [who for who, times in Counter(ids).items() if times > 1]
+    if twice:
+        what = f"names a subject twice: {some(twice)}."
+        raise DataError(what, do="Keep one row each.")
+    own = cohort.subject_id.tolist()
+    exact = {who: row for row, who in enumerate(ids)}
+    rows = under_ids_of(own, exact)
+    places = np.array([rows.get(who, -1) for who in own])
+    if (places < 0).all():
+        raise DataError(
+            "holds none of these subjects.",
+            do="It needs their ids: array 'subject_id', or a column such as participant_id.",
+        )
     added = {}
-    for name, values in arrays.items():
+    for name, values in columns.items():
         numbers = values.shape == (len(ids),) and values.dtype.kind in "fiu"
         if numbers and name not in ARRAYS:
-            known = dict(zip(ids, values, strict=True))
-            added[name] = np.array([known.get(who, np.nan) for who in people], float)
+            added[name] = np.where(places < 0, np.nan, values[places].astype(float))
+    if not added:
+        do = "Covariates are columns of numbers."
+        raise DataError("holds no covariate of these subjects.", do=do)
     return replace(cohort, covariates={**added, **cohort.covariates})
+
+
+def _table_columns(path: Path) -> dict[str, np.ndarray]:
+    """Return the columns of a table of people as arrays, as an .npz would hold them."""
+    people = participants.people_of(read_table(path), {}, needed=("id",)).people
+    ids = as_text([person.subject_id for person in people])
+    extra = [person.extra for person in people]
+    return {"subject_id": ids, **participants.as_covariates(extra)}
 
 
 def _open(

@@ -8,16 +8,36 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from fcforge.core.errors import DataError, at
 from fcforge.core.names import check_names
 from fcforge.data.cohort import Cohort
+from fcforge.data.faults import Fault
 from fcforge.data.participants import Listed, Participant, Reading, assemble
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.matrix_files import read_mat, read_matrix_file
 from fcforge.imaging.series import pearson_fc
 
-AAL = 116  # the first columns; other atlases follow
+# Blocks of columns, counted from 1, both ends included; column 1569 is the global signal.
+COLUMNS = {
+    "aal": (1, 116),
+    "ho_cortical": (117, 212),
+    "ho_subcortical": (213, 228),
+    "craddock200": (229, 428),
+    "zalesky980": (429, 1408),
+    "dosenbach160": (1409, 1568),
+    "power264": (1570, 1833),
+}
+Atlas = Literal[
+    "aal",
+    "ho_cortical",
+    "ho_subcortical",
+    "craddock200",
+    "zalesky980",
+    "dosenbach160",
+    "power264",
+]
 WIDTHS = (1568, 1569, 1833)  # of shared files
 TWICE = "S4"  # its subjects are in S14, too
 _LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
@@ -28,20 +48,24 @@ _FILE = re.compile(r"ROISignals_(S\d+-[12]-\d+)\.mat$")
 def load_rest_meta_mdd(
     path: str | Path,
     *,
-    sites: Sequence[str] = ("S1", "S9", "S14", "S20", "S21"),
+    sites: Sequence[str] | Literal["all"] = ("S1", "S9", "S14", "S20", "S21"),
     global_signal: bool = False,
+    atlas: Atlas = "aal",
     subjects: str | Path | None = None,
 ) -> Cohort:
-    """REST-meta-MDD subjects as FC of AAL's ROIs.
+    """Load REST-meta-MDD subjects as FC.
 
     Parameters
     ----------
     path : path
-        The shared folder: the .mat files are in its ``Results``.
-    sites : sequence of str
-        E.g. ``S20``. S4, which holds subjects of S14 again, is refused.
+        Shared folder, its folder ``Results``, or the folder with the .mat files.
+    sites : sequence of str, or "all"
+        E.g. ``S20``. S4 holds subjects of S14 again: it is refused by name and left out of "all".
     global_signal : bool
         True reads ``FunImgARglobalCWF``, where DPARSF removed the global signal.
+    atlas : str
+        Block of columns (`COLUMNS`). ROI names are known for AAL only; Power's 264 ROIs are in
+        files with 1,833 columns only.
     subjects : path, optional
         ``Stat_Sub_Info_848MDDvs794NC.mat`` (Yan et al. 2019): keeps its subjects alone and adds
         age, sex, education and mean_fd.
@@ -51,16 +75,28 @@ def load_rest_meta_mdd(
     Cohort
         Label 1 = MDD: the middle part of the id, ``S20-1-0001``, is 1 for MDD, 2 for control.
     """
-    series = f"ROISignals_FunImgAR{'global' if global_signal else ''}CWF"
-    folder = Path(path).expanduser() / "Results" / series
+    folder = _series_folder(Path(path).expanduser(), global_signal)
     listed = read_subject_list(Path(subjects)) if subjects else {}
     files = _files(folder)
+    chosen, faults = _choose(list(listed or files), sites)
     people = []
-    for who in _choose(list(listed or files), sites):
+    for who in chosen:
         extra = listed.get(who, {})
         people.append(Participant(who, _site(who), _label(who), extra=extra))
-    read = partial(_read, files)
-    return assemble("rest_meta_mdd", Listed(people), read, folder)
+    read = partial(_read, files, atlas)
+    return assemble("rest_meta_mdd", Listed(people, faults), read, folder)
+
+
+def _series_folder(path: Path, global_signal: bool) -> Path:
+    """Return the folder of the series inside the shared one; `DataError` where there is none."""
+    name = f"ROISignals_FunImgAR{'global' if global_signal else ''}CWF"
+    for folder in (path / "Results" / name, path / name, path):
+        if folder.name == name and folder.is_dir():
+            return folder
+        if folder == path and any(folder.glob("ROISignals_S*.mat")):
+            return folder
+    do = "Give the shared folder, unpacked."
+    raise DataError(f"no folder {name} here.", where=path, do=do)
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -78,15 +114,25 @@ def _files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _read(files: Mapping[str, Path], person: Participant) -> Reading:
+def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading:
+    """Return a subject's FC of the columns of an atlas."""
     if (file := files.get(person.subject_id)) is None:
         raise DataError("is listed, but has no file.")
     values, _ = read_matrix_file(file, "ROISignals")
     with at(file.name):
         if (n := values.shape[1]) not in WIDTHS:
             raise DataError(f"{n} columns; shared files have 1568 or 1833.")
-        fc = pearson_fc(values[:, :AAL])
-    return Reading(fc, {"n_volumes": len(values)}, aal116().roi_names)
+        first, last = COLUMNS[atlas]
+        if n < last:
+            message = (
+                f"{n} columns, but atlas '{atlas}' is in columns {first} to {last}."
+            )
+            raise DataError(
+                message, do="Leave the subject out, or choose another atlas."
+            )
+        fc = pearson_fc(values[:, first - 1 : last])
+    names = aal116().roi_names if atlas == "aal" else ()
+    return Reading(fc, {"n_volumes": len(values)}, names)
 
 
 def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
@@ -122,16 +168,27 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     return found
 
 
-def _choose(subjects: Sequence[str], sites: Sequence[str]) -> list[str]:
-    """Ids of the wanted sites, site by site as asked."""
+def _choose(
+    subjects: Sequence[str], sites: Sequence[str] | Literal["all"]
+) -> tuple[list[str], list[Fault]]:
+    """Return the ids of the wanted sites, ordered by site, and a warning if S4 was left out."""
     if any(not _ID.fullmatch(s) for s in subjects):
         raise DataError("an id in the list is not like S20-1-0001.")
-    if TWICE in sites:
-        what = "holds subjects of S14 again."
-        raise DataError(what, where=f"site {TWICE}", do="Do not name it.")
-    check_names("REST-meta-MDD site", sites, {_site(s) for s in subjects})
-    chosen = [s for s in subjects if _site(s) in sites]
-    return sorted(chosen, key=lambda s: (sites.index(_site(s)), s))
+    known = {_site(s) for s in subjects}
+    faults = []
+    if sites == "all":
+        names = sorted(known - {TWICE}, key=lambda site: int(site[1:]))
+        if TWICE in known:
+            message = "holds subjects of S14 again and is left out."
+            faults.append(Fault("warning", message, site=TWICE))
+    else:
+        names = list(sites)
+        if TWICE in names:
+            message = "holds subjects of S14 again."
+            raise DataError(message, where=f"site {TWICE}", do="Do not name it.")
+        check_names("REST-meta-MDD site", names, known)
+    chosen = [s for s in subjects if _site(s) in names]
+    return sorted(chosen, key=lambda s: (names.index(_site(s)), s)), faults
 
 
 def _site(subject: str) -> str:

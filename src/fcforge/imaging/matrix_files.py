@@ -114,7 +114,9 @@ def read_matrix_file(
     elif suffix == ".npy":
         values = _read(path, _parse_npy)
     elif suffix in (".npz", ".mat"):
-        arrays = read_npz(path) if suffix == ".npz" else read_mat(path)
+        found = read_npz(path) if suffix == ".npz" else read_mat(path)
+        # fields of struct arrays are lists
+        arrays = {k: v for k, v in found.items() if isinstance(v, np.ndarray)}
         values = _pick(arrays, path, variable, customary)
         names = roi_names_in(arrays, values.shape[1] if values.ndim == 2 else 0)
     else:

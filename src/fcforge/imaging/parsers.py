@@ -20,6 +20,7 @@ import numpy as np
 
 from fcforge.core.errors import DataError
 
+_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # first line of a spreadsheet
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
 MISSING = {"", "nan", "na", "n/a", "null", "none", "-nan"}
 MATRIX = 14
@@ -37,6 +38,7 @@ STORED = {
     13: "u8",
 }
 CELL = 1
+STRUCT = 2
 TEXT = 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
@@ -77,6 +79,22 @@ def delimiter_of(line: str) -> str | None:
     return None if found == "," and decimal_commas else found
 
 
+def declared_delimiter(lines: list[str]) -> tuple[str | None, list[str]]:
+    """Return the separator that a first line such as ``sep=;`` declares, and the other lines.
+
+    Spreadsheets write and read that line. None where the first line is another one.
+
+    Examples
+    --------
+    >>> declared_delimiter(["sep=;", "a;b"]), declared_delimiter(["a;b"])
+    ((';', ['a;b']), (None, ['a;b']))
+    """
+    first = lines[0].rstrip(" \r\n") if lines else ""
+    if match := _SEPARATOR.fullmatch(first):
+        return match[1], lines[1:]
+    return None, lines
+
+
 def parse_text(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """Matrix of a text: comment lines (``#``, ``%``), header row and row names are left out.
 
@@ -93,11 +111,14 @@ def parse_text(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
         Column names of the header row or, as AFNI and C-PAC write them, of the last comment
         before the numbers; empty where there are none.
     """
-    lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+    everything = text.splitlines()
+    declared, kept = declared_delimiter(everything)
+    start = 1 + len(everything) - len(kept)
+    lines = [(i, line) for i, line in enumerate(kept, start) if line.strip()]
     numbers = [(i, line) for i, line in lines if line.lstrip()[0] not in "#%"]
     if not numbers:
         raise DataError("is empty.", do="Make the file again.")
-    delimiter = delimiter_of(numbers[0][1])
+    delimiter = declared or delimiter_of(numbers[0][1])
     rows = [_cells(line, delimiter) for _, line in numbers]
     if all(len(cells) > 1 and not cells[-1] for cells in rows):
         # AFNI and DPABI end lines with a tab
@@ -190,8 +211,9 @@ def parse_table(text: str) -> list[dict[str, str]]:
     Lines that begin with ``#`` are comments. A spreadsheet's rows of empty cells are left out.
     """
     lines = [line for line in text.splitlines() if line.strip()]
+    declared, lines = declared_delimiter(lines)
     lines = [line for line in lines if line.lstrip()[0] != "#"]
-    delimiter = delimiter_of(lines[0]) if lines else None
+    delimiter = declared or (delimiter_of(lines[0]) if lines else None)
     cells = csv.reader(lines or [""], delimiter=delimiter or ",")
     header, *filled = ([cell.strip() for cell in row] for row in cells)
     rows = [row for row in filled if any(row)]
@@ -222,7 +244,7 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
     Returns
     -------
     dict
-        Arrays by name.
+        Arrays by name; of a struct array ``name.field`` is the list of that field's arrays.
 
     Raises
     ------
@@ -238,12 +260,14 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
         )
     if content[126:128] != b"IM":
         raise ValueError("no header of a .mat file")
-    variables = {}
+    variables: dict[str, Any] = {}
     for kind, data in _elements(content[128:]):
         packed = kind == COMPRESSED
         inner = _elements(_inflate(data, take)) if packed else [(kind, data)]
         for name, value in map(_variable, inner):
-            if isinstance(value, np.ndarray):
+            if isinstance(value, dict):
+                variables |= {f"{name}.{field}": own for field, own in value.items()}
+            elif isinstance(value, np.ndarray):
                 variables[name] = value
     return variables
 
@@ -280,7 +304,7 @@ def _elements(content: bytes) -> Iterator[Element]:
 
 
 def _variable(element: Element) -> tuple[str, Any]:
-    """Name of a variable, and its numbers, its text, or the texts of a cell."""
+    """Return a variable's name and its numbers, text, texts (cell) or lists by field (struct)."""
     if element[0] != MATRIX:
         return "", None
     flags, shape, name, *parts = _elements(element[1])
@@ -291,6 +315,8 @@ def _variable(element: Element) -> tuple[str, Any]:
         texts = [_variable(part)[1] for part in parts]
         if all(isinstance(text, str) for text in texts):
             value = np.array(texts, dtype=object)
+    elif kind == STRUCT:
+        value = _fields(*parts)
     elif kind == TEXT and parts[0][0] in STORED:  # UTF-16 code units, or bytes
         value = "".join(map(chr, _numbers(parts[0]).tolist()))
     elif kind == TEXT:
@@ -303,6 +329,19 @@ def _variable(element: Element) -> tuple[str, Any]:
             raise ValueError(f"{value.size} values for shape {sizes}")
         value = value.reshape(sizes, order="F")
     return name[1].decode(), value
+
+
+def _fields(width: Element, names: Element, *cells: Element) -> dict[str, list[Any]]:
+    """Return the arrays of each field of a struct array; elements lie one after the other."""
+    step = max(int(_numbers(width)[0]), 1)
+    padded = [names[1][start : start + step] for start in range(0, len(names[1]), step)]
+    fields = [name.rstrip(bytes(1)).decode() for name in padded]
+    values = [_variable(cell)[1] for cell in cells]
+    found = {}
+    for k, field in enumerate(fields):
+        own = values[k :: len(fields)]
+        found[field] = [value for value in own if isinstance(value, np.ndarray)]
+    return found
 
 
 def _numbers(element: Element) -> np.ndarray:

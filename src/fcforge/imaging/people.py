@@ -6,7 +6,7 @@ line; the others finish; the caller learns how many failed.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fcforge.core.console import say
 from fcforge.core.errors import DataError, FCForgeError, at
@@ -17,6 +17,7 @@ from fcforge.imaging.matrix_files import column_of, read_table
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 Row = Mapping[str, Any]
 People = Mapping[str, Row]  # by subject, without ``sub-``
@@ -78,7 +79,7 @@ def read_people(path: Path) -> People:
     return rows
 
 
-def under_ids_of(found: Iterable[str], people: People) -> People:
+def under_ids_of(found: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:
     """The same rows under the ids that the files have, which may begin with zeros.
 
     Examples
@@ -94,6 +95,7 @@ def under_ids_of(found: Iterable[str], people: People) -> People:
     for who, row in people.items():
         padded = alike.get(who.lstrip("0"), [])
         one = who not in exact and who.isdigit() and len(padded) == 1
+        one = one and padded[0] not in people
         rows[padded[0] if one else who] = row
     return rows
 

@@ -1,0 +1,98 @@
+"""BrainIB's file ``md_AAL_0.4.mat``: FC matrices of ABIDE in MATLAB's struct array.
+
+The code of the FORGE authors reads this file. It holds ``label`` and the struct array
+``graph_struct`` with the fields ``edge``, ``ROI``, ``node_tags``, ``adj`` and ``neighbor``; ``ROI`` is
+a subject's correlation matrix with zeros on the diagonal. Sites and ids of the subjects are not in
+it. The stored graph (``adj``) is not used: fcforge makes graphs from FC, alike for all data.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fcforge.core.errors import DataError, at
+from fcforge.core.target import Target
+from fcforge.data.cohort import Cohort, as_text
+from fcforge.imaging.atlas import aal116
+from fcforge.imaging.matrix_files import read_mat
+
+MATRICES = "graph_struct.ROI"
+
+
+def load_brainib(
+    path: str | Path,
+    *,
+    site: Sequence[str] | str = "all",
+    sites: Sequence[str] | None = None,
+) -> Cohort:
+    """Load the subjects of BrainIB's file as FC.
+
+    Parameters
+    ----------
+    path : path
+        ``md_AAL_0.4.mat``.
+    site : str or sequence of str
+        Site of each subject in the order of the file; one word is the site of all.
+    sites : sequence of str, optional
+        Keep these sites, in this order.
+
+    Returns
+    -------
+    Cohort
+        Label 1 = patient (stored as 1; controls as 0 or -1). Ids are the places in the file. ROI
+        names are AAL's if there are 116 ROIs.
+
+    Raises
+    ------
+    DataError
+        For a file of another layout.
+    """
+    file = Path(path).expanduser()
+    data = read_mat(file)
+    with at(file):
+        if not {"label", MATRICES} <= data.keys():
+            variables = ", ".join(sorted(data)) or "nothing"
+            raise DataError(
+                f"is not a file of BrainIB (it has: {variables}).",
+                do="It needs `label` and `graph_struct` with the field ROI.",
+            )
+        fc = _as_fc(data[MATRICES])
+        y = _as_labels(data["label"])
+        names = [site] * len(fc) if isinstance(site, str) else list(site)
+        if not len(fc) == len(y) == len(names):
+            raise DataError(
+                f"{len(fc)} matrices, {len(y)} labels, {len(names)} sites.",
+                do="Each subject needs one of each.",
+            )
+    ids = as_text([f"{place:04d}" for place in range(1, len(fc) + 1)])
+    rois = aal116().roi_names if fc.shape[1] == len(aal116().roi_names) else ()
+    target = Target(classes=("TC", "ASD"))
+    cohort = Cohort(
+        "brainib", fc, y, as_text(names), ids, rois, path=str(file), target=target
+    )
+    return cohort.select_sites(sites)
+
+
+def _as_fc(matrices: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the matrices as FC (n, R, R) with a unit diagonal."""
+    shapes = {matrix.shape for matrix in matrices}
+    if len(shapes) != 1 or len(set(*shapes)) != 1 or len(*shapes) != 2:
+        raise DataError(
+            f"ROI matrices have the shapes {sorted(shapes)[:3]}.",
+            do="All subjects need a square matrix of the same ROIs.",
+        )
+    fc = np.stack(matrices).astype(np.float32)
+    diagonal = np.arange(fc.shape[1])
+    fc[:, diagonal, diagonal] = 1.0
+    return fc
+
+
+def _as_labels(stored: np.ndarray) -> np.ndarray:
+    """Return 1 for patients and 0 for controls, who are stored as 0 or as -1."""
+    values = np.asarray(stored, dtype=np.float64).ravel()
+    if not np.isin(values, (-1, 0, 1)).all():
+        raise DataError(
+            f"labels are {np.unique(values)[:5].tolist()}.", do="Known: 0 or -1, and 1."
+        )
+    return (values == 1).astype(np.int64)
