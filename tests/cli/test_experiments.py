@@ -12,10 +12,10 @@ import pytest
 
 from fcforge import __version__
 from fcforge.cli import experiments
-from fcforge.cli.experiments import PACKAGES, catalogue
 from fcforge.data.datasets import DATASETS
 from fcforge.data.edges import upper_from_fc
 from fcforge.data.simulated import simulate
+from fcforge.experiments.catalogue import PACKAGES, catalogue
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import load_experiment
 from fcforge.experiments.plan import missing_nodes

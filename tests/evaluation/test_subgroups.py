@@ -1,123 +1,90 @@
-"""Subgroups, calibration and decision curves: counts of people, whatever their site."""
+"""Groups of test subjects by sex, age and other covariates."""
 
-import math
-from dataclasses import replace
+import json
 
-import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from fake_runs import fake_learner, run
-from fcforge.core.estimate import Estimate
-from fcforge.evaluation.decision_curves import (
-    calibration_curve,
-    decision_curve,
-    net_benefit,
-    observed_share,
-    treat_everybody,
-)
-from fcforge.evaluation.pooled import pooled_estimate, select_subjects
-from fcforge.evaluation.random_effects import further_site, random_effects
+import fake_runs
+from fcforge.cli import app
+from fcforge.core.component import Component
+from fcforge.core.errors import StoreError
+from fcforge.core.spec import LearnerSpec, Training
+from fcforge.evaluation.subgroups import subgroup_tables, subgroups_of, subject_groups
+from fcforge.experiments.config import Experiment
+from fcforge.experiments.run import open_store, prepare, run_experiment
+from small_world import cohort
 
-Y = {"A": [0, 1, 1, 0], "B": [1, 0]}
-LAST = {"A": [0.1, 0.9, 0.3, 0.7], "B": [0.75, 0.15]}
-ONE = run({s: [[0.5] * len(p), p] for s, p in LAST.items()}, Y)
-
-
-def test_people_of_all_sites_are_counted_together_after_the_last_stage():
-    """By hand: A's third and fourth are wrong, everybody else is right: 4 of 6, 2 of 3."""
-    assert pooled_estimate([ONE], "accuracy").value == pytest.approx(4 / 6)
-    assert pooled_estimate([ONE], "sensitivity").value == pytest.approx(2 / 3)
-    brier = np.mean([0.01, 0.01, 0.49, 0.49, 0.0625, 0.0225])
-    assert pooled_estimate([ONE], "brier").value == pytest.approx(brier, abs=1e-6)
+FACTS = {
+    "0": {
+        "A": {
+            "subject_ids": ["a", "b", "c"],
+            "covariates": {"sex": [1, 2, 1], "age": [9.0, 12.5, 40.0]},
+        },
+        "B": {"subject_ids": ["a"], "covariates": {"sex": [2], "age": [float("nan")]}},
+    },
+    "1": {"A": {"subject_ids": ["d"], "covariates": {"sex": [2], "age": [12.0]}}},
+}
 
 
-def test_a_group_is_tested_alone_and_a_site_may_have_nobody_of_it():
-    some = select_subjects([ONE], lambda site, who: who in ("A-1", "A-2"))
-    assert some[0].subject_ids == {"A": ("A-1", "A-2"), "B": ()}
-    assert some[0].scores["A"].shape == (2, 2)
-    assert pooled_estimate(some, "accuracy").value == 0.5
-    nobody = pooled_estimate(select_subjects([ONE], lambda *who: False), "accuracy")
-    assert np.isnan([nobody.value, nobody.low, nobody.high]).all()
-
-
-def test_the_interval_is_that_of_the_people():
-    """Accuracy of many people of one site: about two standard errors of a share."""
-    rng = np.random.default_rng(0)
-    y = np.tile([0, 1], 200)
-    p = np.where(rng.random(400) < 0.7, y * 0.8 + 0.1, 0.9 - y * 0.8)
-    found = pooled_estimate([run({"A": [p]}, {"A": y})], "accuracy")
-    wide = 2 * 1.96 * np.sqrt(found.value * (1 - found.value) / 400)
-    assert found.high - found.low == pytest.approx(wide, rel=0.15)
-
-
-def test_seeds_with_other_people_are_one_estimate():
-    runs = fake_learner("a", skill=2.0, seeds=(0, 1, 2))
-    found = pooled_estimate(runs, "accuracy")
-    right = []
-    for r in runs:
-        both = [(r.scores[s][-1] > 0.5) == r.y[s] for s in r.sites]
-        right.append(np.concatenate(both).mean())
-    assert found.value == pytest.approx(np.mean(right))
-    assert found.low < found.value < found.high
-
-
-def test_bins_of_the_calibration_curve_by_hand():
-    """In the bins are 0.1 and 0.15, then 0.3, then nobody, 0.7 and 0.75, and 0.9."""
-    found = calibration_curve([ONE])
-    assert found["0 to 0.2"].value == 0.0
-    assert found["0.2 to 0.4"].value == 1.0
-    assert np.isnan(found["0.4 to 0.6"].value)
-    assert found["0.6 to 0.8"].value == 0.5
-    assert found["0.8 to 1"].value == 1.0
-    zero = replace(ONE, scores={s: np.zeros_like(p) for s, p in ONE.scores.items()})
-    assert pooled_estimate([zero], observed_share(0.0, 0.2)).value == 0.5
-
-
-def test_net_benefit_by_hand():
-    """Above 0.25 are two patients and a control of A, a patient of B: 3/6 - 1/6 * 1/3."""
-    found = pooled_estimate([ONE], net_benefit(0.25)).value
-    assert found == pytest.approx(3 / 6 - 1 / 6 / 3)
-    curve = decision_curve(treat_everybody([ONE]))
-    assert curve["at 0.5"].value == pytest.approx(0.0)  # half of them are patients
-    assert curve["at 0.2"].value == pytest.approx(0.5 - 0.5 / 4)
-
-
-# -- random effects over sites, against values computed by hand -----------------------------------
-def test_two_sites_that_differ_as_much_as_their_errors():
-    """By hand: Q = 2, C = 100, tau2 = 0.01, standard error 0.1, t(0.975, 1) = 12.706."""
-    found = random_effects([0.5, 0.7], [0.01, 0.01])
-    assert found.value == pytest.approx(0.6)
-    assert (found.low, found.high) == (0.0, 1.0)  # 0.6 -+ 1.27, within what is possible
-    many = random_effects([0.5, 0.7] * 8, [0.01] * 16)
-    assert many.high - 0.6 == pytest.approx(2.13145 * math.sqrt(0.01 / 15), rel=1e-4)
-
-
-def test_a_precise_site_weighs_more_unless_sites_differ():
-    same = random_effects([0.60, 0.61, 0.60], [0.0001, 0.01, 0.01])
-    assert same.value == pytest.approx(0.6001, abs=1e-3)
-    apart = random_effects([0.5, 0.7, 0.9], [0.0001, 0.0004, 0.0004])
-    assert apart.value == pytest.approx(0.7, abs=0.01)
-    assert apart.low < 0.5
-    assert apart.high > 0.9
-
-
-def test_a_site_without_variance_does_not_speak_for_all():
-    """A constant answer has an interval of no width; a mean of 0.538 was then called certain."""
-    found = random_effects([0.5, 0.538], [0.002, 0.0])
-    wanted = random_effects([0.5, 0.538], [0.002, 0.002])
-    assert found == wanted
-    assert found.low < 0.5 < 0.538 < found.high
-    assert random_effects([0.5, 0.5], [0.0, 0.0]).value == 0.5
-
-
-def test_intervals_of_sites_tell_their_variances():
-    sites = {
-        s: Estimate(v, v - 0.196, v + 0.196)
-        for s, v in zip("ABC", (0.5, 0.6, 0.7), strict=True)
+def test_groups_by_hand():
+    found = subject_groups(FACTS)
+    assert found == {
+        "sex 1": {("A", "a"), ("A", "c")},
+        "sex 2": {("A", "b"), ("B", "a"), ("A", "d")},
+        "age up to 12": {("A", "a"), ("A", "d")},
+        "age 12 to 18": {("A", "b")},
+        "age 18 and more": {("A", "c")},
     }
-    wanted = random_effects([0.5, 0.6, 0.7], [0.01] * 3)
-    assert further_site(sites).low == pytest.approx(wanted.low, abs=1e-6)
-    alone = further_site({"A": sites["A"], "B": Estimate(math.nan, math.nan, math.nan)})
-    assert alone.value == 0.5
-    assert np.isnan(alone.low)
-    assert np.isnan(further_site({}).value)
+
+
+def test_a_covariate_of_many_values_makes_no_groups():
+    many = {
+        "subject_ids": list("abcdef"),
+        "covariates": {"mean_fd": [1, 2, 3, 4, 5, 6]},
+    }
+    assert subject_groups({"0": {"A": many}}) == {}
+
+
+def test_tables_of_groups_by_hand():
+    """Of A's two right and one wrong, the wrong one is in the second group."""
+    ids = {"A": ("a", "b", "c"), "B": ("a",)}
+    y = {"A": [1, 1, 0], "B": [1]}
+    scores = {"A": [[0.9, 0.1, 0.2]] * 2, "B": [[0.9]] * 2}
+    groups = {"one": {("A", "a"), ("A", "c")}, "two": {("A", "b"), ("B", "a")}}
+    share = {"A": 0.7, "B": 0.4}
+    b_first = fake_runs.run(scores, y, subject_ids=ids, order="BA", train_mean=share)
+    results = [b_first]  # nobody of the first group is at its first site
+    accuracy, sensitivity, specificity = subgroup_tables(results, groups)
+    row = accuracy.rows["finetune/gcn"]
+    assert (row["one"].value, row["two"].value) == (1.0, 0.5)
+    assert sensitivity.rows["finetune/gcn"]["two"].value == 0.5
+    assert specificity.rows["finetune/gcn"]["one"].value == 1.0
+    assert accuracy.columns == ["one", "two"]
+    # (1 * .4 + 3 * .7) / 4 are patients: everybody is called one, whatever the group.
+    majority = accuracy.rows["majority class"]
+    assert (majority["one"].value, majority["two"].value) == (0.5, 1.0)
+
+
+def test_subgroups_of_a_run_folder(tmp_path):
+    learner = LearnerSpec(Component("analytic"), Component("linear"))
+    data = Component("simulated", {"n_rois": 12, "n_sites": 2, "scale": 0.15})
+    asked = Experiment(data, (learner,), training=Training(epochs=1))
+    prepared = prepare(asked)
+    known = bool(cohort().covariates.keys() - {"mean_fd"})
+    run_experiment(prepared, open_store(prepared, tmp_path / "run"), group=1)
+    if not known:
+        with pytest.raises(StoreError) as raised:
+            subgroups_of(tmp_path / "run")
+        assert raised.value.where == str(tmp_path / "run")
+    path = tmp_path / "run" / "experiment.json"
+    stored = json.loads(path.read_text())
+    for sites in stored["site_facts"].values():
+        for about in sites.values():
+            n = len(about["subject_ids"])
+            about["covariates"]["sex"] = [1 + i % 2 for i in range(n)]
+    path.write_text(json.dumps(stored))
+    shown = CliRunner().invoke(app, ["analyse", "subgroups", str(tmp_path / "run")])
+    assert shown.exit_code == 0, shown.output
+    assert "sensitivity by group" in shown.output
+    assert "sex 2" in shown.output

@@ -5,28 +5,43 @@ the commands, so that ``fcforge --help`` answers at once. Other packages add com
 entry-point group ``fcforge.commands``: a function that receives the `typer.Typer` app.
 """
 
-from fcforge.cli import audit, experiments
+from importlib.metadata import entry_points
+
+import typer
+
+from fcforge.cli import data, experiments, generators
+from fcforge.cli.analyse import analyse
 from fcforge.cli.application import app, main
-from fcforge.cli.messages import say
 from fcforge.core.errors import ConfigError
-from fcforge.core.registry import load_plugins
 
 __all__ = ["app", "main"]
 
+EXPERIMENTS = "Experiments"
 PANELS = {
-    "Experiments": (*experiments.COMMANDS, audit.audit),
-    "Imaging": experiments.IMAGING,
+    EXPERIMENTS: experiments.COMMANDS,
+    "Data": data.COMMANDS,
+    "Generators": generators.COMMANDS,
 }
+MOVED = ("unseen", "calibration", "subgroups", "motion")  # to `fcforge analyse`
+ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _moved(context: typer.Context) -> None:
+    """Refuse a command's former name and name the present one."""
+    name = context.info_name
+    raise ConfigError(
+        f"`fcforge {name}` has moved.", do=f"Use `fcforge analyse {name}`."
+    )
+
+
 for panel, members in PANELS.items():
     for command in members:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own
         app.command(name, rich_help_panel=panel)(command)
-
-
-def _warn(problem: ConfigError) -> None:
-    """Report a plug-in whose commands are missing; all other commands still work."""
-    say(f"warning: {problem}", style="yellow")
-
-
-for _, register, _ in load_plugins("fcforge.commands", _warn):
-    register(app)
+app.add_typer(analyse, name="analyse", rich_help_panel=EXPERIMENTS)
+for name in MOVED:
+    app.command(
+        name, hidden=True, add_help_option=False, context_settings=ANY_ARGUMENTS
+    )(_moved)
+for plugin in entry_points(group="fcforge.commands"):
+    plugin.load()(app)

@@ -1,15 +1,13 @@
-"""Commands around experiments: scans to FC, ``init`` to ``report``, and the studies of a run."""
+"""Commands of experiments, from ``init`` to ``report`` and ``pages``."""
 
-import inspect
 import json
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import import_module
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -32,11 +30,8 @@ from fcforge.core.errors import FCForgeError
 from fcforge.core.files import write_text
 from fcforge.core.formatting import duration
 from fcforge.core.options import CheckRequest
-from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.report import tables as report_tables
 
 if TYPE_CHECKING:
-    from fcforge.evaluation.study import Study
     from fcforge.evaluation.tables import Row
     from fcforge.experiments.execute import Place
     from fcforge.experiments.run import Prepared
@@ -47,13 +42,6 @@ BUDGET = (
 )
 PAGE_WIDTH = 96  # of paragraphs
 DEMO_WORLD = "These hospitals are simulated and were made to disagree; on real data the effect is smaller."
-# Where a config's names are found, by kind.
-PACKAGES = {
-    "datasets": "data.datasets",
-    "models": "models",
-    "generators": "generators",
-    "methods": "methods",
-}
 
 
 def demo(
@@ -91,24 +79,6 @@ def init(
     first = files("fcforge.cli").joinpath("first.toml")
     write_text(path, first.read_text(encoding="utf-8"))
     say(f"wrote {path}; edit it, then: fcforge check {path} && fcforge run {path}")
-
-
-def data(
-    name: Annotated[
-        str, Argument(help="abide-529, abide-871, abide-871-cc200 or abide-1098.")
-    ],
-    out: Annotated[Path, Argument(help="File to write (.npz).")],
-) -> None:
-    """Rebuild a data file of the published tables from public series; needs a network."""
-    from fcforge.data.abide import PUBLISHED, rebuild
-
-    with at_work("fetching and correlating"):
-        different = rebuild(name, out)
-    for line in different:
-        say(line, style="red")
-    if different:
-        raise typer.Exit(1)
-    say(f"wrote {out}: {PUBLISHED[name].people} subjects, those of the published file")
 
 
 @takes
@@ -230,81 +200,23 @@ def _print_rows(rows: "Sequence[Row]", as_json: bool) -> None:
         print_table(rows)
 
 
-def catalogue(kind: str) -> dict[str, str]:
-    """Everything of a kind that a config can name, and its first line.
-
-    Networks that belong to one method (PDGNN's) are left out. Only the room of that kind is
-    imported: datasets are listed where there is no torch.
-    """
-    from fcforge.core.names import look_up
-
-    package = import_module(f"fcforge.{look_up('kind', kind, PACKAGES)}")
-    found = {}
-    for name, thing in getattr(package, kind.upper()).items():
-        if not getattr(thing, "belongs_to", ""):
-            found[name] = _about(thing)
-    return found
-
-
-def _about(thing: Any) -> str:
-    lines = (inspect.getdoc(thing) or "").splitlines()
-    first = getattr(thing, "about", None) or lines[0]
-    return f"{first} (keeps {thing.keeps})" if hasattr(thing, "keeps") else first
-
-
 def list_things(
     what: Annotated[
         str, Argument(help="datasets, models, generators or methods.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """List what a config can name."""
-    rows = (
-        catalogue(what) if what else {name: f"fcforge list {name}" for name in PACKAGES}
-    )
+    """List the datasets, models, generators and methods that a config can name."""
+    from fcforge.experiments.catalogue import PACKAGES, catalogue
+
+    overview = {kind: f"fcforge list {kind}" for kind in PACKAGES}
+    entries = catalogue(what) if what else overview
     if as_json:
-        print(json.dumps(list(rows)))
+        print(json.dumps(list(entries)))
         return
-    width = max(map(len, rows))
-    for name, about in rows.items():
-        print(f"{name:<{width}}  {about}")
-
-
-def judge(
-    config: Config,
-    overrides: Overrides = None,
-    out: Out = None,
-    device: Device = "auto",
-) -> None:
-    """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
-    from fcforge.evaluation.generator_quality.experiment import judge_config
-    from fcforge.experiments.execute import pick_device
-    from fcforge.report.judge import write_judgement
-
-    folder = out or run_folder(config)
-    where = pick_device(device)
-    with at_work("judging"):
-        collapsed = judge_config(config, overrides or [], folder, where, say)
-    for text in collapsed:
-        say(text, style="red")
-    print(write_judgement(folder))
-
-
-def pages(
-    folder: Annotated[
-        Path, Argument(help="Folder with runs, exchange files and audits.")
-    ],
-    out: Annotated[Path | None, Option(help="Folder to write [FOLDER/pages].")] = None,
-    open_it: Annotated[bool, Option("--open", help="Open the overview.")] = False,
-) -> None:
-    """Write pages of all runs, exchange files and audits below a folder: plain files to mail."""
-    from fcforge.report.overview import write_pages
-
-    with at_work("writing the pages"):
-        overview = write_pages(folder, out, say)
-    print(overview)
-    if open_it:
-        typer.launch(str(overview))
+    width = max(map(len, entries))
+    for name, description in entries.items():
+        print(f"{name:<{width}}  {description}")
 
 
 def tune(
@@ -335,95 +247,21 @@ def tune(
     print(text, end="")
 
 
-def unseen(
-    folder: Folder,
-    metric: Annotated[
-        str, Option(help="accuracy, balanced_accuracy, auroc ...")
-    ] = "accuracy",
-    as_json: AsJson = False,
+def pages(
+    folder: Annotated[
+        Path, Argument(help="Folder to search for runs, audits, consortium files ...")
+    ],
+    out: Annotated[Path | None, Option(help="Folder to write [FOLDER/pages].")] = None,
+    open_it: Annotated[bool, Option("--open", help="Open the overview.")] = False,
 ) -> None:
-    """Show how a run's models do at hospitals they have not learned."""
-    from fcforge.evaluation.unseen import unseen_of
+    """Write a page for every run, audit and consortium file below a folder, and an overview."""
+    from fcforge.report.overview import write_pages
 
-    _show(lambda: unseen_of(folder, metric), as_json)
-
-
-def calibration(folder: Folder, as_json: AsJson = False) -> None:
-    """Show how well a run's scores are calibrated, and what acting on them is worth."""
-    from fcforge.evaluation.calibration import calibration_of
-
-    _show(lambda: calibration_of(folder), as_json)
+    with at_work("writing the pages"):
+        overview = write_pages(folder, out, say)
+    print(overview)
+    if open_it:
+        typer.launch(str(overview))
 
 
-def subgroups(folder: Folder, as_json: AsJson = False) -> None:
-    """Show how a run's models do by sex, age and other covariates of the tested people."""
-    from fcforge.evaluation.subgroups import subgroups_of
-
-    _show(lambda: subgroups_of(folder), as_json)
-
-
-def _show(measured: "Callable[[], Sequence[Study]]", as_json: bool) -> None:
-    """Print the tables of a study."""
-    from fcforge.report.results_table import study_json
-    from fcforge.report.text import json_text
-
-    with at_work("measuring"):
-        tables = measured()
-    if as_json:
-        found = {table.title: study_json(table.rows) for table in tables}
-        print(json_text(found))
-    else:
-        shown = [report_tables.interval_table(table).markdown() for table in tables]
-        print("\n".join(shown), end="")
-
-
-def motion(
-    config: Config, overrides: Overrides = None, as_json: AsJson = False
-) -> None:
-    """Measure how well head motion alone predicts, on the same splits."""
-    from fcforge.evaluation.motion import motion_rows
-    from fcforge.experiments.config import load_experiment
-
-    experiment = load_experiment(config, overrides or [])
-    with at_work("measuring"):
-        rows = motion_rows(experiment)
-    _print_rows(rows, as_json)
-
-
-# -- from scans to FC ------------------------------------------------------------------------------
-@takes
-def fc(request: FCRequest) -> int:
-    """Make FC of every subject from the output of fMRIPrep, XCP-D, C-PAC, DPABI or your own."""
-    from fcforge.imaging.app import fc_folder
-    from fcforge.report import quality
-
-    return fc_folder(request, quality).code
-
-
-@takes
-def preprocess(request: PreprocessRequest) -> int:
-    """Bring raw scans to MNI space in basic steps, without T1w images; prefer fMRIPrep."""
-    from fcforge.imaging.raw.pipeline import preprocess_folder
-    from fcforge.report import quality
-
-    return preprocess_folder(request, quality).code
-
-
-COMMANDS = (
-    demo,
-    init,
-    data,
-    check,
-    run,
-    status,
-    report,
-    pages,
-    tune,
-    unseen,
-    calibration,
-    subgroups,
-    motion,
-    list_things,
-    judge,
-)
-IMAGING = (fc, preprocess)
+COMMANDS = (demo, init, check, run, status, report, list_things, tune, pages)

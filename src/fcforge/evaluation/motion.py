@@ -1,4 +1,4 @@
-"""`fcforge motion`: how far head motion alone would get, as a row of the results table.
+"""`fcforge analyse motion`: how well head motion alone predicts, as a row of the results table.
 
 Patients move more than controls in every large ABIDE site. A classifier of FC that is no better
 than logistic regression on mean framewise displacement may have learned nothing but motion.

@@ -1,7 +1,7 @@
-r"""`fcforge unseen`, `calibration` and `subgroups`: what a stored run says of sites and people.
+r"""`fcforge analyse unseen`: values of a stored run at hospitals that a learner has not seen.
 
-The score matrix of a run holds every site after every stage, so what a model does at a hospital
-it has never seen needs no further training: after k sites,
+The score matrix of a run holds every site after every stage, so that values at unseen hospitals
+need no further training. After k sites
 
 .. math:: U_k = \frac{1}{T - k} \sum_{i > k} a_{k,i},
 
