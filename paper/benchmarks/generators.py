@@ -1,10 +1,10 @@
-"""Speed of the careful FCM-VAE against the authors' loop, and of sampling.
+"""Speed of the stable FCM-VAE against the authors' loop, and of sampling.
 
     python paper/benchmarks/generators.py [--data ../shared/data/abide1_aal116.npz] [--epochs 100]
     python paper/benchmarks/generators.py --rois 400 --name corr_gauss  # or fcm_vae: memory, time
 
 Same machine, same run, equal epochs, NYU's 121 training subjects, two threads. The authors' loop
-is their preset (d_model 256, batch 8) with the Laplacian eigendecomposition inside every step, as
+is variant `authors` (d_model 256, batch 8) with the Laplacian eigendecomposition inside every step, as
 in their forward pass (it does use our faster attention). Prints one JSON line; CPU seconds are
 those of the whole process, for machines that others use too.
 
@@ -25,28 +25,25 @@ from fcforge.data.datasets import load_dataset
 from fcforge.data.splits import split_site
 from fcforge.generators import GENERATORS
 from fcforge.generators.base import device_rng, normal, trainable
-from fcforge.generators.fcm_vae import FCMVAE
-from fcforge.generators.fcm_vae import network as net
-from fcforge.generators.fcm_vae.generator import to_coordinates
-from fcforge.generators.fcm_vae.training import negative_elbo
+from fcforge.generators.fcm_vae import AuthorsVAE, StableVAE
 
 
 def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
     """The authors' generator: their sizes, all that derives from FC anew in every step."""
-    s = FCMVAE.from_preset("authors")
-    p = trainable(net.init(batch.n_rois, s, torch_rng(0)), batch.fc.device)
+    vae = AuthorsVAE()
+    p = trainable(vae.init(batch.n_rois, torch_rng(0)), batch.fc.device)
     rng = device_rng(torch_rng(0), batch.fc.device)
-    optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
-    target, _ = to_coordinates(batch.fc, s)
+    optimiser = torch.optim.Adam(list(p.values()), lr=vae.lr)
+    target = vae.site(batch)[1]["target"]
     for _ in range(epochs):
         order = torch.randperm(len(batch), generator=rng, device=rng.device)
-        for index in order.split(s.batch_size):
-            inputs = net.prepare(batch.fc[index], s)
+        for index in order.split(vae.batch_size):
+            inputs = vae.prepare(batch.fc[index])
             inputs |= {"target": target[index], "y": batch.y[index]}
             inputs["weight"] = torch.ones(len(index), device=rng.device)
-            masks = net.dropout_masks(len(index), batch.n_rois, s, rng)
-            noise = normal(len(index), s.d_z, rng=rng)
-            loss = negative_elbo(p, inputs, noise, masks, s, s.beta)
+            masks = vae.dropout_masks(len(index), batch.n_rois, rng)
+            noise = normal(len(index), vae.d_z, rng=rng)
+            loss, _ = vae.negative_elbo(p, inputs, noise, masks, vae.beta)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -91,7 +88,7 @@ def main() -> None:
     cohort = load_dataset(abide(args.data)[0])
     batch = split_site(cohort, cohort.site_names[0], 0).learning(with_val=True)
     fit_authors_vae(batch.select(slice(0, 16)), 1)  # warm up
-    generator = FCMVAE(epochs=args.epochs)
+    generator = StableVAE(epochs=args.epochs)
     ours, state = timed(partial(generator.fit, batch, torch_rng(0)))
     sampling, _ = timed(
         partial(generator.sample, state, torch.arange(1000) % 2, torch_rng(1))
@@ -100,7 +97,7 @@ def main() -> None:
     found = {"subjects": len(batch), "epochs": args.epochs, "threads": args.threads}
     for name, spent in {
         "authors": theirs,
-        "careful": ours,
+        "stable": ours,
         "sample_1000": sampling,
     }.items():
         found |= {f"{name}_wall_s": spent.wall, f"{name}_cpu_s": spent.cpu}

@@ -75,7 +75,7 @@ class OwnModel(Linear):
     name = "own_model"
 """,
     "generators": """
-from fcforge.generators.corr_gauss import Bootstrap
+from fcforge.generators.bootstrap import Bootstrap
 
 class OwnGenerator(Bootstrap):
     "A generator of a plug-in."

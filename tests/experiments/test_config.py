@@ -112,7 +112,8 @@ def test_the_template_can_be_read(tmp_path):
 # -- protocol "paper" --------------------------------------------------------------------------
 def with_presets(table: dict[str, type]) -> set[str]:
     def has(cls) -> bool:  # a field, or class methods of these names
-        return "preset" in {f.name for f in fields(cls)} or "paper" in cls.presets
+        preset = "preset" in {f.name for f in fields(cls)} or "paper" in cls.presets
+        return preset or "paper" in cls.variants
 
     return {name for name, cls in table.items() if has(cls)}
 
@@ -130,7 +131,7 @@ def test_protocol_paper_takes_the_papers_presets():
     )
     forge, ewc = parse(data).learners
     assert forge.method == Component("forge", {"preset": "paper"})
-    assert forge.generator == Component("fcm_vae", {"epochs": 2, "preset": "paper"})
+    assert forge.generator == Component("fcm_vae", {"epochs": 2, "variant": "paper"})
     assert ewc.method == Component("ewc")  # has no presets
     strict = parse({**data, "experiment": {}}).learners[0]
     assert strict.method == Component("forge")
@@ -141,13 +142,13 @@ def test_protocol_paper_takes_the_papers_presets():
 def test_protocol_paper_leaves_a_preset_that_was_set():
     learner = {
         "method": {"name": "forge", "preset": "default"},
-        "generator": {"name": "fcm_vae", "preset": "authors"},
+        "generator": {"name": "fcm_vae", "variant": "authors"},
     }
     spec = parse(config(experiment={"protocol": "paper"}, learner=[learner])).learners[
         0
     ]
     assert spec.method.params["preset"] == "default"
-    assert spec.generator.params["preset"] == "authors"
+    assert spec.generator.params["variant"] == "authors"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,8 @@ def test_protocol_paper_leaves_a_preset_that_was_set():
 )
 def test_whatever_has_presets_knows_the_papers(table):
     for name in with_presets(table):
-        made = build("thing", Component(name, {"preset": "paper"}), table)
+        word = "variant" if table[name].variants else "preset"
+        made = build("thing", Component(name, {word: "paper"}), table)
         assert getattr(made, "settings", made) != getattr(
             table[name](), "settings", None
         )

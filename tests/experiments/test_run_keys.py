@@ -187,6 +187,10 @@ CLASS_SETTINGS = ("lr", "features", "presets")  # of a class, not of its fields
 def settings_classes() -> dict[str, type[Any]]:
     """All classes whose defaults decide numbers, by a name for the pins."""
     found = {f"{k} {n}": REGISTRIES[k][n] for k, n in REGISTERED}
+    for name, cls in list(found.items()):
+        for variant, other in getattr(cls, "variants", {}).items():
+            if other is not cls:
+                found[f"{name} {variant}"] = other
     return found | {cls.__name__: cls for cls in OTHERS}
 
 
@@ -240,6 +244,16 @@ def test_a_changed_default_is_refused_until_its_version_is_raised():
     assert "raise defaults_version" in fault(Changed, pins_of(Old))
     assert "pins anew" in fault(Raised, pins_of(Old))
     assert "pins anew" in fault(with_new_setting(Old), pins_of(Old))
+
+
+def test_a_variant_is_part_of_the_identity():
+    vae = GENERATORS["fcm_vae"]
+    assert settings_identity(vae, {"variant": "stable"}, "here") == {}
+    paper = settings_identity(vae, {"variant": "paper", "epochs": 7}, "here")
+    assert paper == {"variant": "paper", "epochs": 7}
+    assert settings_identity(vae, {"variant": "paper", "epochs": 100}, "here") == {
+        "variant": "paper"
+    }
 
 
 def test_a_raised_version_changes_the_identity():

@@ -15,9 +15,8 @@ from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.randomness import torch_rng
 from fcforge.core.subjects import FCBatch
 from fcforge.generators import GENERATORS, make_generator
-from fcforge.generators import base as layers
-from fcforge.generators.base import device_rng, in_shares
-from fcforge.generators.corr_gauss import EdgeGauss
+from fcforge.generators.base import descend, device_rng, in_shares, trainable
+from fcforge.generators.edge_gauss import EdgeGauss
 from fcforge.graphs import edges, from_edges
 
 PLAIN = EdgeGauss()
@@ -64,16 +63,21 @@ def test_sample_is_symmetric_finite_unit_diagonal(generator, small_site) -> None
     assert not torch.equal(out.fc[0], out.fc[3]) or generator.name == "bootstrap"
 
 
-def test_state_is_flat_tensors_and_repeatable(generator, small_site) -> None:
+def test_a_state_is_typed_repeatable_and_can_be_stored(generator, small_site) -> None:
     a = generator.fit(small_site, torch_rng(0, "x"))
     b = generator.fit(small_site, torch_rng(0, "x"))
-    assert all(isinstance(v, torch.Tensor) for v in a.values())
-    assert not any(v.requires_grad for v in a.values())
-    assert a.keys() == b.keys()
-    assert all(torch.equal(a[k], b[k]) for k in a)
+    assert isinstance(a.model, generator.state_type)
+    named, again = a.named(), b.named()
+    assert all(isinstance(v, torch.Tensor) for v in named.values())
+    assert not any(v.requires_grad for v in named.values())
+    assert named.keys() == again.keys()
+    assert all(torch.equal(named[k], again[k]) for k in named)
+    assert a.n_bytes == sum(v.nbytes for v in named.values())
+    stored = generator.read_state(named)
     y = torch.tensor([0, 1])
     s, t = (generator.sample(a, y, torch_rng(5)).fc for _ in range(2))
     assert torch.equal(s, t)
+    assert torch.equal(generator.sample(stored, y, torch_rng(5)).fc, s)
     other = generator.sample(a, y, torch_rng(6)).fc
     assert not torch.equal(s, other)
 
@@ -180,51 +184,12 @@ def test_a_diagnosis_the_site_did_not_have_is_refused() -> None:
         PLAIN.check_y(torch.tensor([0, 1]), counts)
 
 
-# -- layers ---------------------------------------------------------------------------------------
-def test_a_linear_layer_is_torchs() -> None:
-    p: layers.Params = {}
-    layers.linear_init(p, "a", 5, 3, torch_rng(0))
-    p["a.bias"] = torch.arange(3.0)
-    module = torch.nn.Linear(5, 3)
-    module.load_state_dict({"weight": p["a.weight"], "bias": p["a.bias"]})
-    x = torch.randn(4, 5, generator=torch_rng(1))
-    torch.testing.assert_close(layers.linear(p, "a", x), module(x))
-    del p["a.bias"]
-    torch.testing.assert_close(layers.linear(p, "a", x), module(x) - torch.arange(3.0))
-
-
-def test_weights_have_the_variance_that_is_said() -> None:
-    p: layers.Params = {}
-    layers.linear_init(p, "a", 100, 400, torch_rng(0), gain=2.0)
-    assert p["a.weight"].var().item() == pytest.approx(4 / 300, rel=0.05)
-    assert p["a.weight"].abs().max() <= 0.2
-    assert (p["a.bias"] == 0).all()
-
-
-def test_layer_norm_is_torchs() -> None:
-    p: layers.Params = {}
-    layers.norm_init(p, "n", 6)
-    p["n.weight"] += torch.arange(6.0)
-    module = torch.nn.LayerNorm(6)
-    module.load_state_dict({"weight": p["n.weight"], "bias": p["n.bias"]})
-    x = torch.randn(4, 6, generator=torch_rng(1))
-    torch.testing.assert_close(layers.norm(p, "n", x), module(x))
-
-
-def test_a_state_keeps_names_apart_by_prefix_and_holds_no_graph() -> None:
-    p = {"w": torch.ones(2, requires_grad=True)}
-    state = layers.frozen(p) | {"other": torch.zeros(1)}
-    assert list(layers.network(state)) == ["w"]
-    assert not state["net.w"].requires_grad
-    state["net.w"] += 1
-    assert p["w"].tolist() == [1.0, 1.0]
-
-
+# -- draws and steps ------------------------------------------------------------------------------
 def test_a_step_goes_down_the_gradient() -> None:
-    p = layers.trainable({"w": torch.tensor([3.0])}, torch.device("cpu"))
+    p = trainable({"w": torch.tensor([3.0])}, torch.device("cpu"))
     optimiser = torch.optim.Adam(p.values(), lr=0.5)
     for _ in range(3):
-        layers.step(optimiser, p["w"].square().sum())
+        descend(optimiser, p["w"].square().sum())
     assert p["w"].item() == pytest.approx(
         1.5, abs=0.05
     )  # Adam's steps have the size of the rate

@@ -9,8 +9,8 @@ from fcforge.generators.brainnetgan import (
     BrainNetGAN,
     critic,
     cross,
-    cross_init,
     generate,
+    init_cross,
 )
 from fcforge.graphs import edges, fisher_z
 
@@ -25,7 +25,7 @@ def start():
 def test_edge_to_edge_is_kawaharas_sum() -> None:
     """out[o, i, j] = sum_ck row[o, c, k] x[c, i, k] + col[o, c, k] x[c, k, j] + biases."""
     p: dict[str, torch.Tensor] = {}
-    cross_init(p, "e2e", 2, 3, 4, torch_rng(0))
+    p |= init_cross(torch_rng(0), "e2e", 2, 3, 4)
     p["e2e.row.bias"], p["e2e.col.bias"] = torch.arange(3.0), torch.ones(3)
     x = torch.randn(2, 2, 4, 4, generator=torch_rng(1))
     row = p["e2e.row.weight"].unflatten(1, (2, 4))
@@ -41,7 +41,7 @@ def test_edge_to_edge_is_kawaharas_sum() -> None:
 def test_edge_to_edge_follows_a_swap_of_rois() -> None:
     """With kernels that treat ROIs alike, swapping ROIs of the input swaps them in the output."""
     p: dict[str, torch.Tensor] = {}
-    cross_init(p, "e2e", 1, 2, 4, torch_rng(0))
+    p |= init_cross(torch_rng(0), "e2e", 1, 2, 4)
     for side in ("row", "col"):
         weight = p[f"e2e.{side}.weight"]
         p[f"e2e.{side}.weight"] = weight[:, :1].expand_as(weight)

@@ -1,5 +1,5 @@
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -14,14 +14,20 @@ from fcforge.generators.corr_gauss import CorrGauss
 CALLS: list[int] = []
 
 
+class Counted(NamedTuple):
+    x: torch.Tensor
+    n: torch.Tensor
+
+
 @dataclass(frozen=True)
 class Counting(Generator):
     name: ClassVar[str] = "counting"
+    state_type: ClassVar[type] = Counted
     a: int = field(default=1)
 
     def learn(self, batch, rng):
         CALLS.append(1)
-        return {"x": torch.randn(3, generator=rng), "n": torch.tensor(len(batch))}
+        return Counted(torch.randn(3, generator=rng), torch.tensor(len(batch)))
 
     def draw(self, state, y, rng):
         raise AssertionError
@@ -49,11 +55,12 @@ def test_fits_once(small_site, tmp_path, on_disk) -> None:
     a = fit_cached(gen, small_site, (0, "NYU"), folder)
     b = fit_cached(gen, small_site, (0, "NYU"), folder)
     assert len(CALLS) == 1
-    assert a.keys() == b.keys()
+    a, b = a.named(), b.named()
+    assert a.keys() == b.keys() == {"counts", "model.x", "model.n"}
     assert all(torch.equal(a[k], b[k]) for k in a)
     c = fit_cached(gen, small_site, (0, "UM"), folder)
     assert len(CALLS) == 2
-    assert not torch.equal(a["x"], c["x"])
+    assert not torch.equal(a["model.x"], c.model.x)
     if on_disk:
         assert len(list(folder.iterdir())) == 2
 
@@ -86,9 +93,9 @@ def test_what_is_fitted_together_is_found_one_by_one(
     assert fit_together(gen, asked, tmp_path, "cpu") == 0
     again = [fit_cached(gen, batch, names, tmp_path) for batch, names in asked]
     assert len(CALLS) == 3
-    assert torch.equal(again[1]["x"], first["x"])
+    assert torch.equal(again[1].model.x, first.model.x)
     alone = gen.fit(small_site, torch.Generator().manual_seed(_seed((0, "NYU"))))
-    assert torch.equal(again[0]["x"], alone["x"])
+    assert torch.equal(again[0].model.x, alone.model.x)
 
 
 def test_a_site_that_cannot_be_learnt_leaves_nothing(small_site, tmp_path) -> None:

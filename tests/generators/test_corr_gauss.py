@@ -5,22 +5,16 @@ import torch
 
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import torch_rng
-from fcforge.core.subjects import FCBatch
-from fcforge.generators import corr_gauss
+from fcforge.generators import matching
 from fcforge.generators.coordinates import from_off_log
-from fcforge.generators.corr_gauss import (
-    FEW,
-    Bootstrap,
-    CorrGauss,
-    EdgeGauss,
+from fcforge.generators.corr_gauss import CorrGauss
+from fcforge.generators.gaussian import (
     class_means,
-    decode,
-    matched,
     residual_factors,
     residual_noise,
-    target_means,
     within_class_variance,
 )
+from fcforge.generators.matching import FEW, decode, matched_scale, target_means
 from fcforge.graphs import edges, from_edges, log_edges
 
 
@@ -53,8 +47,9 @@ def test_the_scale_moves_the_variance_to_the_subjects(small_site) -> None:
     state = gen.fit(small_site, torch_rng(0))
     real = within_class_variance(edges(small_site.fc), small_site.y).mean()
     ratios = []
-    for scale in (state["scale"], torch.tensor(1.0)):
-        out = gen.sample({**state, "scale": scale}, labels, torch_rng(1))
+    for scale in (state.model.scale, torch.tensor(1.0)):
+        changed = state._replace(model=state.model._replace(scale=scale))
+        out = gen.sample(changed, labels, torch_rng(1))
         ratios.append(within_class_variance(edges(out.fc), labels).mean() / real)
     assert abs(ratios[0] - 1) < abs(ratios[1] - 1)
 
@@ -65,7 +60,7 @@ def test_moments_of_the_coordinates_are_those_of_the_subjects(small_site) -> Non
     x = log_edges(small_site.fc, 0.02)
     noise = residual_noise(*residual_factors(x, small_site.y, 0.0), 20000, torch_rng(1))
     for c in (0, 1):
-        torch.testing.assert_close(state["mean"][c], x[small_site.y == c].mean(0))
+        torch.testing.assert_close(state.model.mean[c], x[small_site.y == c].mean(0))
     residual = torch.cat(
         [x[small_site.y == c] - x[small_site.y == c].mean(0) for c in (0, 1)]
     )
@@ -76,9 +71,9 @@ def test_moments_of_the_coordinates_are_those_of_the_subjects(small_site) -> Non
 
 def test_class_keep_does_what_it_says(small_site) -> None:
     state = CorrGauss(class_keep=0.0).fit(small_site, torch_rng(0))
-    assert state["factors"].shape == (38, 66)
-    torch.testing.assert_close(state["mean"][0], state["mean"][1])
-    torch.testing.assert_close(state["class_fc"][0], state["class_fc"][1])
+    assert state.model.factors.shape == (38, 66)
+    torch.testing.assert_close(state.model.mean[0], state.model.mean[1])
+    torch.testing.assert_close(state.model.class_fc[0], state.model.class_fc[1])
 
 
 def test_settings_out_of_range_are_refused() -> None:
@@ -152,10 +147,10 @@ def test_class_means_of_a_small_set_are_moved_to_the_target(
     labels = torch.tensor([0, 1] * 10)
     errors = []
     for few in (FEW, 11):
-        monkeypatch.setattr(corr_gauss, "FEW", few)  # 10 of a class are too few then
+        monkeypatch.setattr(matching, "FEW", few)  # 10 of a class are too few then
         out = gen.sample(state, labels, torch_rng(1)).fc
         gap = [
-            (out[labels == c].mean(0) - state["class_fc"][c]).abs().mean()
+            (out[labels == c].mean(0) - state.model.class_fc[c]).abs().mean()
             for c in (0, 1)
         ]
         errors.append(float(sum(gap)))
@@ -171,9 +166,9 @@ def test_target_is_the_shrunk_class_mean(small_site) -> None:
 def test_few_subjects_are_decoded_by_the_inverse_map(small_site) -> None:
     state = CorrGauss().fit(small_site, torch_rng(0))
     y = torch.tensor([0, 1])
-    fc = decode(state["mean"], y, state["start"], state["class_fc"])
+    fc = decode(state.model.mean, y, state.model.start, state.model.class_fc)
     assert torch.linalg.eigvalsh(fc).min() > 0
-    torch.testing.assert_close(log_edges(fc, 0.0), state["mean"], atol=1e-2, rtol=0)
+    torch.testing.assert_close(log_edges(fc, 0.0), state.model.mean, atol=1e-2, rtol=0)
 
 
 def test_scale_is_the_ratio_of_standard_deviations(small_site) -> None:
@@ -181,36 +176,31 @@ def test_scale_is_the_ratio_of_standard_deviations(small_site) -> None:
     sd = 0.02
     noise = 2 * (torch.arange(64) % 4 >= 2).float() - 1  # +-1 within either class
 
-    class Scaled(CorrGauss):
-        def draw(self, state, y, rng):
-            return from_edges(state["scale"] * sd * noise[:, None] * torch.ones(64, 66))
+    def draw(scale):
+        return from_edges(scale * sd * noise[:, None] * torch.ones(64, 66))
 
-    one = Scaled().draw({"scale": 1.0}, None, None)
-    spread = within_class_variance(edges(one), torch.arange(64) % 2).mean()
+    spread = within_class_variance(edges(draw(1.0)), torch.arange(64) % 2).mean()
     real = within_class_variance(edges(small_site.fc), small_site.y).mean()
     expected = min(float((0.9**2 * real / spread).sqrt()), 4.0)
-    found = matched(Scaled(), {}, small_site, 0.1, torch_rng(0))
-    assert float(found["scale"]) == pytest.approx(expected, rel=1e-5)
+    assert float(matched_scale(draw, small_site, 0.1)) == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_scale_is_bounded_where_all_samples_are_alike(small_site) -> None:
-    class Flat(CorrGauss):
-        def draw(self, state, y, rng):
-            return torch.eye(12).expand(64, 12, 12)
-
-    found = matched(Flat(), {}, small_site, 0.0, torch_rng(0))
-    assert float(found["scale"]) == 4.0
+    flat = torch.eye(12).expand(64, 12, 12)
+    assert float(matched_scale(lambda scale: flat, small_site, 0.0)) == 4.0
 
 
 def test_only_a_class_of_enough_subjects_is_moved(small_site) -> None:
     state = CorrGauss().fit(small_site, torch_rng(0))
     y = torch.tensor([0] * FEW + [1] * (FEW - 1))
-    x = state["mean"][y] + 0.1
-    plain, _ = from_off_log(x, start=state["start"], tol=corr_gauss.TOLERANCE)
-    moved = decode(x, y, state["start"], state["class_fc"])
+    x = state.model.mean[y] + 0.1
+    plain, _ = from_off_log(x, start=state.model.start, tol=matching.TOLERANCE)
+    moved = decode(x, y, state.model.start, state.model.class_fc)
     assert torch.allclose(moved[y == 1], plain[y == 1], atol=1e-3)
-    gap = (moved[y == 0].mean(0) - state["class_fc"][0]).abs().mean()
-    assert gap < 0.1 * (plain[y == 0].mean(0) - state["class_fc"][0]).abs().mean()
+    gap = (moved[y == 0].mean(0) - state.model.class_fc[0]).abs().mean()
+    assert gap < 0.1 * (plain[y == 0].mean(0) - state.model.class_fc[0]).abs().mean()
 
 
 def test_many_rois_are_decoded_nearly_alike(small_site, monkeypatch) -> None:
@@ -223,71 +213,8 @@ def test_many_rois_are_decoded_nearly_alike(small_site, monkeypatch) -> None:
         return generator.sample(state, y, torch.Generator().manual_seed(1)).fc
 
     exact = sample()
-    monkeypatch.setattr(corr_gauss, "LARGE", 2)
+    monkeypatch.setattr(matching, "LARGE", 2)
     found = sample()
     assert not torch.equal(found, exact)
     assert (found - exact).square().mean().sqrt() < 3e-3
     assert torch.linalg.eigvalsh(found.double()).min() > 0
-
-
-# -- the ends of the scale ------------------------------------------------------------------------
-def test_bootstrap_returns_members_of_the_right_class(small_site) -> None:
-    gen = Bootstrap()
-    labels = torch.tensor([0, 1] * 10)
-    out = gen.sample(gen.fit(small_site, torch_rng(0)), labels, torch_rng(1))
-    assert gen.releases == "real subjects"
-    for fc, label in zip(out.fc, labels, strict=True):
-        match = (small_site.fc == fc).all(-1).all(-1).nonzero().flatten()
-        assert match.numel() == 1
-        assert small_site.y[match[0]] == label
-
-
-def test_a_class_is_drawn_evenly(small_site) -> None:
-    gen = Bootstrap()
-    state = gen.fit(small_site, torch_rng(0))
-    out = gen.sample(state, torch.ones(4000, dtype=torch.int64), torch_rng(1))
-    patients = small_site.fc[small_site.y == 1]
-    share = [float((out.fc == fc).all(-1).all(-1).float().mean()) for fc in patients]
-    assert min(share) > 0.5 / len(patients)
-    assert max(share) < 1.5 / len(patients)
-
-
-def test_two_subjects_are_enough(small_site) -> None:
-    pair = small_site.select(slice(0, 2))
-    out = Bootstrap().sample(Bootstrap().fit(pair, torch_rng(0)), pair.y, torch_rng(1))
-    assert torch.equal(out.fc, pair.fc)
-
-
-def test_the_state_is_a_copy(small_site) -> None:
-    state = Bootstrap().fit(small_site, torch_rng(0))
-    state["fc"].zero_()
-    assert small_site.fc.abs().sum() > 0
-
-
-def test_edge_gauss_has_independent_edges(small_site) -> None:
-    gen = EdgeGauss()
-    labels = torch.arange(2000) % 2
-    state = gen.fit(small_site, torch_rng(0))
-    e = torch.atanh(edges(gen.sample(state, labels, torch_rng(1)).fc))
-    residual = e - state["mean"][labels]
-    corr = torch.corrcoef(residual.T) - torch.eye(residual.shape[1])
-    assert corr.abs().max() < 0.12
-    assert torch.allclose(residual.std(0), state["sd"], rtol=0.1)
-
-
-def test_means_and_spreads_by_hand() -> None:
-    z = torch.tensor([[0.0], [0.2], [0.4], [1.0]])
-    fc = torch.eye(2).expand(4, 2, 2).clone()
-    fc[:, 0, 1] = fc[:, 1, 0] = torch.tanh(z[:, 0])
-    state = EdgeGauss().fit(FCBatch(fc, torch.tensor([0, 0, 1, 1])), torch_rng(0))
-    torch.testing.assert_close(state["mean"], torch.tensor([[0.1], [0.7]]))
-    # squares 0.02 and 0.18 within the classes, two degrees of freedom
-    torch.testing.assert_close(state["sd"], torch.tensor([0.1]).sqrt())
-
-
-def test_samples_are_not_correlation_matrices(small_site) -> None:
-    gen = EdgeGauss()
-    out = gen.sample(
-        gen.fit(small_site, torch_rng(0)), torch.arange(50) % 2, torch_rng(1)
-    )
-    assert (torch.linalg.eigvalsh(out.fc)[:, 0] < 0).float().mean() > 0.2

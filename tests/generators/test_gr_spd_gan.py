@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from simulated_site import simulate
 
 from fcforge.core.randomness import torch_rng
+from fcforge.generators.base import GeneratorState
 from fcforge.generators.coordinates import shrink_to_identity
 from fcforge.generators.gr_spd_gan import (
     GRSPDGAN,
@@ -79,14 +80,16 @@ def test_graph_penalty_of_lanes_is_that_of_each(small_site) -> None:
 @given(seed=st.integers(0, 99), size=st.floats(0.0, 4.0))
 def test_whatever_the_network_says_is_a_correlation_matrix(seed, size) -> None:
     state = _fitted()
-    state = {**state, "net.out.weight": size * state["net.out.weight"]}
+    network = {**state.model.network}
+    network["out.weight"] = size * network["out.weight"]
+    state = state._replace(model=state.model._replace(network=network))
     fc = QUICK.sample(state, torch.arange(4) % 2, torch_rng(seed)).fc
     assert torch.linalg.eigvalsh(fc.double()).min() > 0
     assert torch.equal(fc.diagonal(dim1=-2, dim2=-1), torch.ones(4, 6))
     assert torch.equal(fc, fc.mT)
 
 
-def _fitted(cache: list = []) -> dict[str, torch.Tensor]:  # noqa: B006
+def _fitted(cache: list = []) -> GeneratorState:  # noqa: B006
     if not cache:
         cache.append(QUICK.fit(simulate(12, rois=6), torch_rng(0)))
     return cache[0]
@@ -94,7 +97,9 @@ def _fitted(cache: list = []) -> dict[str, torch.Tensor]:  # noqa: B006
 
 def test_a_silent_network_draws_the_mean() -> None:
     state = _fitted()
-    quiet = {k: 0 * v if k.startswith("net.out") else v for k, v in state.items()}
+    network = state.model.network
+    network = {k: 0 * v if k.startswith("out") else v for k, v in network.items()}
+    quiet = state._replace(model=state.model._replace(network=network))
     one, two = QUICK.sample(quiet, torch.tensor([0, 1]), torch_rng(0)).fc
     torch.testing.assert_close(one, two)
 

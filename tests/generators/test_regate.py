@@ -59,20 +59,20 @@ def test_fit_lowers_the_loss_and_learns_the_trait() -> None:
     site = simulate(40, rois=8, effect=2.0)
     gen = ReGATE(d_z=8, hidden=32, epochs=60, lr=5e-3)
     state = gen.fit(site, torch_rng(0))
-    p = {k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")}
+    p = state.model.network
     z = torch.atanh(edges(site.fc).clamp(-0.9999, 0.9999))
-    x = ((z - state["centre"]) / state["unit"]).exp()
-    trait = (site.y - state["y_mean"]) / state["y_sd"]
+    x = ((z - state.model.centre) / state.model.unit).exp()
+    trait = (site.y - state.model.y_mean) / state.model.y_sd
     guess = torch.nn.functional.linear(
         encode(p, x)[0], p["head.weight"], p["head.bias"]
     )[:, 0]
     assert torch.corrcoef(torch.stack([guess, trait]))[0, 1] > 0.9
-    assert gen.diagnostics(state)["active_units"] == int(state["active_units"]) >= 1
+    assert gen.diagnostics(state)["active_units"] == int(state.model.active_units) >= 1
 
 
 def test_one_class_alone_does_not_divide_by_zero() -> None:
     site = simulate(12, rois=6)
     controls = site.select(site.y == 0)
     state = ReGATE(epochs=2).fit(controls, torch_rng(0))
-    assert float(state["y_sd"]) == pytest.approx(0.1)
+    assert float(state.model.y_sd) == pytest.approx(0.1)
     assert torch.isfinite(ReGATE().sample(state, controls.y, torch_rng(1)).fc).all()

@@ -10,7 +10,7 @@ from simulated_site import simulate
 from fcforge.core.errors import ConfigError, DataError
 from fcforge.core.randomness import torch_rng
 from fcforge.core.subjects import FCBatch
-from fcforge.generators.brainnetgan import BrainNetGAN
+from fcforge.generators.brainnetgan import BrainNetGAN, BrainNetGANState
 from fcforge.generators.gr_spd_gan import GRSPDGAN
 from fcforge.generators.wgan import PENALTY, WGAN, critic_loss, gradient_penalty
 
@@ -34,15 +34,13 @@ def test_a_lane_does_not_depend_on_its_company(gan) -> None:
     sites = [simulate(n, seed=i) for i, n in enumerate((20, 26, 33))]
     together = gan.fit_lanes(sites, [torch_rng(i) for i in range(3)])
     for i, site in enumerate(sites):
-        alone = gan.fit(site, torch_rng(i))
-        assert set(alone) == set(together[i])
+        alone, lane = gan.fit(site, torch_rng(i)).named(), together[i].named()
+        assert set(alone) == set(lane)
         for name, value in alone.items():
-            torch.testing.assert_close(together[i][name], value, atol=1e-6, rtol=1e-4)
-    moved = [
-        k
-        for k in alone
-        if k.startswith("net.") and not torch.equal(alone[k], together[0][k])
-    ]
+            torch.testing.assert_close(lane[name], value, atol=1e-6, rtol=1e-4)
+    first = together[0].model.network
+    network = together[2].model.network
+    moved = [k for k in network if not torch.equal(network[k], first[k])]
     assert moved  # lanes are not copies of each other
 
 
@@ -116,8 +114,9 @@ class Shift(WGAN):
     name: ClassVar[str] = "shift"
     betas: ClassVar[tuple[float, float]] = (0.0, 0.9)
     networks = (shifted, slope)
+    state_type = BrainNetGANState
 
-    def see(self, fc):
+    def to_space(self, fc):
         return fc[:, 0, 1:2], {}
 
     def start(self, batch, rng):
@@ -134,7 +133,7 @@ def test_training_moves_the_generator_to_the_subjects() -> None:
     gan = Shift(steps=40, lr=0.02, noise=1)
     state = gan.fit(site, torch_rng(0))
     # Adam's steps have the size of the rate, all towards the subjects: -0.8 + 40 * 0.02
-    assert float(state["net.shift"]) == pytest.approx(0.0, abs=0.2)
+    assert float(state.model.network["shift"]) == pytest.approx(0.0, abs=0.2)
 
 
 @pytest.mark.parametrize(

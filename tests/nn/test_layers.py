@@ -107,3 +107,33 @@ def test_heads_split_and_join():
     assert parts.shape == (2, 3, 5, 4)
     assert torch.equal(parts[:, 1], h[..., 4:8])
     assert torch.equal(layers.join_heads(parts), h)
+
+
+def test_an_affine_layer_is_torchs() -> None:
+    p = layers.init_linear(torch_rng(0), "a", 5, 3, bias="zero")
+    p["a.bias"] = torch.arange(3.0)
+    module = torch.nn.Linear(5, 3)
+    module.load_state_dict({"weight": p["a.weight"], "bias": p["a.bias"]})
+    x = torch.randn(4, 5, generator=torch_rng(1))
+    torch.testing.assert_close(layers.affine(p, "a", x), module(x))
+    del p["a.bias"]
+    torch.testing.assert_close(layers.affine(p, "a", x), module(x) - torch.arange(3.0))
+
+
+def test_weights_have_the_stated_variance_and_bias() -> None:
+    p = layers.init_linear(torch_rng(0), "a", 100, 400, gain=2.0, bias="zero")
+    assert p["a.weight"].var().item() == pytest.approx(4 / 300, rel=0.05)
+    assert p["a.weight"].abs().max() <= 0.2
+    assert (p["a.bias"] == 0).all()
+    drawn = layers.init_linear(torch_rng(0), "a", 100, 400)["a.bias"]
+    assert 0.09 < drawn.abs().max() <= 0.1
+    assert "a.bias" not in layers.init_linear(torch_rng(0), "a", 2, 2, bias="none")
+
+
+def test_layer_norm_is_torchs() -> None:
+    p = layers.init_norm("n", 6)
+    p["n.weight"] += torch.arange(6.0)
+    module = torch.nn.LayerNorm(6)
+    module.load_state_dict({"weight": p["n.weight"], "bias": p["n.bias"]})
+    x = torch.randn(4, 6, generator=torch_rng(1))
+    torch.testing.assert_close(layers.layer_norm(p, "n", x), module(x))

@@ -49,7 +49,6 @@ def demo(
     overrides: Overrides = None,
 ) -> None:
     """Run FORGE and its baselines on four simulated hospitals; a minute on two CPU cores."""
-    from fcforge.data.simulated import SYSTEMS
     from fcforge.experiments.execute import place_to_train
     from fcforge.report.forgetting_sentences import forgetting_sentences
     from fcforge.report.run_page import read_folder
@@ -61,10 +60,7 @@ def demo(
     _print_rows(_write_report(out, page), as_json=False)
     results, _ = read_folder(out)
     print()
-    sentences = forgetting_sentences(results)
-    if prepared.experiment.dataset.params.get("preset") == SYSTEMS:
-        sentences += (DEMO_WORLD,)
-    for sentence in sentences:
+    for sentence in (*forgetting_sentences(results), DEMO_WORLD):
         print(textwrap.fill(sentence, PAGE_WIDTH))
     say(f"report: {page}")
 

@@ -61,11 +61,17 @@ def settings_identity(
         Class of a method, model or generator. It need not be complete: fields that a config
         cannot set (the number of ROIs) may be missing.
     params : mapping
-        Settings of a config; a preset stands for its settings.
+        Settings of a config; a preset stands for its settings, a variant for another class.
     where : str
         Place of the settings, for error messages.
     """
     given = dict(params)
+    variants = getattr(cls, "variants", {})
+    if variants and "variant" in given:
+        name = given.pop("variant")
+        chosen = variants.get(name, cls)
+        if chosen is not cls:
+            return {"variant": name, **settings_identity(chosen, given, where)}
     presets = getattr(cls, "presets", {})
     if presets and "preset" in given:
         preset = presets.get(given.pop("preset"), {})

@@ -272,11 +272,17 @@ class Checked(Validated):
     defaults_version : int
         Class attribute: part of the keys of runs. Raise it when a default changes
         (`fcforge.core.identity`).
+    variant : str
+        Class attribute: name of the class among its `variants`.
+    variants : mapping of name to class
+        Class attribute: classes that a config chooses from with ``variant = "..."``.
     """
 
     kind: ClassVar[str] = ""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     defaults_version: ClassVar[int] = 1
+    variant: ClassVar[str] = ""
+    variants: ClassVar[Mapping[str, Any]] = {}
 
     @classmethod
     def where(cls) -> str:
@@ -328,7 +334,8 @@ def checked(
     values = {}
     for name, value in params.items():
         if name not in hints:
-            extra = ["preset"] if getattr(target, "presets", None) else []
+            words = {"preset": "presets", "variant": "variants"}
+            extra = [word for word in words if getattr(target, words[word], None)]
             raise unknown_name("setting", name, [*hints, *extra], where=where)
         values[name] = _read(
             hints[name], value, f"{where}: {name}", getattr(base, name, None)
@@ -366,6 +373,10 @@ def make(
         Fields that the caller sets and a config cannot.
     """
     params = dict(params)
+    if "variant" in params and getattr(cls, "variants", None):
+        name = str(params.pop("variant"))
+        check_names("variant", [name], cls.variants, where=where)
+        cls = cls.variants[name]
     if "preset" in params and getattr(cls, "presets", None):
         name = params.pop("preset")
         check_names("preset", [str(name)], ("default", *cls.presets), where=where)

@@ -350,7 +350,10 @@ def _part(
     _check(component, kind, known, where)
     cls = known[component.name]
     settings = {f.name for f in fields(cls)}
-    if paper and ("paper" in getattr(cls, "presets", ()) or "preset" in settings):
+    if paper and "paper" in getattr(cls, "variants", ()):
+        as_there = {"variant": "paper", **component.params}
+        component = replace(component, params=as_there)
+    elif paper and ("paper" in getattr(cls, "presets", ()) or "preset" in settings):
         as_there = {"preset": "paper", **component.params}
         component = replace(component, params=as_there)
     return component

@@ -22,7 +22,7 @@ from fcforge.experiments.public_subjects import Public
 from fcforge.experiments.store import SUBJECTS
 from fcforge.generators import make_generator
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.cache import fit_cached, read_state, write_state
+from fcforge.generators.cache import fit_cached, read_tensors, write_tensors
 from fcforge.graphs import edges, from_edges
 from fcforge.methods.base import State
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
@@ -124,19 +124,19 @@ class SiteLoader:
             digest = hashlib.sha256(decides).hexdigest()[:32]
             path = self.generators / f"{SUBJECTS}{digest}.safetensors"
         if path and path.exists():
-            found = read_state(path)
+            found = read_tensors(path)
             stored = FCBatch(from_edges(found["edges"]), found["y"])
             return stored, int(found["bytes"])
         generator, state, source = self.fit_generator(site, spec)
         rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
-        y = generator.diagnoses(state, source.y, n)
+        y = generator.diagnoses(state.model, source.y, n)
         made = generator.sample(state, y, rng, self.bank.device)
-        size = sum(v.numel() * v.element_size() for v in state.values())
+        size = state.n_bytes
         if not path:
             return made, size
         flat = edges(made.fc)
         tensors = {"edges": flat, "y": made.y, "bytes": torch.tensor(size)}
-        write_state(path, tensors)
+        write_tensors(path, tensors)
         return FCBatch(from_edges(flat), made.y), size
 
     def fit_generator(

@@ -31,7 +31,7 @@ from fcforge.experiments.site_loader import (
 from fcforge.experiments.site_thresholds import without_fold
 from fcforge.experiments.store import Store
 from fcforge.generators.base import Generator
-from fcforge.generators.cache import fit_together, read_state, write_state
+from fcforge.generators.cache import fit_together, read_tensors, write_tensors
 from fcforge.methods import Lane, Learner, Method, build_learner
 from fcforge.replay.bank import PoolName
 from fcforge.training.capacity import lanes_that_fit
@@ -124,8 +124,8 @@ class Trainer:
             path = self.store.generators / f"pretrained-{run_key(alone)}.safetensors"
             if not path.exists():
                 given = (learner.model, view, spec.seed, spec.training, self.device)
-                write_state(path, pretrain(*given).named())
-            trained = Lane.from_named(read_state(path, self.device))
+                write_tensors(path, pretrain(*given).named())
+            trained = Lane.from_named(read_tensors(path, self.device))
         return start_lane(learner, spec.seed, self.device, view, trained)
 
     def learner(self, spec: RunSpec) -> Learner:

@@ -1,9 +1,11 @@
-"""Generators of FC matrices by name. To add one, write its file: `GENERATORS` finds the class.
+"""Generators of FC matrices by name.
+
+To add one, write its file here or register it as an entry point of ``fcforge.generators``.
 
 =============  ==========================================================  =================
 name           model                                                       valid by
 =============  ==========================================================  =================
-fcm_vae        graph-transformer VAE (paper; presets careful/paper/authors) off-log (careful)
+fcm_vae        graph-transformer VAE (paper; three variants)               off-log (stable)
 regate         regression graph auto-encoder (paper's rival)               nothing
 brainnetgan    WGAN-GP with cross-shaped kernels (paper's rival)           nothing
 gr_spd_gan     graph-regularised WGAN on SPD matrices (paper's rival)      construction

@@ -1,43 +1,86 @@
-"""The contract of a generator of FC matrices, and the layers that networks among them share.
-
-Layers are drawn from an explicit generator of random numbers (torch.nn uses a global one).
-"""
+"""The contract of a generator of FC matrices."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from fcforge.core.errors import DataError
 from fcforge.core.settings import Checked
 from fcforge.core.subjects import FCBatch
 from fcforge.core.target import Kind
 from fcforge.nn.resources import give_back
+from fcforge.nn.tensors import from_named, to_named
 
-Params = dict[str, Tensor]
-GeneratorState = Params
 RNG = torch.Generator
 RNGs = Sequence[RNG]
 N_CLASSES = 2
-NETWORK = "net."  # before the names of a network's parameters in a state
-# what a state may say of its training
-DIAGNOSTICS = ("active_units", "latent_share")
+DIAGNOSTICS = (
+    "active_units",
+    "latent_share",
+)  # fields of a model that describe training
+
+
+class GeneratorState(NamedTuple):
+    """A fitted generator.
+
+    Attributes
+    ----------
+    counts : Tensor of shape (n_classes,)
+        Training subjects of each class; a class with 0 cannot be sampled.
+    model : NamedTuple
+        What the generator has learned, a `Generator.state_type`.
+    """
+
+    counts: Tensor
+    model: Any
+
+    def to(self, device: torch.device | str) -> "GeneratorState":
+        """Return the same state on `device`."""
+        return pytree.tree_map(lambda tensor: tensor.to(device), self)
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of all tensors in bytes."""
+        return sum(x.numel() * x.element_size() for x in pytree.tree_leaves(self))
+
+    def named(self) -> dict[str, Tensor]:
+        """Return all tensors by the path of their fields, e.g. ``model.network.mu.weight``."""
+        return to_named(self)
 
 
 @dataclass(frozen=True)
 class Generator(Checked, ABC):
-    """A generator: frozen hyper-parameters; what it learnt is a dict of tensors.
+    """Generator of FC matrices: frozen hyper-parameters and pure functions of its state.
 
-    One generator is fitted per site, on that site's training subjects alone. A subclass says how
-    it learns and draws (`learn`, `draw`); what every generator asks of its site and of the
-    diagnoses to draw is asked here.
+    One generator is fitted per site, on that site's training subjects alone. A subclass must set
+    `name` and `state_type` and implement `learn` (or `learn_lanes`) and `draw`; checks of the site
+    and of the diagnoses to draw are made here. `fcforge.generators.standalone` wraps a generator
+    for use on numpy arrays.
+
+    Attributes
+    ----------
+    name : str
+        Name in configs.
+    state_type : type
+        NamedTuple of tensors and dictionaries of tensors that `learn` returns.
+    releases : {"real subjects", "synthetic subjects"}
+        What samples disclose.
+    min_subjects : int
+        Fewest training subjects.
+    needs_public : bool
+        Whether it draws from the public subjects of the run.
+    learns : tuple of str
+        Kinds of target it can condition on.
     """
 
     kind: ClassVar[str] = "generator"
     name: ClassVar[str]
+    state_type: ClassVar[type[Any]]
     releases: ClassVar[Literal["real subjects", "synthetic subjects"]] = (
         "synthetic subjects"
     )
@@ -45,16 +88,55 @@ class Generator(Checked, ABC):
     needs_public: ClassVar[bool] = False
     learns: ClassVar[tuple[Kind, ...]] = ("two classes",)
 
+    # -- a subclass implements draw, and learn or learn_lanes -------------------------------------
+    def learn(self, batch: FCBatch, rng: RNG) -> Any:
+        """Fit one checked site and return a `state_type`."""
+        raise NotImplementedError
+
+    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[Any]:
+        """Fit checked sites of equal ROIs, in the same steps or one after another.
+
+        Returns
+        -------
+        list of `state_type`
+        """
+        return [
+            self.learn(batch, rng) for batch, rng in zip(batches, rngs, strict=True)
+        ]
+
+    @abstractmethod
+    def draw(self, model: Any, y: Tensor, rng: RNG) -> Tensor:
+        """Draw FC matrices of diagnoses that the site had.
+
+        Parameters
+        ----------
+        model : NamedTuple
+            The `state_type` that `learn` returned.
+        y : Tensor of shape (n,)
+        rng : torch.Generator
+
+        Returns
+        -------
+        Tensor of shape (n, R, R), on the device of the model
+        """
+
+    # -- callers use these ------------------------------------------------------------------------
     def fit(self, batch: FCBatch, rng: RNG) -> GeneratorState:
-        """Learn from one site's training subjects. Raises `DataError` on a site it cannot use."""
+        """Learn from one site's training subjects; raise `DataError` if they cannot be used."""
         return self.fit_lanes([batch], [rng])[0]
 
     def fit_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
-        """One state per site, each as if its site were alone; no site is learnt if one is bad."""
+        """Fit several sites, each as if it were alone.
+
+        Raises
+        ------
+        DataError
+            If one of the sites cannot be used; none is fitted then.
+        """
         counts = [self.check_site(batch) for batch in batches]
-        learnt = self.learn_lanes(batches, rngs)
+        models = self.learn_lanes(batches, rngs)
         give_back()
-        return [{"counts": n, **state} for n, state in zip(counts, learnt, strict=True)]
+        return [GeneratorState(*pair) for pair in zip(counts, models, strict=True)]
 
     def sample(
         self,
@@ -63,21 +145,34 @@ class Generator(Checked, ABC):
         rng: RNG,
         device: torch.device | str | None = None,
     ) -> FCBatch:
-        """One synthetic subject per diagnosis of `y` (n,), symmetric with unit diagonal.
+        """Draw one synthetic subject per diagnosis, symmetric with unit diagonal.
 
-        Made on `device`, or where the state is. Random numbers are drawn where `rng` is, so that
-        every device makes the same subjects but for rounding.
+        Random numbers are drawn where `rng` is, so that every device makes the same subjects up to
+        rounding.
+
+        Parameters
+        ----------
+        state : GeneratorState
+        y : Tensor of shape (n,)
+        rng : torch.Generator
+        device : torch.device or str, optional
+            Where subjects are made; by default where the state is.
         """
-        state = state if device is None else moved(state, device)
-        y = self.check_y(y, state["counts"])
+        state = state if device is None else state.to(device)
+        y = self.check_y(y, state.counts)
         with torch.no_grad():
-            return FCBatch(self.draw(state, y, rng), y)
+            return FCBatch(self.draw(state.model, y, rng), y)
+
+    def read_state(self, named: dict[str, Tensor]) -> GeneratorState:
+        """Rebuild a state from its `GeneratorState.named` tensors; KeyError if one is missing."""
+        model = from_named(self.state_type, named, "model.")
+        return GeneratorState(named["counts"], model)
 
     def check_site(self, batch: FCBatch) -> Tensor:
-        """Subjects per class (K,), or a `DataError` that says why it cannot learn.
+        """Return the number of subjects per class (K,), or raise `DataError`.
 
-        A site with one class only is accepted: the generator then makes that class alone and
-        `check_y` refuses the other.
+        A site of one class is accepted: the generator then makes that class alone and `check_y`
+        refuses the other.
         """
         if len(batch) < self.min_subjects:
             raise DataError(
@@ -96,7 +191,7 @@ class Generator(Checked, ABC):
         return torch.bincount(batch.y, minlength=N_CLASSES)
 
     def check_y(self, y: Tensor, counts: Tensor) -> Tensor:
-        """`y` as int64 on the state's device; `DataError` for a class the site did not have."""
+        """Return `y` as int64 on the state's device; raise `DataError` for a class without subjects."""
         y = y.to(device=counts.device, dtype=torch.int64)
         had = counts.nonzero()[:, 0]
         missing = y[~torch.isin(y, had)].unique().tolist()
@@ -108,131 +203,82 @@ class Generator(Checked, ABC):
             )
         return y
 
-    # -- one of these two is for a subclass to write ----------------------------------------------
-    def learn_lanes(
-        self, batches: Sequence[FCBatch], rngs: RNGs
-    ) -> list[GeneratorState]:
-        """States of checked sites of equal ROIs: in the same steps, or one after another."""
-        return [
-            self.learn(batch, rng) for batch, rng in zip(batches, rngs, strict=True)
-        ]
-
-    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
-        """State of a checked site, less the ``counts`` of its classes."""
-        raise NotImplementedError
-
     @classmethod
     def in_lanes(cls) -> bool:
-        """Whether several sites are trained side by side: what a GPU is for."""
+        """Return whether several sites are trained side by side, which is faster on a GPU."""
         return cls.learn_lanes is not Generator.learn_lanes
 
-    @abstractmethod
-    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """FC (n, R, R) of diagnoses that the site had, on the device of the state."""
+    def diagnoses(self, model: Any, y: Tensor, n: int) -> Tensor:
+        """Return labels (n,) in the class shares of `y`, at least one of each class.
 
-    def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
-        """Labels (n,) of a synthetic set: the class shares of `y`, at least one of each class."""
+        Parameters
+        ----------
+        model : NamedTuple
+            The fitted `state_type`.
+        y : Tensor
+            Labels of the training subjects.
+        n : int
+            Size of the synthetic set.
+        """
         if classes_of(y) == N_CLASSES:
             return in_shares(float(y.float().mean()), n)
         counts = torch.bincount(y).cpu()
         middles = (torch.arange(n) + 0.5) / n
         drawn = torch.searchsorted(torch.cumsum(counts, 0) / counts.sum(), middles)
-        there = torch.nonzero(counts)[:, 0]
-        missing = there[~torch.isin(there, drawn)]
+        present = torch.nonzero(counts)[:, 0]
+        missing = present[~torch.isin(present, drawn)]
         drawn[n - len(missing) :] = missing
         return drawn.sort().values
 
     def diagnostics(self, state: GeneratorState) -> dict[str, float]:
-        """What the state says of its training, as plain numbers."""
-        return {k: float(state[k]) for k in DIAGNOSTICS if k in state}
+        """Return the model's `DIAGNOSTICS` as plain numbers."""
+        model = state.model
+        return {k: float(getattr(model, k)) for k in DIAGNOSTICS if hasattr(model, k)}
 
 
 def in_shares(patients: float, n: int) -> Tensor:
-    """Labels (n,), controls first, with this share of patients but at least one of each class."""
+    """Return labels (n,), controls first, with at least one of each class.
+
+    Parameters
+    ----------
+    patients : float
+        Share of patients.
+    n : int
+    """
     count = min(max(round(n * patients), 1), n - 1)
     return (torch.arange(n) >= n - count).long()
 
 
 def classes_of(y: Tensor) -> int:
-    """Classes that labels can be of: two, or more where one is beyond them."""
+    """Return the number of classes of labels: two, or more where a label is beyond 1."""
     return max(N_CLASSES, int(y.max()) + 1)
 
 
-# -- layers ---------------------------------------------------------------------------------------
 def normal(*shape: int, rng: RNG, to: torch.device | None = None) -> Tensor:
-    """Standard normal numbers drawn on the device of `rng`, and moved `to` another where given."""
+    """Draw standard normal numbers on the device of `rng`, then move them `to` another device."""
     return torch.randn(*shape, generator=rng, device=rng.device).to(to or rng.device)
 
 
 def device_rng(rng: RNG, device: torch.device) -> RNG:
-    """Generator on `device` continuing `rng`: `rng` itself on its own device."""
+    """Return a generator on `device` seeded from `rng`; `rng` itself on its own device."""
     if rng.device.type == device.type:
         return rng
     seed = int(torch.randint(2**62, (1,), generator=rng))
     return torch.Generator(device=device).manual_seed(seed)
 
 
-def linear_init(
-    params: Params, name: str, n_in: int, n_out: int, rng: RNG, gain: float = 1.0
-) -> None:
-    """Put ``name.weight`` (n_out, n_in), uniform with variance gain^2 / (3 n_in), and a zero bias.
-
-    Drawn on the CPU so that every device starts from the same numbers.
-    """
-    bound = gain / n_in**0.5
-    params[f"{name}.weight"] = (2 * torch.rand(n_out, n_in, generator=rng) - 1) * bound
-    params[f"{name}.bias"] = torch.zeros(n_out)
-
-
-def linear(params: Params, name: str, x: Tensor) -> Tensor:
-    """Affine map of the last dimension; linear where ``name.bias`` is not there."""
-    return torch.nn.functional.linear(
-        x, params[f"{name}.weight"], params.get(f"{name}.bias")
-    )
-
-
-def norm_init(params: Params, name: str, size: int) -> None:
-    """Put layer-norm gain and bias of ``name``."""
-    params[f"{name}.weight"] = torch.ones(size)
-    params[f"{name}.bias"] = torch.zeros(size)
-
-
-def norm(params: Params, name: str, x: Tensor) -> Tensor:
-    """Layer norm over the last dimension."""
-    weight = params[f"{name}.weight"]
-    return torch.nn.functional.layer_norm(
-        x, weight.shape, weight, params[f"{name}.bias"]
-    )
-
-
-def moved(params: Params, device: torch.device | str) -> Params:
-    """The same numbers on `device`."""
-    return {k: v.to(device) for k, v in params.items()}
-
-
-def trainable(params: Params, device: torch.device) -> Params:
-    """Leaf copies on `device` that require gradients."""
+def trainable(params: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Return leaf copies on `device` that require gradients."""
     return {k: v.to(device).requires_grad_() for k, v in params.items()}
 
 
-def step(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-    """One descent step."""
+def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    """Take one step of an optimiser down the gradient of `loss`."""
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
 
 
-def frozen(params: Params) -> GeneratorState:
-    """Detached copies of a network's parameters, named for a generator state."""
-    return {f"{NETWORK}{k}": v.detach().clone() for k, v in params.items()}
-
-
-def network(state: GeneratorState) -> Params:
-    """The network's parameters in a state."""
-    named = {k: v for k, v in state.items() if k.startswith(NETWORK)}
-    return {k.removeprefix(NETWORK): v for k, v in named.items()}
-
-
-def stacked(params: Sequence[Params]) -> Params:
-    """Parameters of all lanes along a first dimension."""
-    return {k: torch.stack([p[k] for p in params]) for k in params[0]}
+def frozen(params: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return detached copies of a network's parameters."""
+    return {k: v.detach().clone() for k, v in params.items()}

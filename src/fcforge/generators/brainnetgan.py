@@ -6,41 +6,53 @@ on the diagnosis, the edge baseline and the schedule are ours.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.core.settings import at_least, limits
-from fcforge.generators.base import (
-    N_CLASSES,
-    RNG,
-    FCBatch,
-    GeneratorState,
-    Params,
-    linear,
-    linear_init,
-)
+from fcforge.generators.base import N_CLASSES, RNG, FCBatch
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.nn.layers import affine, init_linear
+from fcforge.nn.tensors import Params
 
 
-def cross_init(
-    p: Params, name: str, c_in: int, c_out: int, rois: int, rng: RNG
-) -> None:
-    """Put the row and column kernels of an edge-to-edge layer, each (c_out, c_in * R)."""
-    linear_init(p, f"{name}.row", c_in * rois, c_out, rng)
-    linear_init(p, f"{name}.col", c_in * rois, c_out, rng)
+class BrainNetGANState(NamedTuple):
+    """Parameters of the generator network."""
+
+    network: Params
+
+
+def init_cross(rng: RNG, name: str, c_in: int, c_out: int, rois: int) -> Params:
+    """Draw the row and column kernels of an edge-to-edge layer, each (c_out, c_in * R)."""
+    row = init_linear(rng, f"{name}.row", c_in * rois, c_out, bias="zero")
+    return row | init_linear(rng, f"{name}.col", c_in * rois, c_out, bias="zero")
 
 
 def cross(p: Params, name: str, x: Tensor) -> Tensor:
-    """Edge-to-edge (Kawahara et al. 2017): out_ij = row kernel at i + column kernel at j.
+    """Apply an edge-to-edge layer: output (i, j) = row kernel at i + column kernel at j.
 
-    (n, c_in, R, R) to (n, c_out, R, R).
+    Parameters
+    ----------
+    p : dict of Tensor
+    name : str
+        Layer, as made by `init_cross`.
+    x : Tensor of shape (n, c_in, R, R)
+
+    Returns
+    -------
+    Tensor of shape (n, c_out, R, R)
+
+    References
+    ----------
+    Kawahara et al., BrainNetCNN, NeuroImage 2017.
     """
     by_row = x.transpose(1, 2).flatten(2)
-    row = linear(p, f"{name}.row", by_row).transpose(1, 2)
+    row = affine(p, f"{name}.row", by_row).transpose(1, 2)
     by_column = x.permute(0, 3, 1, 2).flatten(2)
-    col = linear(p, f"{name}.col", by_column).transpose(1, 2)
+    col = affine(p, f"{name}.col", by_column).transpose(1, 2)
     return row[:, :, :, None] + col[:, :, None, :]
 
 
@@ -53,20 +65,23 @@ def _onehot(y: Tensor) -> Tensor:
 
 
 def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
-    """Two edge-to-edge layers, edge-to-node, node-to-graph, two linear; diagnosis at the end."""
+    """Score subjects: two edge-to-edge layers, edge-to-node, node-to-graph, two linear ones.
+
+    The diagnosis enters after the node-to-graph layer.
+    """
     x = _leaky(cross(p, "e2e1", x[:, None]))
     x = _leaky(cross(p, "e2e2", x))
     by_node = x.transpose(1, 2).flatten(2)
-    nodes = _leaky(linear(p, "e2n", by_node)[..., 0])
-    graph = _leaky(linear(p, "n2g", nodes))
+    nodes = _leaky(affine(p, "e2n", by_node)[..., 0])
+    graph = _leaky(affine(p, "n2g", nodes))
     labelled = torch.cat([graph, _onehot(y)], -1)
-    h = _leaky(linear(p, "fc1", labelled))
-    return linear(p, "fc2", h)[:, 0]
+    h = _leaky(affine(p, "fc1", labelled))
+    return affine(p, "fc2", h)[:, 0]
 
 
 def generate(p: Params, noise: Tensor, y: Tensor) -> Tensor:
-    """Noise and diagnosis to node features, to edges, through one edge-to-edge layer, tanh."""
-    h = linear(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(-1, (8, -1))
+    """Map noise and diagnosis to node features, then to edges by one edge-to-edge layer and tanh."""
+    h = affine(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(-1, (8, -1))
     x = _leaky(h[:, :, :, None] + h[:, :, None, :])
     x = _leaky(cross(p, "e2e", x))
     x = torch.einsum("ncij,c->nij", x, p["mix.weight"][0])
@@ -79,7 +94,7 @@ def generate(p: Params, noise: Tensor, y: Tensor) -> Tensor:
 @limits(width=at_least(1))
 @dataclass(frozen=True)
 class BrainNetGAN(WGAN):
-    """Conditional WGAN-GP on FC matrices.
+    """Conditional WGAN-GP on FC matrices (Li et al. 2021).
 
     Parameters
     ----------
@@ -91,27 +106,26 @@ class BrainNetGAN(WGAN):
     """
 
     name = "brainnetgan"
+    state_type = BrainNetGANState
     betas = (0.0, 0.9)
     networks = (generate, critic)
     width: int = 8
 
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
-        """Edge baselines start at the mean FC."""
+        """Draw both networks; edge baselines start at the mean FC."""
         rois = batch.n_rois
-        gen: Params = {}
-        linear_init(gen, "nodes", self.noise + N_CLASSES, 8 * rois, rng)
-        cross_init(gen, "e2e", 8, 16, rois, rng)
-        linear_init(gen, "mix", 16, 1, rng)
+        gen = init_linear(rng, "nodes", self.noise + N_CLASSES, 8 * rois, bias="zero")
+        gen |= init_cross(rng, "e2e", 8, 16, rois)
+        gen |= init_linear(rng, "mix", 16, 1, bias="zero")
         gen["baseline"] = fisher_z(edges(batch.fc)).mean(0).cpu()
-        cri: Params = {}
-        cross_init(cri, "e2e1", 1, self.width, rois, rng)
-        cross_init(cri, "e2e2", self.width, 2 * self.width, rois, rng)
-        linear_init(cri, "e2n", 2 * self.width * rois, 1, rng)
-        linear_init(cri, "n2g", rois, 256, rng)
-        linear_init(cri, "fc1", 256 + N_CLASSES, 128, rng)
-        linear_init(cri, "fc2", 128, 1, rng)
+        cri = init_cross(rng, "e2e1", 1, self.width, rois)
+        cri |= init_cross(rng, "e2e2", self.width, 2 * self.width, rois)
+        cri |= init_linear(rng, "e2n", 2 * self.width * rois, 1, bias="zero")
+        cri |= init_linear(rng, "n2g", rois, 256, bias="zero")
+        cri |= init_linear(rng, "fc1", 256 + N_CLASSES, 128, bias="zero")
+        cri |= init_linear(rng, "fc2", 128, 1, bias="zero")
         return gen, cri
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """Generate; samples are not positive semidefinite by construction."""
-        return from_edges(edges(self.generate(state, y, rng)))
+    def draw(self, model: BrainNetGANState, y: Tensor, rng: RNG) -> Tensor:
+        """Generate FC; samples are not positive semidefinite by construction."""
+        return from_edges(edges(self.generate(model.network, y, rng)))

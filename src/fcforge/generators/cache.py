@@ -3,11 +3,12 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from fcforge.core.errors import StoreError
 from fcforge.core.files import write_bytes
@@ -15,17 +16,18 @@ from fcforge.core.randomness import derive
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
 
 # Bump when a change of code makes old states wrong.
-VERSION = 1
+VERSION = 2
 LANES = 32  # trained side by side on a GPU
 
 _memory: dict[str, GeneratorState] = {}
 
 
 def fit_key(generator: Generator, batch: FCBatch, seed: int) -> str:
-    """SHA-256 over generator name, parameters, FC, diagnoses and seed (64 hex digits)."""
+    """Return the SHA-256 of generator, settings, FC, diagnoses and seed (64 hex digits)."""
     head = {
         "version": VERSION,
         "name": generator.name,
+        "variant": generator.variant,
         "params": {f.name: getattr(generator, f.name) for f in fields(generator)},
         "seed": seed,
         "shape": list(batch.fc.shape),
@@ -45,7 +47,7 @@ def fit_cached(
     seed_names: Sequence[str | int],
     folder: str | os.PathLike[str] | None = None,
 ) -> GeneratorState:
-    """State of `generator` fitted on `batch`, from the cache where it has been fitted before.
+    """Return the state of `generator` fitted on `batch`, from the cache where it is there.
 
     Parameters
     ----------
@@ -63,74 +65,86 @@ def fit_cached(
     if folder is not None:
         device = batch.fc.device
         fit_together(generator, [(batch, seed_names)], folder, device)
-        return read_state(Path(folder) / f"{key}.safetensors", device)
+        path = Path(folder) / f"{key}.safetensors"
+        return read_state(generator, path, device)
     if key not in _memory:
         _memory[key] = generator.fit(batch, torch.Generator().manual_seed(seed))
-    return dict(_memory[key])
+    return _memory[key]
 
 
 def _seed(names: Sequence[str | int]) -> int:
+    """Return the seed of a fit with these ``(seed, *names)``."""
     return derive(int(names[0]), "generator", *names[1:])
 
 
 def fit_together(
     generator: Generator,
-    asked: Sequence[tuple[FCBatch, Sequence[str | int]]],
+    requests: Sequence[tuple[FCBatch, Sequence[str | int]]],
     folder: str | os.PathLike[str],
     device: torch.device | str,
 ) -> int:
-    """Fit on `device`, as lanes, what `fit_cached` would not find in the folder.
+    """Fit on `device`, as lanes, the states that `fit_cached` would not find in the folder.
 
     Parameters
     ----------
     generator : Generator
-    asked : sequence of (batch, seed_names)
-        As of `fit_cached`; equal ones are fitted once.
+    requests : sequence of (batch, seed_names)
+        As for `fit_cached`; equal ones are fitted once.
     folder : path
 
     Returns
     -------
     int
-        How many were fitted.
+        Number of states fitted.
     """
     missing = {}
-    for batch, names in asked:
+    for batch, names in requests:
         path = Path(folder) / f"{fit_key(generator, batch, _seed(names))}.safetensors"
         if not path.exists():
             missing[path] = batch, _seed(names)
     paths = list(missing)
     for group in (paths[i : i + LANES] for i in range(0, len(paths), LANES)):
-        found = [missing[path] for path in group]
-        batches = [batch.to(device) for batch, _ in found]
-        rngs = [torch.Generator().manual_seed(seed) for _, seed in found]
+        work = [missing[path] for path in group]
+        batches = [batch.to(device) for batch, _ in work]
+        rngs = [torch.Generator().manual_seed(seed) for _, seed in work]
         for path, state in zip(group, generator.fit_lanes(batches, rngs), strict=True):
-            write_state(path, state)
+            write_tensors(path, state.named())
     return len(paths)
 
 
-def write_state(path: Path, state: GeneratorState) -> None:
-    """Write a state as safetensors, whole or not at all."""
+def read_state(
+    generator: Generator, path: Path, device: torch.device | str = "cpu"
+) -> GeneratorState:
+    """Read a state that `fit_together` wrote; `StoreError` if the file is damaged."""
+    named = read_tensors(path, device)
+    try:
+        return generator.read_state(named)
+    except KeyError as missing:
+        raise StoreError(
+            f"the tensor {missing} is missing.", where=path, do="Delete the file."
+        ) from missing
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors as safetensors, whole or not at all."""
     from safetensors.torch import save
 
-    tensors = {}
-    for name, value in state.items():
-        tensors[name] = value.detach().cpu().contiguous().clone()
-    write_bytes(path, save(tensors))
+    copies = {}
+    for name, value in tensors.items():
+        copies[name] = value.detach().cpu().contiguous().clone()
+    write_bytes(path, save(copies))
 
 
-def read_state(path: Path, device: torch.device | str = "cpu") -> GeneratorState:
-    """State written by `write_state`; `StoreError` when the file is damaged."""
+def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """Read tensors written by `write_tensors`; `StoreError` if the file is damaged."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        state = load(path.read_bytes())
+        tensors = load(path.read_bytes())
     except (SafetensorError, ValueError) as error:
         raise StoreError(
-            f"damaged generator state ({error}).",
-            where=str(path),
-            do="Delete the file.",
+            f"damaged tensors ({error}).", where=path, do="Delete the file."
         ) from error
-    return {
-        k: v.to(device) for k, v in sorted(state.items())
-    }  # the file's order is arbitrary
+    # the file's order is arbitrary
+    return {k: v.to(device) for k, v in sorted(tensors.items())}

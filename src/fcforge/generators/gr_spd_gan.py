@@ -6,27 +6,40 @@ whose samples live on the SPD manifold, with population-graph regularisers. All 
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.core.settings import FRACTION, at_least, limits
-from fcforge.generators.base import (
-    N_CLASSES,
-    RNG,
-    FCBatch,
-    GeneratorState,
-    Params,
-    linear,
-    linear_init,
-    norm,
-    norm_init,
-)
+from fcforge.generators.base import N_CLASSES, RNG, FCBatch
 from fcforge.generators.coordinates import just_valid, shrink_to_identity
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import log_matrix, symmetric_eigen
+from fcforge.nn.layers import affine, init_linear, init_norm, layer_norm
+from fcforge.nn.tensors import Params
 
 _SQRT2 = 2.0**0.5
+
+
+class GRSPDGANState(NamedTuple):
+    """Fitted generator.
+
+    Attributes
+    ----------
+    network : dict of Tensor
+        Parameters of the generator network.
+    root : Tensor of shape (R, R)
+        Square root of the log-Euclidean mean.
+    centre : Tensor of shape (R(R+1)/2,)
+    unit : Tensor, scalar
+        Mean and spread of the tangent vectors.
+    """
+
+    network: Params
+    root: Tensor
+    centre: Tensor
+    unit: Tensor
 
 
 def to_vector(sym: Tensor) -> Tensor:
@@ -78,10 +91,10 @@ def perceptron(p: Params, noise: Tensor, y: Tensor) -> Tensor:
     """
     x = torch.cat([noise, p["label.weight"][y]], -1)
     for i in range(3):
-        x = linear(p, f"l{i}", x)
-        x = norm(p, f"n{i}", x) if f"n{i}.weight" in p else x
+        x = affine(p, f"l{i}", x)
+        x = layer_norm(p, f"n{i}", x) if f"n{i}.weight" in p else x
         x = torch.nn.functional.leaky_relu(x, 0.2)
-    return linear(p, "out", x)
+    return affine(p, "out", x)
 
 
 def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
@@ -93,10 +106,10 @@ def _mlp_init(sizes: list[int], normalised: bool, rng: RNG) -> Params:
     p: Params = {"label.weight": torch.randn(N_CLASSES, 16, generator=rng)}
     sizes = [sizes[0] + 16, *sizes[1:]]
     for i, (a, b) in enumerate(pairwise(sizes[:-1])):
-        linear_init(p, f"l{i}", a, b, rng, gain=1.7)
+        p |= init_linear(rng, f"l{i}", a, b, gain=1.7, bias="zero")
         if normalised:
-            norm_init(p, f"n{i}", b)
-    linear_init(p, "out", sizes[-2], sizes[-1], rng)
+            p |= init_norm(f"n{i}", b)
+    p |= init_linear(rng, "out", sizes[-2], sizes[-1], bias="zero")
     return p
 
 
@@ -142,6 +155,7 @@ class GRSPDGAN(WGAN):
     """
 
     name = "gr_spd_gan"
+    state_type = GRSPDGANState
     betas = (0.5, 0.9)
     networks = (perceptron, critic)
     alpha: float = 0.05
@@ -152,7 +166,7 @@ class GRSPDGAN(WGAN):
     batch_size: int = 32
     noise: int = 128
 
-    def see(self, fc: Tensor) -> tuple[Tensor, Params]:
+    def to_space(self, fc: Tensor) -> tuple[Tensor, Params]:
         """Standardised tangent vectors."""
         return tangent_space(fc, self.alpha)
 
@@ -167,12 +181,11 @@ class GRSPDGAN(WGAN):
         """Neighbours in the population stay near each other."""
         return self.graph_weight * graph_penalty(fake, real, y, self.neighbours)
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """Exponential map at M, then unit diagonal: positive definite always."""
-        root = state["root"]
-        v = self.generate(state, y, rng)
+    def draw(self, model: GRSPDGANState, y: Tensor, rng: RNG) -> Tensor:
+        """Apply the exponential map at M, then scale to unit diagonal: always positive definite."""
+        v = self.generate(model.network, y, rng)
         if not len(y):
-            return root.new_zeros(0, *root.shape)
-        tangent = from_vector(state["centre"] + state["unit"] * v, root.shape[0])
-        spd = root @ torch.linalg.matrix_exp(tangent) @ root
+            return model.root.new_zeros(0, *model.root.shape)
+        tangent = from_vector(model.centre + model.unit * v, model.root.shape[0])
+        spd = model.root @ torch.linalg.matrix_exp(tangent) @ model.root
         return just_valid(spd)

@@ -9,6 +9,7 @@ they are not registered and stay at their start).
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,20 +19,41 @@ from fcforge.generators.base import (
     RNG,
     FCBatch,
     Generator,
-    GeneratorState,
-    Params,
+    descend,
     device_rng,
     frozen,
-    linear,
-    linear_init,
-    network,
     normal,
-    step,
     trainable,
 )
-from fcforge.generators.fcm_vae.network import latent_given_y
-from fcforge.generators.fcm_vae.training import kl_per_unit
+from fcforge.generators.latent import kl_per_unit, latent_given_y
 from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.nn.layers import affine, init_linear
+from fcforge.nn.tensors import Params
+
+
+class ReGATEState(NamedTuple):
+    """Fitted generator.
+
+    Attributes
+    ----------
+    network : dict of Tensor
+    mask : Tensor of shape (R, R)
+        Neighbours of every ROI.
+    centre, unit : Tensor, scalar
+        Mean and spread of the Fisher-z edges.
+    y_mean, y_sd : Tensor, scalar
+        Mean and spread of the diagnosis.
+    active_units : Tensor, scalar
+        Latent units whose mean moves over subjects.
+    """
+
+    network: Params
+    mask: Tensor
+    centre: Tensor
+    unit: Tensor
+    y_mean: Tensor
+    y_sd: Tensor
+    active_units: Tensor
 
 
 def neighbour_mask(fc: Tensor, k: int) -> Tensor:
@@ -44,14 +66,14 @@ def neighbour_mask(fc: Tensor, k: int) -> Tensor:
 
 def encode(p: Params, x: Tensor) -> tuple[Tensor, Tensor]:
     """ReLU layer, then mean and log variance of q(z | x)."""
-    h = torch.relu(linear(p, "encoder", x))
-    log_var = linear(p, "log_var", h)
-    return linear(p, "mu", h), log_var.clamp(-8.0, 4.0)
+    h = torch.relu(affine(p, "encoder", x))
+    log_var = affine(p, "log_var", h)
+    return affine(p, "mu", h), log_var.clamp(-8.0, 4.0)
 
 
 def log_rate(p: Params, z: Tensor, mask: Tensor) -> Tensor:
     """eta_e = s_e (a_e + sum_r w_r u_ru u_rv) + b_e, u_r = sigmoid((M * W_r) sigmoid(V_r z))."""
-    hidden = torch.sigmoid(linear(p, "geometry", z)).unflatten(-1, (-1, mask.shape[0]))
+    hidden = torch.sigmoid(affine(p, "geometry", z)).unflatten(-1, (-1, mask.shape[0]))
     kernel = p["neighbours"] * mask  # (r, R, R)
     u = torch.sigmoid(
         torch.einsum("nrj,rij->nri", hidden, kernel) + p["neighbours_bias"]
@@ -87,6 +109,7 @@ class ReGATE(Generator):
     """
 
     name = "regate"
+    state_type = ReGATEState
     d_z: int | None = None
     rank: int = 5
     hidden: int = 256
@@ -96,25 +119,22 @@ class ReGATE(Generator):
     batch_size: int = 16
     lr: float = 1e-3
 
-    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: RNG) -> ReGATEState:
         """Minimise weight (Poisson NLL + KL) + squared trait error."""
         z = fisher_z(edges(batch.fc))
         y = batch.y.to(z.dtype)
-        state = {
-            "centre": z.mean(),
-            "unit": z.std().clamp_min(1e-6),
-            "mask": neighbour_mask(batch.fc, self.neighbours),
-            "y_mean": y.mean(),
-            "y_sd": y.std(correction=0).clamp_min(0.1),
-        }
-        standardised = (z - state["centre"]) / state["unit"]
-        x = standardised.clamp(-8.0, 8.0).exp()
-        trait = (y - state["y_mean"]) / state["y_sd"]
-        p = self._train(x, trait, state["mask"], rng)
+        centre = z.mean()
+        unit = z.std().clamp_min(1e-6)
+        mask = neighbour_mask(batch.fc, self.neighbours)
+        y_mean = y.mean()
+        y_sd = y.std(correction=0).clamp_min(0.1)
+        x = ((z - centre) / unit).clamp(-8.0, 8.0).exp()
+        p = self._train(x, (y - y_mean) / y_sd, mask, rng)
         with torch.no_grad():
-            state["active_units"] = (encode(p, x)[0].var(0) > 0.01).sum()
+            active = (encode(p, x)[0].var(0) > 0.01).sum()
         # The trait is standardised, so its noise in Bayes' rule is the public code's std(y) = 1.
-        return state | frozen(p) | {"net.log_sigma_y": torch.zeros((), device=x.device)}
+        network = frozen(p) | {"log_sigma_y": torch.zeros((), device=x.device)}
+        return ReGATEState(network, mask, centre, unit, y_mean, y_sd, active)
 
     def _train(self, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG) -> Params:
         p = trainable(self._init(mask.shape[0], rng), x.device)
@@ -123,24 +143,24 @@ class ReGATE(Generator):
         for _ in range(self.epochs):
             order = torch.randperm(len(x), generator=rng, device=rng.device)
             for index in order.split(self.batch_size):
-                step(optimiser, self._loss(p, x[index], trait[index], mask, rng))
+                descend(optimiser, self._loss(p, x[index], trait[index], mask, rng))
         return p
 
     def _init(self, rois: int, rng: RNG) -> Params:
         p: Params = {}
         d_z = self.d_z or rois
         n_edges = rois * (rois - 1) // 2
-        linear_init(p, "encoder", n_edges, self.hidden, rng)
-        linear_init(p, "mu", self.hidden, d_z, rng)
-        linear_init(p, "log_var", self.hidden, d_z, rng)
-        linear_init(p, "geometry", d_z, self.rank * rois, rng)
+        p |= init_linear(rng, "encoder", n_edges, self.hidden, bias="zero")
+        p |= init_linear(rng, "mu", self.hidden, d_z, bias="zero")
+        p |= init_linear(rng, "log_var", self.hidden, d_z, bias="zero")
+        p |= init_linear(rng, "geometry", d_z, self.rank * rois, bias="zero")
         p["neighbours"] = torch.randn(self.rank, rois, rois, generator=rng) / rois**0.5
         p["neighbours_bias"] = torch.zeros(self.rank, rois)
         p["factor"] = torch.randn(self.rank, generator=rng)
         p["offset"] = torch.zeros(n_edges)
         p["edge_bias"] = torch.zeros(n_edges)
         p["edge_scale"] = torch.ones(n_edges)
-        linear_init(p, "head", d_z, 1, rng)
+        p |= init_linear(rng, "head", d_z, 1, bias="zero")
         return p
 
     def _loss(
@@ -150,15 +170,19 @@ class ReGATE(Generator):
         z = mu + (0.5 * log_var).exp() * normal(*mu.shape, rng=rng)
         eta = log_rate(p, z, mask).clamp(-10.0, 10.0)
         poisson = (eta.exp() - x * eta).sum()
-        told = linear(p, "head", mu)[:, 0]
-        trait_error = (told - trait).square().sum()
+        predicted = affine(p, "head", mu)[:, 0]
+        trait_error = (predicted - trait).square().sum()
         return self.weight * (poisson + kl_per_unit(mu, log_var).sum()) + trait_error
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """Z | y, log-rate, back to correlations; not positive semidefinite by construction."""
-        p = network(state)
+    def draw(self, model: ReGATEState, y: Tensor, rng: RNG) -> Tensor:
+        """Draw z | y, compute the log-rate and map it back to correlations.
+
+        They are not positive semidefinite by construction.
+        """
+        p = model.network
         noise = normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)
-        trait = (y.to(noise.dtype) - state["y_mean"]) / state["y_sd"]
-        eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), state["mask"])
-        z = state["unit"] * eta.clamp(-10.0, 10.0) + state["centre"]
-        return from_edges(torch.tanh(z))
+        trait = (y.to(noise.dtype) - model.y_mean) / model.y_sd
+        eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), model.mask)
+        return from_edges(
+            torch.tanh(model.unit * eta.clamp(-10.0, 10.0) + model.centre)
+        )

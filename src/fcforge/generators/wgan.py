@@ -1,4 +1,4 @@
-"""Conditional Wasserstein GAN with gradient penalty: what both GANs share.
+"""Conditional Wasserstein GAN with gradient penalty: the base class of both GANs.
 
 Several sites train side by side as lanes: their networks are stacked, their losses summed, so
 every lane gets its own gradient and draws its own random numbers, as if it were alone.
@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,16 +18,13 @@ from fcforge.generators.base import (
     RNG,
     FCBatch,
     Generator,
-    GeneratorState,
-    Params,
     RNGs,
+    descend,
     frozen,
-    network,
     normal,
-    stacked,
-    step,
     trainable,
 )
+from fcforge.nn.tensors import Params, stacked
 
 Score = Callable[[Params, Tensor, Tensor], Tensor]
 
@@ -37,7 +34,7 @@ PENALTY = 10.0  # weight of the gradient penalty, as Gulrajani et al.
 def gradient_penalty(
     score: Score, params: Params, real: Tensor, fake: Tensor, y: Tensor, t: Tensor
 ) -> Tensor:
-    """(|grad f(x_t)| - 1)^2 at x_t = t real + (1 - t) fake, with the shape of `t` and `y`.
+    """Return (|grad f(x_t)| - 1)^2 at x_t = t real + (1 - t) fake, shaped like `t` and `y`.
 
     References
     ----------
@@ -55,11 +52,11 @@ def gradient_penalty(
 def critic_loss(
     score: Score, params: Params, real: Tensor, fake: Tensor, y: Tensor, t: Tensor
 ) -> Tensor:
-    """Penalty minus the distance E f(real) - E f(fake); one value per lane."""
-    of_real = score(params, real, y).mean(-1)
-    gap = of_real - score(params, fake, y).mean(-1)
-    rough = gradient_penalty(score, params, real, fake, y, t).mean(-1)
-    return PENALTY * rough - gap
+    """Return the penalty minus the distance E f(real) - E f(fake), one value per lane."""
+    real_score = score(params, real, y).mean(-1)
+    gap = real_score - score(params, fake, y).mean(-1)
+    penalty = gradient_penalty(score, params, real, fake, y, t).mean(-1)
+    return PENALTY * penalty - gap
 
 
 @limits(
@@ -71,19 +68,27 @@ def critic_loss(
 )
 @dataclass(frozen=True)
 class WGAN(Generator):
-    """A conditional WGAN-GP; a subclass says what its two networks are and see.
+    """Conditional WGAN-GP; a subclass provides the two networks and the space they work in.
+
+    A subclass must set `state_type` (a NamedTuple with the field ``network``), `betas` and
+    `networks`, and implement `start` and `draw`; it may override `to_space` and `regulariser`.
 
     Parameters
     ----------
-    steps, n_critic, batch_size, lr
-        Steps of the generator, critic steps before each, subjects per step, Adam's rate.
+    steps : int
+        Steps of the generator.
+    n_critic : int
+        Steps of the critic before each of them.
+    batch_size : int
+    lr : float
+        Adam's learning rate.
     noise : int
         Size of z.
     """
 
     betas: ClassVar[tuple[float, float]]
-    # of one lane: noise (n, noise) and diagnoses to subjects in the critic's space; subjects and
-    # diagnoses to the critic's values (n,)
+    # functions of one lane's parameters: the generator maps noise (n, noise) and diagnoses to
+    # subjects in the critic's space, the critic maps subjects and diagnoses to values (n,)
     networks: ClassVar[tuple[Score, Score]]
     steps: int = 300
     n_critic: int = 5
@@ -91,41 +96,61 @@ class WGAN(Generator):
     lr: float = 1e-4
     noise: int = 100
 
-    def see(self, fc: Tensor) -> tuple[Tensor, Params]:
-        """Subjects in the space the critic sees, and what leads back from it; FC as it is."""
+    def to_space(self, fc: Tensor) -> tuple[Tensor, Params]:
+        """Map FC to the critic's space; here the identity.
+
+        Returns
+        -------
+        subjects : Tensor
+        inverse : dict of Tensor
+            Fields of `state_type` that invert the map.
+        """
         return fc, {}
 
     @abstractmethod
     def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
-        """Fresh generator and critic of one site."""
+        """Draw the parameters of generator and critic for one site."""
 
     def regulariser(self, fake: Tensor, real: Tensor, y: Tensor) -> Tensor | float:
-        """Term of the generator's loss per lane; subject i of both has diagnosis i."""
+        """Return a term of the generator's loss per lane; subject i of both sets has diagnosis y_i."""
         return 0.0
 
-    def learn_lanes(
-        self, batches: Sequence[FCBatch], rngs: RNGs
-    ) -> list[GeneratorState]:
-        """Adversarial training of all sites in the same steps."""
-        seen = [self.see(batch.fc) for batch in batches]
+    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[Any]:
+        """Train the networks of all sites adversarially in the same steps."""
+        mapped = [self.to_space(batch.fc) for batch in batches]
         starts = list(map(self.start, batches, rngs))
         y = [batch.y for batch in batches]
-        draw = partial(self.drawn, [x for x, _ in seen], y, rngs)
+        draw = partial(self.drawn, [x for x, _ in mapped], y, rngs)
         gen, critic = (
             trainable(stacked(lanes), y[0].device)
             for lanes in zip(*starts, strict=True)
         )
         self._train(gen, critic, draw)
         states = []
-        for lane, (_, back) in enumerate(seen):
-            own = {k: v[lane] for k, v in gen.items()}
-            states.append({**frozen(own), **back})
+        for lane, (_, inverse) in enumerate(mapped):
+            network = frozen({k: v[lane] for k, v in gen.items()})
+            states.append(self.state_type(network=network, **inverse))
         return states
 
     def drawn(
         self, real: Sequence[Tensor], y: Sequence[Tensor], rngs: RNGs, between: bool
     ) -> list[Tensor]:
-        """Subjects, diagnoses, noise and (where asked) the place between them, of every lane."""
+        """Draw a batch of every lane.
+
+        Parameters
+        ----------
+        real : sequence of Tensor
+            Each lane's subjects in the critic's space.
+        y : sequence of Tensor
+        rngs : sequence of torch.Generator
+        between : bool
+            Whether positions between real and generated subjects are drawn, too.
+
+        Returns
+        -------
+        list of Tensor
+            Subjects, diagnoses, noise and positions (lanes, n, ...).
+        """
         device = real[0].device
         size = min(self.batch_size, *map(len, y))
         lanes = []
@@ -139,7 +164,7 @@ class WGAN(Generator):
     def _train(
         self, gen: Params, critic: Params, draw: Callable[[bool], list[Tensor]]
     ) -> None:
-        """Train stacked networks in place."""
+        """Train the stacked networks in place; `draw` returns a batch (`drawn`)."""
         make, score = map(torch.func.vmap, self.networks)
         gen_opt = torch.optim.Adam(gen.values(), lr=self.lr, betas=self.betas)
         critic_opt = torch.optim.Adam(critic.values(), lr=self.lr, betas=self.betas)
@@ -148,14 +173,14 @@ class WGAN(Generator):
                 x, y, noise, t = draw(True)
                 fake = make(gen, noise, y).detach()
                 loss = critic_loss(score, critic, x, fake, y, t)
-                step(critic_opt, loss.sum())
+                descend(critic_opt, loss.sum())
             x, y, noise, _ = draw(False)
             fake = make(gen, noise, y)
             fooled = score(critic, fake, y).mean(-1)
             loss = -fooled + self.regulariser(fake, x, y)
-            step(gen_opt, loss.sum())
+            descend(gen_opt, loss.sum())
 
-    def generate(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
-        """Subjects of a fitted generator in the critic's space."""
+    def generate(self, network: Params, y: Tensor, rng: RNG) -> Tensor:
+        """Generate subjects of diagnoses y (n,) in the critic's space."""
         noise = normal(len(y), self.noise, rng=rng, to=y.device)
-        return self.networks[0](network(state), noise, y)
+        return self.networks[0](network, noise, y)

@@ -1,11 +1,13 @@
-"""Building blocks shared by the classifiers: short pure functions of tensors.
+"""Layers of classifiers and generators: short pure functions of tensors.
 
 Weights have torch's layout (out, in). Node arrays are (n, R, F): n subjects, R ROIs, F features.
-Everything works under ``torch.func.vmap`` and ``torch.compile``.
+Everything works under ``torch.func.vmap`` and ``torch.compile``. Parameters are drawn from an
+explicit generator of random numbers; torch.nn uses a global one.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -29,13 +31,40 @@ def glorot(rng: torch.Generator, n_out: int, n_in: int) -> Tensor:
     return uniform(rng, (n_out, n_in), (6.0 / (n_in + n_out)) ** 0.5)
 
 
-def init_linear(rng: torch.Generator, name: str, n_in: int, n_out: int) -> Params:
-    """Weight and bias as ``torch.nn.Linear`` draws them: U(-1/sqrt(in), 1/sqrt(in))."""
+def init_linear(
+    rng: torch.Generator,
+    name: str,
+    n_in: int,
+    n_out: int,
+    *,
+    gain: float = 1.0,
+    bias: Literal["uniform", "zero", "none"] = "uniform",
+) -> Params:
+    """Draw weight and bias from U(-1/sqrt(in), 1/sqrt(in)), as ``torch.nn.Linear`` does.
+
+    Parameters
+    ----------
+    rng : torch.Generator
+        On the CPU, so that every device starts from the same numbers.
+    name : str
+        Parameters are called ``name.weight`` (out, in) and ``name.bias`` (out,).
+    n_in, n_out : int
+    gain : float
+        Factor of the weight's bound.
+    bias : {"uniform", "zero", "none"}
+        Bias drawn like the weight, a bias of 0, or no bias.
+
+    Returns
+    -------
+    dict of Tensor
+    """
     bound = n_in**-0.5
-    return {
-        f"{name}.weight": uniform(rng, (n_out, n_in), bound),
-        f"{name}.bias": uniform(rng, (n_out,), bound),
-    }
+    params = {f"{name}.weight": uniform(rng, (n_out, n_in), gain * bound)}
+    if bias == "uniform":
+        params[f"{name}.bias"] = uniform(rng, (n_out,), bound)
+    elif bias == "zero":
+        params[f"{name}.bias"] = torch.zeros(n_out)
+    return params
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
@@ -50,8 +79,17 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def affine(params: Params, name: str, x: Tensor) -> Tensor:
-    """``x W^T + b`` of layer `name`."""
-    return linear(x, params[f"{name}.weight"]) + params[f"{name}.bias"]
+    """Return ``x W^T + b`` of layer `name`, or ``x W^T`` where it has no bias."""
+    product = linear(x, params[f"{name}.weight"])
+    bias = params.get(f"{name}.bias")
+    return product if bias is None else product + bias
+
+
+def layer_norm(params: Params, name: str, x: Tensor) -> Tensor:
+    """Normalise the last axis of x, then scale and shift it by layer `name` (`init_norm`)."""
+    weight = params[f"{name}.weight"]
+    bias = params[f"{name}.bias"]
+    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias)
 
 
 def dropout(x: Tensor, p: float, key: Key) -> Tensor:
@@ -73,7 +111,7 @@ def dropout_keys(key: Key, n: int, first: int = 0) -> Sequence[Key]:
 
 
 def init_norm(name: str, width: int) -> Params:
-    """Scale 1 and shift 0 of a batch norm."""
+    """Return scale 1 and shift 0 of a batch norm or layer norm."""
     return {f"{name}.weight": torch.ones(width), f"{name}.bias": torch.zeros(width)}
 
 

@@ -12,7 +12,7 @@ the base model and the contribution are used, so no synthetic subject has to tra
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -23,14 +23,7 @@ from fcforge.base_model.model import FLAT, BaseModel
 from fcforge.base_model.public_subjects import PublicSubjects
 from fcforge.core.errors import ConfigError
 from fcforge.core.settings import FRACTION, Checked, above, limits
-from fcforge.generators.base import (
-    N_CLASSES,
-    RNG,
-    FCBatch,
-    Generator,
-    GeneratorState,
-    in_shares,
-)
+from fcforge.generators.base import N_CLASSES, RNG, FCBatch, Generator, in_shares
 from fcforge_consortium.contributions.space import ContributionSpace, SpaceSettings
 from fcforge_consortium.contributions.vectors import (
     LinearModel,
@@ -91,6 +84,12 @@ def exact_contribution(space: ContributionSpace, fc: Tensor, y: Tensor) -> np.nd
     return contribution_rows(space, features, y.cpu().numpy()).sum(0)
 
 
+class ReleasedState(NamedTuple):
+    """The site's contribution, sums in whole units."""
+
+    contribution: Tensor
+
+
 @dataclass(frozen=True)
 class Released(SumNoise, Generator):
     """Synthetic subjects with public second moments and diagnoses by the site's contribution.
@@ -108,17 +107,22 @@ class Released(SumNoise, Generator):
     public: PublicSubjects | None = field(default=None, repr=False, compare=False)
 
     name = "released"
+    state_type = ReleasedState
     needs_public = True
     defaults_version = SpaceSettings.defaults_version  # its space relies on them
 
-    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
-        """Return the contribution of the site; either diagnosis can be drawn from it."""
+    def check_site(self, batch: FCBatch) -> Tensor:
+        """Return one subject per class: either diagnosis can be drawn from a contribution."""
+        super().check_site(batch)
+        return torch.ones(N_CLASSES, dtype=torch.int64)
+
+    def learn(self, batch: FCBatch, rng: RNG) -> ReleasedState:
+        """Return the contribution of the site."""
         seed = int(torch.randint(2**63 - 1, (), generator=rng))
         own = np.random.default_rng(seed)
         numbers = exact_contribution(self.space, batch.fc, batch.y)
         numbers = numbers + self.drawn(len(numbers), 1, own)
-        counts = torch.ones(N_CLASSES, dtype=torch.int64)
-        return {"contribution": torch.from_numpy(numbers), "counts": counts}
+        return ReleasedState(torch.from_numpy(numbers))
 
     @property
     def space(self) -> ContributionSpace:
@@ -131,19 +135,20 @@ class Released(SumNoise, Generator):
             )
         return space_of(self.public)
 
-    def model(self, state: GeneratorState) -> LinearModel:
-        """Return the model that this one contribution gives."""
-        numbers = state["contribution"].cpu().numpy()
+    def linear_model(self, model: ReleasedState) -> LinearModel:
+        """Return the linear model that this one contribution gives."""
+        numbers = model.contribution.cpu().numpy()
         beta = solve(self.space, numbers, float(self.units**2))
         return stepped_model(self.space, beta)
 
-    def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
+    def diagnoses(self, model: ReleasedState, y: Tensor, n: int) -> Tensor:
         """Return labels (n,) in the shares that the contribution implies; `y` is not used."""
-        return in_shares(0.5 * (1.0 + self.model(state).bias), n)
+        return in_shares(0.5 * (1.0 + self.linear_model(model).bias), n)
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
+    def draw(self, model: ReleasedState, y: Tensor, rng: RNG) -> Tensor:
         """Draw correlation matrices with the diagnoses y (n,)."""
-        x = draw_subjects(self.space, self.model(state), y.cpu().numpy(), rng)
+        linear = self.linear_model(model)
+        x = draw_subjects(self.space, linear, y.cpu().numpy(), rng)
         return torch.from_numpy(to_fc(self.space.base, x)).to(y.device)
 
 

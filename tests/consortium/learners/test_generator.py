@@ -47,18 +47,18 @@ def exact() -> Released:
 
 def test_the_state_is_the_release():
     state = exact().fit(site(), torch_rng(0))
-    assert set(state) == {"contribution", "counts"}
-    assert state["contribution"].shape == (78 + 2,)
+    assert list(state.named()) == ["counts", "model.contribution"]
+    assert state.model.contribution.shape == (78 + 2,)
     people = site()
     features = log_features(people.fc.numpy(), start().base.shrink)
     each = vector.contribution_rows(start(), features, people.y.numpy())
-    np.testing.assert_array_equal(state["contribution"].numpy(), each.sum(0))
+    np.testing.assert_array_equal(state.model.contribution.numpy(), each.sum(0))
 
 
 def test_either_diagnosis_can_be_drawn_whatever_the_site_had():
     patients = site().select(site().y == 1)
     state = exact().fit(patients, torch_rng(0))
-    assert state["counts"].tolist() == [1, 1]
+    assert state.counts.tolist() == [1, 1]
     drawn = exact().sample(state, torch.tensor([0, 1]), torch_rng(1))
     assert drawn.y.tolist() == [0, 1]
     assert drawn.fc.shape == (2, 12, 12)
@@ -67,10 +67,10 @@ def test_either_diagnosis_can_be_drawn_whatever_the_site_had():
 def test_noise_is_that_of_the_budget():
     """Over many seeds the release varies about the exact one by the noise's standard deviation."""
     made = Released(epsilon=2.0, delta=1e-3, noise="seeded", public=public())
-    sure = exact().fit(site(), torch_rng(0))["contribution"]
+    sure = exact().fit(site(), torch_rng(0)).model.contribution
     seeds = range(300)
     off = torch.stack(
-        [made.fit(site(), torch_rng(s))["contribution"] - sure for s in seeds]
+        [made.fit(site(), torch_rng(s)).model.contribution - sure for s in seeds]
     )
     sd = vector.noise_units(2.0, 1e-3)
     assert float(off.double().std()) == pytest.approx(sd, rel=0.05)
@@ -83,7 +83,7 @@ def test_a_small_epsilon_stays_nearer_to_the_public_head():
     release = exact().fit(site(), torch_rng(0))
     steps = []
     for epsilon in (8.0, 1.0, 0.1):
-        head = Released(epsilon=epsilon, public=public()).model(release)
+        head = Released(epsilon=epsilon, public=public()).linear_model(release.model)
         steps.append(np.linalg.norm(head.weight - base.weight))
     assert steps[0] > steps[1] > steps[2]
 
@@ -95,9 +95,9 @@ def test_diagnoses_follow_the_release_and_not_the_site():
         torch.ones(40, dtype=torch.int64),
         torch.zeros(40, dtype=torch.int64),
     )
-    a, b = (exact().diagnoses(state, y, 50) for y in (all_sick, all_well))
+    a, b = (exact().diagnoses(state.model, y, 50) for y in (all_sick, all_well))
     assert torch.equal(a, b)
-    share = 0.5 * (1 + float(exact().model(state).bias))
+    share = 0.5 * (1 + float(exact().linear_model(state.model).bias))
     assert int(a.sum()) == min(max(round(50 * share), 1), 49)
 
 

@@ -28,7 +28,8 @@ from fcforge.evaluation.generator_quality.panel import (
     judge_fidelity,
 )
 from fcforge.evaluation.generator_quality.summary import interval, possible, summarise
-from fcforge.generators.corr_gauss import CorrGauss, EdgeGauss
+from fcforge.generators.corr_gauss import CorrGauss
+from fcforge.generators.edge_gauss import EdgeGauss
 from fcforge.graphs import edges, fisher_z
 
 

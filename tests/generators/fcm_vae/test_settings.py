@@ -1,4 +1,4 @@
-"""Settings and presets of FCM-VAE."""
+"""Settings and variants of FCM-VAE."""
 
 from dataclasses import replace
 
@@ -7,12 +7,12 @@ import pytest
 from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.generators import make_generator
-from fcforge.generators.fcm_vae import FCMVAE
+from fcforge.generators.fcm_vae import AuthorsVAE, PaperVAE, StableVAE
 
 
-def test_unknown_preset_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="careful"):
-        make_generator(Component("fcm_vae", {"preset": "carefull"}))
+def test_unknown_variant_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="stable"):
+        make_generator(Component("fcm_vae", {"variant": "stabel"}))
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_unknown_preset_names_the_nearest() -> None:
     [
         ({"d_model": 10, "heads": 4}, "d_model = 10 cannot be shared among 4 heads"),
         ({"dropout": 1.0}, "dropout = 1.0 is not a share below 1"),
-        ({"form": "papr"}, "form = 'papr' is unknown"),
+        ({"variant": "papr"}, "unknown variant 'papr'"),
         ({"epochs": 0}, "epochs = 0 is too small"),
     ],
 )
@@ -29,14 +29,9 @@ def test_settings_that_cannot_be_are_refused(settings, words) -> None:
         make_generator(Component("fcm_vae", settings))
 
 
-def test_presets_are_what_the_documents_say() -> None:
-    authors, paper, careful = (
-        FCMVAE.from_preset("authors"),
-        FCMVAE.from_preset("paper"),
-        FCMVAE(),
-    )
-    assert FCMVAE.from_preset("careful") == careful
-    assert (authors.sigma_y_floor, paper.sigma_y_floor, careful.sigma_y_floor) == (
+def test_variants_are_what_the_documents_say() -> None:
+    authors, paper, stable = (AuthorsVAE(), PaperVAE(), StableVAE())
+    assert (authors.sigma_y_floor, paper.sigma_y_floor, stable.sigma_y_floor) == (
         1e-4,
         0.01,
         0.1,
@@ -47,7 +42,9 @@ def test_presets_are_what_the_documents_say() -> None:
         4,
         8,
     )
-    assert [s.careful for s in (authors, paper, careful)] == [False, False, True]
-    assert [s.authors for s in (authors, paper, careful)] == [True, False, False]
-    made = make_generator(Component("fcm_vae", {"preset": "authors", "epochs": 7}))
+    assert make_generator(Component("fcm_vae")) == stable
+    for name, made in (("authors", authors), ("paper", paper), ("stable", stable)):
+        assert make_generator(Component("fcm_vae", {"variant": name})) == made
+        assert made.variant == name
+    made = make_generator(Component("fcm_vae", {"variant": "authors", "epochs": 7}))
     assert made == replace(authors, epochs=7)

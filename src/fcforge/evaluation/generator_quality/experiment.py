@@ -37,7 +37,7 @@ from fcforge.experiments.config import (
 from fcforge.experiments.config_files import read_config
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_cached
-from fcforge.generators.corr_gauss import class_means
+from fcforge.generators.gaussian import class_means
 from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
 from fcforge.models import MODELS

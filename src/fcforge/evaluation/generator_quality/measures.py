@@ -12,7 +12,7 @@ from torch import Tensor
 from fcforge.core.subjects import FCBatch
 from fcforge.data.splits import stratified_folds
 from fcforge.evaluation.metrics import cell_values
-from fcforge.generators.corr_gauss import within_class_variance
+from fcforge.generators.gaussian import within_class_variance
 from fcforge.graphs import edges, fisher_z
 
 # Real FC is often stored as float16, whose rounding moves eigenvalues of 0 this far.

@@ -1,0 +1,498 @@
+"""Base class of FCM-VAE's variants: settings, graph transformer, decoder, objective, fit.
+
+Methods that a variant replaces are grouped at the end of the class. Tensors are those of one site;
+p = R(R-1)/2 is the number of edges and k the number of Laplacian coordinates.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from fcforge.core.constants import TAU
+from fcforge.core.errors import ConfigError
+from fcforge.core.settings import SHARE_BELOW_ONE, above, at_least, limits
+from fcforge.generators.base import RNG, FCBatch, Generator, RNGs, frozen
+from fcforge.generators.coordinates import few, in_parts
+from fcforge.generators.fcm_vae.training import train
+from fcforge.generators.latent import kl_per_unit
+from fcforge.graphs import adjacency, binary, edges, laplacian_coordinates, n_rois_of
+from fcforge.nn import layers
+from fcforge.nn.resources import give_back, one_thread
+from fcforge.nn.tensors import Inputs, Params, moved
+
+ATTEND_AT_ONCE = 128  # subjects of 116 ROIs: more than a batch has
+Drop = Callable[..., Tensor]
+
+
+class Frame(NamedTuple):
+    """Standardisation of a site's coordinates.
+
+    Attributes
+    ----------
+    centre, unit : Tensor, scalar
+        Mean and standard deviation over all coordinates and subjects.
+    start : Tensor of shape (R,)
+        Mean diagonal of log C, where decoding starts; zeros in Fisher z, which has no diagonal.
+    """
+
+    centre: Tensor
+    unit: Tensor
+    start: Tensor
+
+
+class Terms(NamedTuple):
+    """Terms of the negative ELBO, means over subjects: reconstruction, diagnosis, KL divergence."""
+
+    reconstruction: Tensor
+    label: Tensor
+    kl: Tensor
+
+
+@limits(
+    d_model=at_least(1),
+    d_ff=at_least(1),
+    heads=at_least(1),
+    layers=at_least(1),
+    dropout=SHARE_BELOW_ONE,
+    d_z=at_least(1),
+    rank=at_least(1),
+    k_pe=at_least(1),
+    epochs=at_least(1),
+    batch_size=at_least(1),
+    lr=above(0),
+    clip=at_least(0),
+    sigma_y_floor=at_least(0),
+    beta=at_least(0),
+    warmup=at_least(0),
+    free_bits=at_least(0),
+)
+@dataclass(frozen=True)
+class VAE(Generator):
+    """FCM-VAE without the choices in which its variants differ.
+
+    Parameters
+    ----------
+    d_model, d_ff, heads, layers, dropout
+        Sizes of the graph transformer. The paper's d_h = (116 + k + 1) / H is not an integer, so
+        features are first mapped to `d_model`, as in the authors' code.
+    d_z, rank, k_pe, tau
+        Latent units, rank of the decoder, Laplacian coordinates, threshold of an edge.
+    epochs, batch_size, lr, clip
+        Adam; `clip` bounds the norm of the gradient (0: no bound).
+    node_feature, lae, sge
+        Ablation switches: FC rows as node features, local adjacency bias, spectral bias.
+    sigma_y_floor
+        Lower bound of the noise of the diagnosis given z.
+    beta, warmup, free_bits
+        KL weight, epochs over which it grows from 0, nats per unit that cost nothing.
+    """
+
+    name = "fcm_vae"
+
+    d_model: int = 256
+    d_ff: int = 512
+    heads: int = 4
+    layers: int = 2
+    dropout: float = 0.1
+    d_z: int = 116
+    rank: int = 16
+    k_pe: int = 16
+    tau: float = TAU
+    epochs: int = 100
+    batch_size: int = 8
+    lr: float = 1e-3
+    clip: float = 0.0
+    node_feature: bool = True
+    lae: bool = True
+    sge: bool = True
+    sigma_y_floor: float = 1e-2
+    beta: float = 2.0
+    warmup: int = 0
+    free_bits: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.d_model % self.heads:
+            raise ConfigError(
+                f"d_model = {self.d_model} cannot be shared among {self.heads} heads.",
+                where=self.where(),
+                do="Use a multiple of heads.",
+            )
+
+    # -- the network's inputs ---------------------------------------------------------------------
+    def prepare(self, fc: Tensor) -> Inputs:
+        """Compute what the encoder reads, once per subject.
+
+        Parameters
+        ----------
+        fc : Tensor of shape (n, R, R)
+
+        Returns
+        -------
+        dict
+            ``features`` (n, R, R + k + 1): FC rows, Laplacian coordinates and degree;
+            ``spectral`` (n, R, k); ``bias`` (n, R, R) = A + I.
+        """
+        adj = binary(adjacency(fc, self.tau))
+        looped = adj + torch.eye(fc.shape[-1], device=fc.device)
+        graph = self.graph(adj, looped)
+        spectral = in_parts(self.positions, graph, fc.shape[-1])
+        rows = self.node_rows(fc) if self.node_feature else torch.zeros_like(fc)
+        features = torch.cat([rows, spectral, self.degrees(graph)], -1)
+        return {"features": features, "spectral": spectral, "bias": looped}
+
+    # -- the encoder ------------------------------------------------------------------------------
+    def init(self, rois: int, rng: RNG) -> Params:
+        """Draw fresh parameters on the CPU from `rng` alone."""
+        params = self.init_dense(rng, "input", rois + self.k_pe + 1, self.d_model)
+        for layer in range(self.layers):
+            params |= self.init_block(rng, f"layer{layer}")
+        params |= self.init_readout(rng)
+        params |= self.init_dense(rng, "mu", self.d_model, self.d_z)
+        params |= self.init_dense(rng, "log_var", self.d_model, self.d_z)
+        params |= self.init_decoder(rng, rois)
+        params |= self.init_dense(rng, "head", self.d_z, 1)
+        return params | {"log_sigma_y": torch.tensor(0.25).log()}
+
+    def init_block(self, rng: RNG, name: str) -> Params:
+        """Draw one block of the transformer."""
+        d = self.d_model
+        bias = self.attention_bias
+        params = layers.init_norm(f"{name}.norm1", d)
+        params |= layers.init_linear(rng, f"{name}.qkv", d, 3 * d, bias=bias)
+        params |= layers.init_linear(rng, f"{name}.out", d, d, bias=bias)
+        params |= layers.init_norm(f"{name}.norm2", d)
+        params |= self.init_dense(rng, f"{name}.ff1", d, self.d_ff)
+        params |= self.init_dense(rng, f"{name}.ff2", self.d_ff, d)
+        return params | layers.init_linear(
+            rng, f"{name}.spectral", self.k_pe, d, bias="none"
+        )
+
+    def init_dense(self, rng: RNG, name: str, n_in: int, n_out: int) -> Params:
+        """Draw a linear layer with a bias as the variant starts it."""
+        return layers.init_linear(rng, name, n_in, n_out, bias=self.dense_bias)
+
+    def encode(
+        self, p: Params, inputs: Inputs, masks: Params | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return mean and log variance of q(z | FC), both (n, d_z).
+
+        Parameters
+        ----------
+        p : dict of Tensor
+        inputs : dict of Tensor
+            From `prepare`.
+        masks : dict of Tensor, optional
+            From `dropout_masks`, in training.
+        """
+
+        def drop(place: str, x: Tensor, rows: slice = slice(None)) -> Tensor:
+            if not masks or place not in masks:
+                return x
+            return x * masks[place][rows] / (1.0 - self.dropout)
+
+        x = layers.affine(p, "input", inputs["features"])
+        for layer in range(self.layers):
+            name = f"layer{layer}"
+            normed = layers.layer_norm(p, f"{name}.norm1", x)
+            x = x + drop(f"{name}.out", self.attend(p, name, normed, inputs, drop))
+            normed = layers.layer_norm(p, f"{name}.norm2", x)
+            hidden = drop(
+                f"{name}.hidden", F.gelu(layers.affine(p, f"{name}.ff1", normed))
+            )
+            x = x + drop(f"{name}.ff2", layers.affine(p, f"{name}.ff2", hidden))
+        h = self.read_out(p, x.mean(1))
+        log_var = self.bounded(layers.affine(p, "log_var", h))
+        return layers.affine(p, "mu", h), log_var
+
+    def attend(
+        self, p: Params, name: str, x: Tensor, inputs: Inputs, drop: Drop
+    ) -> Tensor:
+        """Apply multi-head attention with scores QK'/sqrt(d) + LAE + SGE (eq. attn-score).
+
+        SGE is a product of the same form as QK', so it is computed as extra columns of Q and K:
+        [Q, Phi W] [K, Phi W]' = QK' + (Phi W)(Phi W)'.
+
+        Parameters
+        ----------
+        p : dict of Tensor
+        name : str
+            Block of the transformer.
+        x : Tensor of shape (n, R, d_model)
+        inputs : dict of Tensor
+            From `prepare`.
+        drop : callable
+            Dropout of (place, values, subjects).
+
+        Returns
+        -------
+        Tensor of shape (n, R, d_model)
+        """
+        n, rois, _ = x.shape
+        d_head = self.d_model // self.heads
+
+        def split(t: Tensor) -> Tensor:
+            return t.view(n, rois, self.heads, d_head).transpose(1, 2)
+
+        parts = layers.affine(p, f"{name}.qkv", x).chunk(3, -1)
+        q, k, v = (split(part) for part in parts)
+        q = q * d_head**-0.5
+        if self.sge:
+            position = split(layers.affine(p, f"{name}.spectral", inputs["spectral"]))
+            gain = self.gain(p, f"{name}.gain_sge")
+            q = torch.cat([q, position * (gain * d_head**-0.5)], -1)
+            k = torch.cat([k, position], -1)
+        gain = self.gain(p, f"{name}.gain_lae")
+        mixed = []
+        size = few(ATTEND_AT_ONCE, rois)  # with many ROIs nothing is larger than scores
+        for rows in (slice(first, first + size) for first in range(0, n, size)):
+            scores = q[rows] @ k[rows].mT
+            if self.lae:
+                scores += gain * inputs["bias"][rows, None]
+            weights = drop(f"{name}.attention", torch.softmax(scores, -1), rows)
+            mixed.append(weights @ v[rows])
+        joined = torch.cat(mixed).transpose(1, 2).reshape(n, rois, self.d_model)
+        return layers.affine(p, f"{name}.out", joined)
+
+    def dropout_masks(self, n: int, rois: int, rng: RNG) -> Params:
+        """Draw which activations dropout keeps in one step, by place; empty without dropout."""
+        if self.dropout == 0.0:
+            return {}
+        masks = {}
+        for layer in range(self.layers):
+            for place, shape in self.dropout_places(n, rois).items():
+                drawn = torch.rand(shape, generator=rng, device=rng.device)
+                masks[f"layer{layer}.{place}"] = drawn >= self.dropout
+        return masks
+
+    # -- the objective ----------------------------------------------------------------------------
+    def negative_elbo(
+        self,
+        p: Params,
+        batch: Inputs,
+        noise: Tensor,
+        masks: Params,
+        beta: float | Tensor,
+    ) -> tuple[Tensor, Terms]:
+        """Return minus the supervised ELBO of a batch (eq. elbo) and its terms.
+
+        Parameters
+        ----------
+        p : dict of Tensor
+        batch : dict
+            `prepare`'s tensors, ``target`` (n, p), ``y`` (n,) and ``weight`` (n,): 1 for subjects
+            that count, 0 for those that only fill the batch.
+        noise : Tensor of shape (n, d_z)
+            Of the draw z = mu + sigma noise.
+        masks : dict
+            From `dropout_masks`.
+        beta : float
+            KL weight.
+        """
+        y = batch["y"]
+        weight = batch["weight"]
+
+        def mean(x: Tensor) -> Tensor:
+            return weight @ x / weight.sum().clamp_min(1.0)
+
+        mu, log_var = self.encode(p, batch, masks)
+        z = mu + (0.5 * log_var).exp() * noise
+        predicted = self.decode(p, z, batch)
+        reconstruction = mean(self.reconstruction_nll(p, batch["target"], predicted))
+        label = mean(self.label_nll(p, self.label_input(mu, z), y.to(z.dtype)))
+        units = mean(kl_per_unit(mu, log_var))
+        # Free bits: a unit that costs less than the allowance is not pushed down further.
+        cost = units.clamp_min(self.free_bits).sum()
+        loss = reconstruction + label + beta * cost
+        return loss, Terms(reconstruction, label, units.sum())
+
+    def label_nll(self, p: Params, z: Tensor, y: Tensor) -> Tensor:
+        """Return -log N(y; b + w'z, sigma_y^2) per subject (n,), up to a constant."""
+        sigma = p["log_sigma_y"].exp().clamp(self.sigma_y_floor, 10.0)
+        error = (y - layers.affine(p, "head", z)[:, 0]) / sigma
+        return 0.5 * error.square() + sigma.log()
+
+    def kl_weight(self, epoch: int) -> float:
+        """Return `beta`, growing from 0 over the first `warmup` epochs."""
+        if not self.warmup:
+            return self.beta
+        return self.beta * min(1.0, (epoch + 1) / self.warmup)
+
+    def interaction(self, p: Params, z: Tensor, rois: int) -> Tensor:
+        """Return omega_e(z) = sum_r alpha_r U_ur(z) U_vr(z) for every edge, (n, p) (eq. psi)."""
+        u = self.factors(p, z).view(z.shape[0], rois, self.rank)
+        return self.centred(p, edges((u * p["alpha"]) @ u.mT))
+
+    def interactions(self, p: Params, z: Tensor) -> Tensor:
+        """Return `interaction` of any number of subjects, those of many ROIs few at a time."""
+        rois = n_rois_of(p["baseline"].shape[1])
+        return in_parts(lambda part: self.interaction(p, part, rois), z, rois)
+
+    def encode_all(self, p: Params, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """Return `encode` of any number of subjects, those of many ROIs few at a time."""
+        n, rois, _ = inputs["features"].shape
+
+        def both(rows: Tensor) -> Tensor:
+            part = {k: inputs[k][rows] for k in ("features", "spectral", "bias")}
+            return torch.stack(self.encode(p, part), 1)
+
+        mu, log_var = in_parts(both, torch.arange(n), rois).unbind(1)
+        return mu.contiguous(), log_var.contiguous()
+
+    # -- fit --------------------------------------------------------------------------------------
+    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[Any]:
+        """Train on every site and prepare conditional sampling.
+
+        Networks are trained together. Work before and after runs on CPU cores, one site each, and
+        draws the numbers of a fit on the CPU.
+        """
+        home = batches[0].fc.device
+        batches = [FCBatch(batch.fc.cpu(), batch.y.cpu()) for batch in batches]
+        with one_thread(), ThreadPoolExecutor() as pool:
+            frames, sites = zip(*pool.map(self.site, batches), strict=True)
+        on_device = [moved(site, home) for site in sites]
+        trained, histories = train(self, on_device, rngs)
+        give_back()
+        networks = [frozen(moved(p, "cpu")) for p in trained]
+        with one_thread(), ThreadPoolExecutor() as pool, torch.no_grad():
+            models = list(
+                pool.map(self.finish, batches, frames, sites, networks, histories, rngs)
+            )
+        return [pytree.tree_map(lambda x: x.to(home), model) for model in models]
+
+    def site(self, batch: FCBatch) -> tuple[Frame, Inputs]:
+        """Return the frame of a site's coordinates and the tensors that training needs."""
+        x, start = self.coordinates(batch.fc)
+        frame = Frame(x.mean(), x.std().clamp_min(1e-6), start)
+        target = (x - frame.centre) / frame.unit
+        return frame, {**self.prepare(batch.fc), "y": batch.y, "target": target}
+
+    def start(self, site: Inputs, rng: RNG) -> Params:
+        """Draw the parameters before the first step on the CPU; edge baselines are 0."""
+        return self.init(site["features"].shape[1], rng)
+
+    def reconstruct(self, model: Any, fc: Tensor) -> Tensor:
+        """Return FC (n, R, R) decoded from the encoder's means, without noise."""
+        inputs = self.prepare(fc)
+        mu, _ = self.encode_all(model.network, inputs)
+        y = (layers.affine(model.network, "head", mu)[:, 0] > 0.5).long()
+        decoded = self.decode(model.network, mu, {**inputs, "y": y})
+        frame = model.frame
+        return self.to_fc(decoded * frame.unit + frame.centre, frame.start)
+
+    # -- choices of a variant ---------------------------------------------------------------------
+    dense_bias: ClassVar[Literal["uniform", "zero"]] = "zero"
+    attention_bias: ClassVar[Literal["zero", "none"]] = "zero"
+
+    def graph(self, adj: Tensor, looped: Tensor) -> Tensor:
+        """Return the graph of degrees and Laplacian: A, or `looped` = A + I."""
+        return adj
+
+    def positions(self, graph: Tensor) -> Tensor:
+        """Return Laplacian coordinates (n, R, k); components are skipped."""
+        return laplacian_coordinates(graph, self.k_pe)
+
+    def node_rows(self, fc: Tensor) -> Tensor:
+        """Return FC rows as node features."""
+        return fc
+
+    def degrees(self, graph: Tensor) -> Tensor:
+        """Return the degree of every ROI, (n, R, 1)."""
+        return graph.sum(-1, keepdim=True)
+
+    def gain(self, p: Params, name: str) -> Tensor | float:
+        """Return the factor of an attention bias."""
+        return 1.0
+
+    def dropout_places(self, n: int, rois: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes that dropout masks, by place: the outputs of both branches."""
+        branch = (n, rois, self.d_model)
+        return {"out": branch, "ff2": branch}
+
+    def init_readout(self, rng: RNG) -> Params:
+        """Draw the readout."""
+        return self.init_dense(rng, "readout", self.d_model, self.d_model)
+
+    def read_out(self, p: Params, h: Tensor) -> Tensor:
+        """Map mean node features (n, d_model) to the graph's features."""
+        return layers.affine(p, "readout", h)
+
+    def bounded(self, log_var: Tensor) -> Tensor:
+        """Return the log variance in [-8, 4], which keeps a first step from overflowing."""
+        return log_var.clamp(-8.0, 4.0)
+
+    def factors(self, p: Params, z: Tensor) -> Tensor:
+        """Return U(z), (n, R * rank)."""
+        return layers.affine(p, "factors", z)
+
+    def centred(self, p: Params, omega: Tensor) -> Tensor:
+        """Return the interactions (n, p), perhaps less their value at z = 0."""
+        return omega
+
+    def label_input(self, mu: Tensor, z: Tensor) -> Tensor:
+        """Return what the head of the diagnosis reads: the draw z."""
+        return z
+
+    @abstractmethod
+    def init_decoder(self, rng: RNG, rois: int) -> Params:
+        """Draw factors, their weights ``alpha`` and edge baselines ``baseline``."""
+
+    @abstractmethod
+    def coordinates(self, fc: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the coordinates (n, p) that are modelled, and the start (R,) of decoding."""
+
+    @abstractmethod
+    def to_fc(self, x: Tensor, start: Tensor) -> Tensor:
+        """Map coordinates (n, p) back to FC (n, R, R)."""
+
+    @abstractmethod
+    def decode(self, p: Params, z: Tensor, batch: Inputs) -> Tensor:
+        """Return the predicted standardised coordinates (n, p) of subjects with latents z."""
+
+    @abstractmethod
+    def reconstruction_nll(
+        self, p: Params, target: Tensor, predicted: Tensor
+    ) -> Tensor:
+        """Return -log p(edges | z) per subject (n,), up to a constant."""
+
+    @abstractmethod
+    def finish(
+        self,
+        batch: FCBatch,
+        frame: Frame,
+        site: Inputs,
+        network: Params,
+        history: Tensor,
+        rng: RNG,
+    ) -> Any:
+        """Return the `state_type` of a trained network, ready for conditional sampling.
+
+        Parameters
+        ----------
+        batch : FCBatch
+            Training subjects.
+        frame : Frame
+        site : dict of Tensor
+            From `site`.
+        network : dict of Tensor
+        history : Tensor of shape (epochs, 3)
+            `Terms` of every epoch.
+        rng : torch.Generator
+        """
+
+
+def active_units(mu: Tensor) -> Tensor:
+    """Count latent units whose mean moves over subjects.
+
+    References
+    ----------
+    Burda et al., Importance weighted autoencoders, 2016.
+    """
+    return (mu.var(0) > 0.01).sum()

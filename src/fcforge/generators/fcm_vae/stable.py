@@ -1,0 +1,245 @@
+"""FCM-VAE, variant `stable`: Gaussian on off-log coordinates, with a baseline per class.
+
+Every sample is a valid correlation matrix. docs/generators.md gives the reason for each difference
+from the paper.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fcforge.generators.base import N_CLASSES, RNG, FCBatch, normal
+from fcforge.generators.coordinates import from_off_log
+from fcforge.generators.fcm_vae.base import VAE, Frame, active_units
+from fcforge.generators.gaussian import (
+    class_means,
+    residual_factors,
+    residual_noise,
+    within_class_variance,
+)
+from fcforge.generators.matching import (
+    TOLERANCE,
+    decode,
+    matched_scale,
+    matching_y,
+    off_log,
+    target_means,
+)
+from fcforge.graphs import edges
+from fcforge.nn.tensors import Inputs, Params
+
+SHRINK = 0.02
+
+
+class Latent(NamedTuple):
+    """Class means and pooled covariance of the aggregate posterior.
+
+    Attributes
+    ----------
+    mean : Tensor of shape (K, d_z)
+    factors : Tensor of shape (k, d_z)
+    spread : Tensor of shape (d_z,)
+    """
+
+    mean: Tensor
+    factors: Tensor
+    spread: Tensor
+
+    def draw(self, y: Tensor, rng: RNG) -> Tensor:
+        """Draw z | y (n, d_z)."""
+        mean = self.mean[y]
+        low = normal(len(y), len(self.factors), rng=rng, to=y.device)
+        own = normal(*mean.shape, rng=rng, to=y.device)
+        return mean + low @ self.factors + self.spread * own
+
+
+class StableVAEState(NamedTuple):
+    """Fitted generator.
+
+    Attributes
+    ----------
+    network : dict of Tensor
+        Parameters; edge baselines are refitted after training.
+    frame : Frame
+        Standardisation of the coordinates.
+    latent : Latent
+        Distribution of z given the diagnosis.
+    residual_factors, residual_diagonal : Tensor
+        Covariance of what z does not explain (`gaussian.residual_factors`).
+    class_fc : Tensor of shape (K, R, R)
+        Mean FC of every class, to which samples are moved.
+    scale : Tensor, scalar
+        Factor of the residual noise.
+    active_units : Tensor, scalar
+    latent_share : Tensor, scalar
+        Share of the coordinates' variance that z carries.
+    history : Tensor of shape (epochs, 3)
+        `fcm_vae.base.Terms` of every epoch.
+    """
+
+    network: Params
+    frame: Frame
+    latent: Latent
+    residual_factors: Tensor
+    residual_diagonal: Tensor
+    class_fc: Tensor
+    scale: Tensor
+    active_units: Tensor
+    latent_share: Tensor
+    history: Tensor
+
+
+@dataclass(frozen=True)
+class StableVAE(VAE):
+    """FCM-VAE that does not collapse; the default variant."""
+
+    name = "fcm_vae"  # the class that configs find; its `variants` lead to the others
+    variant = "stable"
+    state_type = StableVAEState
+
+    d_model: int = 48
+    d_ff: int = 96
+    heads: int = 2
+    dropout: float = 0.0
+    d_z: int = 32
+    batch_size: int = 32
+    lr: float = 3e-3
+    clip: float = 10.0
+    sigma_y_floor: float = 0.1
+    beta: float = 1.0
+    warmup: int = 20
+    free_bits: float = 0.05
+
+    def degrees(self, graph: Tensor) -> Tensor:
+        """Return degrees as shares of the ROIs: a count would dominate the first layer."""
+        return graph.sum(-1, keepdim=True) / graph.shape[-1]
+
+    def init_decoder(self, rng: RNG, rois: int) -> Params:
+        """Draw a random offset of the factors, so that a shift of z moves edges to first order."""
+        p = self.init_dense(rng, "factors", self.d_z, rois * self.rank)
+        p["factors.weight"] *= 0.2
+        p["factors.bias"] = (
+            torch.randn(rois * self.rank, generator=rng) * self.rank**-0.25
+        )
+        signs = torch.tensor([1.0, -1.0]).repeat(self.rank)
+        n_edges = rois * (rois - 1) // 2
+        return p | {
+            "alpha": signs[: self.rank].contiguous(),
+            "baseline": torch.zeros(N_CLASSES, n_edges),
+            "log_noise": torch.zeros(n_edges),
+        }
+
+    def start(self, site: Inputs, rng: RNG) -> Params:
+        """Draw parameters; edge baselines and noise start at their maximum likelihood."""
+        p = super().start(site, rng)
+        target = site["target"].cpu()
+        y = site["y"].cpu()
+        p["baseline"] = class_means(target, y)
+        p["log_noise"] = within_class_variance(target, y).clamp_min(1e-4).log()
+        return p
+
+    def centred(self, p: Params, omega: Tensor) -> Tensor:
+        """Subtract the value at z = 0, which belongs to the baseline."""
+        u0 = p["factors.bias"].view(-1, self.rank)
+        return omega - edges((u0 * p["alpha"]) @ u0.T)
+
+    def coordinates(self, fc: Tensor) -> tuple[Tensor, Tensor]:
+        """Return off-log coordinates and the mean diagonal of log C."""
+        return off_log(fc, SHRINK)
+
+    def to_fc(self, x: Tensor, start: Tensor) -> Tensor:
+        """Return the correlation matrices with these off-log coordinates."""
+        return from_off_log(x, start=start, tol=TOLERANCE)[0]
+
+    def decode(self, p: Params, z: Tensor, batch: Inputs) -> Tensor:
+        """Return the class baseline plus the interactions of z."""
+        rois = batch["features"].shape[1]
+        return p["baseline"][batch["y"]] + self.interaction(p, z, rois)
+
+    def reconstruction_nll(
+        self, p: Params, target: Tensor, predicted: Tensor
+    ) -> Tensor:
+        """Return the Gaussian negative log-likelihood with a learned variance per edge."""
+        log_noise = p["log_noise"]
+        error = (target - predicted).square() * (-log_noise).exp()
+        return 0.5 * (error + log_noise).sum(-1)
+
+    def finish(
+        self,
+        batch: FCBatch,
+        frame: Frame,
+        site: Inputs,
+        network: Params,
+        history: Tensor,
+        rng: RNG,
+    ) -> StableVAEState:
+        """Fit latent distribution, baselines and residual noise to the trained network."""
+        y, target = batch.y, site["target"]
+        mu, log_var = self.encode_all(network, site)
+        latent = aggregate_posterior(mu, log_var, y)
+        network, share = self.refit_baseline(network, latent, target, y, rng)
+        factors, diagonal = residual_factors(target - self.interactions(network, mu), y)
+        model = StableVAEState(
+            network=network,
+            frame=frame,
+            latent=latent,
+            residual_factors=factors.half(),  # nearly all of the state
+            residual_diagonal=diagonal,
+            class_fc=target_means(batch, SHRINK),
+            scale=target.new_ones(()),
+            active_units=active_units(mu),
+            latent_share=share,
+            history=history,
+        )
+        labels = matching_y(batch)
+
+        def draw(scale: Tensor) -> Tensor:
+            return self.draw(model._replace(scale=scale), labels, rng)
+
+        return model._replace(scale=matched_scale(draw, batch, SHRINK))
+
+    def refit_baseline(
+        self, p: Params, latent: Latent, target: Tensor, y: Tensor, rng: RNG
+    ) -> tuple[Params, Tensor]:
+        """Set nu_e(y) = mean of class y - E[omega(z) | y], so that class means are exact.
+
+        Returns
+        -------
+        network : dict of Tensor
+        share : Tensor, scalar
+            Share of the coordinates' variance that z carries.
+        """
+        baseline = class_means(target, y)
+        variances = []
+        for label in range(N_CLASSES):
+            z = latent.draw(torch.full((512,), label), rng)
+            omega = self.interactions(p, z)
+            baseline[label] -= omega.mean(0)
+            variances.append(omega.var(0).mean())
+            del omega  # before the next of its size
+        total = target.var(0).mean().clamp_min(1e-12)
+        return {**p, "baseline": baseline}, torch.stack(variances).mean() / total
+
+    def draw(self, model: StableVAEState, y: Tensor, rng: RNG) -> Tensor:
+        """Draw z | y and residual noise, decode, and move the class means to those of the site."""
+        x = self.interactions(model.network, model.latent.draw(y, rng))
+        noise = residual_noise(
+            model.residual_factors, model.residual_diagonal, len(y), rng
+        )
+        x += noise
+        x *= model.scale
+        x += model.network["baseline"][y]
+        x *= model.frame.unit
+        x += model.frame.centre
+        return decode(x, y, model.frame.start, model.class_fc)
+
+
+def aggregate_posterior(mu: Tensor, log_var: Tensor, y: Tensor) -> Latent:
+    """Return the distribution of z given y over the training subjects."""
+    factors, diagonal = residual_factors(mu, y)
+    spread = log_var.exp().mean(0).sqrt()
+    return Latent(
+        class_means(mu, y), factors, (diagonal.square() + spread.square()).sqrt()
+    )
