@@ -17,12 +17,12 @@ import numpy as np
 from exchange_records import key_of
 
 from fcforge.core.errors import ExchangeError, FCForgeError
+from fcforge.core.names import look_alike
 from fcforge_consortium.records import archive, schema
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import load_arrays, save_arrays
 from fcforge_consortium.records.exchange import Exchange, open_exchange
 from fcforge_consortium.records.keys import Keyring, Trust, public_hex
-from fcforge_consortium.records.schema import lookalike
 
 SCANS = b"scan" * 1_000
 MOST_ITEMS = 2  # of a list whose entries are changed one by one
@@ -263,6 +263,6 @@ def accepted(
         record.title
         for record in found.everything
         if record.line not in known
-        and any(lookalike(record.site, name) for name in others)
+        and any(look_alike(record.site, name) for name in others)
     ]
     return f"{forgery.what}: {', '.join(false)}" if false else ""

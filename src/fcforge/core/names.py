@@ -1,19 +1,32 @@
-"""Look-ups by name; a wrong name is answered with the nearest known one."""
+"""Names: look-ups with the nearest known name, and names that a reader could confuse."""
 
 import difflib
+import functools
+import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fcforge.core.errors import ConfigError
 
 T = TypeVar("T")
-MOST_NAMES = 40  # listed in an error; of subjects there are hundreds
+MOST_NAMES = 40  # names that an error lists; there are hundreds of subjects
 
 
+# -- look-ups --------------------------------------------------------------------------------------
 def unknown_name(
     kind: str, name: str, known: Iterable[str], *, where: str = ""
 ) -> ConfigError:
-    """Error for a name that is not in a table: lists the known ones and the nearest.
+    """Return the error for an unknown name; it lists the known names and the nearest one.
+
+    Parameters
+    ----------
+    kind : str
+        Kind of thing that is named, e.g. "model".
+    name : str
+    known : iterable of str
+    where : str
+        Place for the error message.
 
     Examples
     --------
@@ -29,7 +42,15 @@ def unknown_name(
 
 
 def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") -> T:
-    """Entry of a table, or a `ConfigError` with the nearest name and all known ones."""
+    """Return the entry of a table, or raise `unknown_name`.
+
+    Parameters
+    ----------
+    kind, where : str
+        As in `unknown_name`.
+    name : str
+    table : mapping of str to entry
+    """
     if name not in table:
         raise unknown_name(kind, name, table, where=where)
     return table[name]
@@ -38,14 +59,22 @@ def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") ->
 def check_names(
     kind: str, names: Iterable[str], known: Collection[str], *, where: str = ""
 ) -> None:
-    """Raise `ConfigError` for the first name that is not known."""
+    """Raise `unknown_name` for the first name that is not known.
+
+    Parameters
+    ----------
+    kind, where : str
+        As in `unknown_name`.
+    names : iterable of str
+    known : collection of str
+    """
     for name in names:
         if name not in known:
             raise unknown_name(kind, name, known, where=where)
 
 
 def two_spellings(names: Iterable[str]) -> str:
-    """The first two names that are one but for case and spaces at the ends, in words; or none.
+    """Return the first two names that differ only in case or outer spaces, quoted; or "".
 
     Examples
     --------
@@ -58,3 +87,126 @@ def two_spellings(names: Iterable[str]) -> str:
         if first != name:
             return f"'{first}' and '{name}'"
     return ""
+
+
+# -- names of sites in any script ------------------------------------------------------------------
+LONGEST_NAME = 64  # characters of a site's name
+PUNCTUATION = frozenset(" -_.,'()&+/#:")
+BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")  # letters and signs without ink
+_INVISIBLE = ("VARIATION SELECTOR", "GRAPHEME JOINER")
+_SEPARATORS = re.compile(r"[ _.,'()&+/#:-]+")
+# Letters of other scripts that look like Latin ones (Unicode's table of confusable characters).
+_ALIKE: dict[int, Any] = str.maketrans(
+    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεηικνορστυχωϜͿϳϺ"
+    "АВЕЅІЈКМНОРСТУХаеѕіјкмнорстухвгпԁһ"
+    "ӀӏҮүѴѵԚԛԜԝѡҺԌЬьЗзӠбҽꙇꙍᴦ"
+    "ГПФЛфѰѱπ"
+    "ロニカタトハエヘ"
+    "ĐđŊŋƲʋ",
+    "ABEZHIKMNOPTYXayenikvopotuxwFJjM"
+    "ABESIJKMHOPCTYXaesijkmhopctyxbrndh"
+    "llYyVvQqWwwHGbb3336eiwr"
+    "ΓΠΦΛφΨψn"
+    "口二力夕卜八工へ"
+    "DdNnUu",
+)
+for _two, _letters in {"ae": "ӔӕÆæ", "oe": "Œœ", "bl": "Ыы", "lo": "Юю"}.items():
+    _ALIKE |= dict.fromkeys(map(ord, _letters), _two)
+_SHAPES = str.maketrans("i1|0ı", "lllol")
+
+
+def canonical_name(name: str) -> str:
+    """Return a name with compatibility characters folded (NFKC) and single inner spaces.
+
+    Examples
+    --------
+    >>> canonical_name(" ＮＹＵ  Langone ")
+    'NYU Langone'
+    """
+    return " ".join(unicodedata.normalize("NFKC", name).split())
+
+
+def name_fault(name: str) -> str:
+    """Return why a text cannot be the canonical name of a site; "" if it can.
+
+    Letters and digits of any script are allowed. Invisible characters and signs other than
+    `PUNCTUATION` are not.
+
+    Examples
+    --------
+    >>> name_fault("北京"), name_fault("NYU|2")
+    ('', 'holds VERTICAL LINE')
+    """
+    if not 1 <= len(name) <= LONGEST_NAME:
+        return f"has {len(name)} characters instead of 1 to {LONGEST_NAME}"
+    if name != canonical_name(name):
+        return "is not in its plain spelling (NFKC, single spaces)"
+    for character in name:
+        if not (_is_letter_or_digit(character) or character in PUNCTUATION):
+            return f"holds {unicodedata.name(character, f'U+{ord(character):04X}')}"
+    if all(unicodedata.category(c)[0] not in "LN" for c in name):
+        return "holds neither a letter nor a digit"
+    return ""
+
+
+def look_alike(one: str, other: str) -> bool:
+    """Return whether a reader could take one name for the other; a name looks like itself.
+
+    Examples
+    --------
+    >>> look_alike("NYU_1", "nyu-l"), look_alike("NYU", "UM"), look_alike("KKI", "ККӀ")
+    (True, False, True)
+    """
+    return not name_shapes(one).isdisjoint(name_shapes(other))
+
+
+def first_look_alikes(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first two different names that look alike, in sorted order; None without."""
+    seen: dict[str, str] = {}
+    for name in sorted(set(names)):
+        for shape in sorted(name_shapes(name)):
+            first = seen.setdefault(shape, name)
+            if first != name:
+                return first, name
+    return None
+
+
+@functools.lru_cache(maxsize=100_000)
+def name_shapes(name: str) -> frozenset[str]:
+    """Return the two forms by which names are compared.
+
+    One has the shape of each letter, so that 1, l, I and Cyrillic Ӏ are equal. The other is the name
+    without case. Both have no accents, and one hyphen for every run of spaces and signs.
+    """
+    latin = unicodedata.normalize("NFC", name).translate(_ALIKE)
+    bare = "".join(map(_without_accent, latin))
+    shapes = _without_marks(bare.translate(_ALIKE)).casefold().translate(_SHAPES)
+    shapes = shapes.replace("rn", "m").replace("vv", "w")
+    folded = _without_marks(name.casefold())
+    return frozenset(_SEPARATORS.sub("-", text).strip("-") for text in (shapes, folded))
+
+
+def _is_letter_or_digit(character: str) -> bool:
+    category = unicodedata.category(character)
+    if category[0] not in "LM" and category != "Nd":
+        return False
+    seen = character.isprintable() and category != "Me" and character not in BLANK
+    word = unicodedata.name(character, "")
+    return seen and not any(hidden in word for hidden in _INVISIBLE)
+
+
+def _without_accent(character: str) -> str:
+    """Return a letter without accent or stroke (e of é, l of ł) and in normal height (N of ɴ)."""
+    base = unicodedata.normalize("NFD", character)[0]
+    word = unicodedata.name(base, "").split(" WITH ")[0]
+    word = word.replace("LATIN LETTER SMALL CAPITAL", "LATIN CAPITAL LETTER")
+    try:
+        return unicodedata.lookup(word)
+    except KeyError:  # some letters exist with a stroke only
+        return base
+
+
+def _without_marks(text: str) -> str:
+    """Return text without combining marks of Latin, Greek and Cyrillic letters."""
+    apart = unicodedata.normalize("NFD", text)
+    return "".join(c for c in apart if not "\u0300" <= c <= "\u036f")

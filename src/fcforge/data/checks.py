@@ -7,7 +7,7 @@ import numpy as np
 
 from fcforge.core.errors import DataError
 from fcforge.core.formatting import counted, some
-from fcforge.core.names import two_spellings
+from fcforge.core.names import first_look_alikes, two_spellings
 from fcforge.core.target import Target
 from fcforge.data.cohort import Cohort
 from fcforge.data.faults import Fault, Severity, grouped
@@ -220,6 +220,10 @@ def _size_faults(cohort: Cohort, to_split: bool) -> Iterator[Fault]:
         what = f"the sites {both} differ in case alone."
         do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
         yield Fault("error", what, do)
+    elif pair := first_look_alikes(cohort.site_names):
+        what = f"the sites '{pair[0]}' and '{pair[1]}' look alike."
+        do = "If they are one: --set 'dataset.merge={NAME = [\"OTHER\"]}'."
+        yield Fault("warning", what, do)
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
         if not site:

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from fcforge.core.errors import ConfigError, ExchangeError, at
 from fcforge.core.files import read_plain, write_bytes
-from fcforge.core.names import unknown_name
+from fcforge.core.names import look_alike, unknown_name
 from fcforge_consortium.options import TrustRequest
 from fcforge_consortium.records import schema
 from fcforge_consortium.records.schema import (
@@ -30,7 +30,6 @@ from fcforge_consortium.records.schema import (
     SiteName,
     Time,
     key_fault,
-    lookalike,
     now,
     site_name,
 )
@@ -136,7 +135,7 @@ class Keyring(Closed):
     def _lookalike(self, name: str) -> str:
         """Another name of the keyring that a reader could take for this one; empty without."""
         others = {known.name for known in self.keys} - {name}
-        return min((one for one in others if lookalike(one, name)), default="")
+        return min((one for one in others if look_alike(one, name)), default="")
 
     def add(self, name: str, key: str) -> Self:
         """One key more; a name may have several, a key only one name."""

@@ -3,20 +3,17 @@
 One declaration serves reading, writing and the documentation. Models are `Closed`: strict types,
 no field too many or too few, nothing that can be changed after it was checked.
 
-A record is found by the name of its author. A name that only looks like another hospital's would
-speak beside that hospital's key, so a name has one spelling in Latin letters, and a file does not
-hold two names that a reader could take for each other.
+A record is found by the name of its author. A name that only looks like another hospital's could
+pass for that hospital's, so a name has one spelling, and a file does not hold two names that a reader
+could take for each other.
 
 What the hospitals of an exchange agreed on is its `Policy`: in the root, signed by its maker.
 """
 
-import contextlib
-import functools
 import hashlib
 import json
 import operator
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
@@ -35,6 +32,13 @@ from pydantic import (
 )
 
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
+from fcforge.core.names import (
+    LONGEST_NAME,
+    canonical_name,
+    first_look_alikes,
+    look_alike,
+    name_fault,
+)
 from fcforge.core.target import Target
 from fcforge_consortium.privacy.noise import MOST_EPSILON
 
@@ -47,95 +51,37 @@ SMALL_ORDER = {0, 1, CURVE - 1, EIGHTH, CURVE - EIGHTH}
 
 
 # -- names of sites --------------------------------------------------------------------------------
-LONGEST_NAME = 64  # characters of a name
-PUNCTUATION = " -_.,'()&+/#:"
-LIGATURES = "ßæœÆŒ"
-PLAIN = "Write it in Latin letters, digits and - _ . only, as on the hospital's key."
-_SHAPES = str.maketrans({"i": "l", "1": "l", "|": "l", "0": "o", "æ": "ae", "œ": "oe"})
-# Greek and Cyrillic letters, which words for diagnoses may hold.
-_ALIKE = str.maketrans(
-    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγεηικνορστυχωϜͿϳϺАВЕЅІЈКМНОРСТУХаеѕіјкмнорстухвгпԁһ",
-    "ABEZHIKMNOPTYXayenikvopotuxwFJjMABESIJKMHOPCTYXaesijkmhopctyxbrndh",
-)
-_SEPARATORS = re.compile(r"[ _.,'()&+/#:-]+")
+ON_THE_KEY = "Write it as on the hospital's key."
 
 
-def site_name(said: str) -> str:
-    """The one spelling of a name that somebody typed; `ConfigError` where there is none.
+def site_name(name: str) -> str:
+    """Return the canonical spelling of a site's name; `ConfigError` where there is none.
 
-    Compatibility forms become plain letters (NFKC); spaces at the ends go, others become one.
+    Parameters
+    ----------
+    name : str
+        As somebody typed it, in any script.
 
     Examples
     --------
     >>> site_name(" ＮＹＵ  Langone ")
     'NYU Langone'
     """
-    name = _normal(said)
-    if why := name_fault(name):
-        raise ConfigError(f"the site name {said[:LONGEST_NAME]!a} {why}.", do=PLAIN)
-    return name
-
-
-def name_fault(name: str) -> str:
-    """Why this is not the one spelling of a site's name; empty where it is."""
-    if not 1 <= len(name) <= LONGEST_NAME:
-        return f"has {len(name)} characters instead of 1 to {LONGEST_NAME}"
-    if name != _normal(name):
-        return "is not in its plain spelling (NFKC, single spaces)"
-    for letter in name:
-        base = _bare(letter)
-        plain = base.isascii() and base.isalnum()
-        if not plain and letter not in PUNCTUATION + LIGATURES:
-            return f"holds {unicodedata.name(letter, f'U+{ord(letter):04X}')}"
-    if not _SEPARATORS.sub("", name):
-        return "holds neither a letter nor a digit"
-    return ""
-
-
-def lookalike(one: str, other: str) -> bool:
-    """Whether a reader could take one name for the other; a name looks like itself.
-
-    Examples
-    --------
-    >>> lookalike("NYU_1", "nyu-l"), lookalike("NYU", "UM")
-    (True, False)
-    """
-    return looks(one) == looks(other)
+    canonical = canonical_name(name)
+    if fault := name_fault(canonical):
+        raise ConfigError(
+            f"the site name {name[:LONGEST_NAME]!a} {fault}.", do=ON_THE_KEY
+        )
+    return canonical
 
 
 def require_distinct(names: Iterable[str]) -> None:
-    """Raise `ExchangeError` where two different names look alike."""
-    seen: dict[str, str] = {}
-    for name in sorted(set(names)):
-        first = seen.setdefault(looks(name), name)
-        if first != name:
-            raise ExchangeError(
-                f"the sites {first!a} and {name!a} look alike.",
-                do="One may pose as the other; ask both which name is theirs.",
-            )
-
-
-def _normal(said: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", said).split())
-
-
-def _bare(letter: str) -> str:
-    """A letter without accent or stroke: e of é, l of ł, o of ø; Ʋ stays, which looks like U."""
-    base = unicodedata.normalize("NFD", letter)[0]
-    with contextlib.suppress(KeyError):  # some exist with a stroke only
-        return unicodedata.lookup(
-            unicodedata.name(base, "").removesuffix(" WITH STROKE")
+    """Raise `ExchangeError` if two different names look alike."""
+    if pair := first_look_alikes(names):
+        raise ExchangeError(
+            f"the sites {pair[0]!a} and {pair[1]!a} look alike.",
+            do="One may pose as the other; ask both which name is theirs.",
         )
-    return base
-
-
-@functools.lru_cache(maxsize=100_000)
-def looks(name: str) -> str:
-    """What is compared: the shapes of a name's letters, without accents, case and signs."""
-    bare = "".join(_bare(c) for c in name if not unicodedata.combining(c))
-    shapes = bare.translate(_ALIKE).casefold().translate(_SHAPES)
-    shapes = shapes.replace("rn", "m").replace("vv", "w")
-    return _SEPARATORS.sub("-", shapes).strip("-")
 
 
 # -- fields and tables -----------------------------------------------------------------------------
@@ -399,7 +345,7 @@ class Policy(Closed):
             raise ValueError("one keeper is named; two must know nothing of each other")
         for first, other in combinations(self.keepers, 2):
             both = {first.key, first.encryption_key} & {other.key, other.encryption_key}
-            if both or lookalike(first.name, other.name):
+            if both or look_alike(first.name, other.name):
                 named = f"'{first.name}' and '{other.name}'"
                 raise ValueError(f"the keepers {named} are one and the same")
         return self
@@ -409,7 +355,7 @@ class Policy(Closed):
         """A number, or diagnoses that can be told apart."""
         named = (self.control, self.patient, *self.others)
         for one, other in combinations(named, 2):
-            if lookalike(one.translate(SIGNS), other.translate(SIGNS)):
+            if look_alike(one.translate(SIGNS), other.translate(SIGNS)):
                 raise ValueError(f"the diagnoses '{one}' and '{other}' look alike")
         if self.number is not None and self.others:
             raise ValueError("a number has no further groups")

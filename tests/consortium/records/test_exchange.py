@@ -139,7 +139,10 @@ def test_the_models_own_rules_hold():
         joined(release(epsilon=9.0))
 
 
-@pytest.mark.parametrize("name", ["nyz", "ny_z", "ŃÝŽ"])
+@pytest.mark.parametrize(
+    "name",
+    ["nyz", "ny_z", "ŃÝŽ", "ΝΥΖ"],  # the last is Greek
+)
 def test_lookalikes_are_refused(name):
     with pytest.raises(ExchangeError, match="look alike"):
         joined(release("NYZ"), release(name), release("NY-Z"))
