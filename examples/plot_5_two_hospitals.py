@@ -22,6 +22,7 @@ from fcforge_consortium.options import ChainBeginRequest, ChainContinueRequest
 from fcforge_consortium.records.exchange import open_exchange
 from fcforge_consortium.records.keys import Trust
 from fcforge_consortium.records.verification import verify
+from fcforge_consortium.report.describe import describe
 from fcforge_consortium.report.terminal import described_text
 
 cohort = simulate("hard_shift", n_rois=30, n_sites=2, scale=0.5, d_scale=6.0)
@@ -77,7 +78,7 @@ continue_chain(asked)
 # What the ethics board reads
 # ---------------------------
 model = open_exchange(letter_b).model
-found = model.describe()
+found = describe(open_exchange(letter_b))
 print(described_text(found))
 
 # %%

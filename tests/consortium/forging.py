@@ -23,6 +23,7 @@ from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records.archive import load_arrays, save_arrays
 from fcforge_consortium.records.exchange import Exchange, open_exchange
 from fcforge_consortium.records.keys import Keyring, Trust, public_hex
+from fcforge_consortium.report.describe import describe
 
 SCANS = b"scan" * 1_000
 MOST_ITEMS = 2  # of a list whose entries are changed one by one
@@ -256,7 +257,7 @@ def accepted(
         found = open_exchange(place, trust)
     except FCForgeError:
         return ""
-    found.model.describe()
+    describe(found)
     known = {record.line for record in exchange.everything}
     others = set(exchange.key_lines) - {forger}  # of itself it may say what it likes
     false = [

@@ -11,6 +11,7 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.simulated import simulate
 from fcforge_consortium.base_model.record import make_public
 from fcforge_consortium.contributions.space import SpaceSettings
+from fcforge_consortium.contributions.step import learn
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records.exchange import Exchange
@@ -61,7 +62,7 @@ def learned(exchange, site, private=None, signer="", cohort=None, **asked):
     key = key_of(signer) if signer else None
     home = private or PrivateRecord(Path("fcforge.private"))
     asking = request(site, **asked)
-    return exchange.model.learn(mine, home, asking, key, lambda *said: None)
+    return learn(exchange.model, mine, home, asking, key)
 
 
 @cache

@@ -11,6 +11,7 @@ from small_chains import SITES, chained, cohort
 
 from fcforge.data.edges import upper_from_fc
 from fcforge_consortium.records.exchange import open_exchange
+from fcforge_consortium.report.describe import describe
 from fcforge_consortium.report.terminal import described_text
 from real_runs import chain_config
 
@@ -85,9 +86,9 @@ def test_hand_over(tmp_path) -> None:
     out = post / "b.fcx"
     told = ("consortium", "chain", "continue", "--site", SITES[1], *DATA)
     hospital(b, a, *told, "--out", str(out), *arrived)
-    shown = hospital(b, a, "inspect", str(out))
+    shown = hospital(b, a, "consortium", "inspect", str(out))
     travelled = open_exchange(out)
-    assert described_text(travelled.model.describe()) == shown.rstrip("\n")
+    assert described_text(describe(travelled)) == shown.rstrip("\n")
     # what travelled is what a single process makes, which is the run (tested there)
     alone = chained("analytic", SITES[:2])[-1].model.state.lane
     there = travelled.model.state.lane

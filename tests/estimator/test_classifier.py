@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 from fcforge.core.errors import ConfigError
 from fcforge.estimator import ForgeClassifier, ForgeRegressor, InputError
 from fcforge_consortium.records.exchange import open_exchange
+from fcforge_consortium.report.describe import describe
 
 
 def split(subjects):
@@ -239,6 +240,6 @@ def test_people_of_three_diagnoses_are_remembered_and_travel(tmp_path) -> None:
     np.testing.assert_allclose(back.predict_proba(fc), model.predict_proba(fc))
     assert (back.predict(fc) == y).mean() > 0.6
     found = open_exchange(tmp_path / "x.exchange")
-    assert "BP, HC, SZ" in str(found.model.describe().facts)
+    assert "BP, HC, SZ" in str(describe(found).facts)
     with pytest.raises(ConfigError, match="which is no number"):
         ForgeRegressor.load(tmp_path / "x.exchange")

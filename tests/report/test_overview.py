@@ -79,6 +79,7 @@ def test_the_page_of_a_file_answers_at_a_glance(pages, name):
 def test_the_page_of_a_chain(pages):
     text = of(pages, "exchange-chain-2")
     page = Page(text)
+    assert "Nothing is promised: a chain adds no noise." in page.text
     assert "No raw scan is stored. That is not the same as private" in page.text
     assert "Accuracy on synthetic held-out subjects" in page.text
     assert all(system in page.text for system in ("cerebellar", "default", "visual"))

@@ -28,12 +28,13 @@ from fcforge.report.text import json_text
 from fcforge_consortium.contributions.prediction import Evaluation, Prediction
 from fcforge_consortium.options import ContributeRequest
 from fcforge_consortium.records.verification import Check
+from fcforge_consortium.report.describe import describe
 from fcforge_consortium.report.terminal import (
     continued_text,
     described_text,
     evaluation_text,
-    learned_text,
     prediction_text,
+    step_text,
     verify_text,
 )
 
@@ -134,7 +135,7 @@ def asked(**more) -> ContributeRequest:
 def test_what_is_about_to_be_continued(monkeypatch, tmp_path):
     monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "none.json"))
     lines = continued_text(releases(), asked(epsilon=0.5)).splitlines()
-    assert lines[0].startswith(f"About to continue exchange {releases().id[:16]}: ")
+    assert lines[0].startswith(f"About to continue file {releases().id[:16]}: ")
     assert lines[1] == f"  sites so far: {', '.join(releases().model.sites)}"
     assert lines[2].endswith(": nobody")
     spent, policy, worth = lines[-1].split("; ")
@@ -150,15 +151,15 @@ def test_what_is_about_to_be_continued(monkeypatch, tmp_path):
 
 def test_what_was_found_and_what_is_spent():
     done = given(sites()[2])
-    lines = learned_text(done).splitlines()
+    lines = step_text(done).splitlines()
     n = int(done.before["people"])
     assert lines[0].startswith(f"site '{sites()[2]}': {n} people. The model that came")
     assert lines[-2].startswith(f"release 1 of '{sites()[2]}': ")
     assert lines[-1] == "Each person spends epsilon 1 (delta 1e-06)."
     worse = replace(done, before={**done.before, "auroc": 0.4})
-    assert "WARNING: that is below chance" in learned_text(worse)
+    assert "WARNING: that is below chance" in step_text(worse)
     free = done.receipt.model_copy(update={"epsilon": None})
-    assert "no promise of privacy" in learned_text(replace(done, receipt=free))
+    assert "no promise of privacy" in step_text(replace(done, receipt=free))
 
 
 def test_an_evaluation_is_a_table_beside_the_majority_class():
@@ -183,19 +184,19 @@ def test_an_evaluation_is_a_table_beside_the_majority_class():
 # -- an exchange file --------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def described():
-    return chain().model.describe()
+    return describe(chain())
 
 
 def test_words(described):
     lines = described_text(described).splitlines()
-    assert lines[0] == f"Exchange {described.id[:16]}: chain of hospitals"
+    assert lines[0] == f"File {described.id[:16]}: chain of hospitals"
     assert lines[1] == f"  hospitals: {', '.join(described.sites)}"
     assert "  ROIs: 116" in lines
     answer = described.answers[2]
     asked = lines.index(answer.question)
     assert lines[asked + 1 : asked + 3] == [f"  {answer.say}", f"  {answer.more[0]}"]
     bare = replace(described, tables=(replace(described.tables[2], rows=()),))
-    assert "attacked: nothing" not in described_text(bare)
+    assert "Records:" not in described_text(bare)
 
 
 def test_no_name_adds_a_line_or_an_escape(described):

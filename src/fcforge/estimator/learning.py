@@ -28,6 +28,7 @@ from fcforge.estimator.people import require_stated
 from fcforge.methods import METHODS
 from fcforge_consortium.chains.chain import empty_chain
 from fcforge_consortium.chains.settings import ChainSettings, settings_for
+from fcforge_consortium.estimator import add_site
 from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, default_place
 from fcforge_consortium.operations.published import BASE_MODELS, published_base_model
 from fcforge_consortium.options import TrustRequest
@@ -37,7 +38,7 @@ from fcforge_consortium.records.keys import Trust
 from fcforge_consortium.records.schema import site_name
 
 if TYPE_CHECKING:
-    from fcforge_consortium.model import Model
+    pass
 
 RELEASES = "forge_release"
 # of method forge_release, here
@@ -222,12 +223,12 @@ class Learns(Fitted, ABC):
         given = self._around_start(model) if self._from_start else {}
         for name in subjects.site_names:
             mine = subjects.select_sites([name])
-            model, receipt = model.added(mine, given, private)
+            model, receipt = add_site(model, mine, given, private)
             private.lines.append(receipt)
         self.model_ = model
         self.receipts_ = private.receipts
 
-    def _begin(self, subjects: Cohort) -> "Model":
+    def _begin(self, subjects: Cohort) -> Any:
         """What the first site is learned from: a public start, or an empty chain."""
         if self._from_start:
             return self._opened_start()
@@ -271,7 +272,7 @@ class Learns(Fitted, ABC):
         same = {name: getattr(self, name) for name in SAME}
         return settings_for(LearnerSpec(**parts), n_rois, training=training, **same)
 
-    def _opened_start(self) -> "Model":
+    def _opened_start(self) -> Any:
         """The public start that sites are added to."""
         if self.features != "fc":
             what = "releases are made from FC only."
@@ -289,7 +290,7 @@ class Learns(Fitted, ABC):
         do = "Give start= a name, a file of `fcforge consortium base-model`, or what `make_public` returned."
         raise ConfigError("method 'forge_release' needs a public start.", do=do)
 
-    def _around_start(self, model: "Model") -> dict[str, Any]:
+    def _around_start(self, model: Any) -> dict[str, Any]:
         """How sites are added to a start: exact by "analytic", with noise by "forge_release"."""
         for part in ("model", "generator", "training"):
             if getattr(self, HELD_IN[part]):
@@ -372,8 +373,9 @@ class Learns(Fitted, ABC):
         """
         asked = TrustRequest(trust=[Path(key) for key in trust])
         found = open_exchange(path, Trust.asked(asked))
-        made = cls(**found.model.parameters(), **params)
-        made.model_ = found.model
+        model: Any = found.model
+        made = cls(**model.parameters(), **params)
+        made.model_ = model
         made.receipts_ = ()
         made.n_rois_ = found.model.n_rois
         made.sites_ = tuple(found.model.sites)

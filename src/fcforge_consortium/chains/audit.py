@@ -7,7 +7,7 @@ site name); its test split was not. That is one world, so there is no shadow att
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,16 +29,14 @@ from fcforge.evaluation.privacy.audit_result import (
 )
 from fcforge.evaluation.privacy.generator_audit import Evidence, People
 from fcforge_consortium.audit_target import AuditTarget, require_given
+from fcforge_consortium.chains.chain import Chain
 from fcforge_consortium.chains.step import people_learned, whole_site
-
-if TYPE_CHECKING:
-    from fcforge_consortium.chains.chain import Chain
 
 MIN_PEOPLE = 8
 FEWEST = 4  # synthetic subjects that can be attacked
 
 
-def audit_chain(chain: "Chain", asked: AuditTarget) -> AuditResult:
+def audit_chain(chain: Chain, asked: AuditTarget) -> AuditResult:
     """Attack all that a chain hands on about one site.
 
     Returns
@@ -72,7 +70,7 @@ def audit_chain(chain: "Chain", asked: AuditTarget) -> AuditResult:
 
 
 # -- who was learned -------------------------------------------------------------------------------
-def site_as_learned(chain: "Chain", people: Cohort, name: str) -> Site:
+def site_as_learned(chain: Chain, people: Cohort, name: str) -> Site:
     """The hospital's subjects as the chain learned them: split, or all of them for training.
 
     `ForgeClassifier` trains on everybody it is given; the step then counts nobody as tested.
@@ -83,7 +81,7 @@ def site_as_learned(chain: "Chain", people: Cohort, name: str) -> Site:
     return chain.split(people, name)
 
 
-def require_same_people(chain: "Chain", site: Site, asked: AuditTarget) -> None:
+def require_same_people(chain: Chain, site: Site, asked: AuditTarget) -> None:
     """Raise where no receipt proves that these are the people who were learned.
 
     The step holds a salted hash of them, in the order learned; ids that were renumbered, other
@@ -99,7 +97,7 @@ def require_same_people(chain: "Chain", site: Site, asked: AuditTarget) -> None:
         )
 
 
-def gather(chain: "Chain", site: Site, asked: AuditTarget) -> tuple[People, np.ndarray]:
+def gather(chain: Chain, site: Site, asked: AuditTarget) -> tuple[People, np.ndarray]:
     """Members, outsiders and reference of a site; `member` of shape (1, n)."""
     inside = site.learning(with_val=chain.settings.learns_val)
     outside, reference = _outsiders(site, asked)
@@ -135,7 +133,7 @@ def _outsiders(site: Site, asked: AuditTarget) -> tuple[FCBatch, FCBatch]:
 
 # -- attacks ---------------------------------------------------------------------------------------
 def _evidence(
-    chain: "Chain", who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
+    chain: Chain, who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
 ) -> tuple[dict[str, Evidence], list[str]]:
     """What every attack found, the two references first, and arrays that no attack fits."""
     inside = who.batch.select(torch.from_numpy(member[0] == measures.MEMBER))
@@ -162,7 +160,7 @@ def _evidence(
 
 
 def state_scores(
-    chain: "Chain", who: People
+    chain: Chain, who: People
 ) -> tuple[Mapping[str, np.ndarray], list[str]]:
     """Attacks on the method's state, and the arrays that none of them fits.
 

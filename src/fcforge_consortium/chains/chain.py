@@ -30,8 +30,6 @@ from fcforge.methods import scorer_of
 from fcforge.methods.base import Learner
 from fcforge.nn.resources import one_thread
 from fcforge_consortium.base_model.quality import quality, require_labels
-from fcforge_consortium.chains import audit as chain_audit
-from fcforge_consortium.chains import description as chain_description
 from fcforge_consortium.chains.settings import ChainSettings, first_settings
 from fcforge_consortium.chains.step import (
     FEWEST,
@@ -44,19 +42,16 @@ from fcforge_consortium.chains.step import (
     scores_of,
     whole_site,
 )
-from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt, Threshold
-from fcforge_consortium.model import Covariates, Learned, Model, Scores
-from fcforge_consortium.options import (
-    ChainBeginRequest,
-    ChainContinueRequest,
-    ContinueRequest,
-)
+from fcforge_consortium.ledger.ledger import Receipt
+from fcforge_consortium.model import Covariates, Model, Scores
+from fcforge_consortium.options import ChainBeginRequest, ChainContinueRequest
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records import schema
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import Step
 from fcforge_consortium.records.schema import Policy
+from fcforge_consortium.step_result import StepResult
 
 REAL_FLAG = "allow_real_subjects"
 ACCEPT_LABELS = "accept_labels"
@@ -232,11 +227,10 @@ class Chain(Model):
     def learn(
         self,
         people: Cohort,
-        private: PrivateRecord,
         asked: ChainBeginRequest | ChainContinueRequest,
         key: Signer,
         tick: Any,
-    ) -> Learned:
+    ) -> StepResult:
         """Train the model on the people of one site; nothing is written."""
         if self.settings.copies_real:
             require_allowed(self.settings, asked.allow_real_subjects)
@@ -257,7 +251,7 @@ class Chain(Model):
         made = after.on_record(key, allow_real_subjects=asked.allow_real_subjects)
         known = self.exchange.everything
         new = tuple(record for record in made.everything if record not in known)
-        return Learned(made, new, receipt.having_seen(made), before)
+        return StepResult(made, new, receipt.having_seen(made), before)
 
     def split(self, people: Cohort, site: str) -> Site:
         """A hospital's people as its step trains and tests on them."""
@@ -321,10 +315,8 @@ class Chain(Model):
         grown = Exchange(self.exchange.root, (*self.exchange.records, record))
         return type(self)(grown, state), receipt
 
-    def added(
-        self, people: Cohort, given: Mapping[str, Any], private: PrivateRecord
-    ) -> tuple[Self, Receipt]:
-        """The chain after everybody of one more site; its settings are the root's alone."""
+    def with_everybody(self, people: Cohort) -> tuple[Self, Receipt]:
+        """Return the chain after one more site, all of whose people are trained on."""
         return self.after(whole_site(people, self.settings))
 
     def on_record(
@@ -413,15 +405,6 @@ class Chain(Model):
         self.require_two_classes("explanations are")
         return scorer_of(self.learner, self.state.lane, self.temperature), 0.0
 
-    def own_threshold(
-        self, people: Cohort, site: str, private: PrivateRecord
-    ) -> Threshold:
-        """None: the hospitals' own people were learned, so that they cannot tell."""
-        raise ConfigError(
-            "a chain has no threshold of a hospital's own.",
-            do="It is calibrated as it learns; only releases have one.",
-        )
-
     def familiar(self, people: Cohort) -> tuple[str, ...]:
         """Sentences about people of sites that it has learned."""
         here = [site for site in self.sites if site in set(people.site.tolist())]
@@ -447,17 +430,6 @@ class Chain(Model):
             found[name] = getattr(own, name)
         return {**found, "training": training}
 
-    def promise(self, asked: ContinueRequest) -> str:
-        """What each person of a site would spend, in words."""
-        return "nothing is promised; `fcforge consortium audit` measures what a chain gives away"
-
-    def cost(self, record: records.Record) -> str:
-        """What people behind a record spend, in words: nothing has noise."""
-        return "none: exact" if record.committed else ""
-
-    attack = chain_audit.audit_chain
-    describe = chain_description.describe
-
 
 def require_allowed(settings: ChainSettings, allowed: bool) -> None:
     """Refuse to hand on real subjects unless that was allowed by name."""
@@ -467,3 +439,12 @@ def require_allowed(settings: ChainSettings, allowed: bool) -> None:
             do="Choose a method that keeps none, or give --allow-real-subjects (in Python "
             "allow_real_subjects=True; recorded in the step).",
         )
+
+
+def chain_of(exchange: Exchange) -> Chain:
+    """Return the model of a file with a chain; raise `ConfigError` for a base model."""
+    model = exchange.model
+    if not isinstance(model, Chain):
+        do = "Use `fcforge consortium contribute`, or name a file with a chain."
+        raise ConfigError("this file holds a base model, not a chain.", do=do)
+    return model

@@ -50,6 +50,7 @@ def base_model(request: requests.BaseModelRequest) -> None:
     """Make a base model of public people, to which hospitals add their contributions."""
     from fcforge_consortium.operations.base_model import write_base_model
     from fcforge_consortium.operations.published import published_base_model
+    from fcforge_consortium.report.describe import describe
     from fcforge_consortium.report.terminal import described_text
 
     with at_work("making the base model"):
@@ -59,7 +60,7 @@ def base_model(request: requests.BaseModelRequest) -> None:
             return
         made = write_base_model(request)
     say(f"wrote {request.out}; give this file to every hospital.")
-    print(described_text(made.model.describe()))
+    print(described_text(describe(made)))
     planned = made.root.plan.epsilon
     if warning := made.root.hopeless(planned, bool(request.aggregator)):
         plan = "exact sums" if planned is None else f"epsilon {planned:g}"
@@ -71,11 +72,10 @@ def contribute(request: requests.ContributeRequest) -> None:
     """Add your hospital's contribution to a base model; no scan leaves."""
     from fcforge_consortium.operations.contribute import contribute, share_place
     from fcforge_consortium.operations.people import ledger_of
-    from fcforge_consortium.report.terminal import learned_text
+    from fcforge_consortium.report.terminal import step_text
 
-    with progress_on_stderr("contributing") as tick:
-        done = contribute(request, agree=_ask(request), warn=_warn, tick=tick)
-    say(learned_text(done))
+    done = contribute(request, agree=_ask(request), warn=_warn)
+    say(step_text(done))
     for name in done.files:
         place = share_place(request.out, name)
         say(f"wrote {place}: send it to {name}; nobody else can read it.")
@@ -88,11 +88,11 @@ def begin_chain(request: requests.ChainBeginRequest) -> None:
     """Train the first hospital of a chain, by the learner of a config."""
     from fcforge_consortium.operations.chain import begin_chain
     from fcforge_consortium.operations.people import ledger_of
-    from fcforge_consortium.report.terminal import learned_text
+    from fcforge_consortium.report.terminal import step_text
 
     with progress_on_stderr("training") as tick:
         done = begin_chain(request, warn=_warn, tick=tick)
-    say(learned_text(done))
+    say(step_text(done))
     say(f"wrote {request.out}, which may leave; {ledger_of(request)} must not.")
 
 
@@ -102,11 +102,11 @@ def continue_chain(request: requests.ChainContinueRequest) -> None:
     """Train the model that you received on your hospital, the next of its chain."""
     from fcforge_consortium.operations.chain import continue_chain
     from fcforge_consortium.operations.people import ledger_of
-    from fcforge_consortium.report.terminal import learned_text
+    from fcforge_consortium.report.terminal import step_text
 
     with progress_on_stderr("training") as tick:
         done = continue_chain(request, agree=_ask(request), warn=_warn, tick=tick)
-    say(learned_text(done))
+    say(step_text(done))
     say(f"wrote {request.out}, which may leave; {ledger_of(request)} must not.")
 
 
@@ -249,12 +249,14 @@ def inspect(request: requests.InspectRequest) -> None:
     from fcforge_consortium.records import archive
     from fcforge_consortium.records.exchange import require_trusted
     from fcforge_consortium.records.keys import Trust
-    from fcforge_consortium.report.terminal import records_text
+    from fcforge_consortium.report.terminal import records_text, share_text
 
     trust = Trust.asked(request)
     single: Sequence[Record]
     if request.file.suffix == ".share":
-        single = [read_share(request.file, trust).notice]
+        share = read_share(request.file, trust)
+        single = [share.notice]
+        text = share_text(share)
     else:
         single = archive.read(request.file).records
         if any(record.is_root for record in single):
@@ -262,7 +264,7 @@ def inspect(request: requests.InspectRequest) -> None:
             return
         with at(request.file):
             require_trusted(single, trust)
-    text = records_text(single)
+        text = records_text(single)
     if request.html is not None:
         what = "only a whole consortium file has a page; this is a share, or single records."
         raise ConfigError(what, where=request.file, do="Leave out --html.")
@@ -274,6 +276,7 @@ def inspect(request: requests.InspectRequest) -> None:
 def _inspect_whole(request: requests.InspectRequest, trust: "Trust") -> None:
     from fcforge.report.text import json_text
     from fcforge_consortium.records.exchange import open_exchange
+    from fcforge_consortium.report.describe import describe
     from fcforge_consortium.report.page import write_page
     from fcforge_consortium.report.terminal import described_text
 
@@ -281,7 +284,7 @@ def _inspect_whole(request: requests.InspectRequest, trust: "Trust") -> None:
     if request.html is not None:
         write_page(opened, request.file.name, request.html)
         say(f"wrote {request.html}")
-    summary = opened.model.describe()
+    summary = describe(opened)
     print(json_text(asdict(summary)) if request.as_json else described_text(summary))
 
 

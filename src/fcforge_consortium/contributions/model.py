@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,20 +21,14 @@ from fcforge_consortium.aggregation import rounds
 from fcforge_consortium.aggregation.rounds import NUMBERS
 from fcforge_consortium.base_model import record as public_start
 from fcforge_consortium.base_model.record import PublicStart
-from fcforge_consortium.contributions import step as release_step
 from fcforge_consortium.contributions import vectors as vector
 from fcforge_consortium.model import Covariates, Model, Scores
-from fcforge_consortium.options import ContinueRequest, ContributeRequest
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import Half, Noisy, Promised, Release, Spending
-from fcforge_consortium.report import description
 
 if TYPE_CHECKING:
     from fcforge.evaluation.attribution import ScoredModel
-    from fcforge.evaluation.privacy.audit_result import AuditResult
-    from fcforge_consortium.audit_target import AuditTarget
-    from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
 
@@ -260,21 +253,7 @@ class Releases(Model):
                 do="It was not made by `fcforge consortium contribute`; ask the hospital for a new release.",
             )
 
-    # -- a hospital's step -------------------------------------------------------------------------
-    learn = release_step.learn
-    own_threshold = release_step.own_threshold
-
-    def added(
-        self, people: Cohort, given: Mapping[str, Any], private: "PrivateRecord"
-    ) -> tuple["Releases", "Receipt"]:
-        """The model after the release of one more site."""
-        (site,) = people.site_names
-        asked = ContributeRequest(
-            site=site, data=Path(), out=Path(), state=Path(), **given
-        )
-        done = self.learn(people, private, asked, None)
-        return Releases(done.exchange), done.receipt
-
+    # -- for the estimator
     def on_record(
         self, key: Signer = None, *, allow_real_subjects: bool = False
     ) -> Exchange:
@@ -390,24 +369,13 @@ class Releases(Model):
         said = f"{len(public)} of these people are among the public ones"
         return (f"{said} (first: {public[0]}): too good to be true.",)
 
-    def attack(self, asked: "AuditTarget") -> "AuditResult":
-        """An audit of what a site gave last, by that site."""
-        from fcforge_consortium.contributions.audit import audit_release  # needs torch
 
-        self.require_two_classes("attacks of an audit are")
-        return audit_release(self, asked)
-
-    def promise(self, asked: ContinueRequest) -> str:
-        """What each person of a site would spend, in words."""
-        assert isinstance(asked, ContributeRequest)  # `contribute` alone makes one
-        epsilon, delta = release_step.asked_budget(asked)
-        if epsilon is None:
-            return "everything: exact sums promise nothing"
-        policy = self.exchange.root.policy
-        most = f"at most epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}"
-        spent = f"epsilon {epsilon:g} (delta {delta:g}); policy: {most} in all"
-        warning = self.exchange.root.hopeless(epsilon, bool(asked.round))
-        return f"{spent}; {warning}" if warning else spent
-
-    cost = description.cost_of_release
-    describe = description.describe_releases
+def contributions_of(exchange: Exchange) -> Releases:
+    """Return the model of a file with a base model; raise `ConfigError` for a chain."""
+    model = exchange.model
+    if not isinstance(model, Releases):
+        do = (
+            "Use `fcforge consortium chain continue`, or name a file with a base model."
+        )
+        raise ConfigError("this file holds a chain, not a base model.", do=do)
+    return model

@@ -19,7 +19,6 @@ from fcforge_consortium.ledger.ledger import (
     people_in,
     same_people,
 )
-from fcforge_consortium.model import Learned
 from fcforge_consortium.privacy.noise import DELTA, EPSILON, discrete_gaussian
 from fcforge_consortium.records import kinds as records
 from fcforge_consortium.records import schema
@@ -27,6 +26,7 @@ from fcforge_consortium.records.archive import save_arrays
 from fcforge_consortium.records.keys import Signer
 from fcforge_consortium.records.kinds import Notice, Release, Spending
 from fcforge_consortium.records.schema import site_name
+from fcforge_consortium.step_result import StepResult
 
 if TYPE_CHECKING:
     from fcforge_consortium.contributions.model import Releases
@@ -53,7 +53,7 @@ def learn(
     asked: "ContributeRequest",
     key: Signer,
     tick: Any = None,
-) -> Learned:
+) -> StepResult:
     """What the people of one site give; nothing is written."""
     budget = asked_budget(asked)
     x = own_features(model, people)
@@ -65,7 +65,7 @@ def learn(
     new, payloads, files = _given(model, numbers, receipt, spent, key)
     joined = model.exchange.joined([new], payloads)
     found = quality(before, people.y, model.target)
-    return Learned(joined, (new,), receipt.having_seen(joined), found, files)
+    return StepResult(joined, (new,), receipt.having_seen(joined), found, files)
 
 
 def _charged(

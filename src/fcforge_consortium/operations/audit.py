@@ -12,6 +12,10 @@ from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_people
 from fcforge.evaluation.privacy.audit_result import AuditPlan, AuditResult
 from fcforge_consortium.audit_target import AuditTarget
+from fcforge_consortium.chains.audit import audit_chain
+from fcforge_consortium.chains.chain import chain_of
+from fcforge_consortium.contributions.audit import audit_release
+from fcforge_consortium.contributions.model import contributions_of
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.operations.people import ledger_of, people_for
 from fcforge_consortium.options import AuditRequest
@@ -45,7 +49,9 @@ def audit_file(request: AuditRequest) -> AuditResult:
         plan=AuditPlan(seed=request.seed),
         reference=_reference(request, request.reference),
     )
-    return opened.model.attack(target)
+    if opened.root.kind == "chain":
+        return audit_chain(chain_of(opened), target)
+    return audit_release(contributions_of(opened), target)
 
 
 def _reference(request: AuditRequest, path: Path | None) -> Cohort | None:

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fcforge.core.errors import ConfigError
+from fcforge.core.errors import at
 from fcforge.data.checks import data_warnings
 from fcforge.data.cohort import Cohort
 from fcforge.data.datasets import load_people
-from fcforge_consortium.chains.chain import begin
+from fcforge_consortium.chains.chain import begin, chain_of
 from fcforge_consortium.ledger.ledger import PrivateRecord
-from fcforge_consortium.model import Learned, Tick
+from fcforge_consortium.model import Tick
 from fcforge_consortium.operations.people import (
     ledger_of,
     no_report,
@@ -23,6 +23,7 @@ from fcforge_consortium.records import archive, exchange
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import Signer, Trust, read_signer
 from fcforge_consortium.records.schema import site_name
+from fcforge_consortium.step_result import StepResult
 
 
 def begin_chain(
@@ -30,7 +31,7 @@ def begin_chain(
     *,
     warn: Callable[[str], Any] = no_report,
     tick: Tick = no_tick,
-) -> Learned:
+) -> StepResult:
     """Train the first hospital of a chain; write its ledger entry, then the file.
 
     Parameters
@@ -43,7 +44,7 @@ def begin_chain(
 
     Returns
     -------
-    Learned
+    StepResult
     """
     request = replace(request, site=site_name(request.site))
     archive.require_place(request.out)
@@ -59,7 +60,7 @@ def continue_chain(
     agree: Callable[[Exchange], Any] = no_report,
     warn: Callable[[str], Any] = no_report,
     tick: Tick = no_tick,
-) -> Learned:
+) -> StepResult:
     """Train a received chain on the next hospital; write its ledger entry, then the file.
 
     Parameters
@@ -74,19 +75,15 @@ def continue_chain(
 
     Returns
     -------
-    Learned
+    StepResult
     """
     request = replace(request, site=site_name(request.site))
     archive.require_place(request.out)
     require_signed_step(request)
     key = read_signer(request.sign)
     before = exchange.open_exchange(request.state, Trust.asked(request))
-    if before.root.kind != "chain":
-        raise ConfigError(
-            "this file holds a base model, not a chain.",
-            where=request.state,
-            do="Use `fcforge consortium contribute`.",
-        )
+    with at(request.state):
+        chain_of(before)
     before.require_same_signing(key is not None)
     people = people_for(before, request, request.site)
     agree(before)
@@ -100,12 +97,12 @@ def _train(
     key: Signer,
     warn: Callable[[str], Any],
     tick: Tick,
-) -> Learned:
+) -> StepResult:
     """Train one hospital's step and write its ledger entry, then the file."""
     for text in data_warnings(people):
         warn(text)
     with PrivateRecord.open(ledger_of(request)) as ledger:
-        done = before.model.learn(people, ledger, request, key, tick)
+        done = chain_of(before).learn(people, request, key, tick)
         data = exchange.packed(done.exchange, request.out, done.new)
         ledger.publish(done.receipt, {request.out: data})
     return done

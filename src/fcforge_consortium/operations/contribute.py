@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fcforge.core.errors import ConfigError
+from fcforge.core.errors import at
 from fcforge.data.checks import data_warnings
+from fcforge_consortium.contributions.model import contributions_of
+from fcforge_consortium.contributions.step import learn
 from fcforge_consortium.ledger.ledger import PrivateRecord
-from fcforge_consortium.model import Learned, Tick
 from fcforge_consortium.operations.people import (
     ledger_of,
     no_report,
-    no_tick,
     people_for,
     require_signed_step,
 )
@@ -22,6 +22,7 @@ from fcforge_consortium.records import archive, exchange
 from fcforge_consortium.records.exchange import Exchange
 from fcforge_consortium.records.keys import Trust, read_signer
 from fcforge_consortium.records.schema import site_name
+from fcforge_consortium.step_result import StepResult
 
 
 def contribute(
@@ -29,8 +30,7 @@ def contribute(
     *,
     agree: Callable[[Exchange], Any] = no_report,
     warn: Callable[[str], Any] = no_report,
-    tick: Tick = no_tick,
-) -> Learned:
+) -> StepResult:
     """Compute a hospital's contribution; write its ledger entry, then the outgoing files.
 
     Parameters
@@ -40,12 +40,10 @@ def contribute(
         Called with the file that is about to be added to; raises to stop.
     warn : callable
         Called with a sentence about each person who is left out.
-    tick : callable
-        Called with the progress.
 
     Returns
     -------
-    Learned
+    StepResult
         The new record, the ledger entry, and the shares for aggregators if there are any.
     """
     request = replace(request, site=site_name(request.site))
@@ -54,12 +52,8 @@ def contribute(
     key = read_signer(request.sign)
     trust = Trust.asked(request)
     before = exchange.open_exchange(request.state, trust)
-    if before.root.kind != "start":
-        raise ConfigError(
-            "contributions are added to a base model; this file holds a chain.",
-            where=request.state,
-            do="Use `fcforge consortium chain continue`.",
-        )
+    with at(request.state):
+        model = contributions_of(before)
     for aggregator in before.root.policy.keepers:
         what = f"the card of aggregator '{aggregator.name}' in the base model"
         trust.keyring.require_valid(aggregator.key, what, aggregator.name)
@@ -69,12 +63,12 @@ def contribute(
     for text in data_warnings(people):
         warn(text)
     with PrivateRecord.open(ledger_of(request)) as ledger:
-        done = before.model.learn(people, ledger, request, key, tick)
+        done = learn(model, people, ledger, request, key)
         ledger.publish(done.receipt, _outgoing_files(request, done))
     return done
 
 
-def _outgoing_files(request: ContributeRequest, done: Learned) -> dict[Path, bytes]:
+def _outgoing_files(request: ContributeRequest, done: StepResult) -> dict[Path, bytes]:
     """Return the files that leave the hospital, by path."""
     out = request.out
     files = {out: exchange.packed(done.exchange, out, done.new)}

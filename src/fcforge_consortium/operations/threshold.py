@@ -1,5 +1,8 @@
 """Fit a hospital's own threshold, which stays in its ledger."""
 
+from fcforge.core.errors import ConfigError
+from fcforge_consortium.contributions.model import contributions_of
+from fcforge_consortium.contributions.step import own_threshold
 from fcforge_consortium.ledger.ledger import PrivateRecord, Threshold
 from fcforge_consortium.operations.people import people_for
 from fcforge_consortium.options import ThresholdRequest
@@ -14,10 +17,15 @@ def fit_threshold(request: ThresholdRequest) -> Threshold:
     Nothing leaves the hospital, and no budget is spent.
     """
     opened = exchange.open_exchange(request.file, Trust.asked(request))
+    if opened.root.kind == "chain":
+        raise ConfigError(
+            "a chain has no threshold of a hospital's own.",
+            do="It is calibrated as it learns; only contributions have one.",
+        )
     name = site_name(request.site)
     people = people_for(opened, request, name)
     PrivateRecord.read(request.ledger)  # a new one would know nobody
     with PrivateRecord.open(request.ledger) as ledger:
-        threshold = opened.model.own_threshold(people, name, ledger)
+        threshold = own_threshold(contributions_of(opened), people, name, ledger)
         ledger.append(threshold)
     return threshold

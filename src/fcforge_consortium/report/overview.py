@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fcforge.report.page_kinds import Page, PageKind
 from fcforge_consortium.records.exchange import open_exchange
+from fcforge_consortium.report.describe import describe
 from fcforge_consortium.report.page import page_of, pictures
 
 
@@ -18,13 +19,13 @@ def consortium_page(path: Path, name: str, home: str) -> Page:
     home : str
         Address of the overview.
     """
-    model = open_exchange(path).model
-    description = model.describe()
+    exchange = open_exchange(path)
+    description = describe(exchange)
     summary = [", ".join(description.sites) or "no hospital yet", description.kind]
     summary += [answer.say for answer in description.answers]
     if description.real_subjects:
         summary.append("Carries real subjects.")
-    return Page(page_of(description, name, home, pictures(model)), summary)
+    return Page(page_of(description, name, home, pictures(exchange)), summary)
 
 
 CONSORTIUM_FILES = PageKind(

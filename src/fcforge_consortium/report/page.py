@@ -1,6 +1,6 @@
-"""The page of an exchange file, for an ethics board; its words in a terminal are `terminal`'s.
+"""The page of a consortium file, for an ethics board.
 
-Everything comes from `Model.describe`: the same words for every model.
+The text comes from `report.describe`, so that page and terminal show the same words.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from fcforge.report import figures
 from fcforge.report.explaining import uses
 from fcforge.report.html import Section, macro, picture, sections_page
 from fcforge.report.tables import Table, interval_text
+from fcforge_consortium.model import Model
+from fcforge_consortium.operations.demo import DemoRound
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.kinds import Worth
+from fcforge_consortium.report.describe import describe
 from fcforge_consortium.report.description import Description
 from fcforge_consortium.report.terminal import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fcforge_consortium.model import Model
-    from fcforge_consortium.operations.demo import DemoRound
-    from fcforge_consortium.records.exchange import Exchange
-    from fcforge_consortium.records.kinds import Worth
-
-MOST_ROIS = 500  # of a picture of what the model uses
+MOST_ROIS = 500  # for pictures of the features that the model uses
 USE = (
-    "Research: to study how well a diagnosis, or a number such as age, can be told from "
-    "resting-state FC across hospitals, and to go on learning at the next one. A scan gets an "
-    "answer, or none where it is unlike what was learned.",
+    "Research: to study how well a diagnosis, or a number such as age, can be predicted from "
+    "resting-state FC across hospitals, and to continue learning at the next one. A scan gets an "
+    "answer, or none where it is unlike the scans that were learned.",
 )
 NOT_FOR = (
     "Diagnosing, screening or treating anybody. It is not a medical device.",
@@ -41,131 +41,149 @@ NOT_FOR = (
     "Deciding about one person: the accuracies are of groups, and modest.",
 )
 STATED = (
-    "Made from the file itself, after every check of `fcforge consortium verify` had passed. What a hospital "
-    "states of itself (people, accuracy, audits) is shown as it stands in the file: verifying "
+    "Made from the file itself, after every check of `fcforge consortium verify` had passed. What "
+    "a hospital states of itself (people, accuracy) is shown as it stands in the file: verifying "
     "proves who signed it and that nobody changed it since, not that the hospital measured well."
 )
-
-
-IN_A_PICTURE = "What each epsilon would add to the public head"
-WORTH_NOTE = (
-    "AUROC above the public head (0), estimated from the public people alone; bars are one "
-    "standard error. Local: noise by each hospital. Pooled: everybody's scans in one place."
+GAIN_TITLE = "Expected gain over the base model, by epsilon"
+GAIN_NOTE = (
+    "AUROC above the base model alone (0), estimated from the public people alone; bars are one "
+    "standard error. Round: two aggregators add noise once. Local: noise by each hospital. "
+    "Pooled: everybody's scans in one place."
 )
-WAYS = (("keepers", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
+# Label of a way to contribute, its colour, and whether two aggregators take part.
+WAYS = (("round", figures.SERIES[0], True), ("local", figures.SERIES[1], False))
 
 
 def page_of(
-    found: Description,
+    description: Description,
     name: str,
     home: str = "",
     more: Sequence[Section] = (),
     first: Sequence[Section] = (),
 ) -> str:
-    """The page of an exchange file as text.
+    """Return the page of a consortium file as HTML.
 
     Parameters
     ----------
-    found : Description
+    description : Description
     name : str
-        Of the file.
+        Name of the file.
     home : str
         Address of the overview; empty without one.
     more : sequence of Section
-        Pictures of the model (`pictures`), and the files beside it.
+        Pictures of the model (`pictures`).
     first : sequence of Section
-        What is to be read before the rest.
+        Sections to show before the others.
     """
     sections = [
         *first,
         Section("Intended use", (*USE, STATED)),
         Section("Not for", macro("listed", NOT_FOR)),
     ]
-    for table in found.tables:
+    for table in description.tables:
         if table.rows:
             sections.append(Section(table.title, plain_table(table), table.note))
     sections += more
-    sections.append(Section("Settings that all hospitals share", found.settings))
-    facts = [(key, value, "") for key, value in found.facts.items()]
+    shared = Section("Settings that all hospitals share", description.settings)
+    facts = [(key, value, "") for key, value in description.facts.items()]
     return sections_page(
         name,
-        found.kind,
-        sections,
+        description.kind,
+        [*sections, shared],
         home=home,
-        answers=found.answers,
-        sites=found.sites,
+        answers=description.answers,
+        sites=description.sites,
         facts=facts,
-        real_subjects=found.real_subjects,
+        real_subjects=description.real_subjects,
     )
 
 
-def write_page(exchange: "Exchange", name: str, path: Path, *first: Section) -> None:
-    """Write the page of an exchange file called `name`, with `first` before the rest."""
-    model = exchange.model
-    shown = page_of(model.describe(), name, more=pictures(model), first=first)
-    write_text(path, shown)
+def write_page(exchange: Exchange, name: str, path: Path, *first: Section) -> None:
+    """Write the page of a consortium file.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    name : str
+        Name of the file.
+    path : Path
+        Page to write.
+    *first : Section
+        Sections to show before the others.
+    """
+    text = page_of(describe(exchange), name, more=pictures(exchange), first=first)
+    write_text(path, text)
 
 
-def pictures(model: "Model") -> list[Section]:
-    """What sums would add, where that is known, and what the model uses."""
-    told = getattr(model.exchange.root, "worth", None)  # a chain has none
-    used = uses_section(model)
-    if told is None:
+def pictures(exchange: Exchange) -> list[Section]:
+    """Return pictures of the expected gain, where it is known, and of the features in use."""
+    expected = getattr(exchange.root, "worth", None)  # a chain has none
+    used = uses_section(exchange.model)
+    if expected is None:
         return [used]
-    drawn = picture(_worth_figure(told), IN_A_PICTURE)
-    return [Section(IN_A_PICTURE, drawn, WORTH_NOTE), used]
+    drawn = picture(_gain_figure(expected), GAIN_TITLE)
+    return [Section(GAIN_TITLE, drawn, GAIN_NOTE), used]
 
 
 @figures.in_page_style
-def _worth_figure(told: "Worth") -> "Figure":
-    """What an epsilon would buy, with two keepers and without."""
-    figure = figures.new_figure(6.4, 2.8, left=0.1, right=0.98, top=0.96, bottom=0.19)
+def _gain_figure(expected: Worth) -> "Figure":
+    """Draw the expected gain by epsilon, with two aggregators and without.
+
+    The legend stands beside the axes, where it covers no point.
+    """
+    figure = figures.new_figure(6.4, 2.8, left=0.1, right=0.84, top=0.96, bottom=0.19)
     axes = figure.subplots()
-    for way, colour, keepers in WAYS:
-        rows = [row for row in told.rows[::-1] if row.keepers == keepers]
+    for way, colour, together in WAYS:
+        rows = [row for row in expected.rows[::-1] if row.keepers == together]
         names = [f"{row.epsilon:g}" if row.epsilon else "exact" for row in rows]
         gains = [row.gain for row in rows]
         errors = [row.error for row in rows]
         axes.errorbar(names, gains, errors, color=colour, marker="o", label=way)
-    axes.axhline(told.pooled, ls="--", color=figures.MUTED, label="pooled")
+    axes.axhline(expected.pooled, ls="--", color=figures.MUTED, label="pooled")
     axes.axhline(0, color=figures.FAINT)
     axes.set(xlabel="epsilon of every person")
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
 
 
-def uses_section(model: "Model") -> Section:
-    """What the model uses, in pictures."""
+def uses_section(model: Model) -> Section:
+    """Return pictures of the edges on which the model's answer depends."""
     title = "What the model uses"
     if model.n_rois > MOST_ROIS:
         return Section(title, f"Pictures are drawn for up to {MOST_ROIS} ROIs.")
     try:
         scan, who = model.reference()
         covariates = {name: np.zeros(1) for name in model.needs}
-        found = explain_model(model, scan[None], covariates)
+        explanation = explain_model(model, scan[None], covariates)
     except (FCForgeError, ImportError) as error:  # a chain's network needs torch
         return Section(title, f"Cannot be shown: {error}")
-    if not found.strength.any():
+    if not explanation.strength.any():
         return Section(title, "The model's answer does not depend on the scan.")
     note = (
         f"How far a small change of each edge moves the answer, at {who} (for a linear model: "
-        "its weights). It says what this model looks at, not what the illness is."
+        "its weights). This shows what this model looks at, not what the illness is."
     )
-    return Section(title, uses(found), note)
+    return Section(title, uses(explanation), note)
 
 
-def round_section(played: "DemoRound") -> Section:
-    """A round that was played, for somebody who has not heard of one."""
+def round_section(played: DemoRound) -> Section:
+    """Return an introduction to a round for somebody who has not heard of one.
+
+    Parameters
+    ----------
+    played : DemoRound
+    """
     hospitals = len(played.exchange.model.sites)
-    rows = [(title, interval_text(found)) for title, found in played.auroc.items()]
+    rows = [(title, interval_text(value)) for title, value in played.auroc.items()]
     heads = ("model", f"AUROC of {people(played.tested)} [95 %]")
-    said = (
-        f"{counted(hospitals, 'simulated hospital')} gave what {people(played.people)} "
-        "add up to, and no scan.",
-        "Each split its sum into two encrypted shares, one for either of two keepers. Neither "
-        "keeper can read what it adds; each adds noise.",
+    text = (
+        f"{counted(hospitals, 'simulated hospital')} contributed one sum over "
+        f"{people(played.people)} and no scan.",
+        "Each hospital split its sum into two encrypted shares, one for each of two aggregators. "
+        "Neither aggregator can read a share; each adds noise to the sum of its shares.",
         Table.of(heads, rows),
-        "Simulated people prove nothing about patients; real ones are in "
+        "Simulated people prove nothing about patients; results on real ones are in "
         "docs/results/sums.md.",
     )
-    return Section("What this round gained", said)
+    return Section("What this round gained", text)

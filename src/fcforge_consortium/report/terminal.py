@@ -3,32 +3,38 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fcforge.core.formatting import counted, memory, number, people, printable
 from fcforge.evaluation.metrics import METRICS
-
-if TYPE_CHECKING:
-    from fcforge_consortium.contributions.prediction import Evaluation, Prediction
-    from fcforge_consortium.model import Learned
-    from fcforge_consortium.options import ContinueRequest
-    from fcforge_consortium.records.exchange import Exchange
-    from fcforge_consortium.records.kinds import Record
-    from fcforge_consortium.records.verification import Check
-    from fcforge_consortium.report.description import Description, PlainTable
 from fcforge.report.tables import Heading, Table, interval_text
 from fcforge.report.text import printable_lines
+from fcforge_consortium.aggregation.rounds import Share
+from fcforge_consortium.contributions.prediction import Evaluation, Prediction
+from fcforge_consortium.options import ContinueRequest
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.keys import read_keyring
+from fcforge_consortium.records.kinds import Record
+from fcforge_consortium.records.verification import Check
+from fcforge_consortium.report.describe import describe, promise
+from fcforge_consortium.report.description import Description, PlainTable
+from fcforge_consortium.step_result import StepResult
+
+BELOW_CHANCE = (
+    "WARNING: that is below chance. With few people that can be bad luck; but if patients and "
+    "controls are swapped in these files, this teaches the opposite. Check which diagnosis means "
+    "patient (--positive) before you share it."
+)
 
 
-def prediction_text(rows: "Sequence[Prediction]") -> str:
-    """How many scans were answered."""
-    told = Counter(row.status for row in rows)
-    parts = [f"{n} {status}" for status, n in told.items()]
+def prediction_text(rows: Sequence[Prediction]) -> str:
+    """Return how many scans have an answer, and how many have none for which reason."""
+    by_status = Counter(row.status for row in rows)
+    parts = [f"{n} {status}" for status, n in by_status.items()]
     return printable(f"{counted(len(rows), 'scan')}: {', '.join(parts)}.")
 
 
-def verify_text(checks: "Sequence[Check]") -> str:
-    """Every check and what it comes to."""
+def verify_text(checks: Sequence[Check]) -> str:
+    """Return every check of a file and the verdict."""
     lines = [
         f"{'ok ' if check.ok else 'BAD'}  {check.name}: {check.detail}"
         for check in checks
@@ -38,39 +44,38 @@ def verify_text(checks: "Sequence[Check]") -> str:
 
 
 # -- a hospital's step -----------------------------------------------------------------------------
-def continued_text(before: "Exchange", asked: "ContinueRequest") -> str:
-    """What a hospital is about to continue: whose it is, what was agreed, and what it costs."""
-    from fcforge_consortium.records.keys import read_keyring
+def continued_text(before: Exchange, request: ContinueRequest) -> str:
+    """Return a summary of the file that a hospital is about to add to.
 
-    found = before.model.describe()
+    Parameters
+    ----------
+    before : Exchange
+        The file: its authors, its agreed settings.
+    request : ContinueRequest
+        The planned step, whose cost is shown.
+    """
+    description = describe(before)
     keyring = read_keyring()
     signers = []
     for author, keys in before.key_lines.items():
         signers.append(f"{author}: {keyring.said(keys[-1]) if keys[-1] else 'nobody'}")
-    named = before.root.policy.keepers
-    keepers = [f"{one.name}: {keyring.said(one.key)}" for one in named]
+    cards = before.root.policy.keepers
+    aggregators = [f"{card.name}: {keyring.said(card.key)}" for card in cards]
     return printable_lines(
         [
-            f"About to continue exchange {before.id[:16]}: {found.kind}.",
-            f"  sites so far: {', '.join(found.sites) or 'none'}",
+            f"About to continue file {before.id[:16]}: {description.kind}.",
+            f"  sites so far: {', '.join(description.sites) or 'none'}",
             f"  signed by: {'; '.join(signers)}",
-            f"  keepers: {'; '.join(keepers) or 'none'}",
-            f"  model: {found.model}",
-            *(f"  {name}: {value}" for name, value in found.facts.items()),
-            f"  each person of this site spends: {before.model.promise(asked)}",
+            f"  aggregators: {'; '.join(aggregators) or 'none'}",
+            f"  model: {description.model}",
+            *(f"  {name}: {value}" for name, value in description.facts.items()),
+            f"  each person of this site spends: {promise(before, request)}",
         ]
     )
 
 
-BELOW_CHANCE = (
-    "WARNING: that is below chance. With few people that can be bad luck; but if patients and "
-    "controls are swapped in these files, this teaches the opposite. Check which diagnosis means "
-    "patient (--positive) before you share it."
-)
-
-
-def learned_text(done: "Learned") -> str:
-    """What was found at the site and what is about to leave, before anything is written."""
+def step_text(done: StepResult) -> str:
+    """Return a summary of a hospital's step: earlier model, outgoing bytes, budget."""
     lines = _before_lines(done) if done.before else []
     for record in done.new:
         payload = done.exchange.payloads.get(record.payload, b"")
@@ -84,14 +89,14 @@ def learned_text(done: "Learned") -> str:
     return printable_lines(lines)
 
 
-def _before_lines(done: "Learned") -> list[str]:
-    """How the model that came in does at the site."""
+def _before_lines(done: StepResult) -> list[str]:
+    """Return how well the model that came in does at the site."""
     before = done.before
     n = people(int(before["people"]))
     came = f"site '{done.receipt.site}': {n}. The model that came in reaches"
     if "majority" not in before:
-        told = [f"{METRICS[k].title} {before[k]:.3g}" for k in list(before)[:-1]]
-        return [f"{came} {', '.join(told)} here."]
+        parts = [f"{METRICS[k].title} {before[k]:.3g}" for k in list(before)[:-1]]
+        return [f"{came} {', '.join(parts)} here."]
     line = (
         f"{came} accuracy {number(before['accuracy'])} here (majority class "
         f"{number(before['majority'])}), AUROC {number(before['auroc'])}."
@@ -100,46 +105,63 @@ def _before_lines(done: "Learned") -> list[str]:
     return [line, BELOW_CHANCE] if two and before["auroc"] < 0.5 else [line]
 
 
-def evaluation_text(found: "Evaluation") -> str:
-    """Metrics with intervals, one row per model, and the majority class."""
-    first_row = next(iter(found.rows.values()))
+def evaluation_text(evaluation: Evaluation) -> str:
+    """Return a table of metrics with intervals, one row per model, and the majority class."""
+    first_row = next(iter(evaluation.rows.values()))
     names = [METRICS[name].title for name in first_row]
     rows: list[Sequence[str]] = []
-    for title, row in found.rows.items():
+    for title, row in evaluation.rows.items():
         intervals = map(interval_text, row.values())
         rows.append((title, *intervals))
-    who = people(found.people)
-    if found.majority is not None:
+    who = people(evaluation.people)
+    if evaluation.majority is not None:
         empty = [""] * (len(names) - 1)
-        rows.append(["majority class", number(found.majority), *empty])
-        who += f", {counted(found.patients, 'patient')}"
-    first = f"{who}; abstained from {found.abstained}. 95 % intervals over people."
+        rows.append(["majority class", number(evaluation.majority), *empty])
+        who += f", {counted(evaluation.patients, 'patient')}"
+    abstained = evaluation.abstained
+    first = f"{who}; abstained from {abstained}. 95 % intervals over people."
     table = Table.of(("model", *names), rows).text()
-    return "\n".join([first, table, *map(printable, found.notes)])
+    return "\n".join([first, table, *map(printable, evaluation.notes)])
 
 
-# -- an exchange file ------------------------------------------------------------------------------
-def described_text(found: "Description") -> str:
-    """What `fcforge consortium inspect` prints."""
+# -- files -----------------------------------------------------------------------------------------
+def described_text(description: Description) -> str:
+    """Return the description of a whole file as `fcforge consortium inspect` prints it."""
     lines = [
-        f"Exchange {found.id[:16]}: {found.kind}",
-        f"  hospitals: {', '.join(found.sites) or 'none in the model'}",
-        f"  model: {found.model}",
-        *(f"  {name}: {value}" for name, value in found.facts.items()),
+        f"File {description.id[:16]}: {description.kind}",
+        f"  hospitals: {', '.join(description.sites) or 'none in the model'}",
+        f"  model: {description.model}",
+        *(f"  {name}: {value}" for name, value in description.facts.items()),
         "",
     ]
-    for answer in found.answers:
-        said = (answer.say, *answer.more)
-        lines += [answer.question, *(f"  {text}" for text in said), ""]
-    for table in found.tables:
+    for answer in description.answers:
+        sentences = (answer.say, *answer.more)
+        lines += [answer.question, *(f"  {text}" for text in sentences), ""]
+    for table in description.tables:
         if table.rows:
             shown = plain_table(table).text().splitlines()
             lines += [f"{table.title}:", *shown, table.note, ""]
     return printable_lines(lines).rstrip()
 
 
-def records_text(records: "Sequence[Record]") -> str:
-    """Single records in full: title, then every field."""
+def share_text(share: Share) -> str:
+    """Return the description of a hospital's share for one aggregator, and its notice."""
+    notice = share.notice
+    budget = f"epsilon {notice.epsilon:g}, delta {notice.delta:g}"
+    if notice.mechanism == "none":
+        budget = "no noise"
+    first = [
+        f"Share of '{notice.site}' for aggregator '{share.keeper}', round '{notice.round}', "
+        "encrypted.",
+        "Nobody can read it alone: its aggregator sees uniformly random numbers, which only the "
+        "other aggregator's shares turn into the sum over all hospitals of the round.",
+        f"Planned for the sum: {budget}.",
+    ]
+    return printable_lines([*first, "", records_text([notice])])
+
+
+def records_text(records: Sequence[Record]) -> str:
+    """Return single records in full: title, then every field."""
     lines = []
     for record in records:
         signed = f"key {record.key[:16]}" if record.key else "nobody"
@@ -149,7 +171,7 @@ def records_text(records: "Sequence[Record]") -> str:
     return printable_lines(lines)
 
 
-def plain_table(table: "PlainTable") -> Table:
-    """A table of a description, to be shown."""
+def plain_table(table: PlainTable) -> Table:
+    """Return a table of a description in the form that pages and the terminal show."""
     heads = [Heading(title, words=True) for title in table.columns]
     return Table.of(heads, table.rows)

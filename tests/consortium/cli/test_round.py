@@ -79,7 +79,9 @@ def test_a_share_says_what_it_is(folder):
     share = next(folder.glob("*.Ministry.share"))
     told = consortium("inspect", share)
     assert told.code == 0
-    assert told.out.startswith("notice 1 of ")
+    assert told.out.startswith("Share of ")
+    assert "Nobody can read it alone" in told.out
+    assert "notice 1 of " in told.out
     (notice,) = json.loads(consortium("inspect", share, "--json").out)
     assert notice["kind"] == "notice"
     refused = consortium("inspect", share, "--html", folder / "x.html")

@@ -15,11 +15,13 @@ from small_exchange import all_given, given, learned, people, sites, start
 from fcforge.core.errors import ConfigError, DataError, ExchangeError
 from fcforge_consortium.aggregation.aggregators import card_of
 from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.contributions.step import own_threshold
 from fcforge_consortium.ledger.ledger import PrivateRecord
 from fcforge_consortium.records import schema
 from fcforge_consortium.records.archive import save_arrays
 from fcforge_consortium.records.kinds import Release
-from fcforge_consortium.report import description
+from fcforge_consortium.report import contributions
+from fcforge_consortium.report.describe import describe
 
 HOSPITALS = sites()[2:]
 SITE = HOSPITALS[0]
@@ -244,7 +246,7 @@ def test_a_hospital_of_one_mind_is_flagged():
     others = [given(s).exchange for s in HOSPITALS[1:]]
     found = forged(loud).merged(*others).model
     assert found.outliers() == [SITE]
-    table = found.describe().tables[0]
+    table = describe(found.exchange).tables[0]
     row = next(row for row in table.rows if row[0] == SITE)
     assert row[-1]
     assert "±" in row[1]
@@ -252,7 +254,7 @@ def test_a_hospital_of_one_mind_is_flagged():
 
 def test_what_a_file_holds_of_whom_is_counted_from_it():
     found = all_given()
-    rows = {row[0]: row for row in found.model.describe().tables[-1].rows}
+    rows = {row[0]: row for row in describe(found).tables[-1].rows}
     assert rows[f"release 1 of '{SITE}'"][-1] == str(found.model.size)
     public = found.arrays(found.root).values()
     assert rows["start 0 of 'public start'"][-1] == str(sum(a.size for a in public))
@@ -261,37 +263,34 @@ def test_what_a_file_holds_of_whom_is_counted_from_it():
 def test_a_start_is_held_against_the_commonest_class():
     known = start().root.expected
     good = known.changed(accuracy=(0.66, 0.6, 0.72), majority=0.55)
-    assert description.works(good).kind == "good"
-    answer = description.works(good.changed(accuracy=(0.66, 0.5, 0.8)))
+    assert contributions.works(good).kind == "good"
+    answer = contributions.works(good.changed(accuracy=(0.66, 0.5, 0.8)))
     assert answer.kind == "warn"
     assert "66.0 % [50.0 %, 80.0 %]" in answer.say
-    unknown = description.works(known.changed(accuracy=None))
+    unknown = contributions.works(known.changed(accuracy=None))
     assert unknown.say.startswith("Not known")
 
 
 def test_a_description_answers_four_questions():
-    signed = all_given(signed=True).model.describe().answers
+    signed = describe(all_given(signed=True)).answers
     assert signed[0].kind == "good"
     assert any("one person replaced) it means epsilon 2." in m for m in signed[3].more)
-    exact = learned(free(), SITE, mechanism="none").exchange.model.describe()
+    exact = describe(learned(free(), SITE, mechanism="none").exchange)
     assert [a.kind for a in exact.answers][1] == "alarm"
     assert exact.answers[3].kind == "alarm"
-    assert (
-        start().model.describe().answers[3].say
-        == "Nothing that people gave is in the file."
-    )
-    assert start().model.describe().sites == ()
+    assert describe(start()).answers[3].say == "No contribution is in the model."
+    assert describe(start()).sites == ()
 
 
 # -- threshold and scores ----------------------------------------------------------------------
 def test_a_threshold_is_fitted_without_the_own_contributions():
     done = learned(free(), SITE, mechanism="none")
     model = done.exchange.model
-    fitted = model.own_threshold(mine(), SITE, home(done.receipt))
-    flattered = model.own_threshold(mine(), SITE, home())
+    fitted = own_threshold(model, mine(), SITE, home(done.receipt))
+    flattered = own_threshold(model, mine(), SITE, home())
     assert flattered.slope > fitted.slope  # nobody was left out
     with pytest.raises(DataError, match=f"is of {SITE}, not of '{HOSPITALS[1]}'"):
-        model.own_threshold(mine(), HOSPITALS[1], home(done.receipt))
+        own_threshold(model, mine(), HOSPITALS[1], home(done.receipt))
 
 
 def test_scores_by_hand_and_abstention():

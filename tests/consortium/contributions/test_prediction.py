@@ -19,6 +19,7 @@ from fcforge_consortium.contributions.prediction import (
     evaluate,
     predict,
 )
+from fcforge_consortium.contributions.step import own_threshold
 from fcforge_consortium.ledger.ledger import PrivateRecord, Threshold
 from fcforge_consortium.records.schema import COLUMNS, Measured, Policy
 
@@ -157,7 +158,7 @@ def test_people_who_were_seen_are_told_of(exchange):
     mine = people().select_sites([HOSPITALS[0]])
     done = given(HOSPITALS[0])
     known = PrivateRecord(Path("p"), [done.receipt])
-    fitted = done.exchange.model.own_threshold(mine, HOSPITALS[0], known)
+    fitted = own_threshold(done.exchange.model, mine, HOSPITALS[0], known)
     private = PrivateRecord(Path("p"), [done.receipt, fitted])
     found = evaluate(exchange, mine, private)
     assert found.learned == len(mine)

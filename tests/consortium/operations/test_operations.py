@@ -34,6 +34,7 @@ from fcforge_consortium.records.keys import (
     write_keys,
 )
 from fcforge_consortium.records.kinds import Release
+from fcforge_consortium.report.describe import describe
 
 SITE, OTHER = sites()[2:4]
 
@@ -260,8 +261,8 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(planned, tmp_
     rows = found.root.worth.rows
     assert [row.epsilon for row in rows[:5]] == [None, 8.0, 4.0, 2.0, 1.0]
     assert [row.keepers for row in rows] == [True] * 5 + [False] * 5
-    table = found.model.describe().tables[1]
-    assert table.title == "What sums would add"
+    table = describe(found).tables[1]
+    assert table.title == "Expected gain of a round"
     assert [row[0] for row in table.rows] == ["none (exact)", "8", "4", "2", "1"]
     assert table.rows[-1][-1] == "57 in 100"
 
@@ -269,8 +270,8 @@ def test_a_start_is_made_for_its_plan_and_says_what_sums_would_add(planned, tmp_
 def test_one_public_site_cannot_tell_what_sums_would_add(planned):
     made = write_base_model(planned(sites=sites()[0], overrides=["start.axes=4"]))
     assert made.root.worth is None
-    titles = [table.title for table in made.model.describe().tables]
-    assert "What sums would add" not in titles
+    titles = [table.title for table in describe(made).tables]
+    assert "Expected gain of a round" not in titles
 
 
 NO_TORCH = """
@@ -290,11 +291,12 @@ contribute(ContributeRequest(site=sys.argv[3], out=out / "a.fcx", **asked))
 from fcforge_consortium.records.exchange import open_exchange
 from fcforge.data.scan_checks import wrong_rois
 from fcforge_consortium.records.verification import verify
+from fcforge_consortium.report.describe import describe
 from fcforge_consortium.records.keys import Trust
 found = open_exchange(out / "a.fcx")
 assert all(check.ok for check in verify(out / "a.fcx", Trust()))
 prediction.predict(found, folder / "people.npz")
-found.model.describe()
+describe(found)
 """
 
 

@@ -14,9 +14,8 @@ from small_exchange import learned, people, request, sites, start
 
 from fcforge.core.errors import FCForgeError
 from fcforge_consortium import options as requests
-from fcforge_consortium.chains.chain import Chain
 from fcforge_consortium.cli import commands
-from fcforge_consortium.contributions.model import Releases
+from fcforge_consortium.operations import audit
 from fcforge_consortium.operations.audit import audit_file
 from fcforge_consortium.operations.chain import begin_chain, continue_chain
 from fcforge_consortium.operations.contribute import contribute
@@ -354,8 +353,8 @@ def attacked(world, root, **asked):
 @pytest.fixture
 def no_attack(monkeypatch):
     """Attacks that say what they were handed."""
-    for model in (Releases, Chain):
-        monkeypatch.setattr(model, "attack", lambda self, asked: str(asked.plan))
+    for name in ("audit_release", "audit_chain"):
+        monkeypatch.setattr(audit, name, lambda model, target: str(target.plan))
 
 
 @pytest.mark.parametrize("name", AUDIT)

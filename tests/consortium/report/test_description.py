@@ -5,6 +5,7 @@ from small_exchange import all_given, sites, start
 
 from fcforge_consortium.records.kinds import Chain, Release, Start
 from fcforge_consortium.report import description
+from fcforge_consortium.report.describe import describe
 
 
 def test_who_signed():
@@ -13,7 +14,7 @@ def test_who_signed():
     assert (nobody.kind, nobody.question) == ("", "Who signed it?")
     assert root.key[:16] in nobody.more[0]
     plain = description.who_signed(record(Start), [])
-    assert plain.more == ("Nobody signed the start.",)
+    assert plain.more == ("Nobody signed the base model.",)
     signed = record(Release, site="NYU", signer="NYU")
     some = description.who_signed(root, [signed, record(Release, site="UM")])
     assert (some.kind, some.say) == ("warn", "Not everybody: UM did not sign.")
@@ -21,7 +22,7 @@ def test_who_signed():
     good = description.who_signed(root, all_of_them)
     assert (good.kind, good.say) == (
         "good",
-        "Everybody signed what is theirs (2 authors).",
+        "Everybody signed their own records (2 authors).",
     )
     first = all_of_them[0].key[:16]
     assert good.more[0] == f"Keys: NYU {signed.key[:16]}, UM {first}."
@@ -31,15 +32,15 @@ def test_who_signed():
     assert f"public start {sealed.key[:16]}" in told.more[0]
     bare = description.who_signed(record(Chain), all_of_them)
     assert (bare.kind, bare.say) == (good.kind, good.say)
-    assert f"which they name: {record(Chain).id}" in bare.more[-1]
+    assert f"that they all build on: {record(Chain).id}" in bare.more[-1]
 
 
 def test_the_tables_count_what_is_there():
     exchange = all_given()
-    rows = description.records_table(exchange.model).rows
+    rows = describe(exchange).tables[-1].rows
     numbers = [int(row[-1]) for row in rows if row[0].startswith("release")]
     assert numbers == [exchange.model.size] * len(sites()[2:])
     assert len(rows) == len(exchange.everything)
     budgets = [row[2] for row in rows]
     assert sum("epsilon 1, " in said for said in budgets) == len(exchange.records)
-    assert description.records_table(start().model).rows[0][3] == "not signed"
+    assert describe(start()).tables[-1].rows[0][3] == "not signed"

@@ -6,13 +6,14 @@ import pytest
 from page_parser import EVIL, require_sound
 from report_world import chain, releases
 
+from fcforge_consortium.report.describe import describe
 from fcforge_consortium.report.page import page_of, pictures
 from fcforge_consortium.report.terminal import described_text
 
 
 @pytest.fixture(scope="module")
 def described():
-    return chain().model.describe()
+    return describe(chain())
 
 
 def test_the_page_holds_all_that_a_board_reads(described):
@@ -33,15 +34,15 @@ def test_the_page_holds_all_that_a_board_reads(described):
 def test_what_an_epsilon_would_buy_is_drawn_where_it_is_known():
     told = releases().root.worth
     assert told is not None
-    first = pictures(releases().model)[0]
-    assert first.title == "What each epsilon would add to the public head"
+    first = pictures(releases())[0]
+    assert first.title == "Expected gain over the base model, by epsilon"
     drawn = str(first.html)
-    for words in ("keepers", "local", "pooled", ">exact<", ">8<"):
+    for words in ("round", "local", "pooled", ">exact<", ">8<"):
         assert words in drawn, words
-    (only,) = pictures(chain().model)  # a chain plans no sums
+    (only,) = pictures(chain())  # a chain plans no sums
     assert only.title == "What the model uses"
 
 
 def test_releases_show_their_budgets():
-    found = releases().model.describe()
+    found = describe(releases())
     assert "epsilon 1, delta 1e-06" in described_text(found)

@@ -1,22 +1,31 @@
-"""What a chain says of itself, every figure counted from the file."""
+"""The description of a chain: every figure is counted from the file."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from scipy.stats import binomtest
 
 from fcforge.core.formatting import counted, memory, percent
 from fcforge.methods import METHODS
+from fcforge_consortium.chains.chain import Chain
 from fcforge_consortium.chains.step import SMALL_CELL
-from fcforge_consortium.records.kinds import SplitCounts, Step
-from fcforge_consortium.report import description
-from fcforge_consortium.report.description import Answer, Description, Level, PlainTable
+from fcforge_consortium.records.kinds import Record, SplitCounts, Step
+from fcforge_consortium.report.description import (
+    ATTACKED,
+    COMMONEST,
+    TRAVELS,
+    WORKS,
+    Answer,
+    Description,
+    Level,
+    PlainTable,
+    describe_file,
+)
 
-if TYPE_CHECKING:
-    from fcforge_consortium.chains.chain import Chain
-
-SEALED = "WARNING: sealed with --allow-real-subjects: this file is patient data."
-NOT_PRIVATE = "No raw scan is stored. That is not the same as private: see the audit."
+SEALED = "WARNING: made with --allow-real-subjects: this file is patient data."
+NOT_PRIVATE = (
+    "No raw scan is stored. That is not the same as private: "
+    "`fcforge consortium audit` measures what the file gives away."
+)
 GIVEN_AWAY = "Exact statistics give away who was added to them: treat as patient data."
 # Second moments without noise: leverage finds every member (docs/privacy.md).
 EXACT = ("analytic",)
@@ -26,27 +35,17 @@ KEPT = {
     "synthetic subjects": "and synthetic subjects made by a generator",
     "real subjects": "and REAL SUBJECTS of earlier sites",
 }
-
-
-def describe(chain: "Chain") -> Description:
-    """All that is said of a chain."""
-    settings = chain.settings
-    method = METHODS[settings.learner.method.name].title
-    return description.described(
-        chain,
-        answers=(travels(chain), works(chain.steps), NO_PROMISE),
-        facts={"ROIs": str(settings.n_rois), "temperature": f"{chain.temperature:.3g}"},
-        tables=(_people(chain.steps), _held_out(chain.steps)),
-        settings=settings.to_json(),
-        kind="chain of hospitals",
-        sites=chain.sites,
-        model=f"{method} on {settings.learner.model.name}",
-        real_subjects=settings.copies_real,
-    )
-
-
+SETTINGS_WORDS = {
+    "n_rois": "ROIs",
+    "roi_names": "names of the ROIs",
+    "held_out": "synthetic held-out subjects of each site",
+    "held_out_generator": "generator of held-out subjects",
+    "calibrate": "probabilities calibrated on",
+    "test_fraction": "share of people tested",
+    "val_fraction": "share of the others for validation",
+}
 NO_PROMISE = Answer(
-    description.ATTACKED,
+    ATTACKED,
     "warn",
     "Nothing is promised: a chain adds no noise.",
     (
@@ -56,9 +55,42 @@ NO_PROMISE = Answer(
 )
 
 
+def describe_chain(chain: Chain) -> Description:
+    """Return the description of a chain.
+
+    Parameters
+    ----------
+    chain : Chain
+
+    Returns
+    -------
+    Description
+    """
+    settings = chain.settings
+    method = METHODS[settings.learner.method.name].title
+    return describe_file(
+        chain.exchange,
+        budget_in_words,
+        answers=(travels(chain), works(chain.steps), NO_PROMISE),
+        facts={"ROIs": str(settings.n_rois), "temperature": f"{chain.temperature:.3g}"},
+        tables=(_people(chain.steps), _held_out(chain.steps)),
+        settings=settings.to_json(),
+        words=SETTINGS_WORDS,
+        kind="chain of hospitals",
+        sites=chain.sites,
+        model=f"{method} on {settings.learner.model.name}",
+        real_subjects=settings.copies_real,
+    )
+
+
+def budget_in_words(record: Record) -> str:
+    """Return the budget of the people behind a record: a chain adds no noise."""
+    return "none: exact" if record.committed else ""
+
+
 # -- what travels ----------------------------------------------------------------------------------
-def travels(chain: "Chain") -> Answer:
-    """What is in the file."""
+def travels(chain: Chain) -> Answer:
+    """Answer what the file contains."""
     settings = chain.settings
     state = chain.state
     n_params = sum(p.numel() for p in state.lane.params.values())
@@ -80,31 +112,31 @@ def travels(chain: "Chain") -> Answer:
         level = "alarm"
         more.append(GIVEN_AWAY)
     say = f"The network {KEPT[settings.keeps]}."
-    return Answer(description.TRAVELS, level, say, tuple(more))
+    return Answer(TRAVELS, level, say, tuple(more))
 
 
 # -- how good it is --------------------------------------------------------------------------------
 def works(steps: Sequence[Step]) -> Answer:
-    """What each hospital measured on real people of its own when it had just learned."""
+    """Answer how well each hospital's own test subjects were classified after its step."""
     tests = [step for step in steps if step.own_test is not None]
     if not tests:
         say = "Not known: no hospital kept real test subjects."
-        return Answer(description.WORKS, "warn", say)
-    told = [own_test(step) for step in tests]
-    words, beyond = told[-1]
-    n_good = sum(good for _, good in told)
+        return Answer(WORKS, "warn", say)
+    results = [own_test(step) for step in tests]
+    words, beyond = results[-1]
+    n_good = sum(good for _, good in results)
     more = (
         "Better than the commonest class, beyond chance, at "
         f"{n_good} of {counted(len(tests), 'site')}. Each hospital measured its own test "
-        "subjects when it had just learned."
+        "subjects right after its step."
     )
     level: Level = "good" if beyond else "warn"
     say = f"At {tests[-1].site} right for {words}."
-    return Answer(description.WORKS, level, say, (more,))
+    return Answer(WORKS, level, say, (more,))
 
 
 def own_test(step: Step) -> tuple[str, bool]:
-    """How often a hospital is right about its own test subjects; whether surely beyond chance."""
+    """Return the accuracy on a hospital's own test subjects in words, and if it beats chance."""
     share = step.own_test
     counts = step.counts.test
     if share is None:
@@ -115,11 +147,12 @@ def own_test(step: Step) -> tuple[str, bool]:
     low, high = binomtest(round(share * n), n).proportion_ci(method="wilson")
     majority = max(counts.controls, counts.patients) / n
     words = f"{percent(share)} [{percent(low)}, {percent(high)}] of {n}"
-    return f"{words}; {description.COMMONEST} gets {percent(majority)}", low > majority
+    return f"{words}; {COMMONEST} gets {percent(majority)}", low > majority
 
 
 # -- tables ----------------------------------------------------------------------------------------
 def _people(steps: Sequence[Step]) -> PlainTable:
+    """Return one row per hospital: its people, its accuracy and its accepted warnings."""
     rows = []
     for step in steps:
         rows.append(
@@ -132,12 +165,12 @@ def _people(steps: Sequence[Step]) -> PlainTable:
                 ", ".join(step.flags) or "none",
             )
         )
-    columns = ("site", "date", "learned", "tested", "right", "accepted by name")
+    columns = ("site", "date", "learned", "tested", "right", "accepted warnings")
     return PlainTable("Hospitals", columns, tuple(rows))
 
 
 def people(counts: SplitCounts) -> str:
-    """Patients and controls, small counts as they were written: not at all."""
+    """Return patients and controls in words; small counts are not in the file."""
     shown = []
     for number, who in ((counts.patients, "patients"), (counts.controls, "controls")):
         few = f"fewer than {SMALL_CELL}"
@@ -146,15 +179,16 @@ def people(counts: SplitCounts) -> str:
 
 
 def _held_out(steps: Sequence[Step]) -> PlainTable:
+    """Return the accuracy on every site's synthetic held-out subjects after every step."""
     rows = []
     for own in steps:
-        found = [step.held_out.get(own.site) for step in steps]
-        cells = ["-" if share is None else percent(share) for share in found]
+        shares = [step.held_out.get(own.site) for step in steps]
+        cells = ["-" if share is None else percent(share) for share in shares]
         rows.append((own.site, *cells))
     columns = ("tested on", *(f"after {step.site}" for step in steps))
     return PlainTable(
         "Accuracy on synthetic held-out subjects",
         columns,
         tuple(rows),
-        "They are easier than real ones: read a change over time, not a rate.",
+        "They are easier than real ones: read the change over time, not the rate.",
     )

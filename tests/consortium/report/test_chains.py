@@ -3,8 +3,9 @@
 import pytest
 from small_chains import SITES, chained
 
-from fcforge_consortium.chains.description import own_test, people, works
 from fcforge_consortium.records.kinds import SplitCounts, StepCounts
+from fcforge_consortium.report.chains import own_test, people, works
+from fcforge_consortium.report.describe import describe
 
 
 def with_test(step, accuracy, patients, controls):
@@ -52,13 +53,13 @@ def test_accuracy_is_good_when_its_interval_is_above_the_commonest_class(chain):
 
 
 def test_a_chain_promises_nothing(chain):
-    answer = chain.describe().answers[3]
+    answer = describe(chain.exchange).answers[3]
     assert answer.kind == "warn"
     assert "Nothing is promised" in answer.say
 
 
 def test_what_is_said(chain):
-    found = chain.describe()
+    found = describe(chain.exchange)
     assert found.sites == SITES[:2]
     assert not found.real_subjects
     assert len(found.answers) == 4
@@ -75,11 +76,11 @@ def test_what_is_said(chain):
     ("method", "kind"), [("analytic", "alarm"), ("majority", "warn")]
 )
 def test_exact_statistics_alarm(method, kind):
-    assert chained(method)[0].model.describe().answers[1].kind == kind
+    assert describe(chained(method)[0]).answers[1].kind == kind
 
 
 def test_real_subjects_alarm():
-    found = chained("cumulative")[0].model.describe()
+    found = describe(chained("cumulative")[0])
     assert found.real_subjects
     travels = found.answers[1]
     assert travels.kind == "alarm"

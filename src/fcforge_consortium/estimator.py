@@ -1,0 +1,35 @@
+"""Adapter of the estimator: learn one more site with either model, in memory."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fcforge.data.cohort import Cohort
+from fcforge_consortium.contributions.model import Releases
+from fcforge_consortium.contributions.step import learn
+from fcforge_consortium.ledger.ledger import PrivateRecord, Receipt
+from fcforge_consortium.options import ContributeRequest
+
+
+def add_site(
+    model: Any, people: Cohort, given: Mapping[str, Any], ledger: PrivateRecord
+) -> tuple[Any, Receipt]:
+    """Return the model after everybody of one more site, and the receipt of its people.
+
+    Parameters
+    ----------
+    model : Releases or Chain
+    people : Cohort
+        People of one site.
+    given : mapping
+        Settings of a contribution; a chain has only those of its root.
+    ledger : PrivateRecord
+        Earlier contributions of the site.
+    """
+    if not isinstance(model, Releases):
+        return model.with_everybody(people)
+    (site,) = people.site_names
+    nowhere = Path()
+    request = ContributeRequest(site, nowhere, nowhere, state=nowhere, **given)
+    done = learn(model, people, ledger, request, None)
+    return Releases(done.exchange), done.receipt

@@ -1,0 +1,246 @@
+"""The description of a file with a base model and the contributions of hospitals."""
+
+from fcforge.core.formatting import percent, some
+from fcforge.evaluation.metrics import METRICS
+from fcforge_consortium.contributions import vectors as vector
+from fcforge_consortium.contributions.model import Releases
+from fcforge_consortium.contributions.step import asked_budget
+from fcforge_consortium.options import ContributeRequest
+from fcforge_consortium.privacy.noise import ceiling, ceiling_of, epsilon_of
+from fcforge_consortium.records.exchange import Exchange
+from fcforge_consortium.records.kinds import Expected, Record, Spending, Withdrawal
+from fcforge_consortium.report.description import (
+    ATTACKED,
+    COMMONEST,
+    TRAVELS,
+    WORKS,
+    Answer,
+    Description,
+    Level,
+    PlainTable,
+    describe_file,
+)
+
+NORMAL_95 = 1.96  # standard deviations of a 95 % interval
+EXPECTED_GAIN = "Expected gain of a round"  # title of a table
+GAIN_COLUMNS = (
+    "epsilon",
+    "round of two aggregators",
+    "noise by each hospital",
+    "attacks right at most",
+)
+# The measure of gains for each kind of target.
+GAIN_MEASURE = {
+    "two classes": "AUROC",
+    "more classes": "Mean AUROC of the groups",
+    "number": "Share of pairs of people in the right order",
+}
+SETTINGS_WORDS = {
+    "axes": "directions with full weight in a contribution",
+    "gamma": "weight of all other directions",
+    "directions": "directions told apart",
+    "even": "shrinkage of variances towards equal ones",
+    "shrink": "shrinkage of FC towards the identity",
+    "penalty": "ridge penalty of the base model per feature",
+    "pull": "pull towards the base model",
+    "clip": "quantile at which a person's part is clipped",
+}
+
+
+def describe_contributions(model: Releases) -> Description:
+    """Return the description of a base model with contributions.
+
+    Parameters
+    ----------
+    model : Releases
+
+    Returns
+    -------
+    Description
+    """
+    exchange = model.exchange
+    root = exchange.root
+    given = exchange.of(Spending)
+    exact = sorted({record.site for record in given if record.mechanism == "none"})
+    patients = f" ({root.patients} patients)" if root.policy.target.classes else ""
+    return describe_file(
+        exchange,
+        lambda record: budget_in_words(model, record),
+        answers=(_travels(model, exact), works(root.expected), attacked(model, exact)),
+        facts={
+            "public people": f"{root.people}{patients}",
+            "removed from every scan": ", ".join(root.removes) or "nothing",
+        },
+        tables=(_hospitals(model), *_expected_gain(model)),
+        settings=root.settings,
+        words=SETTINGS_WORDS,
+        kind="contributions to a base model",
+        sites=model.hospitals,
+        model="one linear model on the matrix logarithm of a scan",
+    )
+
+
+# -- answers ---------------------------------------------------------------------------------------
+def _travels(model: Releases, exact: list[str]) -> Answer:
+    """Answer what the file contains.
+
+    Parameters
+    ----------
+    model : Releases
+    exact : list of str
+        Sites whose contributions have no noise.
+    """
+    say = "A base model alone."
+    if model.given:
+        count = len(model.given)
+        sets = f"{count} set{'s' * (count > 1)} of {model.size} numbers"
+        say = f"A base model and {sets} ({some(given.name for given in model.given)})."
+    people = model.exchange.root.people
+    more: tuple[str, ...] = (
+        f"According to its description the base model was trained on {people} public people; "
+        "a hospital that shares a person with them is refused.",
+        "The consortium's model is not in the file: it is computed from the contributions "
+        "whenever the file is opened.",
+    )
+    if gone := sorted({w.site for w in model.exchange.of(Withdrawal)}):
+        more += (f"Withdrawn, and no longer in the model: {', '.join(gone)}.",)
+    return Answer(TRAVELS, "alarm" if exact else "good", say, more)
+
+
+def works(expected: Expected) -> Answer:
+    """Answer how well the base model alone does at public sites that it has not seen.
+
+    Parameters
+    ----------
+    expected : Expected
+        Measured when the base model was made.
+    """
+    more = (
+        f"Measured on {expected.people} people at public sites it has not seen. Each hospital "
+        "measures at home how much the contributions add: `fcforge consortium evaluate`.",
+    )
+    if expected.number:
+        parts = []
+        for name in (name for name in METRICS if name in expected.number):
+            value, low, high = expected.number[name]
+            parts.append(f"{METRICS[name].title} {value:.2f} [{low:.2f}, {high:.2f}]")
+        say = f"The base model alone: {', '.join(parts)}."
+        low = expected.number.get("r2", (0.0, 0.0, 0.0))[1]
+        return Answer(WORKS, "good" if low > 0 else "warn", say, more)
+    line = expected.majority
+    if expected.accuracy is None or line is None:
+        say = "Not known: the public people are too few to tell."
+        return Answer(WORKS, "warn", say)
+    value, low, high = expected.accuracy
+    right = f"{percent(value)} [{percent(low)}, {percent(high)}]"
+    say = (
+        f"The base model alone is right for {right}; {COMMONEST} gets {percent(line)}."
+    )
+    return Answer(WORKS, "good" if low > line else "warn", say, more)
+
+
+def attacked(model: Releases, exact: list[str]) -> Answer:
+    """Answer how often any attack can be right: the bound of differential privacy.
+
+    Parameters
+    ----------
+    model : Releases
+    exact : list of str
+        Sites whose contributions have no noise.
+    """
+    if not model.given:  # perhaps notices of rounds whose sums are not there
+        return Answer(ATTACKED, "", "No contribution is in the model.")
+    if exact:
+        say = f"Nothing is promised at {', '.join(exact)}: the numbers are exact."
+        return Answer(ATTACKED, "alarm", say, ("Treat this file as patient data.",))
+    worst = max(model.exchange.of(Spending), key=model.spent)
+    epsilon, delta = model.spent(worst)
+    bound = ceiling_of(epsilon, delta)
+    replaced = vector.noise_units(epsilon, delta) / vector.REPLACED
+    two = model.target.kind == "two classes"
+    question = "patient or control?" if two else f"which {model.target.name}?"
+    more = (
+        "This compares one person who took part with one who did not, whatever else the attacker "
+        f"knows: differential privacy, epsilon {epsilon:g} (delta {delta:g}), the largest budget "
+        f"that a hospital has spent (at {worst.site}).",
+        f"For '{question}' of somebody who is known to have taken part (one person replaced) it "
+        f"means epsilon {epsilon_of(replaced, delta):.3g}: right at most "
+        f"{100 * ceiling(replaced):.0f} times in 100.",
+        "This is the bound of the mechanism. Audits of real people stay at their hospital.",
+    )
+    level: Level = "good" if epsilon <= 1 else "warn"
+    right = f"No attack can be right more than {100 * bound:.0f} times in 100"
+    return Answer(ATTACKED, level, f"{right}; guessing gets 50.", more)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+def _hospitals(model: Releases) -> PlainTable:
+    """Return one row per hospital or round: people, and how far it moves the model."""
+    moved = model.influence()
+    outliers = model.outliers()
+    rows = []
+    for name in sorted(moved):
+        parts = [given for given in model.given if given.name == name]
+        counts = [model.head_count(given) for given in parts]
+        spread = NORMAL_95 * sum(sd**2 for _, sd in counts) ** 0.5
+        about = f"about {sum(n for n, _ in counts):.0f} ± {spread:.0f}"
+        flag = "more one-sided than real people are: ask" if name in outliers else ""
+        rows.append((name, about, f"{moved[name]:.3f}", flag))
+    output = "log odds" if model.target.classes else "the number"
+    scaled = "" if model.target.classes else "; its limits are -1 and +1"
+    return PlainTable(
+        "Contributions",
+        ("hospital or round", "people", f"moves {output} by", ""),
+        tuple(rows),
+        f"People are counted with noise. Without a hospital or a round, {output} of public people "
+        f"would move by so much (standard deviation{scaled}). Nobody can look inside a round: its "
+        "hospitals are judged together.",
+    )
+
+
+def _expected_gain(model: Releases) -> list[PlainTable]:
+    """Return the table of the plan's expected gain, from public people alone; empty if unknown."""
+    plan = model.exchange.root.plan
+    expected = model.exchange.root.worth
+    if expected is None:
+        return []
+    gains = {
+        (row.epsilon, row.keepers): f"{row.gain:+.3f} ± {row.error:.3f}"
+        for row in expected.rows
+    }
+    rows = []
+    for epsilon in dict.fromkeys(row.epsilon for row in expected.rows):
+        budget = "none (exact)" if epsilon is None else f"{epsilon:g}"
+        both = [gains.get((epsilon, together), "") for together in (True, False)]
+        rows.append((budget, *both, f"{100 * ceiling_of(epsilon):.0f} in 100"))
+    note = (
+        f"{GAIN_MEASURE[model.target.kind]} above that of the base model alone "
+        f"({expected.public:.3f}), for {plan.people} people of {plan.hospitals} hospitals: public "
+        "sites were divided into public people and hospitals, with the plan's noise (± standard "
+        f"error). Everybody's data in one place would add {expected.pooled:+.3f}."
+    )
+    return [PlainTable(EXPECTED_GAIN, GAIN_COLUMNS, tuple(rows), note)]
+
+
+# -- budgets ---------------------------------------------------------------------------------------
+def budget_in_words(model: Releases, record: Record) -> str:
+    """Return the budget of the people behind a record; empty if it has none."""
+    if not isinstance(record, Spending):
+        return ""
+    if record.mechanism == "none":
+        return "none: exact"
+    epsilon, delta = model.spent(record)
+    spent = f"{epsilon:g} and {delta:g} in all"
+    return f"epsilon {record.epsilon:g}, delta {record.delta:g} ({spent})"
+
+
+def promise(exchange: Exchange, request: ContributeRequest) -> str:
+    """Return the budget that each person of a contribution would spend, in words."""
+    epsilon, delta = asked_budget(request)
+    if epsilon is None:
+        return "everything: exact sums promise nothing"
+    policy = exchange.root.policy
+    most = f"at most epsilon {policy.max_epsilon:g}, delta {policy.max_delta:g}"
+    spent = f"epsilon {epsilon:g} (delta {delta:g}); policy: {most} in all"
+    warning = exchange.root.hopeless(epsilon, bool(request.round))
+    return f"{spent}; {warning}" if warning else spent
