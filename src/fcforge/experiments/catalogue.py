@@ -1,10 +1,17 @@
 """Names that a config can use, with a one-line description each."""
 
 import inspect
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
+from fcforge.core.component import Component
+from fcforge.core.errors import FCForgeError
 from fcforge.core.names import look_up
+from fcforge.core.settings import build
+from fcforge.core.spec import LearnerSpec, Training
+
+SIZES = ("n_rois", "n_outputs")  # of a model: given by the data
 
 # Package that holds the registry of each kind.
 PACKAGES = {
@@ -38,3 +45,51 @@ def _description(member: Any) -> str:
     lines = (inspect.getdoc(member) or "").splitlines()
     first = getattr(member, "about", None) or lines[0]
     return f"{first} (keeps {member.keeps})" if hasattr(member, "keeps") else first
+
+
+def settings_of(kind: str, component: Component) -> dict[str, Any]:
+    """Return all settings of a component: those given, and the defaults of the others.
+
+    Only the given ones are returned where defaults are not known: for datasets, estimators and classes
+    named by ``"module:object"``, and where torch is not installed.
+
+    Parameters
+    ----------
+    kind : {"datasets", "models", "generators", "methods"}
+    component : Component
+    """
+    given = dict(component.params)
+    member = _registered(kind, component)
+    if not (isinstance(member, type) and is_dataclass(member)):
+        return given
+    try:
+        instance = build(kind.removesuffix("s"), component, {component.name: member})
+    except FCForgeError:  # settings of another version
+        return given
+    defaults = {field.name: getattr(instance, field.name) for field in fields(instance)}
+    return {
+        name: given.get(name, value)
+        for name, value in {**given, **defaults}.items()
+        if name not in SIZES
+    }
+
+
+def learning_rate(learner: LearnerSpec, training: Training) -> float | None:
+    """Return the learning rate of a learner's network; None if it is not known."""
+    if training.lr is not None:
+        return training.lr
+    return getattr(_registered("models", learner.model), "lr", None)
+
+
+def trains_network(learner: LearnerSpec) -> bool:
+    """Return whether a learner is trained by gradient descent; True if it is not known."""
+    return bool(getattr(_registered("methods", learner.method), "fits", True))
+
+
+def _registered(kind: str, component: Component) -> Any:
+    """Return the class of a component, or None where it is not registered here."""
+    try:
+        package = import_module(f"fcforge.{PACKAGES[kind]}")
+    except ImportError:
+        return None
+    return getattr(package, kind.upper()).get(component.name)

@@ -1,19 +1,21 @@
-"""The methods paragraphs for a paper, generated from the settings of the runs."""
+"""The methods paragraphs for a paper, generated from the specification of every run."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fcforge import __version__
-from fcforge.core.formatting import counted
-from fcforge.core.result import RunResults
-from fcforge.core.spec import Training
-from fcforge.evaluation.majority import WORDS
+from fcforge.core.component import Component
+from fcforge.core.formatting import counted, memory
+from fcforge.core.result import RunResult, RunResults
+from fcforge.core.spec import RunSpec
+from fcforge.evaluation.majority import WORDS, is_majority
+from fcforge.evaluation.tables import by_learner
+from fcforge.experiments.catalogue import learning_rate, settings_of, trains_network
 from fcforge.experiments.site_thresholds import OWN
 from fcforge.report.html import comma_list
 
-"""A learner is flagged when this share of its tests at learned sites names one class throughout."""
-
-
-# -- methods for a paper, written from the settings of the runs -----------------------------------
 KEPT_EPOCH = {
     "fixed": "the model after the last epoch was kept",
     "inner_val": "the epoch with the lowest loss on the validation part was kept",
@@ -26,9 +28,9 @@ MEASURED = (
     "one; BWT (Lopez-Paz and Ranzato 2017); "
 )
 OF_CLASSES = (
-    "FWT (the same work) against the untrained network; FOR as the paper's formula reads, which "
-    "includes sites not learned yet (literal), and without them (triangular); balanced accuracy "
-    "and AUROC averaged like AAA. The baseline names the commonest class of each site's own "
+    "FWT (the same work) against the untrained network; FOR by the formula of the FORGE paper, "
+    "which includes sites not learned yet (literal), and without them (triangular); balanced "
+    "accuracy and AUROC averaged like AAA. The baseline predicts the commonest class of each site's own "
     "training part; the row 'majority class' that of the sites learned so far."
 )
 OF_NUMBERS = (
@@ -37,57 +39,88 @@ OF_NUMBERS = (
 )
 
 
-def methods_paragraphs(results: RunResults, n_draws: int) -> tuple[str, str, str]:
-    """What was run, what was measured, and how sure `n_draws` of the bootstrap are."""
+def methods_paragraphs(results: RunResults, n_draws: int) -> tuple[str, str, str, str]:
+    """Return the methods section of a paper about these runs.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+    n_draws : int
+        Draws of the bootstrap and permutations.
+
+    Returns
+    -------
+    tuple of str
+        Data and design, the learners one by one, the measures, and the uncertainty.
+    """
     kind = results[0].kind
     more = OF_NUMBERS if kind == "number" else OF_CLASSES
-    measured = MEASURED.format(**WORDS[kind]._asdict()) + more
+    measures = MEASURED.format(**WORDS[kind]._asdict()) + more
     n_seeds = len({r.spec.seed for r in results})
     over = "test subjects and trainings" if n_seeds > 2 else "test subjects"
-    sure = (
+    uncertainty = (
         "Values are means over orders and seeds, with the standard deviation over orders. "
         f"Intervals are 95 % bootstrap intervals over {over} ({n_draws} draws, Bayesian bootstrap "
         "stratified by site and class, the same weight for a subject in every order, seed and "
         "learner; AUROC to first order); they do not cover the choice of sites. Differences are "
-        "paired over orders, seeds and subjects; their p-values come from a permutation test that "
-        "exchanges the two learners' scores subject by subject, and are given with Holm's "
-        "correction within each list, too."
+        "paired over orders, seeds and subjects. Their p-values come from a permutation test that "
+        "exchanges the two learners' scores subject by subject, and are also given with Holm's "
+        "correction within each list."
     )
-    return (_what_was_run(results), measured, sure)
+    return _design(results), _learners(results), measures, uncertainty
 
 
 def sources(results: RunResults) -> str:
-    """Where the people are from: the file where there is one, else the dataset's name."""
+    """Return the names of the data: of the file where there is one, else of the dataset."""
     datasets = [r.spec.dataset for r in results]
     paths = [Path(d.params.get("path", d.name)) for d in datasets]
     return comma_list([*dict.fromkeys(path.name for path in paths)])
 
 
-def _what_was_run(results: RunResults) -> str:
+# -- data and design -------------------------------------------------------------------------------
+def _design(results: RunResults) -> str:
+    """Describe data, splits, orders, seeds, protocol and the use of test subjects."""
     specs = [r.spec for r in results]
     first = results[0]
-    learners = list(dict.fromkeys(s.learner.title for s in specs))
-    common = [title for title in learners if not title.endswith(OWN)]
-    also = ", each also with every site's own threshold, fitted on its training people"
-    shares = "the number" if first.kind == "number" else "diagnosis"
+    learners = list(by_learner(results))
+    own_models = [title for title in learners if not title.endswith(OWN)]
+    also = ""
+    if len(own_models) < len(learners):
+        also = ", each also with every site's own threshold, fitted on its training subjects"
+    target = "the number" if first.kind == "number" else "diagnosis"
     n_tested = sum(map(len, first.y.values()))
     return (
         f"Results were produced with fcforge {__version__}. Data: {sources(results)}, "
         f"{counted(len(first.sites), 'site')} ({comma_list(first.sites)}). Within each site "
-        f"{100 * first.spec.test_fraction:.0f}% of subjects, stratified by {shares}, were held "
-        f"out for testing ({n_tested} subjects in the first split); "
-        f"{100 * first.spec.val_fraction:.0f}% of the remainder served as validation part where "
-        f"one was needed. {counted(len(common), 'learner')} ({'; '.join(common)}"
-        f"{also if len(common) < len(learners) else ''}) met the sites one after another in "
+        f"{_test_split(first.spec)}, stratified by {target} ({n_tested} test subjects in the "
+        f"first split); {100 * first.spec.val_fraction:.0f} % of the remainder served as "
+        f"validation part where one was needed. {counted(len(own_models), 'learner')} "
+        f"({'; '.join(own_models)}{also}) met the sites one after another in "
         f"{counted(len({s.order for s in specs}), 'order')}, with "
         f"{counted(len({s.seed for s in specs}), 'random seed')} for split, initialisation and "
-        f"minibatches. {_training(first.spec.training)} Protocol: "
-        f"{comma_list(sorted({s.protocol for s in specs}))}; {_used(results)}"
+        f"minibatches.{_confounds(first.spec)} Protocol: "
+        f"{comma_list(sorted({s.protocol for s in specs}))}; {_use_of_test_subjects(results)}"
     )
 
 
-def _used(results: RunResults) -> str:
-    """What test people were used for."""
+def _test_split(spec: RunSpec) -> str:
+    """Describe how test subjects are chosen."""
+    if spec.folds:
+        return f"every subject was tested once by {spec.folds}-fold cross-validation"
+    return f"{100 * spec.test_fraction:.0f} % of subjects were held out for testing"
+
+
+def _confounds(spec: RunSpec) -> str:
+    """Name the covariates that were removed from the scans."""
+    if not spec.confounds:
+        return ""
+    return (
+        f" {comma_list(spec.confounds).capitalize()} were regressed out of every scan."
+    )
+
+
+def _use_of_test_subjects(results: RunResults) -> str:
+    """State that test subjects were used for scores alone, or which leaks were on."""
     leaks = {leak for r in results for leak in r.spec.leaks.active()}
     if not leaks:
         return "test subjects were used for nothing but the final scores."
@@ -95,12 +128,79 @@ def _used(results: RunResults) -> str:
     return f"WARNING: test data were allowed to leak in on purpose ({on})."
 
 
-def _training(t: Training) -> str:
-    rate = "the model's published learning rate"
-    if t.lr is not None:
-        rate = f"learning rate {t.lr:g}"
-    return (
-        f"What has no closed form was trained with Adam ({rate}, batches of {t.batch_size}, "
-        f"weight decay {t.weight_decay:g}, gradient norm clipped at {t.clip:g}) for "
-        f"{counted(t.epochs, 'epoch')} per site; {KEPT_EPOCH[t.selection]}."
+# -- the learners ----------------------------------------------------------------------------------
+def _learners(results: RunResults) -> str:
+    """Describe every learner from the specification of its own runs."""
+    sentences = [
+        _learner(title, runs)
+        for title, runs in by_learner(results).items()
+        if not title.endswith(OWN) and not is_majority(runs[0])
+    ]
+    return " ".join(sentences)
+
+
+def _learner(title: str, runs: Sequence[RunResult]) -> str:
+    """Describe one learner: method, model, generator, training, base model and memory."""
+    spec = runs[0].spec
+    learner = spec.learner
+    parts = [
+        f"method {_component('methods', learner.method)}",
+        f"model {_component('models', learner.model)}",
+    ]
+    if learner.generator is not None:
+        parts.append(f"generator {_component('generators', learner.generator)}")
+    parts += [_training(spec), _base_model(spec)]
+    kept = max(float(run.memory_bytes.max(initial=0)) for run in runs)
+    if kept:
+        parts.append(f"memory between sites of at most {memory(kept)}")
+    return f"{title}: {'; '.join(part for part in parts if part)}."
+
+
+def _component(kind: str, component: Component) -> str:
+    """Return a component's name with all of its settings."""
+    settings = settings_of(kind, component)
+    return f"{component.name} ({_settings(settings)})" if settings else component.name
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    """Return settings as ``name = value``, separated by commas."""
+    return ", ".join(f"{name} = {_value(value)}" for name, value in settings.items())
+
+
+def _value(value: Any) -> str:
+    """Return the text of a setting."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return " / ".join(map(_value, value))
+    return str(value)
+
+
+def _training(spec: RunSpec) -> str:
+    """Describe how a learner's network was trained; empty where it has a closed form."""
+    learner = spec.learner
+    if not trains_network(learner):
+        return ""
+    training = replace(spec.training, **learner.training)
+    rate = learning_rate(learner, training)
+    shown_rate = (
+        "the model's published learning rate"
+        if rate is None
+        else f"learning rate {rate:g}"
     )
+    return (
+        f"trained with Adam ({shown_rate}, batches of {training.batch_size}, "
+        f"weight decay {training.weight_decay:g}, gradient norm clipped at {training.clip:g}) for "
+        f"{counted(training.epochs, 'epoch')} per site, and {KEPT_EPOCH[training.selection]}"
+    )
+
+
+def _base_model(spec: RunSpec) -> str:
+    """Name the base model that a learner starts from; empty where the run has none."""
+    if spec.start is None:
+        return ""
+    if not spec.learner.start:
+        return "without the base model"
+    return f"with a base model of public subjects ({_component('datasets', spec.start.dataset)})"

@@ -5,13 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from fake_runs import fake_learner
-from fcforge.core.component import Component
-from fcforge.core.spec import Leaks, Training
+from fcforge.core.spec import Leaks
 from fcforge.evaluation.comparison import compare
 from fcforge.evaluation.majority import with_majority
 from fcforge.evaluation.tables import by_learner, results_rows
-from fcforge.experiments.site_thresholds import OWN
-from fcforge.report.methods_text import methods_paragraphs
 from fcforge.report.run_warnings import leaks_on, run_warnings
 
 
@@ -53,40 +50,6 @@ def test_worse_than_majority_is_said():
     assert "weak: is below always naming each site's commonest class" in texts(
         runs, against_majority={"weak": c}
     )
-
-
-# -- methods for a paper ---------------------------------------------------------------------------
-def test_what_was_run_is_said():
-    runs = fake_learner("mine", seeds=(0, 1))
-    run, measured, sure = methods_paragraphs(runs, 500)
-    for said in ("4 sites", "24 orders", "2 random seeds", "60 epochs per site"):
-        assert said in run
-    assert "published learning rate" in run
-    assert run.endswith("nothing but the final scores.")
-    assert "commonest class of each site's own training part" in measured
-    assert "over test subjects (500 draws" in sure
-
-
-def test_settings_change_the_words():
-    found = fake_learner("mine", seeds=(0, 1, 2))
-    training = Training(epochs=1, lr=0.01, selection="inner_val")
-    said = {"training": training, "leaks": Leaks(select_on_test=True)}
-    runs = [replace(r, spec=replace(r.spec, **said)) for r in found]
-    run, _, sure = methods_paragraphs(runs, 500)
-    assert "learning rate 0.01" in run
-    assert "1 epoch per site; the epoch with the lowest loss" in run
-    assert "leak in on purpose (select_on_test)" in run
-    assert "test subjects and trainings" in sure
-
-
-def test_a_file_and_own_thresholds_are_said():
-    runs = []
-    for run in fake_learner("mine") + fake_learner(f"mine{OWN}"):
-        data = Component("folder", {"path": "/data/ours.npz"})
-        runs.append(replace(run, spec=replace(run.spec, dataset=data)))
-    said = methods_paragraphs(runs, 500)[0]
-    assert "Data: ours.npz, 4 sites" in said
-    assert "1 learner (mine, each also with every site's own threshold" in said
 
 
 def test_a_finding_is_one_line():
