@@ -33,7 +33,7 @@ WORDS: dict[str, str] = tomllib.loads(
 
 
 def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
-    """FC of every subject below ``request.source`` into ``request.out``, in BIDS names.
+    """Make FC of every subject below ``request.source`` and write it into ``request.out``, in BIDS names.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def fc_folder(request: FCRequest, pages: ModuleType) -> Outcome:
 
 
 def _people_of(request: FCRequest, found: Mapping[str, list[Source]]) -> People:
-    """The table of participants under the ids of the files, and what does not fit."""
+    """Read the table of participants under the ids of the files, and list what does not fit."""
     path = request.participants or people.find_table(request.source)
     if path is None:
         say("no participants.tsv found: nobody has a site; pass --participants FILE")
@@ -126,7 +126,7 @@ class _Maker:
         return True
 
     def finish(self, known: People, outcome: Outcome) -> None:
-        """participants.tsv, the list of failures and the group page, from what is on disk."""
+        """Write participants.tsv, the list of failures and the group page from the files on disk."""
         for line in people.by_reason(self.remarks):
             say(line)
         out = self.request.out
@@ -150,7 +150,7 @@ class _Maker:
 
 
 def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
-    """Runs of one subject are joined; scans that differ in anything else are a question."""
+    """Raise `DataError` if a subject has scans that differ in more than the run."""
     runs = {"dir", "run", "ses"} if session == "all" else {"dir", "run"}
     for one, other in combinations(own, 2):
         differ = {key for key, _ in one.entities.items() ^ other.entities.items()}
@@ -162,7 +162,7 @@ def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
 
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
-    """The atlas asked for; series made elsewhere need its names alone, no volume."""
+    """Load the requested atlas; ready-made series need only its names, no volume."""
     if any(source.kind == "scan" for source in sources):
         return load_atlas(request.atlas, lut=request.atlas_lut)
     if is_aal(request.atlas):
@@ -188,7 +188,7 @@ def describe_methods(
     made_by: str,
     done: tuple[int, int],
 ) -> str:
-    """What was done, in words for a paper.
+    """Describe in words for a paper how the FC was made.
 
     Parameters
     ----------

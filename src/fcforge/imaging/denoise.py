@@ -66,7 +66,7 @@ class Denoise(NamedTuple):
 
 
 def make_denoise(name: str, band: Band, fd_threshold: float) -> Denoise:
-    """Method by name.
+    """Return the denoising method of a name.
 
     A preset (``simple``, ``scrubbing``, ``compcor``, ``none``) or components
     joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `band` is passed, in Hz, and
@@ -91,7 +91,7 @@ def make_denoise(name: str, band: Band, fd_threshold: float) -> Denoise:
 
 
 def fmriprep_confounds(bold: Path, denoise: Denoise, drop: int = 0) -> Confounds:
-    """Confound table and kept volumes of an fMRIPrep scan without its first `drop` volumes.
+    """Return the confound table and kept volumes of an fMRIPrep scan without its first `drop` volumes.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def fmriprep_confounds(bold: Path, denoise: Denoise, drop: int = 0) -> Confounds
 
 
 def framewise_displacement(table: Path) -> np.ndarray | None:
-    """FD in mm per volume from a confounds or motion table; None where it has none."""
+    """Return FD in mm per volume from a confounds or motion table; None if it has none."""
     values, names = read_matrix_file(table)
     if table.suffix != ".tsv":  # DPABI and C-PAC: one number per line
         return values[:, 0]
@@ -141,7 +141,7 @@ def framewise_displacement(table: Path) -> np.ndarray | None:
 def clean_series(
     series: np.ndarray, denoise: Denoise, tr: float | None, found: Confounds = NONE
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Detrended, regressed and filtered series; columns without signal stay NaN.
+    """Detrend, regress and filter series; columns without signal stay NaN.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def clean_series(
 def _clean(
     series: np.ndarray, n_kept: int, found: Confounds, band: Band, tr: float | None
 ) -> np.ndarray:
-    """Columns with a signal, cleaned by nilearn; NaN columns for the others."""
+    """Clean the columns that have a signal with nilearn; the others become NaN."""
     from nilearn.signal import clean
 
     good = ~empty_rois(series)
@@ -209,7 +209,7 @@ def _clean(
 def degrees_of_freedom(
     n_volumes: int, n_confounds: int, tr: float | None, band: Band
 ) -> float:
-    r"""Residual degrees of freedom of a series after detrending, filtering and regression.
+    r"""Return residual degrees of freedom of a series after detrending, filtering and regression.
 
     .. math:: \nu = n \cdot \frac{f_{low} - f_{high}}{1 / (2\,TR)} - k - 2
 

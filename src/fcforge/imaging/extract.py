@@ -112,7 +112,7 @@ class SubjectFC(NamedTuple):
 
 
 def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> SubjectFC:
-    """FC of one subject from all its runs.
+    """Compute the FC of one subject from all its runs.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def _joined(
 
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
-    """ROI series of one run, denoised where its tool has not done so."""
+    """Extract the ROI series of one run, denoised where its tool has not done so."""
     make = _from_series if source.kind == "series" else _from_scan
     with at(source.path):
         run = make(source, atlas, request)
@@ -229,7 +229,7 @@ def _warnings(
 def roi_means(
     scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float
 ) -> Signals:
-    """Signal of every ROI over its good voxels: their mean, or that of a weighted map.
+    """Compute the signal of every ROI over its good voxels: their mean, or that of a weighted map.
 
     A voxel is good when it lies in the field of view and the brain mask, is finite in every
     volume and is not constant. The voxels of the ROIs alone are held in memory.
@@ -274,7 +274,7 @@ def roi_means(
 
 
 def _signals(weights: "csr_array", voxels: np.ndarray) -> np.ndarray:
-    r"""Signals s (T, n_rois) of voxels x (n, T) by least squares on the weights W (n, n_rois).
+    r"""Solve for signals s (T, n_rois) of voxels x (n, T) by least squares on the weights W (n, n_rois).
 
     .. math:: \min_s \lVert x_t - W s_t \rVert^2
 

@@ -66,7 +66,7 @@ class Source:
         return self.entities["sub"]
 
     def said(self, *keys: str) -> tuple[str, ...]:
-        """Values of some entities, "" where the name has none."""
+        """Return values of some entities, "" where the name has none."""
         return tuple(self.entities.get(key, "") for key in keys)
 
     @property
@@ -99,23 +99,23 @@ class Source:
 
 
 def entities(name: str) -> dict[str, str]:
-    """BIDS entities of a file name: ``{"sub": "01", "task": "rest", ...}``."""
+    """Return BIDS entities of a file name: ``{"sub": "01", "task": "rest", ...}``."""
     found = map(_ENTITY.search, stem_of(name).split("_"))
     return {match[1]: match[2] for match in found if match}
 
 
 def stem_of(name: str) -> str:
-    """File name up to its first dot, so that ``.nii.gz`` goes as a whole."""
+    """Return the file name up to its first dot, so that ``.nii.gz`` goes as a whole."""
     return name.split(".")[0]
 
 
 def sidecar_of(path: Path) -> Path:
-    """JSON file of the same name."""
+    """Return the JSON file of the same name."""
     return path.with_name(f"{stem_of(path.name)}.json")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Names and values of a JSON file; nothing where there is no file.
+    """Return names and values of a JSON file; nothing where there is no file.
 
     Raises
     ------
@@ -137,12 +137,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def is_nifti(path: Path) -> bool:
-    """Whether a name ends as a NIfTI file's does."""
+    """Return whether a name ends as a NIfTI file's does."""
     return path.name.endswith((".nii", ".nii.gz"))
 
 
 def nifti_files(root: Path, pattern: str) -> Iterator[Path]:
-    """Files ``PATTERN.nii.gz`` and ``PATTERN.nii`` below `root`."""
+    """Return files ``PATTERN.nii.gz`` and ``PATTERN.nii`` below `root`."""
     return filter(is_nifti, root.glob(f"{pattern}.nii*"))
 
 
@@ -192,7 +192,7 @@ class Files:
     about: Callable[[Path, FCRequest], dict[str, str] | None] = lambda path, request: {}
 
     def motion_of(self, path: Path) -> Path | None:
-        """Motion table of a file, if there is one."""
+        """Return the motion table of a file, if there is one."""
         run = re.sub(self.run, "", stem_of(path.name))
         if not self.motion:
             return None
@@ -201,7 +201,7 @@ class Files:
 
 
 def _of_fmriprep(path: Path) -> Path:
-    """Folder of fMRIPrep's confounds beside HALFpipe's own folder."""
+    """Return the folder of fMRIPrep's confounds beside HALFpipe's own folder."""
     func = next(p for p in path.parents if p.name == "func")
     top = next(p for p in path.parents if p.name.startswith("sub-")).parent
     return top.parent / "fmriprep" / func.relative_to(top)
@@ -294,7 +294,7 @@ LAYOUTS: dict[str, tuple[Files, ...]] = {
 
 
 def find_sources(request: FCRequest) -> list[Source]:
-    """All wanted runs below ``request.source``, sorted by subject and name.
+    """Find all wanted runs below ``request.source``, sorted by subject and name.
 
     Raises
     ------
@@ -319,7 +319,7 @@ def find_sources(request: FCRequest) -> list[Source]:
 
 
 def _found(layout: str, request: FCRequest) -> list[Source]:
-    """Every run, but for the output folder and the people's table, which are not input."""
+    """Find every run except those in the output folder; the participants' table is no input."""
     skip = {request.out, request.participants}
     found = dict[tuple[str, ...], list[Source]]()
     for files in LAYOUTS[layout]:
@@ -347,7 +347,7 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
 
 
 def _one_task(found: list[Source], request: FCRequest) -> list[Source]:
-    """Scans of the resting state, unless a task was asked for or there is one task only."""
+    """Select the scans of the resting state, unless a task was requested or there is only one."""
     tasks = sorted({task for source in found for task in source.said("task")})
     if request.task or len(tasks) == 1:
         return found
@@ -363,7 +363,7 @@ def _one_task(found: list[Source], request: FCRequest) -> list[Source]:
 
 
 def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
-    """Why nothing is wanted: what is there instead."""
+    """Explain why no run is wanted, and list the runs that exist."""
     root = request.source
     there = {"task-{} ses-{}".format(*s.said("task", "ses")) for s in found}
     scans = nifti_files(root, "sub-*/**/*_bold")
@@ -387,7 +387,7 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
 
 
 def made_by(root: Path) -> str:
-    """Tool and version that dataset_description.json names, "" where it names none."""
+    """Return the tool and version that dataset_description.json names, "" where it names none."""
     info = read_json(root / "dataset_description.json")
     found = info.get("GeneratedBy")
     tools = found if isinstance(found, list) else []
@@ -404,7 +404,7 @@ def _atlas_of(path: Path) -> str:
 
 
 def _names_atlas(path: Path, atlas: str) -> bool:
-    """Whether the ``atlas-`` or ``seg-`` entity is `atlas` (AAL, AAL116 and aal are one)."""
+    """Return whether the ``atlas-`` or ``seg-`` entity is `atlas` (AAL, AAL116 and aal are one)."""
     names = (_atlas_of(path), stem_of(Path(atlas).name))
     found = {re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
     return len(found) == 1 or found <= {"aal", "aal116", "aalmaskpad"}

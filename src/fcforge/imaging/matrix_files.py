@@ -67,7 +67,7 @@ class MemoryBudget:
             raise DataError(f"{what} file.", where=self.path, do=do)
 
     def take_npy(self, stream: IO[bytes]) -> None:
-        """What the header of an .npy says: numpy allocates that much before it reads."""
+        """Charge the array size stated in the header of an .npy, which numpy allocates before reading."""
         npy = np.lib.format
         old = npy.read_magic(stream) == (
             1,
@@ -130,35 +130,35 @@ def read_matrix_file(
 
 
 def read_text(path: Path, parse: Callable[[str], T]) -> T:
-    """What `parse` makes of a text file."""
+    """Read a text file with `parse`."""
     return _read(path, lambda *file: parse(_text(*file)))
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """Rows of a .tsv or .csv, see `parse_table`."""
+    """Read the rows of a .tsv or .csv, see `parse_table`."""
     return read_text(path, parse_table)
 
 
 def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
-    """Column with the first accepted name that occurs, in any case; "" where there is none."""
+    """Return the column with the first accepted name that occurs, in any case; "" where there is none."""
     lower = {name.lower(): name for name in reversed(header)}
     return next((lower[name] for name in accepted if name in lower), "")
 
 
 def read_npz(path: str | Path) -> dict[str, np.ndarray]:
-    """All arrays of an .npz file; pickled objects are refused."""
+    """Read all arrays of an .npz file; pickled objects are refused."""
     return _read(Path(path), _parse_npz)
 
 
 def read_mat(path: str | Path) -> dict[str, Any]:
-    """Variables of a .mat file, see `parse_mat`."""
+    """Read the variables of a .mat file, see `parse_mat`."""
     return _read(
         Path(path), lambda file, budget: parse_mat(_bytes(file, budget), budget.take)
     )
 
 
 def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
-    """What `parse` makes of a file; one `DataError` for whatever it raises."""
+    """Read a file with `parse`; every exception becomes one `DataError`."""
     if not path.is_file():
         raise DataError(
             "no such file.", where=path, do="Check the name and the folder."
@@ -184,7 +184,7 @@ def _bytes(stream: IO[bytes], budget: MemoryBudget) -> bytes:
 
 
 def _text(stream: IO[bytes], budget: MemoryBudget) -> str:
-    """Text of a file, whose cells and lines take many times the room of its bytes."""
+    """Read the text of a file within the memory budget (cells take many times their bytes)."""
     text = decoded(_bytes(stream, budget))
     cells = sum(map(text.count, SEPARATORS))
     budget.take(CELL_BYTES * cells + LINE_BYTES * text.count("\n"))
@@ -208,7 +208,7 @@ def _parse_npz(stream: IO[bytes], budget: MemoryBudget) -> dict[str, np.ndarray]
 
 
 def _as_words(array: np.ndarray) -> np.ndarray:
-    """Bytes, as MATLAB and HDF5 keep words, as text."""
+    """Decode bytes in which MATLAB and HDF5 store words."""
     if array.dtype.kind != "S":
         return array
     return np.char.decode(array, "utf-8", "replace")
@@ -220,7 +220,7 @@ def _pick(
     variable: str | None,
     customary: Sequence[str],
 ) -> np.ndarray:
-    """The array named `variable`, or the only matrix, or the first with a customary name."""
+    """Return the array named `variable`, or the only matrix, or the first with a customary name."""
     matrices = {}
     for name, array in arrays.items():
         plain = array.ndim == 2 and array.dtype.kind in "fiu"
@@ -240,7 +240,7 @@ def _pick(
 
 
 def roi_names_in(arrays: Mapping[str, Any], n_rois: int) -> tuple[str, ...]:
-    """ROI names beside a matrix, also of CONN (``names``, ``names2``); empty without them."""
+    """Return ROI names beside a matrix, also of CONN (``names``, ``names2``); empty without them."""
     for key in ("roi_names", "roi_ids", "names2", "names"):
         found = np.asarray(arrays.get(key, ()))
         if found.dtype.kind in "UOiu" and found.size == n_rois:

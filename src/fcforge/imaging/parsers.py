@@ -48,7 +48,7 @@ Take = Callable[[int], None]  # gets the size of what is to be unpacked; may rai
 
 
 def decoded(content: bytes) -> str:
-    """Text of a file: UTF-8 or UTF-16, else as older spreadsheets write it (Windows-1252).
+    """Decode the text of a file: UTF-8 or UTF-16, else Windows-1252 (older spreadsheets).
 
     Raises
     ------
@@ -66,7 +66,7 @@ def decoded(content: bytes) -> str:
 
 
 def delimiter_of(line: str) -> str | None:
-    """What separates the cells of a line: tab, semicolon, comma, or (None) white space.
+    """Return the delimiter of a line: tab, semicolon, comma, or None for white space.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def declared_delimiter(lines: list[str]) -> tuple[str | None, list[str]]:
 
 
 def parse_text(text: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Matrix of a text: comment lines (``#``, ``%``), header row and row names are left out.
+    """Parse the matrix of a text; comment lines (``#``, ``%``), header row and row names are skipped.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def _cells(line: str, delimiter: str | None) -> list[str]:
 
 
 def _without_header(rows: Rows) -> tuple[list[str], Rows]:
-    """Header row, and the rest: words, or the column numbers that pandas writes (0, 1, 2, ...).
+    """Split off the header row: words, or the column numbers that pandas writes (0, 1, 2, ...).
 
     Column numbers are not names: the header is empty then.
     """
@@ -170,7 +170,7 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
 
 
 def as_number(cell: str) -> float | None:
-    """Value of a cell, NaN when missing, None when it is not a number.
+    """Return the value of a cell, NaN when missing, None when it is not a number.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def as_number(cell: str) -> float | None:
 
 
 def as_numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
-    """Values (rows, columns) of cells, NaN where one is missing; `lines` are for errors."""
+    """Return values (rows, columns) of cells, NaN where one is missing; `lines` are for errors."""
     width = len(rows[0])
     out = np.empty((len(rows), width))
     for k, (line, cells) in enumerate(zip(lines, rows, strict=True)):
@@ -206,7 +206,7 @@ def as_numbers(rows: Rows, lines: Sequence[int]) -> np.ndarray:
 
 
 def parse_table(text: str) -> list[dict[str, str]]:
-    """Rows of a table, cells by column.
+    """Parse the rows of a table, cells by column.
 
     Lines that begin with ``#`` are comments. A spreadsheet's rows of empty cells are left out.
     """
@@ -233,7 +233,7 @@ def parse_table(text: str) -> list[dict[str, str]]:
 
 
 def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
-    """Variables of a .mat file given as bytes.
+    """Parse the variables of a .mat file given as bytes.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
 
 
 def _inflate(packed: bytes, take: Take) -> bytes:
-    """The one variable in a compressed element, whose tag says its size."""
+    """Decompress an element and return its one variable, whose tag states its size."""
     stream = zlib.decompressobj()
     tag = stream.decompress(packed, 8)
     if len(tag) < 8:
@@ -287,7 +287,7 @@ def _inflate(packed: bytes, take: Take) -> bytes:
 
 
 def _elements(content: bytes) -> Iterator[Element]:
-    """Tagged elements that lie one after the other in `content`."""
+    """Yield the tagged elements of `content` in turn."""
     at = 0
     while at < len(content):
         kind, size = struct.unpack_from("<II", content, at)

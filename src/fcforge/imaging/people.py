@@ -42,7 +42,7 @@ SURPRISES = (
 
 
 def table_in(*folders: Path) -> Path | None:
-    """participants.tsv or .csv of the first folder that has one."""
+    """Return participants.tsv or .csv of the first folder that has one."""
     for folder in folders:
         for path in (folder / "participants.tsv", folder / "participants.csv"):
             if path.is_file():
@@ -51,12 +51,12 @@ def table_in(*folders: Path) -> Path | None:
 
 
 def find_table(root: Path) -> Path | None:
-    """Table of participants in `root` or the two folders above it."""
+    """Find the table of participants in `root` or the two folders above it."""
     return table_in(root, *root.resolve().parents[:2])
 
 
 def read_people(path: Path) -> People:
-    """Rows of a participants table by id; ids lose ``sub-``, leading zeros stay.
+    """Read the rows of a participants table by id; ids lose ``sub-``, leading zeros stay.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def read_people(path: Path) -> People:
 
 
 def under_ids_of(found: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:
-    """The same rows under the ids that the files have, which may begin with zeros.
+    """Return the same rows under the ids of the files, which may begin with zeros.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def under_ids_of(found: Iterable[str], people: Mapping[str, T]) -> dict[str, T]:
 
 
 def no_column(role: str, header: Sequence[str], accepted: Sequence[str]) -> DataError:
-    """Error for a table without a column that is needed."""
+    """Return the error for a table without a required column."""
     return DataError(
         f"has no column for the {role} (columns: {', '.join(header[:8])}).",
         do=f"Name it one of: {', '.join(accepted)}.",
@@ -128,7 +128,7 @@ class Outcome(NamedTuple):
         return 0 if not self.failed else 1 if self.made or self.kept else 2
 
     def tell(self, out: Path, what: str) -> None:
-        """Say who failed and why, and how many are done."""
+        """Print which subjects failed and why, and how many are done."""
         for line in by_reason(self.failed):
             say(f"failed: {line}")
         made = len(self.made)
@@ -138,7 +138,7 @@ class Outcome(NamedTuple):
 
 
 def by_reason(failed: Iterable[tuple[str, str]]) -> list[str]:
-    """Who failed and why, the same reason once.
+    """Group failed subjects by the reason.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def walk(subjects: Sequence[str], make: Callable[[str], bool]) -> Outcome:
 
 
 def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
-    """Subjects to make: those named, else all that are listed or found."""
+    """Return the subjects to process: the requested ones, else all that are listed or found."""
     named = {label.removeprefix("sub-") for label in labels}
     return sorted(named or {subject for source in known for subject in source})
 
@@ -183,7 +183,7 @@ def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
 def participant_table(
     out: Path, files: Mapping[str, Path], people: People
 ) -> "pd.DataFrame":
-    """Participants.tsv: the user's columns, and what the sidecars of FC files say.
+    """Return participants.tsv: the user's columns and the values of the FC sidecars.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class ScanHeader(NamedTuple):
 
 
 def open_scan(path: Path) -> ScanHeader:
-    """Header of a 4D scan, checked.
+    """Open a 4D scan and check its header.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def open_scan(path: Path) -> ScanHeader:
 def repetition_time(
     scan: ScanHeader, said: float | None, override: float | None
 ) -> float | None:
-    """TR in seconds from the user, the sidecar (`said`) and the header, which must agree.
+    """Return TR in seconds from the user, the sidecar (`said`) and the header, which must agree.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def repetition_time(
 
 
 def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
-    """Time series of chosen voxels, read `VOLUMES_AT_ONCE` volumes at a time.
+    """Read the time series of chosen voxels, `VOLUMES_AT_ONCE` volumes at a time.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Integer label volume of a file or image and its affine; kept for the next subject.
+    """Read the integer label volume of a file or image and its affine; cached for the next subject.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
-    """Boolean mask on the scan's own grid.
+    """Read a boolean mask on the scan's own grid.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
 
 
 def read_volume(path: Any) -> np.ndarray:
-    """All voxels of a file or image, float32."""
+    """Read all voxels of a file or image as float32."""
     image = load_image(path)
     MemoryBudget(path).take(math.prod(image.shape) * 4)
     try:
@@ -211,7 +211,7 @@ def _damaged(path: Path, what: str, error: Exception) -> DataError:
 
 
 def load_image(path: Any) -> Any:
-    """NIfTI image of a file; an image in memory as it is."""
+    """Load the NIfTI image of a file; an image in memory is returned as it is."""
     import nibabel as nib
 
     if hasattr(path, "dataobj"):

@@ -21,7 +21,7 @@ Series = tuple[np.ndarray, tuple[str, ...]]  # (n_volumes, n_columns), names of 
 
 
 def read_series(path: Path) -> Series:
-    """Time series from a file; volumes are rows, ROIs are columns.
+    """Read time series from a file; volumes are rows, ROIs are columns.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def read_series(path: Path) -> Series:
 
 
 def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
-    """Columns in the atlas' order, (n_volumes, n_rois); NaN for a ROI that the file lacks.
+    """Return the columns in the atlas' order, (n_volumes, n_rois); NaN for a ROI that the file lacks.
 
     Columns are matched by the atlas' names or codes where the header has them, else by position,
     which needs exactly the atlas' number of columns.
@@ -77,7 +77,7 @@ def match_atlas(series: Series, atlas: Atlas) -> np.ndarray:
 
 
 def parse_columns(text: str | None) -> slice:
-    """``"1-116"`` (counted from 1, both ends included) to a slice; all columns for None."""
+    """Parse ``"1-116"`` (counted from 1, both ends included) to a slice; all columns for None."""
     if text is None:
         return slice(None)
     match = re.fullmatch(r"(\d+)-(\d+)", text.strip())
@@ -87,7 +87,7 @@ def parse_columns(text: str | None) -> slice:
 
 
 def empty_rois(series: np.ndarray) -> np.ndarray:
-    """Boolean mask of columns that hold no signal: not finite somewhere, or constant.
+    """Return the boolean mask of columns that hold no signal: not finite somewhere, or constant.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = ()) -> None:
 
 
 def pearson_fc(series: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
-    r"""FC of one subject.
+    r"""Compute the FC of one subject.
 
     .. math:: r_{ij} = \frac{\sum_t (x_{ti}-\bar x_i)(x_{tj}-\bar x_j)}{(T-1) s_i s_j}
 
@@ -164,7 +164,7 @@ def pearson_fc(series: np.ndarray, names: Sequence[str] = ()) -> np.ndarray:
 
 
 def join_runs(runs: list[np.ndarray]) -> np.ndarray:
-    """One series of several runs, each z-scored by itself first so that runs weigh alike.
+    """Join several runs to one series, each z-scored by itself first so that runs weigh alike.
 
     Parameters
     ----------

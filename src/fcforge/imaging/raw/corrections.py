@@ -30,7 +30,7 @@ STEPS = ("slice_timing", "motion", "distortion", "registration")
 
 
 def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.ndarray:
-    """Signal each slice would have had in the middle of the acquisition of every volume.
+    """Shift every slice to the middle of the acquisition of its volume by a cubic spline in time.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.n
 
 
 def opposite(direction: str) -> str:
-    """The same axis with the other sign: ``j`` for ``j-``."""
+    """Return the same axis with the other sign: ``j`` for ``j-``."""
     return direction.removesuffix("-") if direction.endswith("-") else f"{direction}-"
 
 
 def plan_route(route: str = "auto") -> dict[str, str]:
-    """Tool of every step: FSL and SPM12 where they are installed, else what pip brings.
+    """Return the tool of every step: FSL and SPM12 where installed, else a pip package.
 
     Distortion has FSL's topup alone.
 
@@ -113,12 +113,12 @@ COMMANDS = {
 
 
 def command(program: str, **values: Any) -> list[str]:
-    """Command line of a program."""
+    """Return the command line of a program."""
     return [program, *(part.format(**values) for part in COMMANDS[program].split())]
 
 
 def run(program: str, written: Path, **values: Any) -> np.ndarray:
-    """Volume that an outside program writes; its last line of complaint becomes the error."""
+    """Run an outside program and return the volume it writes; its last error line becomes the error."""
     words = command(program, **{"out": written, **values})
     try:
         done = subprocess.run(
@@ -139,7 +139,7 @@ def run(program: str, written: Path, **values: Any) -> np.ndarray:
 
 
 def slicetimer_file(times: np.ndarray, tr: float) -> str:
-    """Content of FSL's ``--tcustom``: time of each slice as a fraction of TR.
+    """Return content of FSL's ``--tcustom``: time of each slice as a fraction of TR.
 
     slicetimer itself moves a slice by 0.5 minus this value (0.5 is no shift), so that all slices
     end at the middle of the TR.
@@ -148,13 +148,13 @@ def slicetimer_file(times: np.ndarray, tr: float) -> str:
 
 
 def read_mcflirt(path: Path) -> np.ndarray:
-    """Translation (mm) and rotation (radians), (n_volumes, 6); the file has rotations first."""
+    """Return translation (mm) and rotation (radians), (n_volumes, 6), of a file with rotations first."""
     rotations_first = np.loadtxt(path, ndmin=2)[:, :6]
     return np.roll(rotations_first, 3, axis=1)
 
 
 def acquisition_parameters(directions: list[str], readout: float) -> str:
-    """Content of topup's ``--datain``: one line of phase vector and readout time per volume."""
+    """Return content of topup's ``--datain``: one line of phase vector and readout time per volume."""
     lines = []
     for direction in directions:
         if direction not in VECTORS:
@@ -165,7 +165,7 @@ def acquisition_parameters(directions: list[str], readout: float) -> str:
 
 
 def spm_normalise_batch(mean: Path, series: Path) -> str:
-    """SPM12 batch: estimate on the mean, write the series in MNI space (``w`` prefix)."""
+    """Return the SPM12 batch: estimate on the mean, write the series in MNI space (``w`` prefix)."""
     text = (
         files("fcforge.imaging.raw")
         .joinpath("spm_normalise.m")

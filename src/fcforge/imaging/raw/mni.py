@@ -25,7 +25,7 @@ MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 
 
 def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
-    """Affine from MNI mm to the scan's mm.
+    """Register a scan to MNI space; return the affine from MNI mm to the scan's mm.
 
     ANTs samples points for mutual information by a fixed seed. It does not make the result
     repeatable: runs on one scan were 0.1 to 0.3 mm apart at the edge of the brain, with one
@@ -64,7 +64,7 @@ def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
 
 
 def to_ants(data: np.ndarray, affine: np.ndarray) -> Any:
-    """Antspyx image of a volume (x, y, z) whose physical frame is our world mm (RAS).
+    """Convert a volume (x, y, z) to an antspyx image whose physical frame is our world mm (RAS).
 
     ANTs itself counts in LPS; since it only relates images to each other, any frame serves as
     long as all images share it, and no axis has to be flipped.
@@ -79,7 +79,7 @@ def to_ants(data: np.ndarray, affine: np.ndarray) -> Any:
 
 
 def affine_of_transform(file: str) -> np.ndarray:
-    """4 x 4 matrix of an ANTs affine or Euler transform file: fixed mm to moving mm."""
+    """Return the 4 x 4 matrix of an ANTs affine or Euler transform file: fixed mm to moving mm."""
     transform = _ants().read_transform(file)
     # Reading it off by its action needs no knowledge of the parameterisation.
     points = np.vstack([np.eye(3), np.zeros(3)])
@@ -106,7 +106,7 @@ class Tissues(NamedTuple):
 
 @lru_cache(maxsize=1)
 def mni_tissues() -> Tissues:
-    """Tissues on the output grid from the MNI152 masks that nilearn ships.
+    """Return tissues on the output grid from the MNI152 masks that nilearn ships.
 
     White matter is what is almost surely so (p > 0.95), eroded by one 2 mm voxel. CSF is what
     lies inside the brain, away from its border, in neither grey nor white matter: mostly the
@@ -136,7 +136,7 @@ def mni_tissues() -> Tissues:
 def confounds_table(
     parameters: np.ndarray, scan: np.ndarray, tissues: Tissues, tr: float
 ) -> pd.DataFrame:
-    """All columns: motion, tissues, their derivatives and squares, FD, DVARS, cosines.
+    """Compute all confound columns: motion, tissues, their derivatives and squares, FD, DVARS, cosines.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def confounds_table(
 
 
 def cosines(n_volumes: int, tr: float) -> np.ndarray:
-    """Discrete cosines slower than `HIGH_PASS_S`, as SPM and fMRIPrep have, (k, n_volumes)."""
+    """Return discrete cosines slower than `HIGH_PASS_S`, as SPM and fMRIPrep have, (k, n_volumes)."""
     from nilearn.glm.first_level.design_matrix import create_cosine_drift
 
     return create_cosine_drift(1 / HIGH_PASS_S, np.arange(n_volumes) * tr)[

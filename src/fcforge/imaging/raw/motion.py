@@ -24,7 +24,7 @@ Motion = tuple[np.ndarray, np.ndarray]
 
 
 def rigid(parameters: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """4 x 4 matrix of (tx, ty, tz, rx, ry, rz): rotate about `centre` (Rz Ry Rx), then shift."""
+    """Return the 4 x 4 matrix of (tx, ty, tz, rx, ry, rz): rotate about `centre` (Rz Ry Rx), then shift."""
     from scipy.spatial.transform import Rotation
 
     shift, angles = np.asarray(parameters, dtype=float).reshape(2, 3)
@@ -35,7 +35,7 @@ def rigid(parameters: np.ndarray, centre: np.ndarray) -> np.ndarray:
 
 
 def parameters_of(matrix: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """Inverse of `rigid`."""
+    """Return the parameters of a matrix; inverse of `rigid`."""
     from scipy.spatial.transform import Rotation
 
     turn = matrix[:3, :3]
@@ -44,7 +44,7 @@ def parameters_of(matrix: np.ndarray, centre: np.ndarray) -> np.ndarray:
 
 
 def framewise_displacement(parameters: np.ndarray) -> np.ndarray:
-    """FD of Power et al. 2012: sum of absolute changes, rotations as arcs on a 50 mm sphere.
+    """Return FD of Power et al. 2012: sum of absolute changes, rotations as arcs on a 50 mm sphere.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def framewise_displacement(parameters: np.ndarray) -> np.ndarray:
 
 
 def estimate_motion(data: np.ndarray, affine: np.ndarray) -> Motion:
-    """Motion of every volume against the first, then once more against the mean.
+    """Estimate the motion of every volume against the first, then once more against the mean.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def estimate_motion(data: np.ndarray, affine: np.ndarray) -> Motion:
 
 
 def mean_volume(data: np.ndarray, affine: np.ndarray, matrices: Any) -> np.ndarray:
-    """Mean of the realigned volumes, on the scan's own grid."""
+    """Return the mean of the realigned volumes, on the scan's own grid."""
     total = np.zeros(data.shape[:3], dtype=np.float64)
     grid = (data.shape, affine)
     for t, matrix in enumerate(matrices):
@@ -94,7 +94,7 @@ def resample(
     grid: Grid,
     order: int = 3,
 ) -> np.ndarray:
-    """``out(x) = volume(matrix x)`` for every voxel x (world mm) of a target grid."""
+    """Compute ``out(x) = volume(matrix x)`` for every voxel x (world mm) of a target grid."""
     from scipy.ndimage import affine_transform
 
     shape, target = grid
@@ -139,7 +139,7 @@ class _Target:
         return gaussian_filter(np.asarray(volume, dtype=np.float32), sigma)
 
     def align_all(self, data: np.ndarray, start: list[np.ndarray]) -> list[np.ndarray]:
-        """Transforms of all volumes; each starts from the one before where that fits better."""
+        """Align all volumes; each starts from the transform of the previous one where that fits better."""
         found: list[np.ndarray] = []
         for t in range(data.shape[3]):
             begin = start[t]

@@ -56,7 +56,7 @@ class RawRun:
 
 
 def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
-    """Every raw run below ``request.source`` to MNI space, with confounds for ``fcforge fc``.
+    """Bring every raw run below ``request.source`` to MNI space, with confounds for ``fcforge fc``.
 
     Parameters are those of `fcforge.imaging.app.fc_folder`.
     """
@@ -88,7 +88,7 @@ def preprocess_folder(request: Request, pages: ModuleType) -> Outcome:
 
 
 def _preprocess(run: RawRun, request: Request, pages: ModuleType) -> bool:
-    """All steps for one run, unless they were done before; writes its files and page.
+    """Run all steps for one run, unless they were done before, and write its files and page.
 
     Raises
     ------
@@ -133,17 +133,17 @@ class _Way:
     done: dict[str, Any] = field(default_factory=dict)
 
     def save(self, name: str, data: np.ndarray | None = None) -> Path:
-        """The scan (or `data`) as a file in the working folder, for another program."""
+        """Save the scan (or `data`) as a file in the working folder, for another program."""
         data = self.data if data is None else data
         return save_nifti(data, self.affine, self.tr, self.work / name)
 
     def text(self, name: str, content: str) -> Path:
-        """Text file in the working folder, for another program."""
+        """Write a text file into the working folder, for another program."""
         (self.work / name).write_text(content)
         return self.work / name
 
     def slice_timing(self) -> None:
-        """Every slice at one moment, where the times are known."""
+        """Shift every slice to the same moment, where slice times are known."""
         if not self.run.slice_timing:
             return
         times = np.array(self.run.slice_timing)
@@ -159,7 +159,7 @@ class _Way:
         self.done["slice_timing"] = {"ReferenceSeconds": float(times.max() / 2)}
 
     def distortion(self) -> None:
-        """FSL's topup, from the mean and its opposite, where it is asked for."""
+        """Correct distortion with FSL's topup from the mean and its opposite, if requested."""
         if not self.request.sdc:
             return
         reverse = self.run.reverse
@@ -185,7 +185,7 @@ class _Way:
         self.done["distortion"] = {"Reverse": reverse.name, "Config": "b02b0.cnf"}
 
     def realign(self) -> None:
-        """Motion of every volume; mcflirt also moves the volumes, ours leaves that to MNI."""
+        """Estimate the motion of every volume; mcflirt also moves the volumes, ours leaves that to MNI."""
         if self.plan["motion"] == "mcflirt":
             source = self.save("to_realign.nii.gz")
             out = self.work / "realigned"
@@ -200,7 +200,7 @@ class _Way:
         self.done["motion"] = {"LargestMm": float(largest)}
 
     def to_mni(self) -> np.ndarray:
-        """Volumes on the MNI grid, (x, y, z, n_volumes)."""
+        """Resample the volumes on the MNI grid, (x, y, z, n_volumes)."""
         mean = mean_volume(self.data, self.affine, self.matrices)
         if self.plan["registration"] == "spm12":
             self.done["registration"] = {"Template": "SPM12 TPM"}
@@ -219,7 +219,7 @@ class _Way:
         return out
 
     def go(self, key: str, pages: ModuleType) -> None:
-        """All steps, then the files and the page; the sidecar marks the run as done."""
+        """Run all steps, then write the files and the page; the sidecar marks the run as done."""
         steps = [self.slice_timing, self.realign, self.distortion]
         for step in steps if self.plan["motion"] == "mcflirt" else reversed(steps):
             step()
@@ -249,7 +249,7 @@ class _Way:
         outputs.write_json(layouts.sidecar_of(path), side)
 
     def write(self, scan: np.ndarray, path: Path) -> pd.DataFrame:
-        """The scan in MNI space, the brain mask and the confounds; returns these."""
+        """Write the scan in MNI space, the brain mask and the confounds, and return them."""
         tissues = mni.mni_tissues()
         mask = path.with_name(path.name.replace("preproc_bold", "brain_mask"))
         brain = tissues.brain.astype(np.uint8)
@@ -264,7 +264,7 @@ class _Way:
 
 
 def find_raw(root: Path) -> list[RawRun]:
-    """Every ``*_bold.nii[.gz]`` of a BIDS tree, or every NIfTI file of a plain folder."""
+    """Find every ``*_bold.nii[.gz]`` of a BIDS tree, or every NIfTI file of a plain folder."""
     paths = [*layouts.nifti_files(root, "sub-*/**/*_bold")] or [
         *layouts.nifti_files(root, "*")
     ]
@@ -297,7 +297,7 @@ def _describe(path: Path, root: Path) -> RawRun:
 
 
 def _reverse_of(path: Path, phase: str) -> Path | None:
-    """EPI image beside a scan with the opposite phase direction."""
+    """Find the EPI image beside a scan that has the opposite phase direction."""
     for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")):
         side = layouts.read_json(layouts.sidecar_of(image))
         if side.get("PhaseEncodingDirection") == corrections.opposite(phase):
@@ -306,7 +306,7 @@ def _reverse_of(path: Path, phase: str) -> Path | None:
 
 
 def output_path(out: Path, run: RawRun) -> Path:
-    """``sub-X_task-rest_space-MNI..._desc-preproc_bold.nii.gz``."""
+    """Return the path ``sub-X_task-rest_space-MNI..._desc-preproc_bold.nii.gz``."""
     name = f"{outputs.base_name(run.source)}_space-{mni.SPACE}_desc-preproc_bold.nii.gz"
     return outputs.subject_folder(out, run.source) / name
 
