@@ -163,6 +163,25 @@ def assert_same_run(a: Path, b: Path) -> None:
                 assert np.array_equal(x[name], y[name], equal_nan=True), (key, name)
 
 
+def do_damage(path: Path, damage: str) -> None:
+    """Damage a file as a full disk, a broken copy or a bad sector does."""
+    data = path.read_bytes()
+    half = len(data) // 2
+    flipped = bytes(b ^ 0xFF for b in data[half : half + 40])
+    if damage == "delete":
+        path.unlink()
+        return
+    path.write_bytes(
+        {
+            "truncate": data[:half],
+            "empty": b"",
+            "noise": bytes(range(256)),
+            "flip": data[:half] + flipped + data[half + 40 :],
+            "one bit": data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :],
+        }[damage]
+    )
+
+
 def without_seconds(table: str) -> list[Sequence[str]]:
     """Rows of a table.csv without what the clock decides."""
     rows = [line.split(",") for line in table.splitlines()]

@@ -14,7 +14,7 @@ from fcforge.experiments.collect import collect, kept_by
 from fcforge.experiments.config import parse_experiment
 from fcforge.experiments.config_files import read_config
 from fcforge.experiments.plan import Progress
-from fcforge.experiments.run import open_store, prepare, run_experiment
+from fcforge.experiments.run import prepare, run_experiment, training_store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,8 +100,8 @@ def run(
     here = 1 if jobs == 1 and device == "cpu" else None
     folder = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
     with folder as root:
-        store = open_store(prepared, root)
-        run_experiment(
-            prepared, store, jobs=jobs, device=device, group=here, progress=progress
-        )
+        with training_store(prepared, root) as store:
+            run_experiment(
+                prepared, store, jobs=jobs, device=device, group=here, progress=progress
+            )
         return Results(collect(store)[0], kept_by(store))

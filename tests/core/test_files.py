@@ -1,6 +1,7 @@
 """Files that are whole or not there."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from fcforge.core.errors import DataError, ExchangeError
 from fcforge.core.files import (
     read_plain,
+    sweep,
     whole_file,
     whole_folder,
     write_bytes,
@@ -104,7 +106,7 @@ def test_the_content_is_on_disk_before_it_takes_its_name(tmp_path, monkeypatch):
         os, "replace", lambda a, b: (order.append("replace"), replace(a, b))
     )
     write_text(tmp_path / "x", "x")
-    assert order == ["fsync", "replace"]
+    assert order == ["fsync", "replace", "fsync"]  # the folder, too
 
 
 def test_a_folder_appears_whole_and_never_over_another(tmp_path):
@@ -139,3 +141,49 @@ def test_a_pipe_a_folder_a_device_and_nothing(tmp_path):
             read_plain(path, 10)
     with pytest.raises(DataError, match="No such file"):
         read_plain(tmp_path / "none", 10)
+
+
+def test_content_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    """Files and folders are synchronised before the rename, the folder above after it."""
+    steps: list[str] = []
+    fsync, rename, replace = os.fsync, os.rename, os.replace
+
+    def synchronised(handle: int) -> None:
+        steps.append(f"fsync {Path(os.readlink(f'/proc/self/fd/{handle}')).name}")
+        fsync(handle)
+
+    def renamed(move):
+        def step(old, new):
+            steps.append(f"rename {Path(new).name}")
+            move(old, new)
+
+        return step
+
+    monkeypatch.setattr(os, "fsync", synchronised)
+    monkeypatch.setattr(os, "rename", renamed(rename))
+    monkeypatch.setattr(os, "replace", renamed(replace))
+    with whole_folder(tmp_path / "folder") as part:
+        for name in ("a", "b"):
+            (part / name).write_text(name)
+    assert sorted(steps[:2]) == ["fsync a", "fsync b"]
+    assert steps[2].startswith("fsync .folder.")
+    assert steps[3:] == ["rename folder", f"fsync {tmp_path.name}"]
+    steps.clear()
+    write_text(tmp_path / "note.txt", "x")
+    assert steps[0].startswith("fsync .note.txt.")
+    assert steps[1:] == ["rename note.txt", f"fsync {tmp_path.name}"]
+
+
+def test_only_temporary_names_are_swept(tmp_path):
+    with (
+        whole_file(tmp_path / "a.nii.gz") as first,
+        whole_folder(tmp_path / "b") as second,
+    ):
+        shutil.copy(first, tmp_path / first.name.replace(".a", ".c"))
+        shutil.copytree(second, tmp_path / second.name.replace(".b", ".d"))
+        (tmp_path / ".bashrc").touch()
+        (tmp_path / ".config.d").mkdir()
+        assert sweep(tmp_path) == 4
+        first.touch()
+        second.mkdir()
+    assert names(tmp_path) == [".bashrc", ".config.d", "a.nii.gz", "b"]

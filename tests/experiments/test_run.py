@@ -1,6 +1,8 @@
 """A run: killed and resumed it is the one nobody disturbed; folders and precisions refused."""
 
+import contextlib
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -17,13 +19,15 @@ from fcforge.core.spec import LearnerSpec, Training
 from fcforge.data.datasets import load_dataset
 from fcforge.experiments.collect import collect
 from fcforge.experiments.config import Experiment
+from fcforge.experiments.execute import Place
 from fcforge.experiments.plan import Work
-from fcforge.experiments.run import open_store, prepare, run_experiment
+from fcforge.experiments.run import open_store, prepare, run_experiment, train
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
 from real_runs import (
     assert_same_run,
     contents,
+    do_damage,
     fcforge,
     finished,
     small_config,
@@ -191,30 +195,94 @@ def test_a_run_killed_while_it_wrote_its_first_file_can_start_again(tmp_path):
     assert store.read_experiment()["sites"]
 
 
-def test_leftovers_of_a_killed_run_are_ignored(tmp_path):
+def small_place() -> Place:
+    return Place("cpu", jobs=1)
+
+
+def test_leftovers_of_a_killed_run_are_swept(tmp_path):
     prepared = prepare(small_experiment())
     store = lanes(prepared, tmp_path)
-    leftover = tmp_path / "nodes" / ".0123456789abcdef.x"
+    leftover = tmp_path / "nodes" / ".0123456789abcdef.0123456789ab"
     leftover.mkdir()
     done = store.done()
-    lanes(prepared, tmp_path)
+    train(prepared, tmp_path, small_place(), lambda *step: None)
     assert store.done() == done
+    assert not leftover.exists()
 
 
-def test_a_damaged_node_stops_the_run_and_is_redone_when_deleted(tmp_path):
+@pytest.mark.parametrize("name", ["meta.json", "scores.npz", "lane.safetensors"])
+@pytest.mark.parametrize("damage", ["truncate", "one bit", "delete"])
+def test_damaged_nodes_are_trained_again_by_the_same_command(name, damage, tmp_path):
     prepared = prepare(small_experiment(0, "finetune", "analytic"))
     good = lanes(prepared, tmp_path / "good")
     store = open_store(prepared, tmp_path / "bad")
-    parent = next(n for n in prepared.plan.nodes.values() if n.depth == 1)
-    Trainer(prepared.cohort, store).run([parent])
-    lane = tmp_path / "bad" / "nodes" / parent.key / "lane.safetensors"
-    lane.write_bytes(lane.read_bytes()[:50])
-    with pytest.raises(StoreError, match="Delete its folder") as e:
-        lanes(prepared, tmp_path / "bad")
-    assert str(lane) in str(e.value)
-    shutil.rmtree(lane.parent)
-    assert good.done() == lanes(prepared, tmp_path / "bad").done()
+    parents = [n for n in prepared.plan.nodes.values() if n.depth == 1]
+    Trainer(prepared.cohort, store).run(parents[:1])
+    Trainer(prepared.cohort, store).run(parents[1:2])
+    for node in parents[:2]:
+        do_damage(store.folder(node.key) / name, damage)
+    lanes(prepared, tmp_path / "bad")
+    assert good.done() == store.done()
     assert_same_run(tmp_path / "bad", tmp_path / "good")
+
+
+def test_a_finished_run_with_twenty_damaged_nodes_is_mended(tmp_path):
+    """Status and report see the damage; the same command gives the undisturbed tables."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished().folder, folder)
+    store = Store(folder)
+    keys = sorted(store.done())[:20]
+    for k, key in enumerate(keys):
+        name = ("scores.npz", "meta.json")[k % 2]
+        do_damage(store.folder(key) / name, ("truncate", "empty", "delete")[k % 3])
+    status = fcforge("status", folder)
+    assert f"{len(keys)} damaged site trainings" in status.out
+    assert fcforge("report", folder).code in (0, 2)  # as far as runs are complete
+    again = fcforge(
+        "run", small_config(), "--out", folder, "--jobs", 1, "--device", "cpu"
+    )
+    assert again.code == 0, again.err
+    assert again.out == finished().answer.out
+    assert_same_run(folder, finished().folder)
+
+
+def test_a_damaged_generator_is_fitted_again(tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished().folder, folder)
+    (state, *_) = (folder / "generators").glob("*.safetensors")
+    do_damage(state, "one bit")
+    for key in sorted(Store(folder).done()):
+        Store(folder).drop(key)
+    again = fcforge(
+        "run", small_config(), "--out", folder, "--jobs", 1, "--device", "cpu"
+    )
+    assert again.code == 0, again.err
+    assert_same_run(folder, finished().folder)
+
+
+def test_a_run_killed_at_random_moments_is_the_undisturbed_run(tmp_path):
+    """Kill -9 the command and its workers three times, at moments that differ on every run."""
+    folder = tmp_path / "killed"
+    moments = random.Random()
+    for _ in range(3):
+        process = start_run(folder)
+        time.sleep(moments.uniform(1.0, 8.0))
+        family = [*psutil.Process(process.pid).children(recursive=True)]
+        for member in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        process.kill()
+        process.wait()
+        psutil.wait_procs(family, timeout=15)
+    again = fcforge(
+        "run", small_config(), "--out", folder, "--jobs", 2, "--device", "cpu"
+    )
+    assert again.code == 0, again.err
+    assert_same_run(folder, finished().folder)
+    left = [
+        p for part in (".", "nodes", "generators") for p in (folder / part).glob(".*")
+    ]
+    assert [p.name for p in left] == [".lock"]
 
 
 # -- states ------------------------------------------------------------------------------------

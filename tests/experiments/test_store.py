@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from fcforge.core.spec import LearnerSpec
 from fcforge.experiments.collect import stored_plan
 from fcforge.experiments.config import Experiment
 from fcforge.experiments.store import LANE, Store
+from fcforge.experiments.store import SCORES as SCORES_FILE
+from real_runs import do_damage
 
 SCORES = {
     "A": np.array([0.1, 0.9], dtype=np.float32),
@@ -32,6 +36,7 @@ def test_what_is_written_is_read(tmp_path):
     assert store.has("k")
     assert store.done() == {"k"}
     assert store.read_meta("k") == {"seconds": 1.5, "sites": ["A", "B"]}
+    assert store.verify("k") == (True, True)
     scores, tensors = store.read_scores("k"), store.read_lane("k")
     assert scores.keys() == SCORES.keys()
     assert all((scores[s] == SCORES[s]).all() for s in SCORES)
@@ -133,37 +138,88 @@ def test_a_node_can_be_dropped(tmp_path):
 DAMAGE = [
     (name, damage)
     for name in ("meta.json", "scores.npz", LANE)
-    for damage in ("truncate", "empty", "noise", "flip", "delete")
-    if (name, damage) != (LANE, "flip")  # safetensors has no checksum
+    for damage in ("truncate", "empty", "noise", "flip", "one bit", "delete")
 ]
 
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGE)
-def test_damage_says_what_to_do(name, damage, tmp_path):
+def test_damage_is_detected_and_says_what_to_do(name, damage, tmp_path):
     store = filled(tmp_path)
     path = store.root / "nodes" / "k" / name
-    data = path.read_bytes()
-    if damage == "delete":
-        path.unlink()
-    else:
-        half = len(data) // 2
-        flipped = bytes(b ^ 0xFF for b in data[half : half + 40])
-        path.write_bytes(
-            {
-                "truncate": data[:half],
-                "empty": b"",
-                "noise": bytes(range(256)),
-                "flip": data[:half] + flipped + data[half + 40 :],
-            }[damage]
-        )
+    do_damage(path, damage)
+    assert store.verify("k") == (name == LANE, name == SCORES_FILE)
     read = {
         "meta.json": store.read_meta,
         "scores.npz": store.read_scores,
         LANE: store.read_lane,
     }
-    with pytest.raises(StoreError, match="Delete its folder") as e:
+    with pytest.raises(StoreError, match="Run the same command again") as e:
         read[name]("k")
     assert str(path.parent) in str(e.value)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "empty", "delete"])
+def test_sizes_alone_show_what_was_cut(damage, tmp_path):
+    store = filled(tmp_path)
+    do_damage(store.folder("k") / "scores.npz", damage)
+    assert store.complete(["k", "absent"], checksums=False) == (set(), {"k"})
+
+
+def test_a_lane_that_was_dropped_is_no_damage(tmp_path):
+    store = filled(tmp_path)
+    store.drop_lane("k")
+    assert store.verify("k") == (True, False)
+    assert store.complete(["k"]) == ({"k"}, set())
+
+
+def test_nodes_of_older_folders_have_no_checksums_and_are_read(tmp_path):
+    store = filled(tmp_path)
+    path = store.folder("k") / "meta.json"
+    meta = json.loads(path.read_text())
+    path.write_text(json.dumps({"seconds": meta["seconds"], "sites": meta["sites"]}))
+    assert store.verify("k") == (True, True)
+    assert store.read_scores("k")["A"].tolist() == SCORES["A"].tolist()
+
+
+# -- one command at a time ----------------------------------------------------------------------
+HOLD = """
+import sys, time
+from fcforge.experiments.store import Store
+with Store(sys.argv[1]).exclusive():
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_command_is_refused_until_the_first_has_ended(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout.readline() == "locked\n"
+        busy = rf"process {first.pid} on .*Wait until"
+        with pytest.raises(StoreError, match=busy), Store(tmp_path).exclusive():
+            pass
+        first.kill()  # the lock goes with the process
+        first.wait()
+    with Store(tmp_path).exclusive():
+        pass
+
+
+def test_leftovers_of_killed_commands_are_deleted_and_nothing_else(tmp_path):
+    store = filled(tmp_path)
+    leftovers = [
+        store.root / ".experiment.json.0123456789ab.json",
+        store.root / "nodes" / ".k.0123456789ab",
+        store.generators / ".abc.0123456789ab.safetensors",
+    ]
+    kept = [store.root / ".DS_Store", store.root / ".git", store.root / ".notes.txt"]
+    store.generators.mkdir()
+    for path in (*leftovers, *kept):
+        path.mkdir() if path.name in (".k.0123456789ab", ".git") else path.touch()
+    (leftovers[1] / "scores.npz").touch()
+    with store.exclusive():
+        assert not any(path.exists() for path in leftovers)
+        assert all(path.exists() for path in kept)
+    assert store.done() == {"k"}
 
 
 def test_a_damaged_or_missing_experiment_says_so(tmp_path):

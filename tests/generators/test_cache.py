@@ -8,8 +8,15 @@ from fcforge.core.errors import DataError, StoreError
 from fcforge.core.subjects import FCBatch
 from fcforge.generators import cache
 from fcforge.generators.base import Generator
-from fcforge.generators.cache import _seed, fit_cached, fit_key, fit_together
+from fcforge.generators.cache import (
+    _seed,
+    fit_cached,
+    fit_key,
+    fit_together,
+    read_tensors,
+)
 from fcforge.generators.corr_gauss import CorrGauss
+from real_runs import do_damage
 
 CALLS: list[int] = []
 
@@ -65,12 +72,18 @@ def test_fits_once(small_site, tmp_path, on_disk) -> None:
         assert len(list(folder.iterdir())) == 2
 
 
-def test_damaged_state_is_reported(small_site, tmp_path) -> None:
-    fit_cached(Counting(), small_site, (0,), tmp_path)
+@pytest.mark.parametrize("damage", ["truncate", "one bit", "empty"])
+def test_a_damaged_state_is_fitted_again(damage, small_site, tmp_path) -> None:
+    CALLS.clear()
+    whole = fit_cached(Counting(), small_site, (0,), tmp_path)
     (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:20])
+    do_damage(path, damage)
     with pytest.raises(StoreError, match="damaged"):
-        fit_cached(Counting(), small_site, (0,), tmp_path)
+        read_tensors(path)
+    again = fit_cached(Counting(), small_site, (0,), tmp_path)
+    assert len(CALLS) == 2
+    first, second = whole.named(), again.named()
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_what_is_fitted_together_is_found_one_by_one(

@@ -92,7 +92,10 @@ def _plan_of_older_folder(store: Store, specs: Sequence[RunSpec], data: Any) -> 
     """Return the plan of a folder that states no keys, from the specs in its nodes."""
     stored = {}
     for key in store.done():
-        meta = store.read_meta(key)
+        try:
+            meta = store.read_meta(key)
+        except StoreError:  # a damaged node counts as missing
+            continue
         if "spec" in meta:
             stored[key] = RunSpec.from_json(meta["spec"])
     traits = read_traits(data.get("methods", {}))
@@ -105,8 +108,13 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
     Raises `StoreError` where no run is complete.
     """
     experiment, plan, data = stored_plan(store)
-    done = store.done()
-    scores = {key: store.read_scores(key) for key in plan.nodes if key in done}
+    whole, _ = store.complete(plan.nodes, checksums=False)
+    scores = {}
+    for key in whole:
+        try:
+            scores[key] = store.read_scores(key)
+        except StoreError:  # its runs count as incomplete, as `fcforge status` shows
+            continue
     metas = {key: store.read_meta(key) for key in scores}
     made = []
     for spec, keys in plan.stages:
@@ -179,7 +187,21 @@ def kept_by(store: Store) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How much of a run folder is done: site trainings, runs of each learner, bytes."""
+    """How much of a run folder is done.
+
+    Attributes
+    ----------
+    title, folder : str
+    trained, trainings : int
+        Site trainings that are stored, and all of the plan.
+    learners : dict of title to dict
+        Runs of each learner that are complete (``done``) and all (``asked``).
+    disk : int
+        Bytes.
+    damaged : int
+        Nodes whose files are missing or have another size than was written; the next run trains
+        them again.
+    """
 
     title: str
     folder: str
@@ -187,13 +209,14 @@ class RunProgress:
     trainings: int
     learners: dict[str, dict[str, int]]
     disk: int
+    damaged: int = 0
 
 
 def progress_of(folder: str | Path) -> RunProgress:
     """Progress of a run folder, learner by learner."""
     store = Store(folder)
     experiment, plan, _ = stored_plan(store)
-    done = store.done()
+    done, damaged = store.complete(plan.nodes, checksums=False)
     learners: dict[str, dict[str, int]] = {}
     for spec, keys in plan.runs:
         row = learners.setdefault(spec.learner.title, {"done": 0, "asked": 0})
@@ -201,5 +224,11 @@ def progress_of(folder: str | Path) -> RunProgress:
         row["done"] += all(key in done for key in keys)
     trained = trainings(node for key, node in plan.nodes.items() if key in done)
     return RunProgress(
-        experiment.title, str(folder), trained, plan.trainings, learners, store.size()
+        experiment.title,
+        str(folder),
+        trained,
+        plan.trainings,
+        learners,
+        store.size(),
+        len(damaged),
     )

@@ -21,7 +21,7 @@ from fcforge.core.randomness import numpy_rng
 from fcforge.core.spec import LearnerSpec, RunSpec
 from fcforge.experiments.pipelines import PIPELINE, TRAITS, Traits, pipeline_of
 from fcforge.experiments.run_keys import run_key
-from fcforge.experiments.store import Store
+from fcforge.experiments.store import MISSING, Store
 
 # -- which orders ------------------------------------------------------------------------------
 MOST_ORDERS = 5040  # all orders of 7 sites
@@ -306,15 +306,20 @@ Progress = Callable[
 
 
 def missing_nodes(plan: Plan, store: Store) -> list[Node]:
-    """Nodes to train, shallow first: not stored yet, or without a state that is needed again."""
-    done = store.done()
-    found = []
+    """Return the nodes to train, shallow first.
+
+    A node is trained if it is not stored, if its files are not as they were written, or if a node
+    to train starts from its lane and the lane is not there.
+    """
+    written = store.done()
+    missing = []
     parents = set[str | None]()
     for key, node in reversed(plan.nodes.items()):
-        if key not in done or (key in parents and not store.has_lane(key)):
-            found.append(node)
+        files = store.verify(key) if key in written else MISSING
+        if not files.scores or (key in parents and not files.lane):
+            missing.append(node)
             parents.add(node.parent)
-    return found[::-1]
+    return missing[::-1]
 
 
 class Work:
@@ -358,7 +363,10 @@ class Work:
     def done(self, nodes: Sequence[Node], what: str) -> None:
         """Some nodes are stored: say so, and drop states that all children have learned from."""
         for node in nodes:
-            self._ready += self._children[node.key].values()
+            waiting = self._children[node.key].values()
+            self._ready += waiting
+            if not waiting:  # a damaged node whose later nodes are all stored
+                self.store.drop_lane(node.key)
             if node.parent is not None:
                 self._children[node.parent].pop(node.key)
                 if not self._children[node.parent]:

@@ -1,6 +1,7 @@
 """One call that does what `fcforge run` does: check, plan, train what is missing, collect."""
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,14 +78,20 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     store = Store(out)
     if (store.root / "experiment.json").is_file():
         _refuse_another(store, prepared)
-    elif store.is_foreign():
+    else:
+        _refuse_foreign(store)
+    store.write_experiment(_told(prepared))
+    return store
+
+
+def _refuse_foreign(store: Store) -> None:
+    """Raise `StoreError` for a file, or a folder with other things than a run."""
+    if store.is_foreign() and not (store.root / "experiment.json").is_file():
         raise StoreError(
             "this is a file, or a folder that holds other things than a run.",
             where=store.root,
             do="Choose another --out.",
         )
-    store.write_experiment(_told(prepared))
-    return store
 
 
 def _told(prepared: Prepared) -> dict[str, Any]:
@@ -145,13 +152,40 @@ def run_experiment(
     return run_lanes(work, trainer)
 
 
+@contextmanager
+def training_store(prepared: Prepared, folder: str | Path) -> Iterator[Store]:
+    """Yield the run folder of an experiment, locked for this command and without leftovers.
+
+    Raises
+    ------
+    StoreError
+        If the folder holds something else, or another command is training into it.
+    """
+    store = Store(folder)
+    _refuse_foreign(store)
+    with store.exclusive():
+        yield open_store(prepared, folder)
+
+
 def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) -> Store:
-    """Train what the run folder does not hold yet."""
+    """Train what the run folder does not hold yet, or holds damaged.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    folder : Path
+    place : Place
+        Device, worker processes or cluster.
+    progress : callable
+        Called with the number of site trainings done, their total, and the last one.
+    """
     from fcforge.experiments.cluster import open_cluster, run_on
 
     # before the folder is made: a cluster that does not answer leaves nothing behind
-    with open_cluster(place.cluster) if place.cluster else nullcontext() as client:
-        store = open_store(prepared, folder)
+    with (
+        open_cluster(place.cluster) if place.cluster else nullcontext() as client,
+        training_store(prepared, folder) as store,
+    ):
         if client is None:
             run_experiment(
                 prepared, store, jobs=place.jobs, device=place.device, progress=progress

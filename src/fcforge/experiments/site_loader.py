@@ -22,7 +22,7 @@ from fcforge.experiments.public_subjects import Public
 from fcforge.experiments.store import SUBJECTS
 from fcforge.generators import make_generator
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.cache import fit_cached, read_tensors, write_tensors
+from fcforge.generators.cache import fit_cached, is_stored, read_tensors, write_tensors
 from fcforge.graphs import edges, from_edges
 from fcforge.methods.base import State
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
@@ -123,7 +123,7 @@ class SiteLoader:
             decides = repr((name, spec.data_sha256)).encode()
             digest = hashlib.sha256(decides).hexdigest()[:32]
             path = self.generators / f"{SUBJECTS}{digest}.safetensors"
-        if path and path.exists():
+        if path and is_stored(path):
             found = read_tensors(path)
             stored = FCBatch(from_edges(found["edges"]), found["y"])
             return stored, int(found["bytes"])

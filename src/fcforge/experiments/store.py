@@ -1,45 +1,73 @@
-"""The run folder: one sub-folder per node, written whole or not at all.
+"""The run folder: one sub-folder per node, written whole or not at all, and verified.
 
 Layout::
 
-    OUT/experiment.json          what was asked for
-    OUT/nodes/<key>/meta.json    spec, seconds, memory, addresses of remembered subjects
+    OUT/experiment.json          the experiment, its sites and the keys of its runs
+    OUT/nodes/<key>/meta.json    spec, seconds, memory, addresses of remembered subjects;
+                                 size and SHA-256 of the node's other files, and of itself
     OUT/nodes/<key>/scores.npz   P(patient) of every test subject of every site
     OUT/nodes/<key>/lane.safetensors   parameters, batch-norm statistics, method state; only
                                        while a later node of the plan is still to start from it
     OUT/generators/              fitted generators by content hash
+    OUT/.lock                    held by the command that trains into the folder
 
-A node is written into a temporary folder and renamed: kill -9 at any moment leaves either the
-whole node or a name with a dot, which nobody reads, and the same command again continues with
-the nodes that are missing.
+A node is written into a temporary folder, synchronised with the disk and renamed: a process that is
+killed leaves the whole node or a temporary name, which the next run deletes. A node that was damaged
+later (a full disk, a broken copy) is detected by its checksums and trained again.
 """
 
+import hashlib
+import io
 import json
+import os
+import platform
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 
 from fcforge import __version__
 from fcforge.core.errors import StoreError
-from fcforge.core.files import whole_folder, write_text
+from fcforge.core.files import locked, sweep, whole_folder, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+META = "meta.json"
+SCORES = "scores.npz"
 LANE = "lane.safetensors"
-FORMAT = 5  # bump when a change of code makes states or numbers of old nodes others
+FORMAT = 5  # raise it when a change of code makes states or numbers of old nodes others
 MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
-MAKE_ROOM = "Make room, or see to the folder; the same command again continues."
-REDO = "Delete its folder and run the same command again: only that node is redone."
-# what reading a file that was cut or changed may raise
-BROKEN = (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error)
+MAKE_ROOM = (
+    "Free some disk space, or check the folder; the same command again continues."
+)
+RETRAIN = "Run the same command again: it trains what is damaged or missing."
+# errors of reading a file that was cut or changed
+BROKEN = (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile, zlib.error)
+
+
+class NodeFiles(NamedTuple):
+    """State of a node's files.
+
+    Attributes
+    ----------
+    scores : bool
+        Whether the scores and facts are there, as they were written.
+    lane : bool
+        Whether the lane is there, as it was written.
+    """
+
+    scores: bool
+    lane: bool
+
+
+MISSING = NodeFiles(False, False)
 
 
 class Store:
@@ -54,24 +82,49 @@ class Store:
         return self.root / "generators"
 
     def folder(self, key: str) -> Path:
-        """Folder of a node."""
+        """Return the folder of a node."""
         return self.root / "nodes" / key
 
     def has(self, key: str) -> bool:
-        """Whether a node is complete."""
+        """Return whether a node's folder exists."""
         return self.folder(key).is_dir()
 
     def is_foreign(self) -> bool:
-        """Whether it is a file, or a folder with other things than a run."""
+        """Return whether the root is a file, or a folder with other things than a run."""
         if not self.root.is_dir():
             return self.root.exists()
         visible = [path.name for path in self.root.glob("[!.]*")]
         return bool(visible) and "nodes" not in visible
 
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Lock the run folder and delete what killed runs left, while the block runs.
+
+        Raises
+        ------
+        StoreError
+            If another command is training into the folder.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        lock = self.root / ".lock"
+        holder = lock.read_text() if lock.is_file() else ""
+        busy = StoreError(
+            f"another command is training into this folder ({holder or 'unknown process'}).",
+            where=self.root,
+            do="Wait until it has ended (`fcforge status` shows its progress); the same command "
+            "then continues. To train both at once, choose another --out.",
+        )
+        with locked(lock, busy):
+            lock.write_text(f"process {os.getpid()} on {platform.node()}")
+            for folder in (self.root, self.root / "nodes", self.generators):
+                sweep(folder)
+            yield
+
     def done(self) -> set[str]:
-        """Keys of all complete nodes (one directory listing, cheap on a network drive)."""
+        """Return the keys of all nodes that were written (one directory listing)."""
         return {path.name for path in (self.root / "nodes").glob("[!.]*")}
 
+    # -- writing -------------------------------------------------------------------------------
     def write_node(
         self,
         key: str,
@@ -79,57 +132,43 @@ class Store:
         scores: Mapping[str, np.ndarray],
         tensors: "Mapping[str, Tensor] | None" = None,
     ) -> None:
-        """Write a node. A node that is already there (another worker was faster) stays."""
+        """Write a node. A node that exists (another worker was faster) stays.
+
+        Parameters
+        ----------
+        key : str
+        meta : mapping
+            Facts of the node, as JSON.
+        scores : mapping of site to ndarray
+        tensors : mapping of str to Tensor, optional
+            The node's lane, if a later node starts from it.
+        """
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         # numbered arrays: a site may have any name
         numbered = {f"site{i}": values for i, values in enumerate(scores.values())}
-        facts = json.dumps({**meta, "sites": list(scores)}, indent=1, sort_keys=True)
         try:
             with whole_folder(self.folder(key)) as folder:
-                np.savez(folder / "scores.npz", allow_pickle=False, **numbered)
-                (folder / "meta.json").write_text(facts)
+                np.savez(folder / SCORES, allow_pickle=False, **numbered)
                 if tensors is not None:
                     on_cpu = {n: v.contiguous().cpu() for n, v in tensors.items()}
                     save_file(on_cpu, folder / LANE)
+                files = {path.name: _fingerprint(path) for path in folder.iterdir()}
+                facts = {**meta, "sites": list(scores), "files": files}
+                text = json.dumps(_signed(facts), indent=1, sort_keys=True)
+                (folder / META).write_text(text)
         except (OSError, SafetensorError) as error:
             if not self.has(key):
                 what = f"what was trained cannot be written ({error})."
                 raise StoreError(what, where=self.root, do=MAKE_ROOM) from error
-
-    def read_meta(self, key: str) -> dict[str, Any]:
-        """Spec, seconds, memory and addresses of a node."""
-        with self._reading(key, "meta.json") as path:
-            return json.loads(path.read_bytes())
-
-    def read_scores(self, key: str) -> dict[str, np.ndarray]:
-        """Scores by site."""
-        sites = self.read_meta(key)["sites"]
-        with (
-            self._reading(key, "scores.npz") as path,
-            path.open("rb") as stream,
-            np.load(stream) as data,
-        ):
-            return {site: data[f"site{i}"] for i, site in enumerate(sites)}
-
-    def read_lane(self, key: str) -> "dict[str, Tensor]":
-        """Tensors of a node's lane."""
-        from safetensors.torch import load_file
-
-        with self._reading(key, LANE) as path:
-            return load_file(path)
-
-    def has_lane(self, key: str) -> bool:
-        """Whether a node's state is (still) stored."""
-        return (self.folder(key) / LANE).is_file()
 
     def drop(self, key: str) -> None:
         """Delete a node that is to be trained again, if it is there."""
         shutil.rmtree(self.folder(key), ignore_errors=True)
 
     def drop_lane(self, key: str) -> None:
-        """Delete a node's state; its scores stay."""
+        """Delete a node's lane; its scores stay."""
         (self.folder(key) / LANE).unlink(missing_ok=True)
 
     def drop_subjects(self) -> None:
@@ -137,6 +176,100 @@ class Store:
         for path in self.generators.glob(f"{SUBJECTS}*"):
             path.unlink(missing_ok=True)
 
+    # -- reading -------------------------------------------------------------------------------
+    def read_meta(self, key: str) -> dict[str, Any]:
+        """Return the facts of a node: spec, seconds, memory and addresses."""
+        return self._meta(key)[0]
+
+    def read_scores(self, key: str) -> dict[str, np.ndarray]:
+        """Return the scores of a node by site."""
+        meta, files = self._meta(key)
+        with self._reading(key, SCORES, files) as data, np.load(data) as arrays:
+            sites = meta["sites"]
+            return {site: arrays[f"site{i}"] for i, site in enumerate(sites)}
+
+    def read_lane(self, key: str) -> "dict[str, Tensor]":
+        """Return the tensors of a node's lane."""
+        from safetensors.torch import load
+
+        _, files = self._meta(key)
+        with self._reading(key, LANE, files) as data:
+            return load(data.getvalue())
+
+    def has_lane(self, key: str) -> bool:
+        """Return whether a node's lane is stored."""
+        return (self.folder(key) / LANE).is_file()
+
+    def verify(self, key: str, *, checksums: bool = True) -> NodeFiles:
+        """Return which files of a node are as they were written.
+
+        Parameters
+        ----------
+        key : str
+        checksums : bool
+            Compare SHA-256 of the contents; else sizes alone, which reads no file but meta.json.
+        """
+        if not self.has(key):
+            return MISSING
+        try:
+            _, files = self._meta(key)
+        except StoreError:
+            return MISSING
+        whole = {}
+        for name in (SCORES, LANE):
+            path = self.folder(key) / name
+            whole[name] = _is_whole(path, files.get(name), checksums)
+        return NodeFiles(whole[SCORES], whole[LANE])
+
+    def complete(
+        self, keys: Iterable[str], *, checksums: bool = True
+    ) -> tuple[set[str], set[str]]:
+        """Return the keys of nodes with intact scores, and the keys of damaged nodes.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            Nodes to look at; those that were never written are in neither set.
+        checksums : bool
+            As of `verify`.
+        """
+        written = self.done()
+        there = [key for key in keys if key in written]
+        whole = {key for key in there if self.verify(key, checksums=checksums).scores}
+        return whole, {*there} - whole
+
+    def _meta(self, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Facts of a node, and the fingerprints of its files; none in folders of old versions."""
+        with self._reading(key, META, {}) as data:
+            facts = json.loads(data.getvalue())
+            files = facts.pop("files", {})
+            checksum = facts.pop("sha256", None)
+            signed = _signed({**facts, "files": files}) if files else {}
+            if signed and signed["sha256"] != checksum:
+                raise ValueError("its content is not what was written")
+            return facts, files
+
+    @contextmanager
+    def _reading(
+        self, key: str, name: str, files: Mapping[str, Any]
+    ) -> Iterator[io.BytesIO]:
+        """Yield the content of a node's file; errors of reading it name the file and the remedy."""
+        from safetensors import SafetensorError
+
+        path = self.folder(key) / name
+        if not path.is_file():
+            what = f"node {key} has no {name}."
+            raise StoreError(what, where=path.parent, do=RETRAIN)
+        try:
+            data = path.read_bytes()
+            if name in files and _fingerprint_of(data) != files[name]:
+                raise ValueError("its content is not what was written")
+            yield io.BytesIO(data)
+        except (*BROKEN, SafetensorError) as error:
+            what = f"damaged file ({error})."
+            raise StoreError(what, where=path, do=RETRAIN) from error
+
+    # -- the experiment ------------------------------------------------------------------------
     def write_experiment(self, data: Mapping[str, Any]) -> None:
         """Write what was asked for, for `status` and `report`."""
         write_text(
@@ -144,7 +277,7 @@ class Store:
         )
 
     def read_experiment(self) -> dict[str, Any]:
-        """What was asked for; `ValueError` where the file is damaged."""
+        """Return what was asked for; raise `ValueError` if the file is damaged."""
         path = self.root / "experiment.json"
         if not path.is_file():
             raise StoreError(
@@ -155,7 +288,7 @@ class Store:
         return json.loads(path.read_bytes())
 
     def unreadable(self, error: Exception) -> StoreError:
-        """The error for an experiment.json that makes no sense."""
+        """Return the error for an experiment.json that cannot be read."""
         reason = f"no {error}" if isinstance(error, KeyError) else error
         return StoreError(
             f"damaged, or written by another version of fcforge ({reason}).",
@@ -165,20 +298,33 @@ class Store:
         )
 
     def size(self) -> int:
-        """Bytes on disk."""
+        """Return the bytes on disk."""
         files = (path for path in self.root.rglob("*") if path.is_file())
         return sum(path.stat().st_size for path in files)
 
-    @contextmanager
-    def _reading(self, key: str, name: str) -> Iterator[Path]:
-        """Path of a node's file; whatever is wrong with it while it is read says so."""
-        from safetensors import SafetensorError
 
-        path = self.folder(key) / name
-        if not path.is_file():
-            raise StoreError(f"node {key} has no {name}.", where=path.parent, do=REDO)
-        try:
-            yield path
-        except (*BROKEN, SafetensorError) as error:
-            what = f"damaged file ({error})."
-            raise StoreError(what, where=path, do=REDO) from error
+def _signed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts with the SHA-256 of their canonical JSON."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    plain = json.loads(text)
+    return {**plain, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    return _fingerprint_of(path.read_bytes())
+
+
+def _fingerprint_of(data: bytes) -> dict[str, Any]:
+    return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _is_whole(path: Path, written: Mapping[str, Any] | None, checksums: bool) -> bool:
+    """Return whether a file is there and as it was written, as far as that is known."""
+    try:
+        if written is None:  # a folder of an old version has no fingerprints
+            return path.stat().st_size > 0
+        if not checksums:
+            return path.stat().st_size == written["size"]
+        return _fingerprint(path) == written
+    except OSError:
+        return False

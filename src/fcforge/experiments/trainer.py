@@ -31,7 +31,12 @@ from fcforge.experiments.site_loader import (
 from fcforge.experiments.site_thresholds import without_fold
 from fcforge.experiments.store import Store
 from fcforge.generators.base import Generator
-from fcforge.generators.cache import fit_together, read_tensors, write_tensors
+from fcforge.generators.cache import (
+    fit_together,
+    is_stored,
+    read_tensors,
+    write_tensors,
+)
 from fcforge.methods import Lane, Learner, Method, build_learner
 from fcforge.replay.bank import PoolName
 from fcforge.training.capacity import lanes_that_fit
@@ -122,7 +127,7 @@ class Trainer:
             model = LearnerSpec(Component("finetune"), spec.learner.model)
             alone = replace(spec, learner=model, order=(), left_out=None)
             path = self.store.generators / f"pretrained-{run_key(alone)}.safetensors"
-            if not path.exists():
+            if not is_stored(path):
                 given = (learner.model, view, spec.seed, spec.training, self.device)
                 write_tensors(path, pretrain(*given).named())
             trained = Lane.from_named(read_tensors(path, self.device))

@@ -18,6 +18,7 @@ from fcforge.generators.base import FCBatch, Generator, GeneratorState
 # Bump when a change of code makes old states wrong.
 VERSION = 2
 LANES = 32  # trained side by side on a GPU
+CHECKSUM = "sha256"  # name in the file's metadata
 
 _memory: dict[str, GeneratorState] = {}
 
@@ -100,7 +101,7 @@ def fit_together(
     missing = {}
     for batch, names in requests:
         path = Path(folder) / f"{fit_key(generator, batch, _seed(names))}.safetensors"
-        if not path.exists():
+        if not is_stored(path):
             missing[path] = batch, _seed(names)
     paths = list(missing)
     for group in (paths[i : i + LANES] for i in range(0, len(paths), LANES)):
@@ -126,13 +127,13 @@ def read_state(
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors, whole or not at all."""
+    """Write tensors as safetensors with their checksum, whole or not at all."""
     from safetensors.torch import save
 
     copies = {}
     for name, value in tensors.items():
         copies[name] = value.detach().cpu().contiguous().clone()
-    write_bytes(path, save(copies))
+    write_bytes(path, save(copies, metadata={CHECKSUM: _checksum(copies)}))
 
 
 def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
@@ -140,11 +141,36 @@ def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
     from safetensors import SafetensorError
     from safetensors.torch import load
 
+    data = path.read_bytes()
     try:
-        tensors = load(path.read_bytes())
-    except (SafetensorError, ValueError) as error:
+        tensors = load(data)
+        size = int.from_bytes(data[:8], "little")
+        written = json.loads(data[8 : 8 + size])["__metadata__"][CHECKSUM]
+        if written != _checksum(tensors):
+            raise ValueError("its content is not what was written")
+    except (SafetensorError, ValueError, KeyError) as error:
         raise StoreError(
             f"damaged tensors ({error}).", where=path, do="Delete the file."
         ) from error
     # the file's order is arbitrary
-    return {k: v.to(device) for k, v in sorted(tensors.items())}
+    return {name: value.to(device) for name, value in sorted(tensors.items())}
+
+
+def is_stored(path: Path) -> bool:
+    """Return whether tensors are stored; a damaged file is deleted, to be made again."""
+    if not path.exists():
+        return False
+    try:
+        read_tensors(path)
+    except StoreError:
+        path.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

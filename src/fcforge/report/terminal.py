@@ -33,6 +33,9 @@ def status_text(found: "RunProgress") -> str:
     lines = [f"{found.title}: {done}"]
     for title, runs in found.learners.items():
         lines.append(f"  {title:<{width}}  {runs['done']}/{runs['asked']} runs")
+    if found.damaged:
+        nodes = counted(found.damaged, "damaged site training")
+        lines.append(f"  {nodes}: `fcforge run` with the same config repeats them")
     lines.append(f"  {memory(found.disk)} in {found.folder}")
     return printable_lines(lines)
 
