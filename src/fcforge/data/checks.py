@@ -9,7 +9,7 @@ from fcforge.core.errors import DataError
 from fcforge.core.formatting import counted, some
 from fcforge.core.names import first_look_alikes, two_spellings
 from fcforge.core.target import Target
-from fcforge.data.cohort import Cohort
+from fcforge.data.cohort import Cohort, as_numbers
 from fcforge.data.faults import Fault, Severity, grouped
 from fcforge.data.participants import NAME_THEM
 from fcforge.data.site_checks import site_faults
@@ -19,6 +19,7 @@ MIN_PER_CLASS = 4
 TOLERANCE = 1e-4  # of symmetry, range and diagonal of a correlation matrix
 SHOWN = 5  # errors listed by `require_valid`
 COPY = 0.99999  # edge correlation of one scan with its copy, but for rounding
+NUMBERS = ("age", "mean_fd")  # covariates that are never words
 WIDEN = "Widen limits in [dataset], or leave the subject out: leave_out = ['ID']."
 
 
@@ -48,7 +49,7 @@ def check_cohort(
         faults += [*_matrix_faults_of(cohort), *_subject_faults(cohort)]
         if np.isfinite(cohort.fc).all():
             faults += [*_duplicate_faults(cohort), *site_faults(cohort)]
-        faults += _size_faults(cohort, to_split)
+        faults += [*_size_faults(cohort, to_split), *_covariate_faults(cohort)]
     return sorted(faults, key=lambda f: f.severity != "error")
 
 
@@ -171,6 +172,16 @@ def _subject_faults(cohort: Cohort) -> Iterator[Fault]:
             value = target.restored(y)
             what = f"{target.name} {value:g} is not in {low:g} to {high:g}."
             yield Fault("error", what, WIDEN, subject, site)
+
+
+def _covariate_faults(cohort: Cohort) -> Iterator[Fault]:
+    """Yield an error for each covariate that must be a number and holds text."""
+    for name in NUMBERS:
+        if name in cohort.covariates:
+            try:
+                as_numbers(name, cohort.covariates[name])
+            except DataError as error:
+                yield Fault("error", error.what, error.do)
 
 
 def class_counts(y: np.ndarray, target: Target) -> list[int]:
