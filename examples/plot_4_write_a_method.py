@@ -2,9 +2,9 @@ r"""
 Write a method
 ==============
 
-A method is a small frozen class: hyper-parameters are fields, what it learns lives in
+A method is a small frozen class: hyper-parameters are fields, what it learns is a NamedTuple in
 ``lane.state``, and its loss is a pure function of one model's parameters. The engine runs it alone
-on a CPU or lifts it over many site orders on a GPU; the method does not know which.
+on a CPU or lifts it over many site orders on a GPU; the method cannot tell which.
 """
 
 # %%
@@ -20,10 +20,18 @@ on a CPU or lifts it over many site orders on a GPU; the method does not know wh
 
 # start of the method
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
-from fcforge.methods.base import Method
+from fcforge.methods import Method
+from fcforge.nn.tensors import Params
+
+
+class Before(NamedTuple):
+    """Parameters at the start of the site; empty between sites."""
+
+    params: Params
 
 
 @dataclass(frozen=True)
@@ -35,33 +43,29 @@ class Average(Method):
 
     name = "average"
     title = "Parameter averaging"
-    keeps = "nothing"
+    State = Before
+
+    def start(self, model, lane, public=None):
+        """Return the lane with an empty state."""
+        return lane._replace(state=Before({}))
 
     def begin_site(self, model, lane, site):
-        """Remember where the parameters are now; the first site is free."""
-        if site.position == 0:
-            return lane
-        old = {f"old.{k}": v.clone() for k, v in lane.params.items()}
-        return lane._replace(state={**lane.state, **old})
+        """Remember the parameters; the first site is free."""
+        return lane.with_state(params=lane.params) if site.position else lane
 
     def loss(self, model, params, lane, batch, key):
-        """Cross-entropy and the tether."""
+        """Add the tether to the cross-entropy."""
         loss, stats = super().loss(model, params, lane, batch, key)
-        for k, v in params.items():
-            if f"old.{k}" in lane.state:
-                loss = (
-                    loss
-                    + 0.5 * self.strength * ((v - lane.state[f"old.{k}"]) ** 2).sum()
-                )
+        for k, before in lane.state.params.items():
+            loss = loss + 0.5 * self.strength * (params[k] - before).square().sum()
         return loss, stats
 
     def end_site(self, model, lane, site):
         """Average; nothing but the network travels on."""
-        old = {k: lane.state.get(f"old.{k}", v) for k, v in lane.params.items()}
-        share = self.share if site.position else 1.0
-        params = {k: torch.lerp(old[k], v, share) for k, v in lane.params.items()}
-        kept = {k: v for k, v in lane.state.items() if not k.startswith("old.")}
-        return lane._replace(params=params, state=kept)
+        params = dict(lane.params)
+        for k, before in lane.state.params.items():
+            params[k] = torch.lerp(before, params[k], self.share)
+        return lane._replace(params=params, state=Before({}))
 
 
 # end of the method

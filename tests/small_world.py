@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from fcforge.core.component import Component
 from fcforge.core.randomness import torch_rng
@@ -27,6 +28,7 @@ from fcforge.methods import METHODS, Lane, make_method
 from fcforge.methods.base import Learner
 from fcforge.models import MODELS, Model
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
+from fcforge.replay.state import rows_of
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
 from fcforge.training.start import start_lane
@@ -139,7 +141,8 @@ def stored_lanes(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
         pools = store.read_meta(key)["pools"]
         pool, item = tensors.pop("pool").tolist(), tensors.pop("item").tolist()
         named = [(pools[p], i) for p, i in zip(pool, item, strict=True)]
-        for row in METHODS[node.spec.learner.method.name].row_keys:
+        state = METHODS[node.spec.learner.method.name].State
+        for row in rows_of(Lane.from_named(tensors, state).state):
             places = tensors[f"state/{row}"].tolist()
             tensors[f"state/{row}"] = [named[k] if k >= 0 else None for k in places]
         out[key] = tensors
@@ -177,6 +180,11 @@ def make_model(component: Component, n_rois: int) -> Model:
     return build("model", component, MODELS, n_rois=n_rois)
 
 
+def cast_lane(lane: Lane, dtype: torch.dtype) -> Lane:
+    """The lane with its floating-point tensors in another precision."""
+    return pytree.tree_map(lambda v: v.to(dtype) if v.is_floating_point() else v, lane)
+
+
 @dataclass
 class World:
     """One learner, taught site by site without a store."""
@@ -205,15 +213,11 @@ class World:
         settings = {**spec.model.params, **(model_params or {})}
         network = make_model(Component(spec.model.name, settings), R)
         learner = Learner(make_method(spec.method), network)
-        empty = Lane({}, {}, {})
+        empty = Lane({}, {})
         made = cls(
             learner, Bank() if bank is None else bank, empty, training, seed, dtype
         )
-        start = (
-            {k: v.to(dtype) if v.is_floating_point() else v for k, v in part.items()}
-            for part in start_lane(learner, seed, public=made.public())
-        )
-        made.lane = Lane(*start)
+        made.lane = cast_lane(start_lane(learner, seed, public=made.public()), dtype)
         return made
 
     def public(self) -> PublicView | None:

@@ -5,6 +5,7 @@ import torch
 from fcforge import graphs
 from fcforge.methods import Lane
 from fcforge.models.edge import edge_features
+from fcforge.replay.state import named
 
 
 def features(model, fc: torch.Tensor) -> list[torch.Tensor]:
@@ -31,7 +32,8 @@ def closest(values: torch.Tensor, subject: torch.Tensor) -> float:
 def kept_subjects(model, lane: Lane, fc: torch.Tensor) -> list[str]:
     """Names of state tensors that hold a subject of `fc`, in any form and any layout."""
     found = []
-    for name, value in lane.state.items():
+    state = lane.state if isinstance(lane.state, dict) else named(lane.state)
+    for name, value in state.items():
         forms = (value, value.mT) if value.dim() == 2 else (value,)
         if value.is_floating_point() and any(
             closest(v, f) > 0.999 for v in forms for f in features(model, fc)

@@ -318,7 +318,7 @@ SAMPLER = {  # rows of the page that are numbers of the sampler
 
 def test_the_settings_of_forge_are_those_of_the_code():
     forge = METHODS["forge"]
-    presets = forge(), forge.from_preset("paper"), forge.from_preset("official")
+    presets = [forge.of_variant(word)() for word in ("stable", "paper", "authors")]
     text = (DOCS / "forge.md").read_text()
     rows = re.findall(
         r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE

@@ -62,7 +62,7 @@ Stages = dict[
 def run_ours(dataset: Component, args: Namespace, epochs: int) -> Spent:
     """FORGE on the GCN, one seed, from reading the data to the last stored node."""
     learner = LearnerSpec(
-        Component("forge", {"preset": args.preset}),
+        Component("forge", {"variant": args.variant}),
         Component("gcn"),
         Component(
             "fcm_vae", {} if args.vae_epochs is None else {"epochs": args.vae_epochs}
@@ -113,7 +113,7 @@ def make_order(dataset: Component, args: Namespace, watch: Stopwatch) -> Any:
         labels = generator.diagnoses(state, source.y, CANDIDATES + DEV)
         mixed = labels[torch.randperm(len(labels), generator=torch_rng(1))]
         synthetic[name] = generator.sample(state, mixed, torch_rng(2, name))
-    replay = make_method(Component("forge", {"preset": args.preset})).replay_size
+    replay = make_method(Component("forge", {"variant": args.variant})).replay_size
     order = Order(sites, synthetic, watch, args.device, replay)
     warm_up(order, next(iter(sites)))
     choose_threads(order, args.threads)
@@ -196,7 +196,7 @@ def main() -> None:
         jobs=int,
         data=str,
         scale=1.0,
-        preset="default",
+        variant="stable",
         epochs=100,
         share=1,
         vae_share=1,
@@ -211,7 +211,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     dataset, about = abide(args.data, args.scale)
     print(
-        f"{machine(args.device)}\n{about}; {args.threads} threads; FORGE preset {args.preset}"
+        f"{machine(args.device)}\n{about}; {args.threads} threads; FORGE variant {args.variant}"
     )
     watch, order, stages = Stopwatch(args.device), None, {}
     try:

@@ -34,6 +34,8 @@ from fcforge.models.gcn import GCN
 from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.replay.bank import Bank, PoolName
+from fcforge.replay.hcts import Choice
+from fcforge.replay.memory import Memory
 from fcforge.training.lanes import lift, stack
 from fcforge.training.loop import matmul_precision
 from fcforge.training.schedule import step_keys
@@ -76,16 +78,15 @@ def full_memory(lane: Lane, bank: Bank, rows: Tensor) -> Lane:
     """A lane of FORGE that remembers one past site."""
     slots = torch.arange(MEMORY, device=bank.device)
     held = rows[slots % len(rows)]
-    memory = {
-        "memory.row": held,
-        "memory.y": bank.y[held],
-        "memory.site": torch.zeros_like(held),
-        "memory.logits": torch.zeros(MEMORY, 2, device=bank.device),
-        "memory.embedding": torch.zeros(MEMORY, 2 * WIDTH, device=bank.device),
-        "replay.active": slots,
-        "replay.quota": torch.tensor([MEMORY], device=bank.device),
-    }
-    return lane._replace(state={**lane.state, **memory})
+    memory = Memory(
+        rows=held,
+        y=bank.y[held],
+        logits=torch.zeros(MEMORY, 2, device=bank.device),
+        embedding=torch.zeros(MEMORY, 2 * WIDTH, device=bank.device),
+        site=torch.zeros_like(held),
+    )
+    choice = Choice(slots, torch.tensor([MEMORY], device=bank.device))
+    return lane.with_state(memory=memory, choice=choice)
 
 
 def lanes_step(

@@ -21,7 +21,13 @@ from torch_geometric.nn import GCNConv, global_max_pool, global_mean_pool
 from fcforge.core.subjects import FCBatch, Site
 from fcforge.graphs import adjacency, node_features
 from fcforge.replay.hcts import HCTS
-from fcforge.replay.selection import Look, closeness, distances, held_out, margin
+from fcforge.replay.selection import (
+    Contexts,
+    closeness,
+    distances,
+    held_out_quality,
+    margin,
+)
 from generators import fit_authors_vae
 
 TAU, BATCH, CANDIDATES, DEV = 0.4, 32, 256, 64
@@ -132,17 +138,20 @@ class Order:
     def refresh(self) -> None:
         """Look at every past site's generated subjects and choose those to replay."""
         with self.watch.stage("refresh, per past site", len(self.past)):
-            looks = []
+            by_site = []
             for kept, dev in self.past:
                 logits, z = self.outputs(kept)
                 y, labels = (torch.cat([g.y for g in graphs]) for graphs in (dev, kept))
                 shown = torch.ones_like(y, dtype=torch.bool)
-                accuracy, ce = held_out(self.outputs(dev)[0], y, shown)
+                accuracy, ce = held_out_quality(self.outputs(dev)[0], y, shown, len(y))
                 psi = torch.stack([margin(logits), closeness(z, labels)], -1)
-                looks.append(Look(accuracy, ce, psi, distances(z)))
-            look = Look(*(torch.stack(part) for part in zip(*looks, strict=True)))
+                by_site.append(Contexts(accuracy, ce, psi, distances(z)))
+            parts = zip(*by_site, strict=True)
+            contexts = Contexts(*(torch.stack(part) for part in parts))
             key = torch.tensor(len(self.past), dtype=torch.int32)
-            self.state, choice = self.sampler.refresh(self.state, look, key, CANDIDATES)
+            self.state, choice = self.sampler.refresh(
+                self.state, contexts, key, CANDIDATES
+            )
             every = [g for kept, _ in self.past for g in kept]
             self.active = [every[i] for i in choice.active.tolist()]
 

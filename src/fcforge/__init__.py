@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     )
     from fcforge.imaging.atlas import load_atlas
     from fcforge.python_api import run
+    from fcforge.replay.hcts import HCTS
 
 __version__ = "0.2.0"
 __all__ = [
+    "HCTS",
     "ConfoundRemover",
     "ForgeClassifier",
     "ForgeRegressor",
@@ -30,7 +32,11 @@ __all__ = [
     "run",
 ]
 # what is not of the scikit-learn face
-_HOMES = {"load_atlas": "fcforge.imaging.atlas", "run": "fcforge.python_api"}
+_HOMES = {
+    "HCTS": "fcforge.replay.hcts",
+    "load_atlas": "fcforge.imaging.atlas",
+    "run": "fcforge.python_api",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -126,11 +126,11 @@ def test_command_line_and_experiment_add_up_the_same_numbers(world):
     """The sum of a run is that of the releases, bit by bit; answers agree to single precision."""
     found = open_exchange(world.folder / "all.fcx").model
     start = found.start.space
-    lane = Lane({"head.0.weight": torch.zeros(3, 1)}, {}, {})
+    lane = Lane({"head.0.weight": torch.zeros(3, 1)}, {})
     model = SimpleNamespace(n_outputs=found.target.outputs)
     method = ForgeRelease(form="local", mechanism="none")
     public = SimpleNamespace(start=start)
-    lane = method.learn_public(model, lane, public)
+    lane = method.start(model, lane, public)
     for place in (2, 3, 4):
         mine = loaded(world, place)
         fc = torch.from_numpy(mine.fc)
@@ -138,7 +138,7 @@ def test_command_line_and_experiment_add_up_the_same_numbers(world):
         site = SimpleNamespace(public=public, fc=fc, y=y, seed=0, name=sites()[place])
         lane = method.end_site(model, lane, site)
     total = sum(given.numbers for given in found.given)
-    assert np.array_equal(lane.state["release.sum"].numpy(), total)
+    assert np.array_equal(lane.state.total.numpy(), total)
     tested = loaded(world, 5)
     x = found.start.features(tested.fc, {})
     weight = lane.params["head.0.weight"].numpy().astype(np.float64)

@@ -94,5 +94,5 @@ def test_hand_over(tmp_path) -> None:
     there = travelled.model.state.lane
     for name, value in alone.params.items():
         np.testing.assert_array_equal(value.numpy(), there.params[name].numpy())
-    for name, value in alone.state.items():
-        np.testing.assert_array_equal(value.numpy(), there.state[name].numpy())
+    for name, value in alone.named().items():
+        np.testing.assert_array_equal(value.numpy(), there.named()[name].numpy())

@@ -1,7 +1,6 @@
 """Configs: what they mean, and what every kind of mistake says."""
 
 import copy
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -111,15 +110,14 @@ def test_the_template_can_be_read(tmp_path):
 
 # -- protocol "paper" --------------------------------------------------------------------------
 def with_presets(table: dict[str, type]) -> set[str]:
-    def has(cls) -> bool:  # a field, or class methods of these names
-        preset = "preset" in {f.name for f in fields(cls)} or "paper" in cls.presets
-        return preset or "paper" in cls.variants
+    def has(cls) -> bool:
+        return "paper" in cls.presets or "paper" in cls.variants
 
     return {name for name, cls in table.items() if has(cls)}
 
 
 def test_protocol_paper_takes_the_papers_presets():
-    assert "forge" in with_presets(METHODS)
+    assert set(METHODS["forge"].variants) == {"stable", "paper", "authors"}
     assert "fcm_vae" in with_presets(GENERATORS)
     learner = {
         "method": "forge",
@@ -130,7 +128,7 @@ def test_protocol_paper_takes_the_papers_presets():
         experiment={"protocol": "paper"}, learner=[learner, {"method": "ewc"}]
     )
     forge, ewc = parse(data).learners
-    assert forge.method == Component("forge", {"preset": "paper"})
+    assert forge.method == Component("forge", {"variant": "paper"})
     assert forge.generator == Component("fcm_vae", {"epochs": 2, "variant": "paper"})
     assert ewc.method == Component("ewc")  # has no presets
     strict = parse({**data, "experiment": {}}).learners[0]
@@ -141,13 +139,13 @@ def test_protocol_paper_takes_the_papers_presets():
 
 def test_protocol_paper_leaves_a_preset_that_was_set():
     learner = {
-        "method": {"name": "forge", "preset": "default"},
+        "method": {"name": "forge", "variant": "stable"},
         "generator": {"name": "fcm_vae", "variant": "authors"},
     }
     spec = parse(config(experiment={"protocol": "paper"}, learner=[learner])).learners[
         0
     ]
-    assert spec.method.params["preset"] == "default"
+    assert spec.method.params["variant"] == "stable"
     assert spec.generator.params["variant"] == "authors"
 
 

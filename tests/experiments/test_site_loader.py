@@ -10,6 +10,7 @@ from fcforge.core.spec import Leaks, RunSpec, Training
 from fcforge.core.subjects import FCBatch, Site
 from fcforge.data.splits import make_sites
 from fcforge.experiments.site_loader import SiteLoader
+from fcforge.methods.shared.synthetic_memory import HeldOut
 from fcforge.nn.resources import one_thread
 from fcforge.replay.bank import PoolName
 from small_world import cohort, learner_spec, order, run_spec
@@ -98,13 +99,13 @@ def filled(*names: str) -> SiteLoader:
 
 def test_places_are_among_the_rows_that_are_held():
     loader = filled("a", "b")
-    state = {"p": torch.tensor([[5, -1], [2, 5]]), "other": torch.zeros(2)}
-    found, rows = loader.to_places(state, ["p"])
+    state = HeldOut(torch.tensor([[5, -1], [2, 5]]), torch.zeros(2))
+    found, rows = loader.to_places(state)
     assert rows.tolist() == [2, 5]
-    assert found["p"].tolist() == [[1, -1], [0, 1]]
-    back = loader.from_places(found, ["p"], torch.tensor([7, 9]))
-    assert back["p"].tolist() == [[9, -1], [7, 9]]
-    assert loader.to_places({"other": torch.zeros(2)}, [])[1].tolist() == []
+    assert found.rows.tolist() == [[1, -1], [0, 1]]
+    back = loader.from_places(found, torch.tensor([7, 9]))
+    assert back.rows.tolist() == [[9, -1], [7, 9]]
+    assert loader.to_places(())[1].tolist() == []
 
 
 def fail_in_one_thread() -> None:

@@ -16,6 +16,7 @@ from fcforge.experiments.site_loader import synthetic_name
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
 from fcforge.methods import build_learner
+from fcforge.replay.state import named
 from small_world import (
     assert_same,
     cohort,
@@ -107,7 +108,9 @@ def test_memory_counts_edges_of_remembered_subjects(tmp_path):
     node = list(plan.nodes.values())[-1]
     lane = trainer.load_lane(replace(node, parent=node.key))
     others = sum(
-        v.numel() * v.element_size() for k, v in lane.state.items() if k != "memory.row"
+        v.numel() * v.element_size()
+        for k, v in named(lane.state).items()
+        if k != "memory.rows"
     )
     edges = cohort().n_rois * (cohort().n_rois - 1) // 2
     assert Store(tmp_path).read_meta(node.key)["memory_bytes"] == 7 * edges * 4 + others

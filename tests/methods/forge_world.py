@@ -12,19 +12,19 @@ from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
 from fcforge.training.start import start_lane
-from small_world import make_model
+from small_world import cast_lane, make_model
 
 N_ROIS = 8
 SITES = ("A", "B", "C")
 TRAINING = Training(epochs=3, batch_size=8)
 SIZES = {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2}
 VARIANTS = {
-    "default": {},
-    "paper": {"preset": "paper"},
-    "official": {"preset": "official"},
+    "stable": {},
+    "paper": {"variant": "paper"},
+    "authors": {"variant": "authors"},
     "uniform": {"sampling": "uniform"},
     "reservoir": {"sampling": "reservoir"},
-    "official sampler": {"sampler": "official"},
+    "authors sampler": {"sampler": "authors"},
     "taught": {"teach_current": True},
 }
 
@@ -63,11 +63,7 @@ class World:
         return FCBatch(batch.fc.to(self.dtype), batch.y)
 
     def start(self, learner: Learner, seed: int) -> Lane:
-        lane = start_lane(learner, seed)
-        return Lane(*({k: self._cast(v) for k, v in part.items()} for part in lane))
-
-    def _cast(self, x: torch.Tensor) -> torch.Tensor:
-        return x.to(self.dtype) if x.is_floating_point() else x
+        return cast_lane(start_lane(learner, seed), self.dtype)
 
     def view(self, site: str, position: int) -> SiteView:
         def synthesise(n: int) -> torch.Tensor:

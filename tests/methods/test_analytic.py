@@ -10,7 +10,7 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.spec import LearnerSpec
 from fcforge.methods import build_learner, make_method
-from fcforge.methods.analytic import Analytic
+from fcforge.methods.analytic import Analytic, moment_rows
 from small_world import World, cohort
 
 LINEAR = Component("linear")
@@ -19,9 +19,7 @@ LINEAR = Component("linear")
 def test_rows_are_one_the_features_and_the_diagnosis():
     x = torch.arange(12.0).reshape(2, 6)
     learner = build_learner(LearnerSpec(Component("analytic"), LINEAR), 3)
-    rows = learner.method.statistics_rows(
-        learner.model, {"edges": x}, torch.tensor([0, 1])
-    )
+    rows = moment_rows(learner.model, {"edges": x}, torch.tensor([0, 1]))
     assert rows.tolist() == [[1, *range(6), -1], [1, *range(6, 12), 1]]
 
 

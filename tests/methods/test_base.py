@@ -7,28 +7,33 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.randomness import torch_rng
 from fcforge.methods import make_method
-from fcforge.methods.base import Lane, seen
+from fcforge.methods.base import Lane, eval_output
+from fcforge.methods.shared.union import UnionState
+from fcforge.replay.state import Network
 from small_world import R, cohort, make_model, order
 
 
 def test_a_lane_is_the_lane_of_its_names():
-    lane = Lane({"a/b": torch.ones(2)}, {}, {"memory.row": torch.arange(3)})
+    rows = torch.arange(3)
+    state = UnionState(rows, Network({"w/x": torch.zeros(1)}, {}))
+    lane = Lane({"a/b": torch.ones(2)}, {}, state)
     named = lane.named()
-    assert sorted(named) == ["params/a/b", "state/memory.row"]
-    again = Lane.from_named(named)
+    assert sorted(named) == ["params/a/b", "state/fresh.params/w/x", "state/rows"]
+    again = Lane.from_named(named, UnionState)
     assert again.params["a/b"] is lane.params["a/b"]
-    assert again.state["memory.row"] is lane.state["memory.row"]
+    assert again.state.rows is rows
+    assert again.state.fresh == state.fresh
     assert again.stats == {}
 
 
 def test_a_network_is_seen_in_eval_mode_and_without_gradient():
     model = make_model(Component("gcn", {"hidden": 4, "depth": 2, "dropout": 0.9}), 5)
     params = {k: v.requires_grad_() for k, v in model.init(torch_rng(0)).items()}
-    lane = Lane(params, model.init_stats(), {})
+    lane = Lane(params, model.init_stats())
     series = torch.randn(3, 5, 20, generator=torch_rng(1))
     inputs = model.prepare(torch.stack([torch.corrcoef(s) for s in series]))
-    out = seen(model, lane, inputs)
-    assert torch.equal(out.logits, seen(model, lane, inputs).logits)
+    out = eval_output(model, lane, inputs)
+    assert torch.equal(out.logits, eval_output(model, lane, inputs).logits)
     assert not out.logits.requires_grad
     assert out.embedding.shape == (3, model.readout) == (3, 8)
 

@@ -25,6 +25,7 @@ from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
 from fcforge.methods import METHODS, Lane, build_learner
 from fcforge.replay.bank import Bank
+from fcforge.replay.state import named, rows_of
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
 from small_world import (
@@ -148,11 +149,11 @@ def test_a_lane_in_a_group_is_the_lane_alone(method):
 
 def assert_close(a: Lane, b: Lane) -> None:
     """Equal to rounding; rows, masks and choices exactly."""
-    for x, y in zip(a, b, strict=True):
-        assert x.keys() == y.keys()
-        for k, v in x.items():
-            tolerance = 1e-9 if v.is_floating_point() else 0.0
-            torch.testing.assert_close(y[k], v, rtol=tolerance, atol=tolerance, msg=k)
+    x, y = a.named(), b.named()
+    assert x.keys() == y.keys()
+    for k, v in x.items():
+        tolerance = 1e-9 if v.is_floating_point() else 0.0
+        torch.testing.assert_close(y[k], v, rtol=tolerance, atol=tolerance, msg=k)
 
 
 def test_lanes_of_one_shape_are_trained_together(tmp_path, monkeypatch):
@@ -218,18 +219,19 @@ def test_the_scanner_finds_a_subject_it_is_given():
         [torch.randn(7), 3.0 * graphs.edges(fc)[2] + 0.5, torch.randn(9)]
     )
     columns = graphs.edges(fc).T.contiguous()
-    lane = world.lane._replace(state={"a": hidden, "b": torch.randn(500), "c": columns})
+    planted = {"a": hidden, "b": torch.randn(500), "c": columns}
+    lane = world.lane._replace(state=planted)
     assert kept_subjects(world.learner.model, lane, fc) == ["a", "c"]
 
 
 @every_method
 def test_keeps_is_true(method, trained):
-    keeps, row_keys = METHODS[method].keeps, METHODS[method].row_keys
+    keeps = METHODS[method].keeps
     _, trainer = trained(method)
     last = list(nodes_of(method).nodes.values())[-1]
     lane = trainer.load_lane(replace(last, parent=last.key))
     if keeps == "nothing":
-        assert not lane.state
+        assert not named(lane.state)
         return
     spec = last.spec
     real = torch.cat(
@@ -237,8 +239,7 @@ def test_keeps_is_true(method, trained):
     )
     if keeps != "real subjects":
         assert kept_subjects(trainer.learner(spec).model, lane, real) == []
-    for key in row_keys:
-        rows = lane.state[key]
+    for rows in rows_of(lane.state).values():
         held = trainer.loader.bank.real_rows(rows)
         assert bool(len(held)) is (keeps == "real subjects")
         if keeps == "synthetic subjects":
@@ -251,12 +252,12 @@ def test_memory_stays_within_its_budget(method):
     world, sizes = World.of(method, {"memory": 10}), []
     for name in order():
         world.teach([name])
-        sizes.append(int((world.lane.state["memory.site"] >= 0).sum()))
-        if "memory.row" in world.lane.state:
-            rows = world.lane.state["memory.row"]
+        sizes.append(int((world.lane.state.memory.site >= 0).sum()))
+        if rows_of(world.lane.state):
+            rows = world.lane.state.memory.rows
             assert len(rows) == 10
             assert len(rows[rows >= 0].unique()) == int((rows >= 0).sum()) == sizes[-1]
-            assert torch.equal(world.lane.state["memory.y"], world.bank.y[rows])
+            assert torch.equal(world.lane.state.memory.y, world.bank.y[rows])
     assert sizes == [10, 10, 10]
 
 

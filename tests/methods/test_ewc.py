@@ -10,7 +10,7 @@ from fcforge.core.randomness import torch_rng
 from fcforge.core.spec import Training
 from fcforge.methods import Lane, make_method
 from fcforge.methods.ewc import exact_fisher
-from fcforge.methods.shared.anchor import add_anchor, loss_gradients, part
+from fcforge.methods.shared.anchor import Anchor, add_anchor, loss_gradients
 from small_world import World, order
 
 
@@ -49,11 +49,11 @@ def test_exact_fisher_is_the_sum_over_labels_on_a_graph_network():
 
 def test_ewc_penalty_and_its_gradient_by_hand():
     method = make_method(Component("ewc", {"strength": 4.0}))
-    lane = Lane({"w": torch.tensor([1.0, 2.0])}, {}, {})
+    lane = Lane({"w": torch.tensor([1.0, 2.0])}, {}, Anchor({}, {}))
     lane = add_anchor(lane, {"w": torch.tensor([3.0, 0.5])})
     lane = lane._replace(params={"w": torch.tensor([2.0, 0.0])})
     # of (lambda / 2) sum F d^2 the gradient is lambda F d = (12, -4)
-    grads = method.after_grad({"w": torch.tensor([0.25, 0.25])}, lane)
+    grads = method.after_grad(None, lane, {"w": torch.tensor([0.25, 0.25])}, None, None)
     assert grads["w"].tolist() == [12.25, -3.75]
 
 
@@ -64,10 +64,10 @@ def test_online_ewc_decays_and_moves_its_anchor():
         )
         for g in (0.0, 0.5, 1.0)
     ]
-    fishers = [part(w.lane.state, "importance")["conv0.weight"] for w in worlds]
+    fishers = [w.lane.state.importance["conv0.weight"] for w in worlds]
     torch.testing.assert_close(fishers[1], (fishers[0] + fishers[2]) / 2)
     assert not torch.equal(fishers[0], fishers[2])
-    anchor = part(worlds[0].lane.state, "anchor")
+    anchor = worlds[0].lane.state.anchor
     assert all(torch.equal(anchor[k], p) for k, p in worlds[0].lane.params.items())
 
 
@@ -78,7 +78,7 @@ def test_a_huge_strength_freezes_what_the_fisher_knows():
         world = World.of("ewc", {"strength": strength}, "mlp", training=training)
         before = world.teach(order()[:1]).lane
         after = world.teach(order()[1:2]).lane
-        known = part(before.state, "importance")["embed.weight"] > 1e-4
+        known = before.state.importance["embed.weight"] > 1e-4
         assert known.any()
         step = (after.params["embed.weight"] - before.params["embed.weight"]).abs()
         moved[strength] = float(step[known].mean())
@@ -88,7 +88,7 @@ def test_a_huge_strength_freezes_what_the_fisher_knows():
 def test_importances_of_three_classes_are_sums_over_them():
     model, _, inputs, y = logistic(40)
     model = replace(model, n_outputs=3)
-    lane = Lane({**model.init(torch_rng(0)), "head.0.bias": torch.arange(3.0)}, {}, {})
+    lane = Lane({**model.init(torch_rng(0)), "head.0.bias": torch.arange(3.0)}, {})
     p = torch.softmax(model.apply(lane.params, {}, inputs).logits, -1)
     fisher = exact_fisher(model, lane, inputs)["head.0.bias"]
     torch.testing.assert_close(fisher, (p * (1 - p)).mean(0))

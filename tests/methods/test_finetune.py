@@ -2,6 +2,7 @@
 
 import torch
 
+from fcforge.replay.state import counted, leaves
 from small_world import World, assert_same, order
 
 
@@ -34,7 +35,7 @@ def test_rows_are_everybody_so_far_in_the_order_of_sites():
         expected += site.train.tolist()
         assert world.learner.method.rows(world.lane, site).tolist() == expected
         world.teach([name])
-        assert world.lane.state["memory.row"].tolist() == expected
+        assert world.lane.state.rows.tolist() == expected
 
 
 def test_every_site_begins_with_the_untrained_network():
@@ -58,10 +59,10 @@ def test_a_site_before_need_only_be_shown():
 
 def test_the_untrained_network_is_not_counted_as_memory():
     world = World.of("cumulative")
-    kept = [
-        k for k in world.lane.state if not k.startswith(world.learner.method.transient)
-    ]
-    assert kept == ["memory.row"]
+    kept = [leaf.name for leaf in leaves(world.lane.state)]
+    assert "rows" in kept
+    assert all(name == "rows" or name.startswith("fresh.") for name in kept)
+    assert counted(world.lane.state) == []
 
 
 def test_first_site_is_fine_tuning():

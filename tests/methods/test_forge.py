@@ -12,8 +12,9 @@ from fcforge.core.errors import ConfigError
 from fcforge.methods import make_method
 from fcforge.methods.base import Batch, Learner, Replay
 from fcforge.methods.forge import Forge
-from fcforge.replay import hcts
-from fcforge.replay.bandit import Bandit
+from fcforge.replay.bandit import PaperBandit
+from fcforge.replay.hcts import AuthorsHCTS, PaperHCTS
+from fcforge.replay.state import named
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
 from fcforge.training.start import start_lane
@@ -59,11 +60,11 @@ def by_hand(settings: dict, n_past: int) -> tuple[float, float]:
     return float(loss), float(expected)
 
 
-@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize("variant", ["stable", "paper"])
 @pytest.mark.parametrize("n_past", [1, 2])
-def test_loss_by_hand(preset, n_past):
+def test_loss_by_hand(variant, n_past):
     loss, expected = by_hand(
-        {"preset": preset, "l1": 0.5, "l2": 0.25, "l3": 0.125}, n_past
+        {"variant": variant, "l1": 0.5, "l2": 0.25, "l3": 0.125}, n_past
     )
     assert loss == pytest.approx(expected, rel=1e-5)
 
@@ -78,7 +79,7 @@ def test_joint_forward_lets_batch_norm_see_both():
         batch = Batch({k: v[:6] for k, v in x.items()}, world.bank.y[:6])
         teacher = (
             torch.zeros(6, 2),
-            torch.zeros(6, lane.state["memory.embedding"].shape[1]),
+            torch.zeros(6, lane.state.memory.embedding.shape[1]),
         )
         replay = Replay(
             {k: v[20:26] for k, v in x.items()},
@@ -110,7 +111,7 @@ def test_zero_weights_are_fine_tuning_bitwise(model):
 
 def test_the_last_network_teaches_on_current_subjects_by_hand():
     """Appendix A: l2 |h - h_T|^2 + l3 |rho - rho_T|^2 over the batch, on top of the rest."""
-    world, plain = World(), learner("mlp", preset="paper")
+    world, plain = World(), learner("mlp", variant="paper")
     asked = Learner(replace(plain.method, teach_current=True), plain.model)
     lane = world.learn(plain, SITES[:1])[-1]
     begun = asked.method.begin_site(asked.model, lane, world.view("B", 1))
@@ -133,7 +134,7 @@ def test_the_last_network_teaches_on_current_subjects_by_hand():
 def test_the_teacher_does_not_travel():
     lanes = World().learn(learner(teach_current=True), SITES[:2])
     plain = World().learn(learner(), SITES[:2])
-    assert lanes[1].state.keys() == plain[1].state.keys()
+    assert named(lanes[1].state).keys() == named(plain[1].state).keys()
     assert same(lanes[0].params, plain[0].params)
     assert not same(lanes[1].params, plain[1].params)
 
@@ -159,14 +160,15 @@ def test_a_lane_equals_the_same_run_alone(model, variant):
     together = learn_site(chosen, jobs, world.bank, TRAINING)[0]
     for k, v in alone[2].params.items():
         assert torch.allclose(together.params[k], v, rtol=0, atol=1e-10)
-    for k in ("memory.row", "replay.active", "replay.quota"):
-        assert torch.equal(together.state[k], alone[2].state[k])
+    a, b = named(together.state), named(alone[2].state)
+    for k in ("memory.rows", "choice.active", "choice.quota"):
+        assert torch.equal(a[k], b[k])
 
 
 # -- settings ----------------------------------------------------------------------------
 def test_the_papers_values():
     """Equation and appendix; where they are silent, the authors' code."""
-    paper = Forge.from_preset("paper")
+    paper = Forge(variant="paper")
     assert (paper.replay, paper.forward, paper.refresh) == (64, "separate", 1)
     assert (paper.loss_form, paper.sum_sites) == ("sum", True)
     sampler = paper.hcts
@@ -175,53 +177,51 @@ def test_the_papers_values():
         0.0,
         0.05,
     )
-    assert not sampler.repaired
-    literal = Bandit(10.0, 0.1, 0.98, "paper", pooled=False)
+    assert type(sampler) is PaperHCTS
+    literal = PaperBandit(10.0, 0.1, 0.98, pooled=False)
     assert sampler.sites == sampler.subjects == literal
     assert Forge(lambdas="mdd").weights == (0.30, 0.30, 0.20)
     assert Forge(lambdas="bsnip", l3=0).weights == (0.25, 0.30, 0)
 
 
 def test_the_authors_code(monkeypatch):
-    code = Forge.from_preset("official")
+    code = Forge(variant="authors")
     assert code.weights == (0.10, 0.40, 0.30)
-    assert (code.loss_form, code.sum_sites, code.sampler) == ("mean", False, "official")
+    assert (code.loss_form, code.sum_sites, code.sampler) == ("mean", False, "authors")
     assert (code.replay, code.forward, code.refresh, code.dev) == (
         64,
         "separate",
         80,
         16,
     )
-    monkeypatch.setattr(hcts, "LIMITS", (3, 8))
-    lanes = World().learn(learner(preset="official"), SITES)
+    monkeypatch.setattr(AuthorsHCTS, "LIMITS", (3, 8))
+    lanes = World().learn(learner(variant="authors"), SITES)
     for t, lane in enumerate(lanes, start=1):
         state = lane.state
         assert (
-            state["hcts.seen"].tolist() == [True] * t
+            state.hcts.seen.tolist() == [True] * t
         )  # chosen, and credited, at the end
         assert (
-            int(state["replay.quota"].sum())
-            == len(state["replay.active"])
-            == min(12, 8 * t)
+            int(state.choice.quota.sum()) == len(state.choice.active) == min(12, 8 * t)
         )
-        assert int(state["replay.quota"].min()) >= 3
-        assert int(state["replay.quota"].max()) <= 8
-        assert float(state["replay.share"].sum()) == pytest.approx(1.0, abs=1e-5)
+        assert int(state.choice.quota.min()) >= 3
+        assert int(state.choice.quota.max()) <= 8
+        assert float(state.choice.share.sum()) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_a_preset_and_what_is_set_by_hand():
-    changed = {"preset": "paper", "refresh": 7, "sampler": "repaired"}
+    changed = {"variant": "paper", "refresh": 7, "sampler": "stable"}
     method = make_method(Component("forge", changed))
-    paper = Forge.from_preset("paper")
-    assert method == replace(paper, refresh=7, sampler="repaired")
-    own = {"preset": "default", "sampler": "paper"}
+    paper = Forge(variant="paper")
+    assert method == replace(paper, refresh=7, sampler="stable")
+    own = {"variant": "stable", "sampler": "paper"}
     assert make_method(Component("forge", own)) == Forge(sampler="paper")
 
 
 @pytest.mark.parametrize(
     "bad",
     [
-        {"preset": "papre"},
+        {"variant": "papre"},
         {"sampling": "greedy"},
         {"sampler": "papre"},
         {"memory": 0},

@@ -13,9 +13,12 @@ from fcforge.core.randomness import torch_rng
 from fcforge.experiments.public_subjects import fit_public
 from fcforge.methods.base import Lane, Learner
 from fcforge.methods.forge_ridge import ForgeRidge
-from fcforge.methods.shared.synthetic_memory import seen_by
+from fcforge.methods.shared.synthetic_memory import eval_by_row
 from fcforge.models.edge import n_features
 from fcforge.replay.bank import PoolName, PublicView
+from fcforge.replay.hcts import Choice
+from fcforge.replay.memory import empty_memory
+from fcforge.replay.state import named
 from small_world import make_model
 
 SIZES = {"memory": 12, "candidates": 10, "dev": 6, "rounds": 3}
@@ -41,18 +44,18 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
     total = to_label(now.logits, y).mean()
     l1, l2, l3 = s.weights
     state = lane.state
-    sites = len(state["replay.quota"])
+    sites = len(state.choice.quota)
     part = torch.zeros((), dtype=torch.float64)
     for site in range(sites):
-        active = state["replay.active"]
-        slots = active[state["memory.site"][active] == site]
+        active = state.choice.active
+        slots = active[state.memory.site[active] == site]
         inputs = world.bank.inputs(chosen.model)["edges"][
-            state["memory.row"][slots]
+            state.memory.rows[slots]
         ].double()
         then = chosen.model.apply(params, {}, {"edges": inputs})
-        logits = (then.logits - state["memory.logits"][slots].double()).square()
+        logits = (then.logits - state.memory.logits[slots].double()).square()
         readout = (then.embedding - inputs).square()  # r is x: not kept
-        each = l1 * to_label(then.logits, state["memory.y"][slots])
+        each = l1 * to_label(then.logits, state.memory.y[slots])
         each = each + l2 * logits.mean(-1)
         each = each + l3 * readout.mean(-1)
         part = part + each.mean() / sites
@@ -65,7 +68,7 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
     [
         {},
         {"sum_sites": True, "l1": 0.5, "l2": 0.5},
-        {"sampler": "official", "l1": 0.7, "l2": 0.1},
+        {"sampler": "authors", "l1": 0.7, "l2": 0.1},
         {"sampler": "paper", "l1": 0.0},
         {"sampling": "reservoir"},
     ],
@@ -94,38 +97,34 @@ def test_solution_is_where_the_objective_is_flat(settings):
 
 def test_recall_by_hand():
     """Two past sites, quotas 1 and 2, a site of 6 subjects, l1 = 0.2 and l2 = 0.6."""
-    state = {
-        "replay.active": torch.tensor([1, 2, 3]),
-        "replay.quota": torch.tensor([1, 2]),
-        "memory.site": torch.tensor([0, 0, 1, 1]),
-        "memory.y": torch.tensor([0, 1, 0, 1]),
-        "memory.logits": torch.tensor(
-            [[9.0, 9.0], [-0.5, 0.5], [0.0, 1.0], [0.25, 0.25]]
-        ),
-    }
-    slot, target, mass = ForgeRidge(l1=0.2, l2=0.6).targets(state, 6)
+    choice = Choice(torch.tensor([1, 2, 3]), torch.tensor([1, 2]))
+    memory = empty_memory(4, 0, "cpu")._replace(
+        site=torch.tensor([0, 0, 1, 1]),
+        y=torch.tensor([0, 1, 0, 1]),
+        logits=torch.tensor([[9.0, 9.0], [-0.5, 0.5], [0.0, 1.0], [0.25, 0.25]]),
+    )
+    slot, target, mass = ForgeRidge(l1=0.2, l2=0.6).targets(memory, choice, 6)
     assert slot.tolist() == [1, 2, 3]
     # (0.2 * 1 + 0.6 * 0.5) / 0.8, (0.2 * -1 + 0.6 * 0.5) / 0.8, (0.2 * 1 + 0) / 0.8
     assert target[:, 0].tolist() == pytest.approx([0.625, 0.125, 0.25])
     # the past counts 0.8 * 6 subjects, half of them at each site
     assert mass.tolist() == pytest.approx([2.4, 1.2, 1.2])
     summed = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True)
-    assert summed.targets(state, 6)[2].tolist() == pytest.approx([4.8, 2.4, 2.4])
+    assert summed.targets(memory, choice, 6)[2].tolist() == pytest.approx(
+        [4.8, 2.4, 2.4]
+    )
 
 
 def test_balance_in_recall_by_hand():
     """Site 0 has one control, site 1 two controls and a patient: only the latter are moved."""
-    state = {
-        "replay.active": torch.tensor([0, 1, 2, 3]),
-        "replay.quota": torch.tensor([1, 3]),
-        "memory.site": torch.tensor([0, 1, 1, 1]),
-        "memory.y": torch.tensor([0, 0, 0, 1]),
-        "memory.logits": torch.zeros(4, 2),
-    }
+    choice = Choice(torch.tensor([0, 1, 2, 3]), torch.tensor([1, 3]))
+    memory = empty_memory(4, 0, "cpu")._replace(
+        site=torch.tensor([0, 1, 1, 1]), y=torch.tensor([0, 0, 0, 1])
+    )
     plain = ForgeRidge(l1=0.5, l2=0.5, sum_sites=True)
-    _, target, mass = plain.targets(state, 6)
+    _, target, mass = plain.targets(memory, choice, 6)
     assert mass.tolist() == pytest.approx([6, 2, 2, 2])
-    _, same, even = replace(plain, balance=1.0).targets(state, 6)
+    _, same, even = replace(plain, balance=1.0).targets(memory, choice, 6)
     assert even.tolist() == pytest.approx([6, 1.5, 1.5, 3])
     assert same.tolist() == target.tolist()
 
@@ -169,16 +168,16 @@ def test_what_readouts_say_of_past_sites_is_computed_once_and_dropped_with_the_s
     """A choice with known closeness and distances is the one from scratch, and none are stored."""
     world, chosen = World(), learner()
     lane = world.learn(chosen, SITES)[-1]
-    assert not any(key.startswith("spread") for key in lane.state)
-    forward = seen_by(chosen.model, lane, world.bank.inputs(chosen.model))
+    assert not lane.state.geometry
+    forward = eval_by_row(chosen.model, lane, world.bank.inputs(chosen.model))
     known = chosen.method.begin_site(chosen.model, lane, world.view(SITES[0], 3))
-    assert known.state["spread.distance"].shape == (
+    assert known.state.geometry.distance.shape == (
         len(SITES),
         *2 * (SIZES["candidates"],),
     )
     key = torch.tensor(5, dtype=torch.int32)
     scratch, quick = (
-        chosen.method.choose(forward, at, key).state for at in (lane, known)
+        named(chosen.method.choose(forward, at, key).state) for at in (lane, known)
     )
     for name, value in scratch.items():
         torch.testing.assert_close(quick[name], value, msg=name)
@@ -187,19 +186,15 @@ def test_what_readouts_say_of_past_sites_is_computed_once_and_dropped_with_the_s
 def test_hcts_chooses_within_its_budget_and_learns():
     world = World()
     state = world.learn(learner(), SITES)[-1].state
-    assert (
-        len(state["replay.active"])
-        == SIZES["memory"]
-        == int(state["replay.quota"].sum())
-    )
-    assert bool((state["hcts.site.s"][:2] != 0).any())  # two past sites earned rewards
-    assert not world.bank.real_rows(state["memory.row"]).numel()
+    assert len(state.choice.active) == SIZES["memory"] == int(state.choice.quota.sum())
+    assert bool((state.hcts.sites.s[:2] != 0).any())  # two past sites earned rewards
+    assert not world.bank.real_rows(state.memory.rows).numel()
 
 
 def test_second_choice_learns_keeps_nobody_and_differs_from_the_first():
     world = World()
     lane = world.learn(learner("log+diagonal", balance=0.5), SITES)[-1]
-    assert not world.bank.real_rows(lane.state["memory.row"]).numel()
+    assert not world.bank.real_rows(lane.state.memory.rows).numel()
     assert lane.params["head.0.weight"].shape == (2, n_features(N_ROIS, "log+diagonal"))
     plain = world.learn(learner("log+diagonal"), SITES)[-1]
     assert not torch.equal(lane.params["head.0.weight"], plain.params["head.0.weight"])
@@ -220,8 +215,8 @@ def test_with_public_people_heads_are_pulled_to_theirs():
     rows = world.bank.add(PoolName("public", "(public)", 0, ""), found.batch)
     view = PublicView(found.subjects, world.bank, rows)
     method, model = world.learner.method, world.learner.model
-    world.lane = method.learn_public(model, world.lane, view)
-    head = world.lane.state["public.head"][:, 0].clone()
+    world.lane = method.start(model, world.lane, view)
+    head = world.lane.state.public_head[:, 0].clone()
     site = world.view(small_world.order()[0])
     x, t = site.inputs(model)["edges"].double(), 2.0 * site.y.double() - 1.0
     site.rng = torch_rng(0)

@@ -7,8 +7,7 @@ from fcforge.core.component import Component
 from fcforge.core.errors import ConfigError
 from fcforge.core.spec import Training
 from fcforge.methods import Batch, Lane, make_method
-from fcforge.methods.packnet import PackNet, smallest
-from fcforge.methods.shared.anchor import part
+from fcforge.methods.packnet import PackNet, PackNetState, smallest
 from small_world import World, make_model, order
 
 pytestmark = pytest.mark.rounding
@@ -29,7 +28,7 @@ def test_smallest_by_hand():
 
 def test_shares_of_the_weights_are_exact():
     world = World.of("packnet", training=TRAINING).teach(order())
-    for name, owner in part(world.lane.state, "owner").items():
+    for name, owner in world.lane.state.owner.items():
         n = owner.numel()
         free_1 = n * 50 // 100
         free_2 = free_1 * 75 // 100
@@ -60,7 +59,7 @@ def test_the_network_of_a_site_is_bitwise_stable(model):
 def test_frozen_weights_really_would_have_moved():
     """Without `after_step` the same optimiser moves them: the test above can fail."""
     world = World.of("packnet", training=TRAINING).teach(order()[:1])
-    owner = part(world.lane.state, "owner")["conv0.weight"]
+    owner = world.lane.state.owner["conv0.weight"]
     kept = world.lane.params["conv0.weight"][owner == 1]
     method = world.learner.method
     cls = type(method)
@@ -84,7 +83,7 @@ def test_pruned_weights_stay_zero_while_the_survivors_are_trained_on():
     one = World.of("packnet", training=Training(epochs=1, batch_size=8)).teach(
         order()[:1]
     )
-    owner = part(one.lane.state, "owner")["conv0.weight"]
+    owner = one.lane.state.owner["conv0.weight"]
     assert int((owner == 0).sum()) == owner.numel() // 2
     assert (one.lane.params["conv0.weight"][owner == 0] == 0).all()
 
@@ -130,7 +129,7 @@ def test_survivors_are_re_trained_at_a_tenth_of_the_rate():
         ends[method] = (
             World.of(method, params, training=training).teach(order()[:1]).lane
         )
-    survivors = part(ends["packnet"].state, "owner")[name] == 1
+    survivors = ends["packnet"].state.owner[name] == 1
     moved = (ends["packnet"].params[name] - ends["finetune"].params[name])[
         survivors
     ].abs()
@@ -142,11 +141,11 @@ def three_networks():
     model = make_model(Component("linear"), 3)
     weight = torch.tensor([[0.0, 0.0, 0.0], [1.0, 3.0, -6.0]])
     owner = torch.tensor([[1, 1, 1], [1, 2, 3]], dtype=torch.int16)
-    state = {
-        "sites": torch.tensor([11, 22, 33]),
-        "pruned": torch.tensor(1),
-        "owner/head.0.weight": owner,
-    }
+    state = PackNetState(
+        sites=torch.tensor([11, 22, 33]),
+        pruned=torch.tensor(1),
+        owner={"head.0.weight": owner},
+    )
     params = {"head.0.weight": weight, "head.0.bias": torch.zeros(2)}
     # margins of the three networks: x0, x0 + 3 x1, x0 + 3 x1 - 6 x2, that is
     # (1, 1, -5), (1, 4, 0.4) and (-2, -0.5, -1.1)

@@ -9,7 +9,7 @@ from small_world import R, World, order
 
 def test_memory_holds_embeddings():
     world = World.of("pdgnn", {"memory": 6}).teach(order()[:2])
-    held = world.lane.state["memory.topology"]
+    held = world.lane.state.memory.topology
     assert held.shape == (6, 2 * R)
     made = world.bank.inputs(world.learner.model)["topology"]
     assert all(any(torch.equal(x, row) for row in made) for x in held)
@@ -29,7 +29,7 @@ def test_balanced_cross_entropy_by_hand():
 def test_a_free_slot_changes_nothing():
     small = World.of("pdgnn", {"memory": 60}).teach(order()[:2])
     large = World.of("pdgnn", {"memory": 90}).teach(order()[:2])
-    assert int((small.lane.state["memory.site"] >= 0).sum()) < 60
+    assert int((small.lane.state.memory.site >= 0).sum()) < 60
     for k, v in small.lane.params.items():
         # another batch length, hence other dropout draws, is all that may differ
         assert v.shape == large.lane.params[k].shape
@@ -46,10 +46,10 @@ def test_a_free_slot_changes_nothing():
 def test_memory_holds_the_embeddings_themselves_in_equal_shares():
     world = World.of("pdgnn", {"memory": 12}).teach(order())
     state, model = world.lane.state, world.learner.model
-    cell = 2 * state["memory.site"] + state["memory.y"]
+    cell = 2 * state.memory.site + state.memory.y
     assert torch.bincount(cell).tolist() == [2] * 6
     everyone = world.bank.inputs(model)["topology"]
-    matches = (state["memory.topology"][:, None] == everyone[None]).all(-1)
+    matches = (state.memory.topology[:, None] == everyone[None]).all(-1)
     assert (matches.sum(1) == 1).all()
-    assert torch.equal(state["memory.y"], world.bank.y[matches.float().argmax(1)])
+    assert torch.equal(state.memory.y, world.bank.y[matches.float().argmax(1)])
     assert "memory.row" not in state

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fcforge.methods.replay_ridge import ReplayRidge
+from fcforge.replay.memory import empty_memory
 from small_world import R, World, order
 
 PENALTY = 0.5
@@ -57,16 +58,16 @@ def test_with_room_for_everybody_it_is_cumulative():
 
 def test_a_past_site_weighs_as_much_as_the_open_one():
     method = ReplayRidge(l1=1.0, l2=0.0)
-    state = {
-        "memory.y": torch.tensor([0, 1, 1]),
-        "memory.site": torch.tensor([0, 0, 1]),
-        "memory.logits": torch.tensor([[1.0, -1.0], [0.0, 0.0], [-3.0, 3.0]]),
-    }
-    target, mass = method.asked(state, torch.arange(3), 40)
+    memory = empty_memory(3, 0, "cpu")._replace(
+        y=torch.tensor([0, 1, 1]),
+        site=torch.tensor([0, 0, 1]),
+        logits=torch.tensor([[1.0, -1.0], [0.0, 0.0], [-3.0, 3.0]]),
+    )
+    target, mass = method.targets(memory, torch.arange(3), 40)
     assert target[:, 0].tolist() == [-1, 1, 1]
     assert mass.tolist() == [20, 20, 40]
     both = ReplayRidge(l1=0.5, l2=0.5, weigh="subjects")
-    target, mass = both.asked(state, torch.arange(3), 40)
+    target, mass = both.targets(memory, torch.arange(3), 40)
     assert target[:, 0].tolist() == [-1, 0.5, 2]  # mean of diagnosis and old score
     assert mass.tolist() == [1, 1, 1]
 
@@ -74,5 +75,5 @@ def test_a_past_site_weighs_as_much_as_the_open_one():
 @pytest.mark.parametrize("memory", [4, 16])
 def test_the_memory_is_real_and_small(memory):
     world = World.of("replay_ridge", {"memory": memory}).teach(order())
-    assert (world.lane.state["memory.site"] >= 0).sum() == memory
+    assert (world.lane.state.memory.site >= 0).sum() == memory
     assert world.lane.params["head.0.weight"].shape == (2, R * (R - 1) // 2)

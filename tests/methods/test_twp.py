@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 
 from fcforge import graphs
-from fcforge.methods.shared.anchor import part
 from fcforge.methods.twp import attention, squared_energy, topology_importance
 from small_world import World, order
 
@@ -84,6 +83,6 @@ def test_importances_against_a_loop(model):
     topology = torch.func.grad(norm)(lane.params["conv0.weight"]).square()
     assert float(topology.max()) > 0  # attention is taken after the weight matrix
     expected["conv0.weight"] += 5.0 * topology
-    importance = part(lane.state, "importance")
+    importance = lane.state.importance
     for k, v in expected.items():
         torch.testing.assert_close(importance[k], v, rtol=1e-3, atol=1e-9)

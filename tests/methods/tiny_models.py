@@ -32,12 +32,13 @@ def tiny():
         "now": batch.inputs["edges"] @ params["head.0.weight"].T,
         "then": x @ params["head.0.weight"].T,
     }
-    return model, params, Lane(params, {}, {}), batch, replay, z
+    return model, params, Lane(params, {}), batch, replay, z
 
 
 def loss_of(method: str, settings: dict, replay_size: int = 3):
     model, params, lane, batch, replay, z = tiny()
     method = make_method(Component(method, {"replay": replay_size, **settings}))
+    lane = method.start(model, lane)
     return (
         float(method.loss(model, params, lane, batch._replace(replay=replay), KEY)[0]),
         batch,
@@ -56,4 +57,4 @@ def logistic(n: int = 9, seed: int = 0):
         "head.0.bias": torch.randn(2, generator=rng),
     }
     y = torch.arange(n) % 2
-    return model, Lane(params, {}, {}), {"edges": x}, y
+    return model, Lane(params, {}), {"edges": x}, y

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from fcforge.core.randomness import torch_rng
 from fcforge.replay.bandit import (
     Bandit,
+    Moments,
+    PaperBandit,
     half_solve_2x2,
     limited_quotas,
     quotas,
     reward,
     shares,
     solve_2x2,
+    standardised,
 )
 
 YES = torch.tensor([True])
@@ -27,27 +30,27 @@ def moments(phi: list[float], r: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_paper_update_by_hand():
-    bandit = Bandit(prior=10.0, gamma=0.5, form="paper", pooled=False)
-    s, b = bandit.update(*bandit.start("cpu"), *moments([2.0, 1.0], 3.0), YES)
+    bandit = PaperBandit(prior=10.0, gamma=0.5)
+    s, b = bandit.update(bandit.start("cpu"), *moments([2.0, 1.0], 3.0), YES)
     # A = .5 * 10 I + .5 * [[4, 2], [2, 1]];  b = .5 * 3 * [2, 1]
     assert torch.allclose(s[0], torch.tensor([[7.0, 1.0], [1.0, 5.5]]))
     assert torch.allclose(b[0], torch.tensor([3.0, 1.5]))
-    mean, precision = bandit.posterior(s, b)
+    mean, precision = bandit.posterior(Moments(s, b))
     # det = 37.5: mean = [(5.5 * 3 - 1 * 1.5) / 37.5, (7 * 1.5 - 1 * 3) / 37.5]
     assert torch.allclose(mean[0], torch.tensor([0.4, 0.2]))
     assert torch.equal(precision, s)
 
 
 def test_ridge_update_by_hand():
-    bandit = Bandit(prior=2.0, gamma=0.5, form="ridge", belief=1.5, pooled=False)
+    bandit = Bandit(prior=2.0, gamma=0.5, belief=1.5, pooled=False)
     s, b = bandit.start("cpu")
     assert not s.any()
-    s, b = bandit.update(s, b, *moments([2.0, 1.0], 3.0), YES)
-    s, b = bandit.update(s, b, *moments([0.0, 1.0], 1.0), YES)
+    s, b = bandit.update(Moments(s, b), *moments([2.0, 1.0], 3.0), YES)
+    s, b = bandit.update(Moments(s, b), *moments([0.0, 1.0], 1.0), YES)
     # S = .5 * [[4, 2], [2, 1]] + [[0, 0], [0, 1]];  b = .5 * [6, 3] + [0, 1]
     assert torch.allclose(s[0], torch.tensor([[2.0, 1.0], [1.0, 1.5]]))
     assert torch.allclose(b[0], torch.tensor([3.0, 2.5]))
-    mean, precision = bandit.posterior(s, b)
+    mean, precision = bandit.posterior(Moments(s, b))
     assert torch.allclose(precision[0], torch.tensor([[4.0, 1.0], [1.0, 3.5]]))
     # right side b + 2 * (0, 1.5) = [3, 5.5], det = 13
     assert torch.allclose(
@@ -57,12 +60,12 @@ def test_ridge_update_by_hand():
 
 def test_ridge_keeps_its_prior_and_the_paper_form_loses_it():
     """After 1000 rewards in one direction, what is known of the other direction?"""
-    for form, expected in (("ridge", 0.1), ("paper", 0.0)):
-        bandit = Bandit(prior=0.1, gamma=0.98, form=form, pooled=False)
+    for kind, expected in ((Bandit, 0.1), (PaperBandit, 0.0)):
+        bandit = kind(prior=0.1, gamma=0.98, pooled=False)
         s, b = bandit.start("cpu")
         for _ in range(1000):
-            s, b = bandit.update(s, b, *moments([1.0, 0.0], 1.0), YES)
-        precision = bandit.posterior(s, b)[1]
+            s, b = bandit.update(Moments(s, b), *moments([1.0, 0.0], 1.0), YES)
+        precision = bandit.posterior(Moments(s, b))[1]
         assert float(precision[0, 1, 1]) == pytest.approx(expected, abs=1e-6)
 
 
@@ -71,7 +74,10 @@ def test_arm_without_reward_stays():
     s, b = (x.repeat_interleave(2, 0) for x in bandit.start("cpu"))
     outer, gain = moments([1.0, 1.0], 1.0)
     s, b = bandit.update(
-        s, b, outer.repeat(2, 1, 1), gain.repeat(2, 1), torch.tensor([True, False])
+        Moments(s, b),
+        outer.repeat(2, 1, 1),
+        gain.repeat(2, 1),
+        torch.tensor([True, False]),
     )
     assert s[0].any()
     assert not s[1].any()
@@ -83,19 +89,21 @@ def test_pooled_arms_share_what_they_learn_and_what_they_draw():
     bandit = Bandit(prior=1.0, belief=0.0, pooled=True)
     s = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 3.0]]])
     b = torch.tensor([[2.0, 0.0], [0.0, 4.0]])
-    mean, _ = bandit.posterior(s, b)
+    mean, _ = bandit.posterior(Moments(s, b))
     assert torch.allclose(mean, torch.tensor([[1.0, 1.0], [1.0, 1.0]]))
-    drawn = bandit.draw(s, b, torch.randn(2, 2, generator=torch_rng(0, "draw")))
+    drawn = bandit.draw(
+        Moments(s, b), torch.randn(2, 2, generator=torch_rng(0, "draw"))
+    )
     assert torch.equal(drawn[0], drawn[1])
 
 
 def test_thompson_draws_have_the_posterior_mean_and_covariance():
-    bandit = Bandit(noise=0.5, form="paper", pooled=False)
+    bandit = PaperBandit(noise=0.5)
     a = torch.tensor([[2.0, 0.6], [0.6, 1.0]])
     b = torch.tensor([1.0, -0.5])
     n = 40_000
     normal = torch.randn(n, 2, generator=torch_rng(0, "thompson"))
-    w = bandit.draw(a.expand(n, 2, 2), b.expand(n, 2), normal)
+    w = bandit.draw(Moments(a.expand(n, 2, 2), b.expand(n, 2)), normal)
     assert torch.allclose(w.mean(0), torch.linalg.solve(a, b), atol=0.02)
     assert torch.allclose(torch.cov(w.T), 0.25 * torch.linalg.inv(a), atol=0.01)
 
@@ -111,30 +119,29 @@ def test_two_by_two_solvers_match_lapack():
 
 def test_reward_by_hand():
     before, after = torch.tensor([0.7, 0.7]), torch.tensor([0.6, 0.7])
-    raw = reward(before, after, 0.1, centred=False)
+    raw = reward(before, after, 0.1)
     assert raw.tolist() == pytest.approx([1 / (1 + math.exp(-1)), 0.5], abs=1e-6)
-    assert torch.allclose(reward(before, after, 0.1, centred=True), raw - 0.5)
 
 
 def test_zscore_of_two_sites_is_a_coin_and_temperature_is_not():
     tiny = torch.tensor([1e-6, 2e-6])
-    literal = shares(tiny, temperature=1.0, zscore=True, floor=0.0)
+    literal = shares(standardised(tiny), temperature=1.0, floor=0.0)
     # z = -1 and +1 whatever the utilities: weights e^-1 and e^1
     assert literal.tolist() == pytest.approx([0.1192, 0.8808], abs=1e-3)
-    repaired = shares(tiny, temperature=0.1, zscore=False, floor=0.25)
+    repaired = shares(tiny, temperature=0.1, floor=0.25)
     assert repaired.tolist() == pytest.approx([0.5, 0.5], abs=1e-4)
 
 
 def test_shares_by_hand():
     u = torch.tensor([0.1, 0.0])
-    w = shares(u, temperature=0.1, zscore=False, floor=0.5)
+    w = shares(u, temperature=0.1, floor=0.5)
     assert w.tolist() == pytest.approx(
         [0.25 + 0.5 * 0.7311, 0.25 + 0.5 * 0.2689], abs=1e-4
     )
 
 
 def test_zscore_of_equal_utilities_is_even():
-    w = shares(torch.zeros(3), temperature=1.0, zscore=True, floor=0.0)
+    w = shares(standardised(torch.zeros(3)), temperature=1.0, floor=0.0)
     assert torch.allclose(w, torch.full((3,), 1 / 3))
 
 
@@ -177,7 +184,7 @@ def test_quotas_by_hand():
     st.floats(0, 1),
 )
 def test_quotas_use_the_whole_budget(utility, total, cap, floor):
-    share = shares(torch.tensor(utility), temperature=0.5, zscore=False, floor=floor)
+    share = shares(torch.tensor(utility), temperature=0.5, floor=floor)
     k = quotas(share, total, torch.full(share.shape, cap))
     n = len(utility)
     assert int(k.sum()) == min(total, n * cap)

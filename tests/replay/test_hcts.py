@@ -5,28 +5,35 @@ from functools import partial
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
 from fcforge.core.randomness import torch_rng
 from fcforge.models.base import Output
 from fcforge.replay.bandit import Bandit
 from fcforge.replay.hcts import (
     HCTS,
-    LEAST_SHARE,
-    LIMITS,
     SAMPLERS,
+    AuthorsHCTS,
     Choice,
-    draw_slots,
+    HCTSState,
+    PaperHCTS,
     even_choice,
     take_first,
 )
-from fcforge.replay.selection import Look, held_out, look_at
+from fcforge.replay.selection import (
+    Contexts,
+    Labelled,
+    closeness,
+    contexts,
+    held_out_quality,
+)
 
 LITERAL = SAMPLERS["paper"]
 FORGET = torch.tensor([0.30, 0.15, 0.0])
 BEST = 0.9
 
 
-def start(sampler: HCTS, sites: int = 3) -> dict[str, torch.Tensor]:
+def start(sampler: HCTS, sites: int = 3) -> HCTSState:
     state = sampler.start("cpu")
     for _ in range(sites):
         state = sampler.add_site(state, torch.tensor(BEST))
@@ -35,12 +42,12 @@ def start(sampler: HCTS, sites: int = 3) -> dict[str, torch.Tensor]:
 
 def look(
     accuracy: torch.Tensor, ce: torch.Tensor, n: int, rng: torch.Generator
-) -> Look:
+) -> Contexts:
     sites = accuracy.shape[-1]
     lead = accuracy.shape[:-1]
     psi = torch.rand(*lead, sites, n, 2, generator=rng)
     z = torch.rand(*lead, sites, n, 2, generator=rng)
-    return Look(accuracy, ce, psi, torch.cdist(z, z))
+    return Contexts(accuracy, ce, psi, torch.cdist(z, z))
 
 
 def simulate(
@@ -52,7 +59,7 @@ def simulate(
     noise. Nothing is fed back, so every run sees the same three sites: forgetting .30/.15/0.
     """
     rng = torch_rng(0, "consortium")
-    state = {k: v.expand(runs, *v.shape) for k, v in start(sampler).items()}
+    state = pytree.tree_map(lambda v: v.expand(runs, *v.shape), start(sampler))
     step = torch.func.vmap(partial(sampler.refresh, capacity=n))
     ce = torch.full((runs, 3), 0.7)
     for r in range(refreshes + 1):
@@ -105,56 +112,54 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
         state, _ = sampler.refresh(
             state, look(before, torch.tensor([0.7, 0.7]), 5, rng), key, 4
         )
-        started = [x.repeat_interleave(2, 0) for x in sampler.sites.start("cpu")]
-        assert torch.equal(state["hcts.site.s"], started[0])  # no reward yet
+        started = pytree.tree_map(
+            lambda x: x.repeat_interleave(2, 0), sampler.sites.start("cpu")
+        )
+        assert torch.equal(state.sites.s, started.s)  # no reward yet
         state, _ = sampler.refresh(
             state, look(after, torch.tensor([0.6, 0.8]), 5, rng), key, 4
         )
         phi = torch.stack([before, (BEST - before).clamp(min=0)], -1)
         r = torch.sigmoid(torch.tensor([0.1, -0.1]) / sampler.reward_scale)
-        r = r - 0.5 if sampler.repaired else r
+        r = r - 0.5 if sampler.variant == "stable" else r
         expected = sampler.sites.update(
-            *started,
+            started,
             phi[:, :, None] * phi[:, None, :],
             phi * r[:, None],
             torch.ones(2, dtype=torch.bool),
         )
-        assert torch.allclose(state["hcts.site.s"], expected[0])
-        assert torch.allclose(state["hcts.site.b"], expected[1])
+        assert torch.allclose(state.sites.s, expected.s)
+        assert torch.allclose(state.sites.b, expected.b)
 
 
 def test_the_authors_code_by_hand():
     """lambda 10 and 5, sigma .10 and .15; the first refresh of a site earns 1/2."""
-    code = SAMPLERS["official"]
+    code = SAMPLERS["authors"]
     assert (code.sites.prior, code.sites.noise) == (10.0, 0.10)
     assert (code.subjects.prior, code.subjects.noise) == (5.0, 0.15)
     assert (code.temperature, code.shortlist, code.reward_scale) == (0.3, 3, 0.05)
-    assert (LEAST_SHARE, LIMITS) == (0.05, (32, 128))
+    assert (AuthorsHCTS.LEAST_SHARE, AuthorsHCTS.LIMITS) == (0.05, (32, 128))
     state = start(code, 2)
     accuracy, rng = torch.tensor([0.8, 0.6]), torch_rng(0, "first")
     seen = look(accuracy, torch.tensor([0.7, 0.9]), 5, rng)
     state, choice = code.refresh(state, seen, torch.tensor(1, dtype=torch.int32), 4)
     phi = torch.tensor([[0.8, 0.1], [0.6, 0.3]])  # best .9
     outer = phi[:, :, None] * phi[:, None, :]
-    torch.testing.assert_close(
-        state["hcts.site.s"], 0.98 * 10 * torch.eye(2) + 0.02 * outer
-    )
-    torch.testing.assert_close(state["hcts.site.b"], 0.02 * 0.5 * phi)
+    torch.testing.assert_close(state.sites.s, 0.98 * 10 * torch.eye(2) + 0.02 * outer)
+    torch.testing.assert_close(state.sites.b, 0.02 * 0.5 * phi)
     for site, quota in enumerate(choice.quota.tolist()):
         mine = choice.active[choice.active // 5 == site] % 5
         psi = seen.psi[site, mine]
         assert len(psi) == quota
         moment = 0.98 * 5 * torch.eye(2) + 0.02 * psi.T @ psi
-        torch.testing.assert_close(state["hcts.sample.s"][site], moment)
-        torch.testing.assert_close(
-            state["hcts.sample.b"][site], 0.02 * 0.5 * psi.mean(0)
-        )
+        torch.testing.assert_close(state.subjects.s[site], moment)
+        torch.testing.assert_close(state.subjects.b[site], 0.02 * 0.5 * psi.mean(0))
     assert float(choice.share.min()) >= 0.05
 
 
 @pytest.mark.parametrize(("sites", "total"), [(1, 128), (2, 256), (3, 256), (9, 256)])
 def test_limits_of_the_authors_code(sites, total):
-    code = SAMPLERS["official"]
+    code = SAMPLERS["authors"]
     even, sums = torch.full((sites,), 1 / sites), []
     for shares in (even, torch.eye(sites)[0]):
         quota, expected = code.deal(shares, 256, 131)
@@ -168,10 +173,10 @@ def test_limits_of_the_authors_code(sites, total):
 def test_sample_moments_by_hand():
     psi = torch.tensor([[[1.0, 0.0], [1.0, 2.0], [5.0, 5.0]]])
     chosen, quota = torch.tensor([[True, True, False]]), torch.tensor([2])
-    outer, mean = LITERAL._describe(psi, chosen, quota)
+    outer, mean = LITERAL.moments(psi, chosen, quota)
     assert outer.tolist() == [[[2.0, 2.0], [2.0, 4.0]]]  # summed over the choice
     assert mean.tolist() == [[1.0, 1.0]]
-    outer, mean = HCTS()._describe(psi, chosen, quota)
+    outer, mean = HCTS().moments(psi, chosen, quota)
     assert outer.tolist() == [[[1.0, 1.0], [1.0, 2.0]]]
     assert mean.tolist() == [[1.0, 1.0]]
 
@@ -211,13 +216,13 @@ def test_draws_weigh_sites_equally_or_by_share():
         torch.arange(10), torch.tensor([8, 2, 0]), torch.tensor([0.3, 0.7, 0.0])
     )
     key = torch.tensor(3, dtype=torch.int32)
-    slots, weight = draw_slots(choice, key, 900)
+    slots, weight = PaperHCTS().draw_slots(choice, key, 900)
     site = (slots >= 8).long()
     assert float(weight[:300].sum()) == pytest.approx(1 / 3, abs=1e-5)
     assert site[:300].sum() == 0
     assert (site[300:600] == 1).all()
     assert not weight[600:].any()  # an empty site has no part
-    slots, weight = draw_slots(choice, key, 900, by_share=True)
+    slots, weight = AuthorsHCTS().draw_slots(choice, key, 900)
     assert float((slots < 8).float().mean()) == pytest.approx(0.3, abs=0.05)
     assert float(weight.sum()) == pytest.approx(1.0, abs=1e-5)
     assert set(slots.tolist()) == set(range(10))
@@ -226,7 +231,7 @@ def test_draws_weigh_sites_equally_or_by_share():
 def test_held_out_ignores_empty_places():
     logits = torch.tensor([[0.0, 2.0], [0.0, 2.0], [9.0, 0.0]])
     there = torch.tensor([True, True, False])
-    accuracy, ce = held_out(logits, torch.tensor([1, 0, 1]), there, 3)
+    accuracy, ce = held_out_quality(logits, torch.tensor([1, 0, 1]), there, 3)
     assert float(accuracy) == 0.5
     expected = torch.nn.functional.cross_entropy(logits[:2], torch.tensor([1, 0]))
     assert float(ce) == pytest.approx(float(expected), abs=1e-6)
@@ -235,7 +240,7 @@ def test_held_out_ignores_empty_places():
 def test_with_test_subjects_accuracy_is_theirs_and_the_reward_that_of_the_proxies():
     logits = torch.tensor([[0.0, 2.0], [0.0, 2.0], [9.0, 0.0], [0.0, 9.0], [0.0, 9.0]])
     y, there = torch.tensor([1, 0, 0, 0, 0]), torch.tensor([1, 1, 1, 1, 0]) > 0
-    accuracy, ce = held_out(logits, y, there, 2)
+    accuracy, ce = held_out_quality(logits, y, there, 2)
     assert float(accuracy) == 0.5  # of two test subjects; the fifth place is empty
     expected = torch.nn.functional.cross_entropy(logits[:2], y[:2])
     assert float(ce) == pytest.approx(float(expected), abs=1e-6)
@@ -249,7 +254,7 @@ def test_look_reads_contexts_off_the_network():
 
     rows, y = torch.arange(12).reshape(2, 6), torch.tensor([[0, 0, 0, 1, 1, 1]] * 2)
     dev, dev_y = torch.tensor([[12, 13], [14, -1]]), torch.tensor([[0, 1], [1, 0]])
-    seen = look_at(forward, (rows, y), (dev, dev_y), True, 2)
+    seen = contexts(forward, Labelled(rows, y), Labelled(dev, dev_y), 2, closeness)
     assert float(seen.accuracy[1]) == float(z[14, 1] > z[14, 0])
     p = torch.softmax(z[7, :2], 0)
     assert float(seen.psi[1, 1, 0]) == pytest.approx(

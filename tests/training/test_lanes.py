@@ -1,7 +1,7 @@
 """A lane in a group is the same run alone; which epoch is kept."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from fcforge.data.splits import make_sites
 from fcforge.methods import Lane, Method, make_method
 from fcforge.methods.base import Learner
 from fcforge.methods.finetune import Finetune
+from fcforge.methods.majority import Majority
 from fcforge.nn.adam import Adam
 from fcforge.nn.cuda_graphs import Graphed
 from fcforge.replay.bank import Bank, PoolName, SiteView
@@ -22,7 +23,7 @@ from fcforge.training.loop import learn_site
 from fcforge.training.schedule import step_keys
 from fcforge.training.start import start_lane
 from fcforge.training.step import make_step
-from small_world import QUICK_MODELS, R, cohort, make_model, order
+from small_world import QUICK_MODELS, R, cast_lane, cohort, make_model, order
 
 DOUBLE = torch.float64
 
@@ -32,14 +33,6 @@ def learner_of(method: str, model: str = "gcn", **settings) -> Learner:
     return Learner(
         make_method(Component(method)), make_model(Component(model, model_settings), R)
     )
-
-
-def cast(lane: Lane, dtype: torch.dtype) -> Lane:
-    parts = [
-        {k: v.to(dtype) if v.is_floating_point() else v for k, v in part.items()}
-        for part in lane
-    ]
-    return Lane(*parts)
 
 
 def teach(
@@ -53,7 +46,7 @@ def teach(
 ) -> list[Lane]:
     """Lanes of `seeds` after the first `sites` sites, trained one by one or as one group."""
     bank = Bank()
-    lanes = [cast(start_lane(learner, seed), dtype) for seed in seeds]
+    lanes = [cast_lane(start_lane(learner, seed), dtype) for seed in seeds]
     for position, name in enumerate(order()[:sites]):
         jobs = []
         for seed, lane in zip(seeds, lanes, strict=True):
@@ -75,12 +68,12 @@ def assert_lanes_close(
     alone: list[Lane], together: list[Lane], tolerance: float
 ) -> None:
     for a, b in zip(alone, together, strict=True):
-        for x, y in zip(a, b, strict=True):
-            assert x.keys() == y.keys()
-            for k in x:
-                torch.testing.assert_close(
-                    y[k], x[k], rtol=tolerance, atol=tolerance, msg=k
-                )
+        x, y = a.named(), b.named()
+        assert x.keys() == y.keys()
+        for k in x:
+            torch.testing.assert_close(
+                y[k], x[k], rtol=tolerance, atol=tolerance, msg=k
+            )
 
 
 @pytest.mark.rounding
@@ -139,21 +132,28 @@ def test_batch_norm_statistics_and_dropout_are_the_lanes_own():
     assert not torch.allclose(alone[0].stats[name], alone[1].stats[name])
 
 
+class Seen(NamedTuple):
+    mask: torch.Tensor
+    epoch: torch.Tensor
+
+
 @dataclass(frozen=True)
 class Witness(Method):
     """Fine-tuning that writes down the key of its last step."""
 
     name: ClassVar[str] = "witness"
     keeps: ClassVar[str] = "statistics"
+    State: ClassVar[type] = Seen
 
-    def start(self, model, lane):
-        return lane._replace(state={"mask": torch.zeros(6), "epoch": torch.tensor(-1)})
+    def start(self, model, lane, public=None):
+        return lane._replace(state=Seen(torch.zeros(6), torch.tensor(-1)))
 
     def begin_epoch(self, model, lane, bank, key):
         from fcforge.core.randomness import keep_mask
 
-        state = {"mask": keep_mask(key, (6,), 0.5), "epoch": lane.state["epoch"] + 1}
-        return lane._replace(state=state)
+        return lane.with_state(
+            mask=keep_mask(key, (6,), 0.5), epoch=lane.state.epoch + 1
+        )
 
 
 def test_dropout_masks_are_equal_bit_by_bit_and_differ_between_lanes():
@@ -164,9 +164,9 @@ def test_dropout_masks_are_equal_bit_by_bit_and_differ_between_lanes():
         for t in (False, True)
     ]
     for a, b in zip(*runs, strict=True):
-        assert torch.equal(a.state["mask"], b.state["mask"])
-        assert a.state["epoch"] == b.state["epoch"] == 2
-    assert not torch.equal(runs[0][0].state["mask"], runs[0][1].state["mask"])
+        assert torch.equal(a.state.mask, b.state.mask)
+        assert a.state.epoch == b.state.epoch == 2
+    assert not torch.equal(runs[0][0].state.mask, runs[0][1].state.mask)
 
 
 def test_training_does_not_touch_the_lane_it_began_with():
@@ -209,24 +209,25 @@ def test_a_graphed_step_is_the_step():
 
 def test_stack_and_unstack_are_inverse():
     lanes = [
-        Lane({"w": torch.randn(2, 3)}, {}, {"n": torch.tensor(i)}) for i in range(3)
+        Lane({"w": torch.randn(2, 3)}, {}, Majority.State(torch.tensor(i)))
+        for i in range(3)
     ]
     together = stack(lanes)
     assert together.params["w"].shape == (3, 2, 3)
     for a, b in zip(unstack(together, 3), lanes, strict=True):
         assert torch.equal(a.params["w"], b.params["w"])
-        assert torch.equal(a.state["n"], b.state["n"])
+        assert torch.equal(a.state.counts, b.state.counts)
     assert stack(lanes[:1]) is lanes[0]
 
 
 def test_shapes_tell_lanes_apart_that_cannot_be_stacked():
-    lane = Lane({"w": torch.zeros(2)}, {}, {})
-    assert shapes(lane) == shapes(Lane({"w": torch.ones(2)}, {}, {}))
+    lane = Lane({"w": torch.zeros(2)}, {})
+    assert shapes(lane) == shapes(Lane({"w": torch.ones(2)}, {}))
     for other in (
-        Lane({"w": torch.zeros(3)}, {}, {}),
-        Lane({"w": torch.zeros(2, dtype=torch.float64)}, {}, {}),
-        Lane({"w": torch.zeros(2)}, {}, {"n": torch.zeros(1)}),
-        Lane({"v": torch.zeros(2)}, {}, {}),
+        Lane({"w": torch.zeros(3)}, {}),
+        Lane({"w": torch.zeros(2, dtype=torch.float64)}, {}),
+        Lane({"w": torch.zeros(2)}, {}, Majority.State(torch.zeros(1))),
+        Lane({"v": torch.zeros(2)}, {}),
     ):
         assert shapes(lane) != shapes(other)
 
@@ -248,7 +249,7 @@ LEARNER = Learner(Finetune(), make_model(Component("linear"), 2))
 def lane(slope: float) -> Lane:
     """Patients have a positive edge where the slope is positive."""
     weight = torch.tensor([[-slope], [slope]])
-    return Lane({"head.0.weight": weight, "head.0.bias": torch.zeros(2)}, {}, {})
+    return Lane({"head.0.weight": weight, "head.0.bias": torch.zeros(2)}, {})
 
 
 def keeper(selection: str, y: list[int], peek: bool = False) -> BestEpoch:

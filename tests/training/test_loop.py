@@ -2,7 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from fcforge.methods import Lane, Method
 from fcforge.methods.base import Learner
 from fcforge.models.base import Model, Output
 from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.replay.state import Rows
 from fcforge.training.evaluation import Evaluator
 from fcforge.training.lanes import Job
 from fcforge.training.loop import check_kept, learn_site, matmul_precision
@@ -64,15 +65,19 @@ def test_a_learned_site_is_sealed():
         site.synthetic(3)
 
 
+class Loot(NamedTuple):
+    rows: Rows
+
+
 @dataclass(frozen=True)
 class Hoarder(Method):
     """Says that it keeps nothing, and keeps the rows of everybody."""
 
     name: ClassVar[str] = "hoarder"
-    row_keys: ClassVar[tuple[str, ...]] = ("loot",)
+    State: ClassVar[type] = Loot
 
     def end_site(self, model, lane, site):
-        return lane._replace(state={"loot": site.rows})
+        return lane._replace(state=Loot(site.rows))
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ def test_only_real_rows_count_as_hoarding():
     test = bank.add(PoolName("test", "x", 0, "leak"), real)
     empty = torch.full((3,), -1)
     for rows, caught in ((mine, False), (empty, False), (theirs, True), (test, True)):
-        lane = Lane({}, {}, {"loot": torch.cat([rows, empty])})
+        lane = Lane({}, {}, Loot(torch.cat([rows, empty])))
         if caught:
             with pytest.raises(SealedError, match="hoarder"):
                 check_kept(Hoarder(), lane, bank, "x")
@@ -260,7 +265,7 @@ def test_showing_a_site_without_fitting_changes_no_parameter():
     job = Job(world.lane, site, 0, (site.name,))
     (lane,) = learn_site(world.learner, [job], world.bank, QUICK, fit=False)
     assert_same(lane.params, world.lane.params)
-    assert len(lane.state["memory.row"]) == len(site.train)
+    assert len(lane.state.rows) == len(site.train)
 
 
 # -- joint -----------------------------------------------------------------------------------------
@@ -273,7 +278,7 @@ def test_joint_is_one_training_on_everybody(tmp_path):
         len(s.learning(with_val=True)) for s in trainer.sites(node.spec).values()
     )
     lane = trainer.load_lane(replace(node, parent=node.key, shown=1))
-    assert len(lane.state["memory.row"].unique()) == everybody
+    assert len(lane.state.rows.unique()) == everybody
     # and it is what cumulative training ends with, had it gone through the sites in that order
     last = plan_of(replace(run_spec(learner_spec("cumulative")), order=node.spec.order))
     run_plan(last, tmp_path / "cumulative")

@@ -364,7 +364,8 @@ def make(
     ----------
     cls : dataclass
     params : mapping
-        Settings; ``preset`` names one of the class's presets, which the other settings change.
+        Settings; ``variant`` names one of the class's variants, ``preset`` one of its presets,
+        which the other settings change.
     where : str
         Place of the settings for error messages.
     base : instance of cls, optional

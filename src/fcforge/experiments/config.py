@@ -340,7 +340,7 @@ def _part(
 ) -> Component:
     """A method, model or generator with what the config says of its name.
 
-    Protocol "paper": what has presets takes the paper's, unless the config says otherwise.
+    With protocol "paper" the paper's variant or preset is used, unless the config names another.
     """
     component = read_component(value, kind, where)
     shared = getattr(tables, kind).get(component.name, {})

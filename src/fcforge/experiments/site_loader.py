@@ -6,10 +6,11 @@ subjects that it remembers. A chain's file has these subjects, a run folder thei
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -24,9 +25,10 @@ from fcforge.generators import make_generator
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.cache import fit_cached, is_stored, read_tensors, write_tensors
 from fcforge.graphs import edges, from_edges
-from fcforge.methods.base import State
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
+from fcforge.replay.state import replace_rows, rows_of
 
+S = TypeVar("S")
 PUBLIC = "(public)"  # name of the pool of public people
 LEAKED_SHARE = 0.8  # of a site that the authors' generator is trained on
 SO_FAR = "\x1f"  # before each site that the confounds of a pool were fitted on
@@ -168,21 +170,29 @@ class SiteLoader:
         return make_generator(spec.learner.generator, subjects), source, names
 
     # -- rows of a state as places among some subjects, and back -------------------------------
-    def to_places(self, state: State, keys: Sequence[str]) -> tuple[State, Tensor]:
-        """State whose rows are places in the list of rows it holds, and that list (sorted)."""
-        held = [state[key].reshape(-1) for key in keys]
-        every = torch.cat(held) if held else torch.empty(0, dtype=torch.int64)
-        rows = torch.unique(every[every >= 0])  # empty slots aside
-        found = dict(state)
-        for key in keys:
-            place = torch.searchsorted(rows, state[key].clamp(min=0))
-            found[key] = torch.where(state[key] >= 0, place, -1)
-        return found, rows
+    def to_places(self, state: S) -> tuple[S, Tensor]:
+        """Replace bank rows in a state by places in the sorted list of all rows that it holds.
 
-    def from_places(self, state: State, keys: Sequence[str], rows: Tensor) -> State:
-        """Inverse of `to_places`: `rows` are those of the subjects in this bank."""
+        Returns
+        -------
+        state
+        rows : Tensor of shape (m,), int64
+            The list. Empty slots keep -1.
+        """
+        held = [rows.reshape(-1) for rows in rows_of(state).values()]
+        every = torch.cat(held) if held else torch.empty(0, dtype=torch.int64)
+        listed = torch.unique(every[every >= 0])
+
+        def place(rows: Tensor) -> Tensor:
+            found = torch.searchsorted(listed, rows.clamp(min=0))
+            return torch.where(rows >= 0, found, -1)
+
+        return replace_rows(state, place), listed
+
+    def from_places(self, state: S, rows: Tensor) -> S:
+        """Invert `to_places`, where `rows` are the same subjects' rows in this bank."""
         table = torch.cat([rows, rows.new_tensor([-1])])  # place -1 stays -1
-        return {**state, **{key: table[state[key]] for key in keys}}
+        return replace_rows(state, lambda places: table[places])
 
 
 def tag(spec: RunSpec) -> str:

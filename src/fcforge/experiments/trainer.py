@@ -37,8 +37,9 @@ from fcforge.generators.cache import (
     read_tensors,
     write_tensors,
 )
-from fcforge.methods import Lane, Learner, Method, build_learner
+from fcforge.methods import Lane, Learner, build_learner
 from fcforge.replay.bank import PoolName
+from fcforge.replay.state import counted
 from fcforge.training.capacity import lanes_that_fit
 from fcforge.training.evaluation import Evaluator
 from fcforge.training.lanes import Job, shapes
@@ -153,7 +154,7 @@ class Trainer:
 
     def fit_generator(self, spec: RunSpec) -> None:
         """Draw what a method will ask for of the last site, into the store's cache."""
-        if n := self.learner(spec).method.asks_for:
+        if n := self.learner(spec).method.n_synthetic:
             self.loader.synthetic(self.sites(spec)[spec.order[-1]], spec, n)
 
     def fit_generators(self, nodes: Sequence[Node]) -> None:
@@ -193,14 +194,14 @@ class Trainer:
         tensors = self.store.read_lane(node.parent)
         address = tensors.pop(POOL), tensors.pop(ITEM)
         moved = {name: value.to(self.device) for name, value in tensors.items()}
-        lane = Lane.from_named(moved)
+        state_type = self.learner(node.spec).method.State
+        lane = Lane.from_named(moved, state_type)
         meta = self.store.read_meta(node.parent)
         pools = [PoolName(*pool) for pool in meta["pools"]]
         for pool in pools:
             self._ensure_pool(node.spec, pool)
         rows = self.loader.bank.locate(pools, *address)
-        keys = self.learner(node.spec).method.row_keys
-        return lane._replace(state=self.loader.from_places(lane.state, keys, rows))
+        return lane._replace(state=self.loader.from_places(lane.state, rows))
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
         if pool in self.loader.bank:
@@ -212,21 +213,23 @@ class Trainer:
         else:
             self.loader.view(site, spec)
 
-    def memory_bytes(
-        self, method: Method, lane: Lane, held: Mapping[PoolName, int]
-    ) -> int:
-        """What a method keeps beyond the network, with so many subjects `held` of each pool.
+    def memory_bytes(self, lane: Lane, held: Mapping[PoolName, int]) -> int:
+        """Return the bytes that a lane keeps beyond the network.
 
         A remembered subject counts its FC edges; synthetic ones of a site together count no more
         than the state of their generator, which the run folder holds instead of them.
+
+        Parameters
+        ----------
+        lane : Lane
+        held : mapping
+            Number of remembered subjects of each pool.
         """
         total = 0
         for pool, n in held.items():
             taken = n * _edge_bytes(self.cohort.n_rois)
             total += min(taken, self.loader.state_bytes.get(pool, taken))
-        apart = (*method.transient, *method.row_keys)
-        rest = [v for k, v in lane.state.items() if not k.startswith(apart)]
-        return total + sum(v.numel() * v.element_size() for v in rest)
+        return total + sum(v.numel() * v.element_size() for v in counted(lane.state))
 
     # -- training ------------------------------------------------------------------------------
     def run(self, nodes: Sequence[Node]) -> None:
@@ -303,13 +306,12 @@ class Trainer:
 
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
         """Evaluate a lane on every site and store the node."""
-        method = self.learner(node.spec).method
-        state, rows = self.loader.to_places(lane.state, method.row_keys)
+        state, rows = self.loader.to_places(lane.state)
         pools, pool, item = self.loader.bank.address(rows)
         held = Counter(pools[k] for k in pool.tolist())
         facts = {
             "seconds": seconds,
-            "memory_bytes": self.memory_bytes(method, lane, held),
+            "memory_bytes": self.memory_bytes(lane, held),
             "pools": [list(p) for p in pools],
         }
         stored = None

@@ -94,7 +94,7 @@ def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
     tensors = {name: value.cpu() for name, value in lane.named().items()}
     for name, value in tensors.items():
         tensors[name] = value.double() if value.is_floating_point() else value
-    exact = Lane.from_named(tensors)
+    exact = Lane.from_named(tensors, learner.method.State)
 
     def score(fc: Tensor) -> Tensor:
         u = learner.method.logits(learner.model, exact, learner.model.prepare(fc))

@@ -11,7 +11,7 @@ subject is kept, but second moments of few subjects say a lot about them: see th
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +20,6 @@ from fcforge.base_model.model import PENALTY
 from fcforge.core.settings import above, limits, within
 from fcforge.methods.base import (
     EVERY,
-    Declared,
     Inputs,
     Lane,
     Method,
@@ -30,6 +29,21 @@ from fcforge.methods.base import (
 )
 from fcforge.methods.shared import ridge
 from fcforge.models.edge import WHOLE_LOG
+
+
+class AnalyticState(NamedTuple):
+    """Root R of the second moments: upper triangular, shape (m, 1 + q + c), float64."""
+
+    root: Tensor
+
+
+def moment_rows(model: Model, inputs: Inputs, y: Tensor) -> Tensor:
+    """Return rows [1, x, t] (n, 1 + q + c) of features x (n, q) and coded labels t (n, c).
+
+    The method keeps their second moments.
+    """
+    t = ridge.coded(y, model.n_outputs)
+    return torch.cat([torch.ones_like(t[:, :1]), inputs["edges"], t], 1)
 
 
 @limits(penalty=within(1e-6, 1000), public_weight=above(0))
@@ -63,46 +77,35 @@ class Analytic(Method):
     models = ("linear",)
     features = WHOLE_LOG
     learns = EVERY
+    State = AnalyticState
 
-    def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
-        """Rows [1, x, t] (n, 1 + q + c), float64, of features x (n, q) and targets t (n, c)."""
-        t = ridge.coded(y, model.n_outputs)
-        return torch.cat([torch.ones_like(t[:, :1]), inputs["edges"], t], 1)
-
-    def start(self, model: Model, lane: Lane) -> Lane:
-        """No rows yet."""
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with the moments of the public subjects, or with none."""
         weight = lane.params["head.0.weight"]
         width = weight.shape[1] + 1 + ridge.n_columns(model.n_outputs)
         root = torch.zeros(0, width, dtype=torch.float64, device=weight.device)
-        return lane._replace(state={"root": root})
-
-    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Root of the moments: as many rows as people, at most as many as columns."""
-        width = lane.params["head.0.weight"].shape[1]
-        width += 1 + ridge.n_columns(model.n_outputs)
-        return {"root": Declared((None, width), torch.float64, triangular=True)}
-
-    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
-        """Statistics of the public people, each worth `public_weight` of a site's own."""
-        return self._add(model, lane, public, worth=self.public_weight)
+        lane = lane._replace(state=AnalyticState(root))
+        if public is None:
+            return lane
+        return self._add(model, lane, public, weight=self.public_weight)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Add the site's statistics and solve again, where anybody asks for the solution."""
+        """Add the site's moments, and solve again if the model after this site is wanted."""
         return self._add(model, lane, site, solved=site.wanted)
 
     def _add(
         self,
         model: Model,
         lane: Lane,
-        people: PublicView | SiteView,
-        worth: float = 1.0,
+        subjects: PublicView | SiteView,
+        weight: float = 1.0,
         solved: bool = True,
     ) -> Lane:
-        rows = self.statistics_rows(model, people.inputs(model), people.y)
-        rows = rows.to(lane.state["root"]).mul_(math.sqrt(worth))
-        root = ridge.add_to_root(lane.state["root"], rows)
+        rows = moment_rows(model, subjects.inputs(model), subjects.y)
+        rows = rows.to(lane.state.root).mul_(math.sqrt(weight))
+        root = ridge.add_to_root(lane.state.root, rows)
         if not solved:
-            return lane._replace(state={"root": root})
+            return lane.with_state(root=root)
         spare = rows if rows.shape == root.shape else None
         outputs = model.n_outputs
         columns = ridge.n_columns(outputs)
@@ -111,7 +114,7 @@ class Analytic(Method):
         # labels at -1 and +1 with common noise: log odds = 2 score / noise, half to each side
         noise = found.noise if outputs > 1 else torch.ones_like(found.noise)
         params = ridge.linear_head(found.weight / noise, found.bias / noise, outputs)
-        return Lane(params, lane.stats, {"root": root})
+        return Lane(params, lane.stats, AnalyticState(root))
 
     def _penalties(self, n_features: int) -> list[float]:
         tried = [self.penalty]

@@ -1,12 +1,12 @@
 """The contract of a continual-learning method: pure functions of one model's parameters.
 
-A method is written for ONE model. The engine runs it alone on a CPU, or lifts it with
-``torch.func.vmap`` over many (order, seed) lanes on a GPU; nothing here knows which.
+A method is written for one model. The engine runs it alone on a CPU, or lifts it with
+``torch.func.vmap`` over many (order, seed) lanes on a GPU; no method can tell which.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
@@ -17,12 +17,12 @@ from fcforge.core.target import Kind
 from fcforge.models.base import Model, Output
 from fcforge.nn.tensors import Inputs, Params
 from fcforge.replay.bank import PublicView, SiteView
-from fcforge.replay.memory import Declared, Replay, alike, bounded, recall
+from fcforge.replay.memory import Replay
+from fcforge.replay.state import ABSENT, from_named, named
 
 Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]
 EVERY = get_args(Kind)
 DependsOn = Literal["order", "set", "site", "all"]
-State = dict[str, Tensor]
 Loss = tuple[Tensor, Params]  # and the batch-norm statistics after the step
 
 
@@ -35,39 +35,47 @@ class Lane(NamedTuple):
         The network's parameters.
     stats : dict of Tensor
         Its batch-norm running statistics.
-    state : dict of Tensor
-        What the method itself carries from site to site. Shapes depend on the model and the
-        number of sites learned, never on their order, so that lanes can be stacked.
+    state : NamedTuple or ()
+        The method's own state (`Method.State`). Its shapes depend on the model and the number of
+        sites learned, never on their order, so that lanes can be stacked.
     """
 
     params: Params
     stats: Params
-    state: State
+    state: Any = ABSENT
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """Device of the parameters."""
         return next(iter(self.params.values())).device
 
-    def holding(self, more: State) -> "Lane":
-        """Lane whose state has these parts, too."""
-        return self._replace(state={**self.state, **more})
+    def with_state(self, **fields: Any) -> "Lane":
+        """Return the lane with some fields of its state replaced."""
+        return self._replace(state=self.state._replace(**fields))
 
     def named(self) -> dict[str, Tensor]:
-        """All tensors as ``params/...``, ``stats/...`` and ``state/...``: how lanes are stored."""
-        parts = self._asdict().items()
+        """Return all tensors by their stored names: ``params/...``, ``stats/...``, ``state/...``."""
         return {
-            f"{part}/{key}": v for part, values in parts for key, v in values.items()
+            f"{part}/{key}": value
+            for part, tree in self._asdict().items()
+            for key, value in (tree if isinstance(tree, dict) else named(tree)).items()
         }
 
     @classmethod
-    def from_named(cls, tensors: Mapping[str, Tensor]) -> "Lane":
-        """The lane of tensors that `named` has named."""
+    def from_named(cls, tensors: Mapping[str, Tensor], state: type = tuple) -> "Lane":
+        """Invert `named`.
+
+        Parameters
+        ----------
+        tensors : mapping of name to Tensor
+        state : type
+            `Method.State` of the method.
+        """
         parts: dict[str, dict[str, Tensor]] = {part: {} for part in cls._fields}
         for name, value in tensors.items():
             part, key = name.split("/", 1)
             parts[part][key] = value
-        return cls(**parts)
+        return cls(parts["params"], parts["stats"], from_named(state, parts["state"]))
 
 
 class Batch(NamedTuple):
@@ -76,10 +84,10 @@ class Batch(NamedTuple):
     Attributes
     ----------
     inputs : dict of Tensor
-        What `Model.prepare` made of the FC; the subject is the first dimension.
+        Result of `Model.prepare`; the subject is the first dimension.
     y : Tensor of shape (b,), int64, or float32 of a number
     replay : Replay or None
-        Remembered subjects that come with them; None while nobody is remembered.
+        Remembered subjects of the step; None while nothing is remembered.
     """
 
     inputs: Inputs
@@ -87,8 +95,16 @@ class Batch(NamedTuple):
     replay: Replay | None = None
 
 
-def misfit(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy, or the sum weighted by `weight`; squared error of a number."""
+def label_loss(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Return the cross-entropy of class labels, or the squared error of a number.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (n, n_outputs)
+    y : Tensor of shape (n,)
+    weight : Tensor of shape (n,), optional
+        Weights of the subjects in a sum; by default their mean is taken.
+    """
     if y.is_floating_point():
         each = (logits[:, 0] - y).square()
         return each.mean() if weight is None else (each * weight).sum()
@@ -97,8 +113,8 @@ def misfit(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
     return (F.cross_entropy(logits, y, reduction="none") * weight).sum()
 
 
-def answer(logits: Tensor) -> Tensor:
-    """P(patient) (n,), P of each of more classes (n, K), or the number (n,), of logits."""
+def prediction(logits: Tensor) -> Tensor:
+    """Return P(patient) (n,), the probability of each of more classes (n, K), or a number (n,)."""
     outputs = logits.shape[-1]
     if outputs == 1:
         return logits[:, 0]
@@ -108,51 +124,70 @@ def answer(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Method(Checked):
-    """A method. Fields are hyper-parameters; what it learns lives in ``lane.state``.
+    """A continual-learning method. Fields are hyper-parameters; what it learns is in ``lane.state``.
 
-    Override only what the method needs; the defaults are plain fine-tuning.
+    **To implement:** a `name`, and those of the ten hooks below that differ from fine-tuning.
+    A method that carries something from site to site also names the type of its state in `State`
+    and makes an empty one in `start`.
+
+    ============== ======================================================================
+    `start`        before the first site: the empty state
+    `begin_site`   before a site's first epoch
+    `rows`         subjects to train on
+    `begin_epoch`  before an epoch (see `updates_at`)
+    `recall`       remembered subjects of a step
+    `loss`         loss of a step
+    `after_grad`   change of the gradient before clipping
+    `after_step`   after the optimiser
+    `end_site`     after a site's last epoch: Fisher information, masks, memory, generator
+    `logits`       scores
+    ============== ======================================================================
+
+    `begin_epoch`, `recall`, `loss`, `after_grad`, `after_step` and `logits` are lifted over lanes:
+    they must be pure functions of tensors. The others are plain Python, once per lane or site.
+
+    **May be set,** where the defaults of fine-tuning do not fit:
 
     Class attributes
     ----------------
+    title, source : str
+        Row name of tables, and where the method comes from.
+    State : type
+        NamedTuple of ``lane.state`` (`fcforge.replay.state`); `tuple` for none.
     keeps
-        What travels to the next hospital beyond the network. Checked by the engine: a method
-        that claims to keep no real subject cannot hold a real subject's row.
+        What travels to the next hospital beyond the network. The engine checks that a method that
+        declares no real subjects holds no row of one.
     depends_on
-        What the model after some sites depends on: their "order", only their "set" (trained
-        from scratch on the union), only the last "site", or nothing but "all" sites of the
-        dataset. The runner shares work accordingly.
-    from_scratch
+        What the model after some sites depends on: their "order", only their "set" (trained from
+        scratch on the union), only the last "site", or nothing but "all" sites of the dataset.
+        The runner shares work accordingly.
+    from_scratch : bool
         Whether every site is learned from the untrained network, so that of the sites before it
-        only who was there matters: the runner then shows them without training.
-    fits
+        only their subjects matter. The runner then shows these without training.
+    fits : bool
         False for closed-form methods: the gradient loop is skipped.
-    needs_generator
+    needs_generator : bool
         Whether the learner must name a generator for its memory.
-    from_public
-        What the method makes of a run's public people: "pretraining" of its network (by the
-        engine), whatever its own `learn_public` does, in a word or two, or "" for nothing.
-    needs_public
+    from_public : str
+        Use of a run's public subjects: "pretraining" of the network (by the engine), "" for none,
+        or whatever the method's own `start` does, in a word or two.
+    needs_public : bool
         Whether the method needs public subjects with their base model.
-    models
-        Names of the models it works on (empty: all).
-    features
-        Of an edge model, where its settings name none; "" leaves the model's own.
-    learns
+    models : tuple of str
+        Names of the models it works on; empty for all.
+    features : str
+        Features of an edge model whose settings name none; "" for the model's default.
+    learns : tuple of str
         Kinds of target that it can learn.
-    captures
+    captures : bool
         Whether `begin_epoch` runs often and keeps shapes, so that a CUDA graph of it pays.
-    row_keys
-        Keys of ``lane.state`` that hold bank rows (-1 marks an empty slot). Stores and chains
-        turn them into subjects or addresses; the engine checks them against `keeps`.
-    transient
-        Beginnings of keys of ``lane.state`` that anybody can compute again (the untrained
-        network): not counted as memory.
     """
 
     kind: ClassVar[str] = "method"
     name: ClassVar[str] = "finetune"
     title: ClassVar[str] = "fine-tuning"
     source: ClassVar[str] = ""
+    State: ClassVar[type] = tuple
     keeps: ClassVar[Keeps] = "nothing"
     depends_on: ClassVar[DependsOn] = "order"
     from_scratch: ClassVar[bool] = False
@@ -164,102 +199,138 @@ class Method(Checked):
     features: ClassVar[str] = ""
     learns: ClassVar[tuple[Kind, ...]] = ("two classes", "more classes")
     captures: ClassVar[bool] = False
-    row_keys: ClassVar[tuple[str, ...]] = ()
-    transient: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def replay_size(self) -> int:
-        """Remembered subjects per training step (0: the method replays nothing)."""
-        return 0
-
-    @property
-    def asks_for(self) -> int:
-        """Synthetic subjects that it has its generator make of every site, if any."""
-        return 0
-
-    def check_model(self, model: Model) -> None:
-        """Raise `ConfigError` where the method cannot teach this model; asked before any work."""
 
     # -- once per lane or per site, plain Python ---------------------------------------------
-    def start(self, model: Model, lane: Lane) -> Lane:
-        """Lane before the first site: add the method's empty state here."""
-        return lane
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane before the first site, with the method's empty state.
 
-    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
-        """Lane of a run with a start, before the first site; a network is pretrained already."""
+        Parameters
+        ----------
+        model : Model
+        lane : Lane
+            The untrained network, or one pretrained on the public subjects.
+        public : PublicView, optional
+            Public subjects of a run with a base model.
+        """
         return lane
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """First look at a new site."""
+        """Return the lane before the first epoch at a new site."""
         return lane
 
     def rows(self, lane: Lane, site: SiteView) -> Tensor:
-        """Bank rows (n,) to train on at this site; the site's own by default."""
+        """Return the bank rows (n,) to train on at this site; by default the site's own."""
         return site.rows
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Last look at the site: Fisher information, masks, memory, generator."""
+        """Return the lane after the last epoch at the site."""
         return lane
-
-    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Every array of the state after `sites` sites; nothing else may travel in a chain.
-
-        By default what `start` makes: a state that does not grow. `lane` has the network.
-        """
-        fresh = lane._replace(state={}).named()
-        shapes = Lane.from_named({k: v.to("meta") for k, v in fresh.items()})
-        found = alike(self.start(model, shapes).state)
-        return bounded(found, sites, model.n_outputs)
-
-    def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor | None:
-        """Rows (n, q) whose second moments the method keeps, for audits; None without any."""
-        return None
-
-    def updates_at(self, epoch: int, epochs: int) -> bool:
-        """Whether `begin_epoch` has work to do before epoch `epoch` of `epochs`."""
-        return type(self).begin_epoch is not Method.begin_epoch
-
-    def restart(self, epoch: int, epochs: int) -> float | None:
-        """Factor of the rate from this epoch on, with a fresh optimiser; None to go on."""
-        return None
 
     # -- pure, lifted over lanes ---------------------------------------------------------------
     def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
-        """Before each epoch (HCTS chooses its replay subset here). `bank` holds all rows."""
+        """Return the lane before an epoch.
+
+        Parameters
+        ----------
+        model : Model
+        lane : Lane
+        bank : dict of Tensor
+            Prepared inputs of all rows of the bank.
+        key : Tensor, int32 scalar
+            Random key.
+        """
         return lane
 
-    def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Memory slots (replay_size,) for one step and their weights (summing to one)."""
-        raise AssertionError(
-            "a method with replay_size > 0 says which slots it replays"
-        )
+    def recall(self, lane: Lane, inputs: Inputs, key: Tensor) -> Replay | None:
+        """Return the remembered subjects of one step; called from the second site on.
 
-    def recall(self, lane: Lane, inputs: Inputs, key: Tensor) -> Replay:
-        """Remembered subjects of one step; `inputs` holds all rows of the bank."""
-        return recall(lane.state, inputs, *self.draw(lane, key))
+        Parameters
+        ----------
+        lane : Lane
+        inputs : dict of Tensor
+            Prepared inputs of all rows of the bank.
+        key : Tensor, int32 scalar
+            Random key.
+        """
+        return None
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Scalar loss of `params` and the batch-norm statistics after the step."""
-        out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
-        return misfit(out.logits, batch.y), out.stats
+        """Return the scalar loss of `params` and the batch-norm statistics after the step.
 
-    def after_grad(self, grads: Params, lane: Lane) -> Params:
-        """Change the gradient before clipping (PackNet masks it)."""
+        Parameters
+        ----------
+        model : Model
+        params : dict of Tensor
+            Parameters to differentiate by; they equal ``lane.params``.
+        lane : Lane
+        batch : Batch
+        key : Tensor, int32 scalar
+            Random key, for dropout.
+        """
+        out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
+        return label_loss(out.logits, batch.y), out.stats
+
+    def after_grad(
+        self, model: Model, lane: Lane, grads: Params, batch: Batch, key: Tensor
+    ) -> Params:
+        """Return the gradient that is clipped and passed to the optimiser.
+
+        Parameters
+        ----------
+        model : Model
+        lane : Lane
+        grads : dict of Tensor
+            Gradient of `loss` at ``lane.params``.
+        batch : Batch
+            The subjects of the step, replayed ones included.
+        key : Tensor, int32 scalar
+            The random key that `loss` got.
+        """
         return grads
 
     def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
-        """After the optimiser: `lane.params` moved from `before` along `grads` (SI, PackNet)."""
+        """Return the lane after the optimiser's step.
+
+        Parameters
+        ----------
+        before : dict of Tensor
+            Parameters before the step.
+        lane : Lane
+            The lane with the new parameters.
+        grads : dict of Tensor
+            Gradient of `loss`, as `after_grad` got it.
+        """
         return lane
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
-        """Scores (n, n_outputs): a logit of each class, or a number."""
+        """Return scores (n, n_outputs): a logit of each class, or a number."""
         return model.apply(lane.params, lane.stats, inputs).logits
 
+    # -- schedule and limits ---------------------------------------------------------------------
+    def updates_at(self, epoch: int, epochs: int) -> bool:
+        """Return whether `begin_epoch` has work to do before epoch `epoch` of `epochs`."""
+        return type(self).begin_epoch is not Method.begin_epoch
 
-def seen(model: Model, lane: Lane, inputs: Inputs) -> Output:
-    """What the lane's network says of some subjects: eval mode, no gradient."""
+    def restart(self, epoch: int, epochs: int) -> float | None:
+        """Return the factor of the learning rate to restart the optimiser with at this epoch.
+
+        None, the default, continues without a restart.
+        """
+        return None
+
+    @property
+    def n_synthetic(self) -> int:
+        """Number of synthetic subjects that the method draws of every site."""
+        return 0
+
+    def check_model(self, model: Model) -> None:
+        """Raise `ConfigError` if the method cannot teach this model; called before any work."""
+
+
+def eval_output(model: Model, lane: Lane, inputs: Inputs) -> Output:
+    """Return the output of the lane's network in evaluation mode, without a gradient."""
     with torch.no_grad():
         return model.apply(lane.params, lane.stats, inputs)
 

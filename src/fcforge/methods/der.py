@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fcforge.core.randomness import fold
 from fcforge.core.settings import at_least, limits
-from fcforge.methods.base import Lane, Replay, misfit
+from fcforge.methods.base import Lane, Replay, label_loss
 from fcforge.methods.shared.rehearsal import TwoBatches
 from fcforge.replay.memory import uniform_slots
 
@@ -39,7 +39,7 @@ class DER(TwoBatches):
     terms = "alpha"
 
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
-        """Cross-entropy on current subjects, distillation on remembered ones."""
+        """Add the distance of the logits from the stored ones."""
         return current + self.alpha * (z - replay.logits).square().mean()
 
 
@@ -64,18 +64,19 @@ class DERPP(DER):
     terms = "alpha beta"
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
-        """First the draw for the labels (the one ER would make), then that for the logits."""
+        """Draw slots for the labels (as ER would), then for the logits."""
         keys = [key] * (self.beta > 0) + [fold(key, 1)] * (self.alpha > 0)
-        slots = torch.cat([uniform_slots(lane.state, k, self.replay)[0] for k in keys])
+        rows = lane.state.memory.rows
+        slots = torch.cat([uniform_slots(rows, k, self.replay)[0] for k in keys])
         weight = torch.full(slots.shape, 1.0 / slots.shape[0], device=slots.device)
         return slots, weight
 
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
-        """Labels on the first draw, logits on the second."""
+        """Add the cross-entropy of the first draw and the distance of the logits of the second."""
         n = self.replay
         terms = []
         if self.beta > 0:
-            terms.append(self.beta * misfit(z[:n], replay.y[:n]))
+            terms.append(self.beta * label_loss(z[:n], replay.y[:n]))
         if self.alpha > 0:
             distance = (z[-n:] - replay.logits[-n:]).square().mean()
             terms.append(self.alpha * distance)

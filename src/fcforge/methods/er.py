@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fcforge.core.settings import at_least, limits
-from fcforge.methods.base import Replay, misfit
+from fcforge.methods.base import Replay, label_loss
 from fcforge.methods.shared.rehearsal import TwoBatches
 
 
@@ -32,6 +32,6 @@ class ER(TwoBatches):
     terms = "strength"
 
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
-        """Cross-entropy on current and remembered subjects."""
-        loss = current + self.strength * misfit(z, replay.y, replay.weight)
+        """Return the weighted mean of both cross-entropies."""
+        loss = current + self.strength * label_loss(z, replay.y, replay.weight)
         return loss / (1.0 + self.strength)

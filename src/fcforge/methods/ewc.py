@@ -13,7 +13,7 @@ from fcforge.methods.shared import anchor
 
 
 def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
-    r"""Diagonal Fisher information, exact over labels, per subject, in eval mode.
+    r"""Return the diagonal Fisher information, exact over labels, per subject, in eval mode.
 
     .. math:: F_j = \frac1N \sum_n \sum_c p(c|G_n) (\partial_j \log p(c|G_n))^2
                   = \frac1N \sum_n p_n (1 - p_n) (\partial_j (z_1 - z_0))^2
@@ -21,7 +21,7 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
     For logistic regression this is the mean of :math:`p (1 - p) x_j^2`. A number has noise of
     variance 1: the mean of :math:`(\partial_j z)^2`.
     """
-    weight = anchor.answers(model, lane, inputs)
+    weight = anchor.predictions(model, lane, inputs)
     if model.n_outputs < 3:
         p = weight
         weight = torch.ones_like(p) if model.n_outputs == 1 else p * (1 - p)
@@ -70,6 +70,6 @@ class EWC(anchor.Anchored):
         new = exact_fisher(model, lane, site.inputs(model))
         if not self.online:
             return anchor.add_anchor(lane, new)
-        old = anchor.part(lane.state, "importance")
+        old = lane.state.importance
         total = {k: self.gamma * old[k] + v if old else v for k, v in new.items()}
         return anchor.move_anchor(lane, total)

@@ -7,19 +7,19 @@ With the memory of `fcforge.methods.shared.synthetic_memory`, tuples (G, y, u, r
     L = CE_{current} + \frac{1}{T}\sum_{t} E_{R_t}\Bigl[\lambda_1\, CE(y, f(G))
         + \tfrac{\lambda_2}{2}\, \|h(G) - u\|^2 + \tfrac{\lambda_3}{d}\, \|\rho(G) - r\|^2\Bigr]
 
-with :math:`R_t` the part of site t among the K active subjects of the T past sites.
-``preset = "paper"`` follows the paper's text (sums instead of means, its sampler), ``"official"``
-the authors' code; every difference is a field.
+with :math:`R_t` the part of site t among the K active subjects of the T past sites. The three
+variants differ in the defaults of the settings and in the sampler; docs/forge.md has the table.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.core.settings import at_least, limits
+from fcforge.core.variants import Variants
 from fcforge.methods.base import (
     Batch,
     Inputs,
@@ -30,19 +30,39 @@ from fcforge.methods.base import (
     Params,
     Replay,
     SiteView,
-    misfit,
+    label_loss,
 )
-from fcforge.methods.shared.anchor import without
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
-from fcforge.methods.shared.synthetic_memory import SyntheticMemory, seen_by
-from fcforge.methods.shared.teacher import TEACHER, teacher, with_teacher
-from fcforge.replay.hcts import draw_slots
+from fcforge.methods.shared.synthetic_memory import (
+    HeldOut,
+    SyntheticMemory,
+    eval_by_row,
+    n_learned,
+)
+from fcforge.methods.shared.teacher import with_teacher
+from fcforge.replay.hcts import Choice, HCTSState, Variant
+from fcforge.replay.memory import Memory, recall
+from fcforge.replay.selection import Geometry
+from fcforge.replay.state import ABSENT, Absent, Network
+
+
+class ForgeState(NamedTuple):
+    """State of FORGE: that of its memory, and with `teach_current` a teacher during a site."""
+
+    memory: Memory
+    held_out: HeldOut
+    choice: Choice
+    hcts: HCTSState | Absent = ABSENT
+    geometry: Geometry | Absent = ABSENT
+    teacher: Network | Absent = ABSENT
 
 
 @limits(replay=at_least(1), refresh=at_least(1))
 @dataclass(frozen=True)
-class Forge(SyntheticMemory):
+class Forge(SyntheticMemory, metaclass=Variants):
     """FORGE: synthetic subjects chosen by HCTS, replayed with labels, logits and readouts.
+
+    This class is the variant ``"stable"``, from which the others derive.
 
     Parameters
     ----------
@@ -59,10 +79,13 @@ class Forge(SyntheticMemory):
         Squared norms divided by their length, or the paper's sums. The readout has 256 numbers:
         as a sum it outweighs the diagnosis.
     teach_current : bool
-        The network of the last site also teaches on the current subjects, with the weights of
-        logits and readout (the paper's Appendix A; its equations teach on replayed ones alone).
+        Whether the network of the last site also teaches on the current subjects, with the
+        weights of logits and readout (the paper's Appendix A; its equations teach on replayed
+        ones alone).
+    variant : {"stable", "paper", "authors"}
+        Class to use: this one, `PaperForge` or `AuthorsForge`.
     **settings
-        Those of the memory and its sampler, `fcforge.methods.shared.synthetic_memory.SyntheticMemory`.
+        Those of the memory and its sampler, `fcforge.methods.shared.synthetic_memory`.
     """
 
     replay: int = 32
@@ -71,89 +94,114 @@ class Forge(SyntheticMemory):
     loss_form: Literal["mean", "sum"] = "mean"
     teach_current: bool = False
 
+    variants: ClassVar[dict[str, type]] = {}
+    variant: ClassVar[Variant] = "stable"
     name = "forge"
     title = "FORGE"
     source = "the FORGE paper"
     captures = True
-    presets = {
-        "paper": {
-            "replay": 64,
-            "forward": "separate",
-            "refresh": 1,
-            "loss_form": "sum",
-            "sum_sites": True,
-            "sampler": "paper",
-        },
-        "official": {
-            "replay": 64,
-            "forward": "separate",
-            "refresh": 80,
-            "lambdas": "official",
-            "dev": 16,
-            "sampler": "official",
-        },
-    }
+    State = ForgeState
 
     @property
     def replay_size(self) -> int:
-        """Nothing is replayed when nothing is asked of it."""
+        """Remembered subjects per step, or 0 if all loss weights are zero."""
         return self.replay if any(self.weights) else 0
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """With `teach_current` the network so far becomes a teacher."""
+        """Make the network so far a teacher, with `teach_current`."""
         lane = super().begin_site(model, lane, site)
         return with_teacher(lane) if self.teach_current and site.position else lane
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Drop what is there while a site is learned: the teacher."""
-        return super().end_site(model, without(lane, *TEACHER), site)
+        """Drop the teacher and store the site's synthetic subjects."""
+        return super().end_site(model, lane.with_state(teacher=ABSENT), site)
 
     def updates_at(self, epoch: int, epochs: int) -> bool:
-        """Choose anew every `refresh` epochs, first before the first step at a site."""
+        """Return whether a new choice is due: every `refresh` epochs from the first on."""
         return self.chooses and epoch % self.refresh == 0
 
     def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
         """Choose the subjects to replay until the next refresh."""
-        return self.choose(seen_by(model, lane, bank), lane, key)
+        return self.choose(eval_by_row(model, lane, bank), lane, key)
 
-    def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Slots of one step from the active subjects, with replacement."""
-        choice = self.active(lane.state)
-        return draw_slots(choice, key, self.replay_size, self.hcts.official)
+    def recall(self, lane: Lane, inputs: Inputs, key: Tensor) -> Replay | None:
+        """Draw the subjects of one step from the active ones, with replacement."""
+        if not self.replay_size:
+            return None
+        slots = self.hcts.draw_slots(lane.state.choice, key, self.replay_size)
+        return recall(lane.state.memory, inputs, *slots)
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Current cross-entropy, replay cross-entropy, logits and readout distillation."""
+        """Add cross-entropy, logits and readout distillation of the replayed subjects."""
         replay = batch.replay
         if replay is None:
             return super().loss(model, params, lane, batch, key)
-        now, then = both_batches(model, params, lane, batch, key, self.forward)
+        current, replayed = both_batches(model, params, lane, batch, key, self.forward)
         l1, *weights = self.weights
-        past = l1 * misfit(then.logits, replay.y, replay.weight)
-        past = sum(self.distilled(then, replay, replay.weight, weights), past)
+        past = l1 * label_loss(replayed.logits, replay.y, replay.weight)
+        past = sum(self.distances(replayed, replay, replay.weight, weights), past)
         if self.sum_sites:
-            past = past * lane.state["replay.quota"].shape[0]
-        if old := teacher(lane):
-            frozen = model.apply(*old, batch.inputs)
-            alike = torch.full_like(now.logits[:, 0], 1.0 / len(batch.y))
-            past = sum(self.distilled(now, frozen, alike, weights), past)
-        return misfit(now.logits, batch.y) + past, then.stats
+            past = past * n_learned(lane)
+        if teacher := lane.state.teacher:
+            taught = model.apply(teacher.params, teacher.stats, batch.inputs)
+            even = torch.full_like(current.logits[:, 0], 1.0 / len(batch.y))
+            past = sum(self.distances(current, taught, even, weights), past)
+        return label_loss(current.logits, batch.y) + past, replayed.stats
 
-    def distilled(
+    def distances(
         self,
         student: Output,
-        taught: Output | Replay,
+        teacher: Output | Replay,
         weight: Tensor,
         factors: Sequence[Tensor | float],
     ) -> list[Tensor]:
-        """Distances of logits and readouts (n, d) from a teacher's, subjects weighed (n,)."""
-        pairs = [(student.logits, taught.logits)]
-        if taught.embedding.shape[-1]:  # else readouts never change: the term is zero
-            pairs.append((student.embedding, taught.embedding))
-        found = []
-        for factor, (own, wanted) in zip(factors, pairs, strict=False):
-            square = (own - wanted).square()
+        """Return the weighted distances of logits and readouts from a teacher's.
+
+        Parameters
+        ----------
+        student : Output
+        teacher : Output or Replay
+        weight : Tensor of shape (n,)
+            Weights of the subjects.
+        factors : sequence of float
+            Loss weights of logits and readout distillation.
+        """
+        pairs = [(student.logits, teacher.logits)]
+        if teacher.embedding.shape[-1]:  # else readouts never change: the term is zero
+            pairs.append((student.embedding, teacher.embedding))
+        terms = []
+        for factor, (value, target) in zip(factors, pairs, strict=False):
+            square = (value - target).square()
             each = square.mean(-1) if self.loss_form == "mean" else square.sum(-1)
-            found.append(factor * (weight * each).sum())
-        return found
+            terms.append(factor * (weight * each).sum())
+        return terms
+
+
+@dataclass(frozen=True)
+class PaperForge(Forge):
+    """FORGE as the paper's text has it, with the authors' numbers where the text has none."""
+
+    sum_sites: bool = True
+    sampler: Variant = "paper"
+    replay: int = 64
+    forward: ReplayForward = "separate"
+    refresh: int = 1
+    loss_form: Literal["mean", "sum"] = "sum"
+
+    variant: ClassVar[Variant] = "paper"
+
+
+@dataclass(frozen=True)
+class AuthorsForge(Forge):
+    """FORGE as the authors' code has it."""
+
+    lambdas: Literal["asd", "bsnip", "mdd", "authors"] = "authors"
+    dev: int = 16
+    sampler: Variant = "authors"
+    replay: int = 64
+    forward: ReplayForward = "separate"
+    refresh: int = 80
+
+    variant: ClassVar[Variant] = "authors"

@@ -19,13 +19,13 @@ target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.core.settings import above, at_least, limits, within
-from fcforge.methods.base import Lane, Model, Output, PublicView, SiteView, State
+from fcforge.methods.base import Lane, Model, Output, PublicView, SiteView
 from fcforge.methods.shared.ridge import (
     Dual,
     balance_classes,
@@ -36,15 +36,29 @@ from fcforge.methods.shared.ridge import (
     n_columns,
     recalled_targets,
 )
-from fcforge.methods.shared.synthetic_memory import SyntheticMemory
+from fcforge.methods.shared.synthetic_memory import HeldOut, SyntheticMemory, n_learned
 from fcforge.models.edge import WHOLE_LOG
-from fcforge.replay.memory import ROWS
+from fcforge.replay.hcts import Choice, HCTSState
+from fcforge.replay.memory import Memory
+from fcforge.replay.selection import Geometry
+from fcforge.replay.state import ABSENT, Absent, rows_of
 
 CHUNK = 256  # subjects whose features are made float64 at once
 
 
-class Seen(NamedTuple):
-    """The N subjects that a solution is made of, as far as it sees them.
+class ForgeRidgeState(NamedTuple):
+    """State of the closed form: that of its memory, and the head (1 + q, c) of a base model."""
+
+    memory: Memory
+    held_out: HeldOut
+    choice: Choice
+    hcts: HCTSState | Absent = ABSENT
+    geometry: Geometry | Absent = ABSENT
+    public_head: Tensor | Absent = ABSENT
+
+
+class Problem(NamedTuple):
+    """The N subjects that the solutions at one site are made of.
 
     Attributes
     ----------
@@ -53,9 +67,9 @@ class Seen(NamedTuple):
     gram : Tensor of shape (N, N), float64
         Inner products of their features.
     public : Tensor of shape (N, c)
-        What the public head says of them; 0 without one.
-    own, mass : Tensor of shape (n,)
-        Places of the open site's subjects, and what each counts.
+        Their scores by the base model's head; 0 without one.
+    current, mass : Tensor of shape (n,)
+        Places of the open site's subjects, and their weights.
     t : Tensor of shape (n, c)
         Their targets.
     """
@@ -64,19 +78,19 @@ class Seen(NamedTuple):
     place: Tensor
     gram: Tensor
     public: Tensor
-    own: Tensor
+    current: Tensor
     t: Tensor
     mass: Tensor
 
 
 def _scores(edges: Tensor, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Scores (n, c) that a head (q, c) gives some rows, in its own precision."""
-    said = [edges[some].to(weight) @ weight for some in rows.split(CHUNK)]
-    return torch.cat(said) + bias
+    """Return the scores (n, c) of some rows by a head (q, c), in the head's precision."""
+    scores = [edges[chunk].to(weight) @ weight for chunk in rows.split(CHUNK)]
+    return torch.cat(scores) + bias
 
 
 def _looked_up(place: Tensor, score: Tensor, n_outputs: int, rows: Tensor) -> Output:
-    """Logits of bank rows whose scores are known; readouts are known already."""
+    """Return the output for bank rows with known scores, without readouts."""
     s = score[place[rows]]
     return Output(logits_of(s, n_outputs), s[:, :0], {})
 
@@ -119,24 +133,34 @@ class ForgeRidge(SyntheticMemory):
     from_public = "head"
     models = ("linear",)
     features = WHOLE_LOG
+    State = ForgeRidgeState
 
-    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
-        """Ridge on the public people; from now on heads are penalised for leaving this one."""
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with an empty memory, and with ridge on the public subjects as its head.
+
+        From then on heads are penalised for leaving this one.
+        """
+        lane = super().start(model, lane, public)
+        if public is None:
+            return lane
         x = public.inputs(model)["edges"].double()
         t = coded(public.y, model.n_outputs)
         mass = torch.ones_like(t[:, 0])
         dual = dual_ridge(x @ x.T, t, mass, self.penalty * x.shape[1])
         head = torch.cat([x.T @ dual.coefficient, dual.bias[None]])
         params = linear_head(head[:-1], head[-1], model.n_outputs)
-        return lane._replace(params=params).holding({"public.head": head})
+        return lane._replace(params=params).with_state(public_head=head)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Solve the objective, then store the site's synthetic subjects."""
         return super().end_site(model, self._solve(model, lane, site), site)
 
     def _solve(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Mean of the solutions for each choice; scores in between follow from the products."""
-        seen = self._products(model, lane, site)
+        """Return the lane with the mean of the solutions for each choice.
+
+        Scores between two choices follow from the inner products.
+        """
+        problem = self._problem(model, lane, site)
         edges = site.bank.inputs(model)["edges"]
         keys = torch.randint(
             2**31 - 1, (self.rounds,), generator=site.rng, dtype=torch.int32
@@ -145,29 +169,29 @@ class ForgeRidge(SyntheticMemory):
         columns = slice(outputs - n_columns(outputs), None)
         weight = lane.params["head.0.weight"][columns].T
         bias = lane.params["head.0.bias"][columns]
-        score = _scores(edges, seen.rows, weight, bias)
-        rounds = self.rounds if len(lane.state[ROWS]) and self.chooses else 1
-        total = torch.zeros_like(seen.public)
-        level = torch.zeros_like(seen.public[0])
+        score = _scores(edges, problem.rows, weight, bias)
+        rounds = self.rounds if n_learned(lane) and self.chooses else 1
+        total = torch.zeros_like(problem.public)
+        level = torch.zeros_like(problem.public[0])
         for done, key in enumerate(keys[:rounds].to(score.device), 1):
             if self.chooses:
-                look = partial(_looked_up, seen.place, score, outputs)
+                look = partial(_looked_up, problem.place, score, outputs)
                 lane = self.choose(look, lane, key)
-            where, dual = self._ridge(seen, lane.state, edges.shape[1])
+            where, dual = self._ridge(problem, lane, edges.shape[1])
             total = total.index_add(0, where, dual.coefficient)
             level = level + dual.bias
-            score = seen.public + (seen.gram @ total + level) / done
-        parts = zip(seen.rows.split(CHUNK), total.split(CHUNK), strict=True)
+            score = problem.public + (problem.gram @ total + level) / done
+        parts = zip(problem.rows.split(CHUNK), total.split(CHUNK), strict=True)
         weight = sum(edges[rows].double().T @ c for rows, c in parts)
         head = torch.cat([weight, level[None]]) / rounds
-        head = lane.state.get("public.head", torch.zeros_like(head)) + head
+        if isinstance(lane.state.public_head, Tensor):
+            head = lane.state.public_head + head
         return lane._replace(params=linear_head(head[:-1], head[-1], outputs))
 
-    def _products(self, model: Model, lane: Lane, site: SiteView) -> Seen:
-        """The open site, and the candidates and held-out subjects of the past ones."""
+    def _problem(self, model: Model, lane: Lane, site: SiteView) -> Problem:
+        """Return the open site's subjects with the candidates and held-out subjects of the past."""
         edges = site.bank.inputs(model)["edges"]
-        held = [lane.state[k] for k in self.row_keys]
-        rows = torch.cat([site.rows, *held]).unique()
+        rows = torch.cat([site.rows, *rows_of(lane.state).values()]).unique()
         rows = rows[rows >= 0]
         place = torch.zeros(len(edges), dtype=torch.int64, device=rows.device)
         place[rows] = torch.arange(len(rows), device=rows.device)
@@ -177,35 +201,44 @@ class ForgeRidge(SyntheticMemory):
         here = torch.zeros_like(site.y)
         mass = balance_classes(one, site.y, here, self.balance, outputs)
         public = t.new_zeros(len(rows), t.shape[1])
-        if (head := lane.state.get("public.head")) is not None:
+        head: Any = lane.state.public_head
+        if isinstance(head, Tensor):
             public = _scores(edges, rows, head[:-1], head[-1])
         gram = site.bank.products(model, rows)
-        return Seen(rows, place, gram, public, place[site.rows], t, mass)
+        return Problem(rows, place, gram, public, place[site.rows], t, mass)
 
-    def _ridge(self, seen: Seen, state: State, n_features: int) -> tuple[Tensor, Dual]:
-        """Places of the open site's subjects and of those chosen now, and their solution."""
-        slot, target, mass = self.targets(state, len(seen.t))
-        where = torch.cat([seen.own, seen.place[state[ROWS][slot]]])
-        # what the public leave
-        left = torch.cat([seen.t, target]) - seen.public[where]
-        gram = seen.gram[where[:, None], where]
-        weights = torch.cat([seen.mass, mass])
+    def _ridge(
+        self, problem: Problem, lane: Lane, n_features: int
+    ) -> tuple[Tensor, Dual]:
+        """Return the places of the current and the chosen subjects, and the solution of these."""
+        slot, target, mass = self.targets(
+            lane.state.memory, lane.state.choice, len(problem.t)
+        )
+        replayed = problem.place[lane.state.memory.rows[slot]]
+        where = torch.cat([problem.current, replayed])
+        # the residuals of the base model's head
+        left = torch.cat([problem.t, target]) - problem.public[where]
+        gram = problem.gram[where[:, None], where]
+        weights = torch.cat([problem.mass, mass])
         return where, dual_ridge(gram, left, weights, self.penalty * n_features)
 
-    def targets(self, state: State, n: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Slots (k,), targets (k, c) and masses (k,) of the chosen, at a site of `n` subjects.
+    def targets(
+        self, memory: Memory, choice: Choice, n: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return slots (k,), targets (k, c) and weights (k,) of the chosen subjects.
 
-        Past sites share alike, and together count as one site or as so many (`sum_sites`).
+        Past sites have equal weights, and together that of one site or of as many as they are
+        (`sum_sites`); `n` is the number of subjects of the open site.
         """
         l1, l2, _ = self.weights
-        slot = state["replay.active"]
-        quota = state["replay.quota"]
+        slot = choice.active
+        quota = choice.quota
         if l1 + l2 == 0:
             slot = slot[:0]
-        y = state["memory.y"][slot]
-        site = state["memory.site"][slot]
+        y = memory.y[slot]
+        site = memory.site[slot]
         mass = 1.0 / (quota[site].double() * max(len(quota), 1))
-        logits = state["memory.logits"][slot].double()
+        logits = memory.logits[slot].double()
         mass = balance_classes(mass, y, site, self.balance, logits.shape[1])
         sites = len(quota) if self.sum_sites else 1
         target = recalled_targets(y, logits, l1, l2)

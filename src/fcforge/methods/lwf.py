@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.core.settings import above, at_least, limits
-from fcforge.methods.base import Batch, Lane, Loss, Model, Params, misfit
-from fcforge.methods.shared.teacher import Taught, teacher
+from fcforge.methods.base import Batch, Lane, Loss, Model, Params, label_loss
+from fcforge.methods.shared.teacher import Taught
 
 
 def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:
-    """KL(softmax(old / T) || softmax(new / T)) of logits (n, 2), mean over subjects."""
+    """Return KL(softmax(old / T) || softmax(new / T)) of logits (n, K), mean over subjects."""
     target = F.log_softmax(old / temperature, -1)
     log_new = F.log_softmax(new / temperature, -1)
     return (target.exp() * (target - log_new)).sum(-1).mean()
@@ -47,14 +47,13 @@ class LwF(Taught):
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Cross-entropy and distillation on the same forward pass."""
-        old = teacher(lane)
-        if old is None:
+        """Add the distillation to the cross-entropy, in one forward pass."""
+        teacher = lane.state.teacher
+        if not teacher:
             return super().loss(model, params, lane, batch, key)
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
-        taught = model.apply(*old, batch.inputs).logits
+        taught = model.apply(teacher.params, teacher.stats, batch.inputs).logits
         weight = self.strength * self.temperature**2
-        loss = misfit(out.logits, batch.y)
-        return loss + weight * distillation(
-            taught, out.logits, self.temperature
-        ), out.stats
+        loss = label_loss(out.logits, batch.y)
+        distilled = distillation(taught, out.logits, self.temperature)
+        return loss + weight * distilled, out.stats

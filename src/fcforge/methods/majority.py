@@ -1,11 +1,18 @@
 """Majority class: a constant prediction, the floor for accuracy."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Inputs, Lane, Method, Model, SiteView
+from fcforge.methods.base import Inputs, Lane, Method, Model, PublicView, SiteView
+
+
+class MajorityState(NamedTuple):
+    """Number of subjects of each class, shape (classes,)."""
+
+    counts: Tensor
 
 
 @dataclass(frozen=True)
@@ -19,17 +26,20 @@ class Majority(Method):
     depends_on = "set"
     fits = False
     from_public = ""
+    State = MajorityState
 
-    def start(self, model: Model, lane: Lane) -> Lane:
-        """Nobody seen yet."""
-        return lane.holding({"count": torch.zeros(model.n_outputs, device=lane.device)})
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with all counts at zero."""
+        zero = torch.zeros(model.n_outputs, device=lane.device)
+        return lane._replace(state=MajorityState(zero))
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Count the members of each class."""
-        seen = torch.bincount(site.y, minlength=model.n_outputs).to(lane.state["count"])
-        return lane.holding({"count": lane.state["count"] + seen})
+        before = lane.state.counts
+        members = torch.bincount(site.y, minlength=model.n_outputs).to(before)
+        return lane.with_state(counts=before + members)
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
-        """log(count + 1/2), the same for everybody."""
+        """Return log(count + 1/2) for every subject."""
         n = next(iter(inputs.values())).shape[0]
-        return torch.log(lane.state["count"] + 0.5).expand(n, -1)
+        return torch.log(lane.state.counts + 0.5).expand(n, -1)

@@ -6,6 +6,7 @@ the weights of sites 1..t. A subject comes without its site, so all t networks l
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,21 +16,38 @@ from fcforge.core.errors import ConfigError
 from fcforge.core.settings import FRACTION, above, limits
 from fcforge.methods.base import (
     Batch,
-    Declared,
     Inputs,
     Lane,
     Loss,
     Method,
     Model,
     Params,
+    PublicView,
     SiteView,
-    misfit,
+    label_loss,
 )
-from fcforge.methods.shared.anchor import named, part
+
+
+class PackNetState(NamedTuple):
+    """State of PackNet.
+
+    Attributes
+    ----------
+    sites : Tensor of shape (T,), int64
+        One place per site so far; its length is the number of sites.
+    pruned : Tensor, int64 scalar
+        1 after the open site's pruning, else 0.
+    owner : dict of Tensor, int16
+        Number of the site (from 1) that each weight of a matrix belongs to; 0 for a free weight.
+    """
+
+    sites: Tensor
+    pruned: Tensor
+    owner: dict[str, Tensor]
 
 
 def smallest(weight: Tensor, free: Tensor, share: Tensor) -> Tensor:
-    """Mask of the ``floor(share * free.sum())`` free weights of least magnitude.
+    """Return a mask of the ``floor(share * free.sum())`` free weights of least magnitude.
 
     Ranks, not a threshold: among equal weights the first go, so the count is exact.
     """
@@ -79,39 +97,31 @@ class PackNet(Method):
     title = "PackNet"
     source = "Mallya and Lazebnik 2018 (CVPR)"
     keeps = "statistics"
+    State = PackNetState
 
-    def start(self, model: Model, lane: Lane) -> Lane:
-        """All matrices free (owner 0), no site yet."""
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with all matrices free (owner 0) and no site yet."""
         owner = {
             k: torch.zeros(p.shape, dtype=torch.int16, device=p.device)
             for k, p in lane.params.items()
             if p.dim() >= 2
         }
         none = torch.zeros(0, dtype=torch.int64, device=lane.device)
-        begun = {"sites": none, "pruned": none.new_zeros(())}
-        return lane.holding(begun | named("owner", owner))
-
-    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Owners of the weights, and a place for every site."""
-        found = super().declares(model, lane, sites)
-        for key in (k for k in found if k.startswith("owner/")):
-            found[key] = found[key]._replace(low=0, high=sites)
-        return found | {"sites": Declared((sites,), torch.int64)}
+        return lane._replace(state=PackNetState(none, none.new_zeros(()), owner))
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """One more site; its weights are the free ones until pruning."""
-        owners = part(lane.state, "owner").values()
+        """Count one more site; its weights are the free ones until pruning."""
+        owners = lane.state.owner.values()
         if all(bool((owner != 0).all()) for owner in owners):
             raise ConfigError(
                 f"no free weight is left for site '{site.name}'.",
                 where=f"method '{self.name}'",
                 do="Raise prune_later, or use a wider model.",
             )
-        begun = {
-            "sites": F.pad(lane.state["sites"], (0, 1)),
-            "pruned": torch.zeros_like(lane.state["pruned"]),
-        }
-        return lane.holding(begun)
+        return lane.with_state(
+            sites=F.pad(lane.state.sites, (0, 1)),
+            pruned=torch.zeros_like(lane.state.pruned),
+        )
 
     def updates_at(self, epoch: int, epochs: int) -> bool:
         """Prune once, before the epochs that re-train."""
@@ -123,43 +133,45 @@ class PackNet(Method):
 
     def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
         """Prune: the smallest free weights become zero and stay free, the rest are owned."""
-        t = lane.state["sites"].shape[0]
+        t = lane.state.sites.shape[0]
         params = dict(lane.params)
-        owner = part(lane.state, "owner")
-        pruned = self.prune_first if t == 1 else self.prune_later
-        share = torch.full_like(lane.state["pruned"], pruned, dtype=torch.float64)
-        for k, own in owner.items():
-            free = own == 0
+        owner = dict(lane.state.owner)
+        given_up = self.prune_first if t == 1 else self.prune_later
+        share = torch.full_like(lane.state.pruned, given_up, dtype=torch.float64)
+        for k, site in owner.items():
+            free = site == 0
             cut = smallest(params[k], free, share)
             params[k] = torch.where(cut, 0.0, params[k])
-            owner[k] = torch.where(free & ~cut, t, own).to(own.dtype)
-        done = {"pruned": torch.ones_like(lane.state["pruned"])}
-        return lane._replace(params=params).holding(done | named("owner", owner))
+            owner[k] = torch.where(free & ~cut, t, site).to(site.dtype)
+        pruned = torch.ones_like(lane.state.pruned)
+        return lane._replace(params=params).with_state(pruned=pruned, owner=owner)
 
     def _trained(self, lane: Lane) -> Params:
-        """Which parameters may move now: bool masks (scalars for biases and norms)."""
-        t = lane.state["sites"].shape[0]
-        pruned = lane.state["pruned"] > 0
+        """Return masks of the parameters that may move now (scalars for biases and norms)."""
+        t = lane.state.sites.shape[0]
+        pruned = lane.state.pruned > 0
         trained = dict.fromkeys(lane.params, torch.full_like(pruned, t == 1))
-        for k, owner in part(lane.state, "owner").items():
+        for k, owner in lane.state.owner.items():
             trained[k] = torch.where(pruned, owner == t, owner == 0)
         return trained
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Cross-entropy; batch norm as the first site left it where it is frozen."""
-        frozen = bool(lane.stats) and lane.state["sites"].shape[0] > 1
+        """Return the cross-entropy, with batch norm as the first site left it."""
+        frozen = bool(lane.stats) and lane.state.sites.shape[0] > 1
         out = model.apply(params, lane.stats, batch.inputs, train=not frozen, key=key)
-        return misfit(out.logits, batch.y), out.stats
+        return label_loss(out.logits, batch.y), out.stats
 
-    def after_grad(self, grads: Params, lane: Lane) -> Params:
-        """No gradient for what is not trained (clipping counts the rest)."""
+    def after_grad(
+        self, model: Model, lane: Lane, grads: Params, batch: Batch, key: Tensor
+    ) -> Params:
+        """Set the gradient of parameters that are not trained to zero, before it is clipped."""
         trained = self._trained(lane)
         return {k: torch.where(trained[k], g, 0.0) for k, g in grads.items()}
 
     def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
-        """Put back what the optimiser must not have moved."""
+        """Restore all parameters that the optimiser must not have moved."""
         trained = self._trained(lane)
         params = {
             k: torch.where(trained[k], p, before[k]) for k, p in lane.params.items()
@@ -167,24 +179,24 @@ class PackNet(Method):
         return lane._replace(params=params)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Prune where no epoch was left for it."""
-        if bool(lane.state["pruned"]):
+        """Prune if no epoch was left for it."""
+        if bool(lane.state.pruned):
             return lane
         return self.begin_epoch(model, lane, {}, torch.zeros((), dtype=torch.int32))
 
     def network(self, lane: Lane, site: int) -> Params:
-        """Parameters of the network of the `site`-th site (from 1)."""
-        if site == lane.state["sites"].shape[0]:
+        """Return the parameters of the network of the `site`-th site (from 1)."""
+        if site == lane.state.sites.shape[0]:
             return lane.params
         params = dict(lane.params)
-        for k, owner in part(lane.state, "owner").items():
-            own = (owner > 0) & (owner <= site)
-            params[k] = torch.where(own, params[k], 0.0)
+        for k, owner in lane.state.owner.items():
+            earlier = (owner > 0) & (owner <= site)
+            params[k] = torch.where(earlier, params[k], 0.0)
         return params
 
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
-        """Scores without a site id: of each subject's least uncertain network."""
-        sites = lane.state["sites"].shape[0]
+        """Return the scores of each subject's least uncertain network."""
+        sites = lane.state.sites.shape[0]
         if sites < 2:
             return super().logits(model, lane, inputs)
         networks = [self.network(lane, site) for site in range(1, sites + 1)]

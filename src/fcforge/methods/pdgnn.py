@@ -9,6 +9,7 @@ This is not a GCN: "GCN is adopted as backbone for all methods" cannot hold for 
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,12 +17,45 @@ from torch import Tensor
 
 from fcforge import graphs
 from fcforge.core.settings import at_least, limits
-from fcforge.methods.base import Batch, Lane, Loss, Method, Model, Params, SiteView
+from fcforge.methods.base import (
+    Batch,
+    Lane,
+    Loss,
+    Method,
+    Model,
+    Params,
+    PublicView,
+    SiteView,
+)
 from fcforge.replay.memory import admit, weighted_priority
 
 
+class EmbeddingMemory(NamedTuple):
+    """A memory of embeddings.
+
+    Attributes
+    ----------
+    topology : Tensor of shape (n, q)
+        Embeddings of the subjects.
+    y, site : Tensor of shape (n,), int64
+        Labels, and positions of the subjects' sites; -1 for a free slot.
+    priority : Tensor of shape (n,), float64
+    """
+
+    topology: Tensor
+    y: Tensor
+    site: Tensor
+    priority: Tensor
+
+
+class PDGNNState(NamedTuple):
+    """State of PDGNN."""
+
+    memory: EmbeddingMemory
+
+
 def balanced_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor) -> Tensor:
-    """Cross-entropy over the subjects that count, classes weighing the same.
+    """Return the cross-entropy over the subjects that count, with equal weight of the classes.
 
     Parameters
     ----------
@@ -62,40 +96,39 @@ class PDGNN(Method):
     source = "Zhang et al. 2024 (KDD), at graph level"
     keeps = "real subjects"
     models = ("tem",)
+    State = PDGNNState
 
-    def start(self, model: Model, lane: Lane) -> Lane:
-        """Empty memory of embeddings."""
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with an empty memory of embeddings."""
         weight = lane.params["embed.weight"]
         free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)
-        memory = {
-            "memory.topology": weight.new_zeros(self.memory, weight.shape[1]),
-            "memory.y": torch.zeros_like(free),
-            "memory.site": free,
-            "memory.priority": weight.new_zeros(self.memory, dtype=torch.float64),
-        }
-        return lane._replace(state=memory)
+        memory = EmbeddingMemory(
+            topology=weight.new_zeros(self.memory, weight.shape[1]),
+            y=torch.zeros_like(free),
+            site=free,
+            priority=weight.new_zeros(self.memory, dtype=torch.float64),
+        )
+        return lane._replace(state=PDGNNState(memory))
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Current batch and the whole memory as one batch."""
-        memory = lane.state
-        x = torch.cat([batch.inputs["topology"], memory["memory.topology"]])
-        y = torch.cat([batch.y, memory["memory.y"]])
-        counts = torch.cat(
-            [torch.ones_like(batch.y), (memory["memory.site"] >= 0).long()]
-        )
+        """Return the balanced cross-entropy of the current batch and the whole memory."""
+        memory = lane.state.memory
+        x = torch.cat([batch.inputs["topology"], memory.topology])
+        y = torch.cat([batch.y, memory.y])
+        counts = torch.cat([torch.ones_like(batch.y), (memory.site >= 0).long()])
         out = model.apply(params, lane.stats, {"topology": x}, train=True, key=key)
         loss = balanced_cross_entropy(out.logits, y, counts.to(x.dtype))
         return loss, out.stats
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Store embeddings of the site; earlier sites make room."""
+        """Store embeddings of the site; those of earlier sites make room."""
         near = graphs.adjacency(site.fc, model.tau) != 0  # type: ignore[attr-defined]
-        new = {
-            "memory.topology": site.inputs(model)["topology"],
-            "memory.y": site.y,
-            "memory.site": torch.full_like(site.y, site.position),
-            "memory.priority": weighted_priority(near.sum((-1, -2)), site.rng),
-        }
-        return lane._replace(state=admit(lane.state, new, "balanced"))
+        new = EmbeddingMemory(
+            topology=site.inputs(model)["topology"],
+            y=site.y,
+            site=torch.full_like(site.y, site.position),
+            priority=weighted_priority(near.sum((-1, -2)), site.rng),
+        )
+        return lane.with_state(memory=admit(lane.state.memory, new, "balanced"))

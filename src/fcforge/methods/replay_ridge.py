@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fcforge.core.settings import above, at_least, limits
-from fcforge.methods.base import EVERY, Lane, Model, SiteView, State
+from fcforge.methods.base import EVERY, Lane, Model, SiteView
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.ridge import (
     coded,
@@ -28,7 +28,7 @@ from fcforge.methods.shared.ridge import (
     recalled_targets,
 )
 from fcforge.models.edge import WHOLE_LOG
-from fcforge.replay.memory import ROWS
+from fcforge.replay.memory import RankedMemory
 
 
 @limits(l1=at_least(0), l2=at_least(0), penalty=above(0))
@@ -73,26 +73,29 @@ class ReplayRidge(Rehearsal):
         return super().end_site(model, self._solve(model, lane, site), site)
 
     def _solve(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        slot = (lane.state["memory.site"] >= 0).nonzero()[:, 0]
+        memory = lane.state.memory
+        slot = (memory.site >= 0).nonzero()[:, 0]
         slot = slot if self.l1 + self.l2 > 0 else slot[:0]
-        rows = torch.cat([site.rows, lane.state[ROWS][slot]])
+        rows = torch.cat([site.rows, memory.rows[slot]])
         x = site.bank.inputs(model)["edges"][rows].double()
         t = coded(site.y, model.n_outputs)
-        target, mass = self.asked(lane.state, slot, len(t))
+        target, mass = self.targets(memory, slot, len(t))
         target = torch.cat([t, target])
         mass = torch.cat([torch.ones_like(t[:, 0]), mass])
         dual = dual_ridge(x @ x.T, target, mass, self.penalty * x.shape[1])
         weight = x.T @ dual.coefficient
         return lane._replace(params=linear_head(weight, dual.bias, model.n_outputs))
 
-    def asked(self, state: State, slot: Tensor, n: int) -> tuple[Tensor, Tensor]:
-        """Targets (k, c) and masses (k,) of remembered subjects, at a site of `n` subjects."""
-        y = state["memory.y"][slot]
-        logits = state["memory.logits"][slot].double()
+    def targets(
+        self, memory: RankedMemory, slot: Tensor, n: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return targets (k, c) and weights (k,) of remembered subjects, at a site of `n` subjects."""
+        y = memory.y[slot]
+        logits = memory.logits[slot].double()
         mass = torch.full(
             y.shape, self.l1 + self.l2, dtype=torch.float64, device=y.device
         )
         if self.weigh == "sites":
-            site = state["memory.site"][slot]
+            site = memory.site[slot]
             mass = mass * n / torch.bincount(site)[site]
         return recalled_targets(y, logits, self.l1, self.l2), mass

@@ -7,12 +7,30 @@ r"""Synaptic intelligence: importance from how much each parameter lowered the l
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from fcforge.core.settings import above, at_least, limits
-from fcforge.methods.base import EVERY, Lane, Model, Params, SiteView
+from fcforge.methods.base import EVERY, Lane, Model, Params, PublicView, SiteView
 from fcforge.methods.shared import anchor
+
+
+class SIState(NamedTuple):
+    """State of SI.
+
+    Attributes
+    ----------
+    importance, anchor : dict of Tensor
+        As in `fcforge.methods.shared.anchor.Anchor`.
+    path, origin : dict of Tensor
+        Path integral and the parameters at its start; empty between sites.
+    """
+
+    importance: Params
+    anchor: Params
+    path: Params
+    origin: Params
 
 
 @limits(strength=at_least(0), damping=above(0))
@@ -37,37 +55,40 @@ class SI(anchor.Anchored):
 
     name = "si"
     learns = EVERY
+    State = SIState
     title = "SI"
     source = "Zenke, Poole and Ganguli 2017 (ICML)"
 
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane without an anchor."""
+        return lane._replace(state=SIState({}, {}, {}, {}))
+
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Path integral at zero."""
+        """Set the path integral to zero."""
         zero = {k: torch.zeros_like(p) for k, p in lane.params.items()}
-        begun = anchor.named("origin", lane.params) | anchor.named("path", zero)
-        return lane.holding(begun)
+        return lane.with_state(origin=lane.params, path=zero)
 
     @property
     def pull(self) -> float:
-        """Strength of the penalty."""
+        """Weight of the penalty in the loss."""
         return self.strength
 
     def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
-        """Path integral: omega -= g * step."""
-        path = anchor.part(lane.state, "path")
+        """Subtract gradient times step from the path integral."""
+        path = lane.state.path
         moved = {
             k: torch.addcmul(path[k], g, lane.params[k] - before[k], value=-1.0)
             for k, g in grads.items()
         }
-        return lane.holding(anchor.named("path", moved))
+        return lane.with_state(path=moved)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Omega from the path integral; the anchor moves to this network."""
-        path = anchor.part(lane.state, "path")
-        origin = anchor.part(lane.state, "origin")
-        omega = anchor.part(lane.state, "importance")
+        """Add to the importance from the path integral, and move the anchor to this network."""
+        path = lane.state.path
+        origin = lane.state.origin
+        omega = dict(lane.state.importance)
         for k, p in lane.params.items():
             way = (p - origin[k]).square() + self.damping
             gained = path[k].clamp_min(0.0) / way
             omega[k] = omega[k] + gained if k in omega else gained
-        left = anchor.without(lane, "path", "origin")
-        return anchor.move_anchor(left, omega)
+        return anchor.move_anchor(lane.with_state(path={}, origin={}), omega)

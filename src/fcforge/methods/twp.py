@@ -22,7 +22,7 @@ CHUNK = 16  # graphs whose attention is held at a time
 
 
 def attention(h: Tensor, near: Tensor) -> Tensor:
-    r"""Edge coefficients of TWP; 0 off the edges.
+    r"""Return the edge coefficients of TWP; 0 off the edges.
 
     .. math:: e_{ij} = \mathrm{softmax}_{j \in N(i)} \,
         \mathrm{LeakyReLU}_{0.2} (\langle h_j, \tanh h_i \rangle)
@@ -41,7 +41,7 @@ def attention(h: Tensor, near: Tensor) -> Tensor:
 
 
 def squared_energy(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
-    r"""Sum :math:`\sum e_{ij}^2` over the edges of some graphs.
+    r"""Return the sum :math:`\sum e_{ij}^2` over the edges of some graphs.
 
     As in the reference's convolution the features enter W divided by the root of their node's
     degree: :math:`h_i = d_i^{-1/2} x_i W`.
@@ -57,7 +57,7 @@ def squared_energy(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
 
 
 def topology_importance(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
-    r"""Squared gradient of :math:`\|e\|_2` over all edges of all graphs, like `weight`."""
+    r"""Return the squared gradient of :math:`\|e\|_2` over all edges of all graphs, like `weight`."""
     total = torch.zeros_like(weight[0, 0])
     slope = torch.zeros_like(weight)
     each = torch.func.grad_and_value(squared_energy)
@@ -104,7 +104,7 @@ class TWP(anchor.Anchored):
     models = ("gcn", "gat", "sage", "gae")
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Both importances of the site, weighted, and its anchor."""
+        """Add both importances of the site, weighted, and its anchor."""
         by_loss = anchor.loss_gradients(model, lane, site.inputs(model), site.y)
         importance = {k: self.loss_strength * v for k, v in by_loss.items()}
         near = model.adjacency(site.fc) != 0  # type: ignore[attr-defined]

@@ -20,16 +20,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.core.settings import above, at_least, limits
-from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, misfit
+from fcforge.methods.base import (
+    Batch,
+    Inputs,
+    Lane,
+    Loss,
+    Model,
+    Params,
+    PublicView,
+    label_loss,
+)
 from fcforge.methods.shared.rehearsal import Rehearsal
-from fcforge.methods.shared.teacher import Taught, teacher
+from fcforge.methods.shared.teacher import Taught
 from fcforge.nn.layers import mean_max
 from fcforge.replay.bank import joined
-from fcforge.replay.memory import Rule
+from fcforge.replay.memory import RankedMemory, Rule
+from fcforge.replay.state import ABSENT, Absent, Network
 
 
 def neighbours(inputs: Inputs) -> Tensor:
-    """Which ROIs are connected, (n, R, R) bool without self loops, from prepared inputs."""
+    """Return the connected ROIs, (n, R, R) bool without self loops, from prepared inputs."""
     if "blocked" in inputs:
         open_ = inputs["blocked"] == 0
     else:
@@ -39,7 +49,7 @@ def neighbours(inputs: Inputs) -> Tensor:
 
 
 def local_structure(nodes: Tensor, near: Tensor, tau: float) -> Tensor:
-    """Log-softmax over neighbours of minus the squared distance, (n, R, F) -> (n, R, R).
+    """Return the log-softmax over neighbours of minus the squared distance (n, R, R).
 
     The term ``|h_v|^2`` is the same for all neighbours of v and drops out of the softmax.
     """
@@ -50,7 +60,7 @@ def local_structure(nodes: Tensor, near: Tensor, tau: float) -> Tensor:
 
 
 def local_divergence(old: Tensor, new: Tensor, near: Tensor, tau: float) -> Tensor:
-    """Mean KL over ROIs that have a neighbour between old and new local structure."""
+    """Return the KL between old and new local structure, mean over ROIs with a neighbour."""
     p = local_structure(old, near, tau)
     q = local_structure(new, near, tau)
     each = p.exp() * (p - q)
@@ -58,18 +68,25 @@ def local_divergence(old: Tensor, new: Tensor, near: Tensor, tau: float) -> Tens
     return kl.sum() / near.any(-1).sum().clamp(min=1)
 
 
+class UGCLState(NamedTuple):
+    """State of UGCL: a memory of real subjects, and a teacher while a site is learned."""
+
+    memory: RankedMemory
+    teacher: Network | Absent = ABSENT
+
+
 class GraphView(NamedTuple):
-    """What a graph network makes of some subjects: nodes (n, R, F), readout (n, 2 F), logits."""
+    """Outputs of a graph network: node features (n, R, F), readouts (n, 2 F) and logits (n, K)."""
 
     nodes: Tensor
     readout: Tensor
     logits: Tensor
 
 
-def look(
+def graph_view(
     model: Any, params: Params, stats: Params, inputs: Inputs, key: Tensor | None
 ) -> tuple[GraphView, Params]:
-    """All three, in training mode with a `key`, and the batch-norm statistics after it."""
+    """Return the network's outputs, in training mode with a `key`, and the new statistics."""
     train = key is not None
     nodes, stats = model.encode(params, stats, inputs, train, key)
     readout = mean_max(nodes)
@@ -110,10 +127,15 @@ class UGCL(Taught, Rehearsal):
     title = "UGCL (reconstruction)"
     source = "after Hoang et al. 2023 (TMLR), from its abstract"
     models = ("gcn", "gat", "sage")
+    State = UGCLState
+
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with an empty memory and without a teacher."""
+        return lane._replace(state=UGCLState(self.empty(model, lane.device)))
 
     @property
     def draws(self) -> int:
-        """One draw, unless it would count for nothing."""
+        """One draw, or none if all weights are zero."""
         weights = (
             self.rehearsal,
             self.logits_weight,
@@ -125,23 +147,25 @@ class UGCL(Taught, Rehearsal):
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """Current and remembered subjects as one batch, the teacher on the remembered ones."""
-        old = teacher(lane)
+        """Add label, logits, readout and structure losses of the replayed subjects."""
+        teacher = lane.state.teacher
         replay = batch.replay
-        if replay is None or old is None:
+        if replay is None or not teacher:
             return super().loss(model, params, lane, batch, key)
         n = batch.y.shape[0]
         both = joined([batch.inputs, replay.inputs])
-        now, stats = look(model, params, lane.stats, both, key)
+        now, stats = graph_view(model, params, lane.stats, both, key)
         with torch.no_grad():
-            then, _ = look(model, *old, replay.inputs, None)
-        loss = misfit(now.logits[:n], batch.y)
+            then, _ = graph_view(
+                model, teacher.params, teacher.stats, replay.inputs, None
+            )
+        loss = label_loss(now.logits[:n], batch.y)
         nodes, readout, logits = (part[n:] for part in now)
         near = neighbours(replay.inputs)
         cosine = F.cosine_similarity(readout, then.readout, dim=-1)
         apart = local_divergence(then.nodes, nodes, near, self.tau)
         past = (
-            self.rehearsal * misfit(logits, replay.y, replay.weight)
+            self.rehearsal * label_loss(logits, replay.y, replay.weight)
             + self.logits_weight * (logits - then.logits).square().mean()
             + self.global_weight * (1.0 - cosine).mean()
             + self.local_weight * apart

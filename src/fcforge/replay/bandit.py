@@ -1,23 +1,40 @@
 r"""Linear-Gaussian Thompson sampling with two features, and the split of a budget over sites.
 
-Utility is modelled as :math:`r = \phi^\top w + \epsilon,\ \epsilon \sim N(0, \sigma^2)`. Each site
-(arm) keeps the second moments :math:`S` (2, 2) of its contexts and :math:`b` (2,) of context times
-reward, both fading by the factor :math:`\gamma`. Everything here is closed form and free of
+Expected gain is modelled as :math:`r = \phi^\top w + \epsilon,\ \epsilon \sim N(0, \sigma^2)`. Each
+site (arm) keeps the second moments :math:`S` (2, 2) of its contexts and :math:`b` (2,) of context
+times reward, both fading by the factor :math:`\gamma`. Everything here is closed form and free of
 data-dependent control flow, so that it runs inside ``torch.func.vmap``.
 
 Source: FORGE, appendix "Details in Hierarchical Contextual Thompson Sampling".
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 
+class Moments(NamedTuple):
+    """Moments of all arms.
+
+    Attributes
+    ----------
+    s : Tensor of shape (arms, 2, 2)
+        Second moments of the contexts.
+    b : Tensor of shape (arms, 2)
+        Contexts times rewards.
+    """
+
+    s: Tensor
+    b: Tensor
+
+
 @dataclass(frozen=True)
 class Bandit:
-    r"""How an arm learns.
+    r"""Bayesian ridge regression of the reward on the context, arm by arm.
+
+    :math:`S \leftarrow \gamma S + \phi\phi^\top`; the precision is :math:`A = \lambda I + S`.
 
     Parameters
     ----------
@@ -27,43 +44,46 @@ class Bandit:
         :math:`\sigma`, spread of a reward around its prediction.
     gamma : float
         Forgetting factor of the moments.
-    form : {"ridge", "paper"}
-        "paper": :math:`A \leftarrow \gamma A + (1 - \gamma)\phi\phi^\top`, :math:`A_0 = \lambda I`;
-        the factor :math:`1 - \gamma` makes 16 updates weigh as much as 0.3, and the prior fades, so
-        that uncertainty grows without bound in directions not seen. "ridge" (the repair):
-        :math:`S \leftarrow \gamma S + \phi\phi^\top` and :math:`A = \lambda I + S` when read.
     belief : float
-        Prior mean of the second weight (form "ridge"): what a point of forgetting is worth before
-        any reward has been seen. While a new site is being learned every old site's
-        cross-entropy moves for many reasons; a few dozen rewards are worth less than the belief
-        that what is forgotten should be replayed.
+        Prior mean of the second weight: the gain of a point of forgetting before any reward has
+        been seen. While a new site is learned, every old site's cross-entropy moves for many
+        reasons. A few dozen rewards are weaker evidence than the belief that what is forgotten
+        should be replayed.
     pooled : bool
-        One weight vector for all arms (the paper's main text), learned from the contexts of all
-        sites, instead of one per site (its appendix): a single site's context hardly moves, so
-        alone it cannot tell what forgetting is worth.
+        Whether all arms share one weight vector (the paper's main text), learned from the
+        contexts of all sites, instead of one per site (its appendix). A single site's context
+        hardly moves, so that alone it cannot tell the gain of forgetting.
     """
 
     prior: float = 0.1
     noise: float = 0.1
     gamma: float = 0.98
-    form: Literal["ridge", "paper"] = "ridge"
     belief: float = 1.0
     pooled: bool = True
 
-    def start(self, device: torch.device | str) -> tuple[Tensor, Tensor]:
-        """Moments S (1, 2, 2) and b (1, 2) of an arm before any reward."""
-        first = self.prior if self.form == "paper" else 0.0
-        s = first * torch.eye(2, device=device)[None]
-        return s, torch.zeros(1, 2, device=device)
+    def start(self, device: torch.device | str) -> Moments:
+        """Return the moments of one arm before any reward."""
+        zero = torch.zeros(1, 2, device=device)
+        return Moments(self.first * torch.eye(2, device=device)[None], zero)
+
+    @property
+    def first(self) -> float:
+        """Factor of the identity that the moments of a new arm start with."""
+        return 0.0
+
+    @property
+    def weight(self) -> float:
+        """Weight of a new observation."""
+        return 1.0
 
     def update(
-        self, s: Tensor, b: Tensor, outer: Tensor, gain: Tensor, seen: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        r"""Moments after one reward per arm.
+        self, moments: Moments, outer: Tensor, gain: Tensor, seen: Tensor
+    ) -> Moments:
+        r"""Return the moments after one reward per arm.
 
         Parameters
         ----------
-        s, b : Tensor of shape (arms, 2, 2) and (arms, 2)
+        moments : Moments
         outer : Tensor of shape (arms, 2, 2)
             :math:`\phi\phi^\top`.
         gain : Tensor of shape (arms, 2)
@@ -71,42 +91,79 @@ class Bandit:
         seen : Tensor of shape (arms,), bool
             Arms that earned a reward; the others stay as they are.
         """
-        weight = 1.0 - self.gamma if self.form == "paper" else 1.0
-        new_s = self.gamma * s + weight * outer
-        new_b = self.gamma * b + weight * gain
-        return (
-            torch.where(seen[:, None, None], new_s, s),
-            torch.where(seen[:, None], new_b, b),
+        s = self.gamma * moments.s + self.weight * outer
+        b = self.gamma * moments.b + self.weight * gain
+        return Moments(
+            torch.where(seen[:, None, None], s, moments.s),
+            torch.where(seen[:, None], b, moments.b),
         )
 
-    def posterior(self, s: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Mean :math:`A^{-1} b` (arms, 2) and precision A (arms, 2, 2); covariance is
-        :math:`\sigma^2 A^{-1}`.
-        """  # noqa: D205
-        a = s
-        if self.pooled:
-            a = s.sum(0, keepdim=True).expand_as(s)
-            b = b.sum(0, keepdim=True).expand_as(b)
-        if self.form == "ridge":
-            a = a + self.prior * torch.eye(2, device=s.device)
-            second = torch.arange(2, device=s.device)
-            # prior precision times prior mean (0, belief)
-            b = b + self.prior * self.belief * second
-        return solve_2x2(a, b), a
+    def posterior(self, moments: Moments) -> tuple[Tensor, Tensor]:
+        r"""Return the posterior mean and precision of every arm.
 
-    def draw(self, s: Tensor, b: Tensor, normal: Tensor) -> Tensor:
-        """Thompson draw w (arms, 2) from standard normal numbers (arms, 2).
+        Returns
+        -------
+        mean : Tensor of shape (arms, 2)
+            :math:`A^{-1} b`.
+        precision : Tensor of shape (arms, 2, 2)
+            A; the covariance is :math:`\sigma^2 A^{-1}`.
+        """
+        s, b = moments
+        if self.pooled:
+            s = s.sum(0, keepdim=True).expand_as(s)
+            b = b.sum(0, keepdim=True).expand_as(b)
+        precision, right = self.with_prior(Moments(s, b))
+        return solve_2x2(precision, right), precision
+
+    def with_prior(self, moments: Moments) -> Moments:
+        """Add the prior to the (pooled) moments."""
+        s, b = moments
+        second = torch.arange(2, device=s.device)  # (0, 1): the belief is of forgetting
+        return Moments(
+            s + self.prior * torch.eye(2, device=s.device),
+            b + self.prior * self.belief * second,
+        )
+
+    def draw(self, moments: Moments, normal: Tensor) -> Tensor:
+        """Draw a weight vector (arms, 2) for every arm from standard normal numbers (arms, 2).
 
         Pooled arms share one draw, as they share one weight vector.
         """
-        mean, a = self.posterior(s, b)
+        mean, precision = self.posterior(moments)
         if self.pooled:
             normal = normal[:1].expand_as(normal)
-        return mean + self.noise * half_solve_2x2(a, normal)
+        return mean + self.noise * half_solve_2x2(precision, normal)
+
+
+@dataclass(frozen=True)
+class PaperBandit(Bandit):
+    r"""The bandit of the paper's text.
+
+    :math:`A \leftarrow \gamma A + (1 - \gamma)\phi\phi^\top` with :math:`A_0 = \lambda I`. The
+    factor :math:`1 - \gamma` makes 16 updates weigh as much as 0.3, and the prior fades, so that
+    uncertainty grows without bound in directions not seen. `belief` has no effect.
+    """
+
+    prior: float = 10.0
+    pooled: bool = False
+
+    @property
+    def first(self) -> float:
+        """The prior, which is part of the moments."""
+        return self.prior
+
+    @property
+    def weight(self) -> float:
+        r"""Weight :math:`1 - \gamma` of a new observation."""
+        return 1.0 - self.gamma
+
+    def with_prior(self, moments: Moments) -> Moments:
+        """Return the moments, which hold the prior already."""
+        return moments
 
 
 def solve_2x2(a: Tensor, b: Tensor) -> Tensor:
-    """``A^{-1} b`` for symmetric A (..., 2, 2) and b (..., 2), by Cramer's rule."""
+    """Return ``A^{-1} b`` for symmetric A (..., 2, 2) and b (..., 2), by Cramer's rule."""
     p = a[..., 0, 0]
     q = a[..., 0, 1]
     r = a[..., 1, 1]
@@ -117,7 +174,7 @@ def solve_2x2(a: Tensor, b: Tensor) -> Tensor:
 
 
 def half_solve_2x2(a: Tensor, e: Tensor) -> Tensor:
-    """``L^{-T} e`` with ``A = L L^T``: has covariance ``A^{-1}`` for standard normal e (..., 2)."""
+    """Return ``L^{-T} e`` with ``A = L L^T``; of standard normal e (..., 2) it has covariance A^{-1}."""
     l11 = a[..., 0, 0].clamp(min=1e-20).sqrt()
     l21 = a[..., 0, 1] / l11
     l22 = (a[..., 1, 1] - l21 * l21).clamp(min=1e-20).sqrt()
@@ -125,44 +182,48 @@ def half_solve_2x2(a: Tensor, e: Tensor) -> Tensor:
     return torch.stack([(e[..., 0] - l21 * y) / l11, y], -1)
 
 
-def reward(before: Tensor, after: Tensor, scale: float, *, centred: bool) -> Tensor:
-    r"""Reward :math:`\sigma((CE^{before} - CE^{after}) / \tau)`, minus 1/2 when centred.
+def reward(before: Tensor, after: Tensor, scale: float) -> Tensor:
+    r"""Return the reward :math:`\sigma((CE^{before} - CE^{after}) / \tau)`; 1/2 for no change."""
+    return torch.sigmoid((before - after) / scale)
 
-    Uncentred, "nothing changed" earns 1/2, and an arm without experience (prediction 0) is
-    starved; centred, the prior says "no preference".
+
+def standardised(values: Tensor) -> Tensor:
+    """Return z-scores of values (sites,).
+
+    However close the values are, the result spreads by one: of two sites one always gets 0.88 of
+    the budget at temperature 1, by noise if there is nothing else.
     """
-    value = torch.sigmoid((before - after) / scale)
-    return value - 0.5 if centred else value
+    spread = values.std(unbiased=False).clamp(min=1e-12)
+    return (values - values.mean()) / spread
 
 
-def shares(utility: Tensor, temperature: float, zscore: bool, floor: float) -> Tensor:
-    r"""Share of the budget of each site (sites,), summing to one.
+def shares(gain: Tensor, temperature: float, floor: float) -> Tensor:
+    r"""Return the share of the budget of each site (sites,), summing to one.
 
     .. math:: w = f / T + (1 - f)\, \mathrm{softmax}(u / \theta)
 
     Parameters
     ----------
-    utility : Tensor of shape (sites,)
+    gain : Tensor of shape (sites,)
+        Expected gain u of replaying each site.
     temperature : float
         :math:`\theta`.
-    zscore : bool
-        Standardise utilities first, as the paper says. However small they are, they then spread
-        by one: of two sites one always gets 0.88, by noise if there is nothing else.
     floor : float
         Part :math:`f` of the budget that is split evenly, so that no site is dropped.
     """
-    if zscore:
-        spread = utility.std(unbiased=False).clamp(min=1e-12)
-        utility = (utility - utility.mean()) / spread
-    even = torch.full_like(utility, 1.0 / utility.shape[0])
-    return floor * even + (1.0 - floor) * torch.softmax(utility / temperature, 0)
+    even = torch.full_like(gain, 1.0 / gain.shape[0])
+    return floor * even + (1.0 - floor) * torch.softmax(gain / temperature, 0)
 
 
 def quotas(share: Tensor, total: int, cap: Tensor) -> Tensor:
-    """Whole numbers k (sites,) with ``k.sum() == min(total, cap.sum())`` and ``k <= cap``.
+    """Deal out `total` subjects to sites in proportion to their shares, by largest remainder.
 
-    Shares beyond the cap of a site flow to the others in proportion; rounding is by largest
-    remainder.
+    Shares beyond the cap of a site flow to the others in proportion.
+
+    Returns
+    -------
+    Tensor of shape (sites,), int64
+        Quotas k with ``k.sum() == min(total, cap.sum())`` and ``k <= cap``.
     """
     dealt = torch.clamp(cap.sum(), max=total)
     share = share.double().clamp(min=0) + 1e-9
@@ -181,7 +242,7 @@ def quotas(share: Tensor, total: int, cap: Tensor) -> Tensor:
 
 
 def limited_quotas(share: Tensor, total: int, low: int, high: int) -> Tensor:
-    """Whole numbers k (sites,) between two limits, as the authors' code deals them out.
+    """Deal out `total` subjects to sites between two limits, as the authors' code does.
 
     Every site gets ``floor(share * total)``, moved into its limits. What is then missing goes to
     the sites of the largest shares, as much as fits; what is too much is taken from the smallest.
@@ -195,7 +256,7 @@ def limited_quotas(share: Tensor, total: int, low: int, high: int) -> Tensor:
 
 
 def _dealt(room: Tensor, order: Tensor, amount: Tensor) -> Tensor:
-    """`amount` dealt out along `order`, each site taking what it has room for."""
+    """Deal out `amount` along `order`, each site taking what it has room for."""
     sorted_room = room[order]
     before = sorted_room.cumsum(0) - sorted_room
     got = torch.minimum((amount - before).clamp(min=0), sorted_room)

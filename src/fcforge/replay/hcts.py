@@ -1,32 +1,68 @@
 r"""Hierarchical contextual Thompson sampling: which K remembered subjects to replay next.
 
-Two levels. Sites: context [accuracy, forgetting] on a held-out set of each site, Thompson draw of
-what replaying the site is worth, budget split accordingly. Subjects of a site: context [margin,
-closeness], Thompson draw, the best 2k go on a shortlist, of which k that lie far apart in readout
-space are taken. The reward is the fall of the site's cross-entropy on its held-out set.
+Two levels. Sites: the context is [accuracy, forgetting] on held-out subjects of each site; a
+Thompson draw estimates the gain of replaying the site, and the budget is split accordingly.
+Subjects of a site: the context is [margin, closeness]; after a Thompson draw the best go on a
+shortlist, of which those that lie far apart in readout space are taken. The reward is the fall of
+the site's cross-entropy on its held-out subjects.
 
 All tensors are those of one lane: T past sites, C candidates and D held-out subjects per site.
+
+Examples
+--------
+The sampler alone, fed with accuracies: the quota moves to the site that forgets.
+
+>>> import torch
+>>> from fcforge import HCTS
+>>> from fcforge.replay.selection import Contexts
+>>> sampler = HCTS(variant="stable")
+>>> state = sampler.start("cpu")
+>>> for _ in range(3):  # three past sites, each learned to an accuracy of .9
+...     state = sampler.add_site(state, torch.tensor(0.9))
+>>> rng = torch.Generator().manual_seed(0)
+>>> readouts = torch.rand(3, 20, 2, generator=rng)
+>>> accuracy = torch.tensor([0.9, 0.6, 0.9])  # the second site forgets
+>>> contexts = Contexts(
+...     accuracy=accuracy,
+...     ce=torch.full((3,), 0.5),
+...     psi=torch.rand(3, 20, 2, generator=rng),
+...     distance=torch.cdist(readouts, readouts),
+... )
+>>> key = torch.tensor(1, dtype=torch.int32)
+>>> state, choice = sampler.refresh(state, contexts, key, capacity=30)
+>>> choice.quota.tolist()
+[5, 20, 5]
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from fcforge.core.randomness import fold, normal, uniform
-from fcforge.replay.bandit import Bandit, limited_quotas, quotas, reward, shares
-from fcforge.replay.selection import Look, farthest_first
+from fcforge.core.variants import Variants
+from fcforge.replay import selection
+from fcforge.replay.bandit import (
+    Bandit,
+    Moments,
+    PaperBandit,
+    limited_quotas,
+    quotas,
+    reward,
+    shares,
+    standardised,
+)
+from fcforge.replay.selection import Contexts, farthest_first
+from fcforge.replay.state import ABSENT, Absent
 
-State = dict[str, Tensor]
-Form = Literal["repaired", "paper", "official"]
-# of the authors' code: share of the budget, least and most subjects that every site has
-LEAST_SHARE = 0.05
-LIMITS = (32, 128)
-# how arms learn; the paper's text, its numbers as far as it gives none those of the authors' code
+Variant = Literal["stable", "paper", "authors"]
 SITES = Bandit()
 SUBJECTS = Bandit(belief=0.0, pooled=False)
-LITERAL = Bandit(10.0, form="paper", pooled=False)
+PAPER = PaperBandit()
+AUTHORS_SUBJECTS = PaperBandit(prior=5.0, noise=0.15)
 
 
 class Choice(NamedTuple):
@@ -35,39 +71,70 @@ class Choice(NamedTuple):
     Attributes
     ----------
     active : Tensor of shape (min(K, T C),), int64
-        Memory slots, those of one site after those of another.
+        Memory slots, grouped by site.
     quota : Tensor of shape (T,), int64
-        How many of them belong to each site.
+        Number of active slots of each site.
     share : Tensor of shape (T,)
-        Share of the budget that each site was to have, before rounding and limits.
+        Share of the budget of each site, before rounding and limits. A state keeps it only where
+        `HCTS.draws_by_share`.
     """
 
     active: Tensor
     quota: Tensor
-    share: Tensor
+    share: Tensor | Absent = ABSENT
+
+
+class HCTSState(NamedTuple):
+    """What the sampler has learned of T past sites.
+
+    Attributes
+    ----------
+    sites, subjects : Moments
+        Of the two levels' bandits.
+    best : Tensor of shape (T,)
+        Best accuracy so far, at the ends of sites.
+    ce : Tensor of shape (T,)
+        Cross-entropy at the last refresh.
+    seen : Tensor of shape (T,), bool
+        Whether the site took part in a refresh.
+    phi : Tensor of shape (T, 2)
+        Contexts of the sites at the last refresh.
+    psi_outer, psi_mean : Tensor of shape (T, 2, 2) and (T, 2)
+        Moments of the contexts of the subjects chosen then.
+    """
+
+    sites: Moments
+    subjects: Moments
+    best: Tensor
+    ce: Tensor
+    seen: Tensor
+    phi: Tensor
+    psi_outer: Tensor
+    psi_mean: Tensor
 
 
 @dataclass(frozen=True)
-class HCTS:
-    """The sampler's settings; see `Bandit`, `shares`, `closeness` for what each repairs.
+class HCTS(metaclass=Variants):
+    """The sampler; this class is the variant ``"stable"``, from which the others derive.
+
+    Rewards are centred at zero, expected gains are not standardised, closeness is measured in
+    units of the class (`fcforge.replay.selection.closeness`), and the bandits are ridge
+    regressions that keep their prior. docs/forge.md lists all differences.
 
     Parameters
     ----------
-    form : {"repaired", "paper", "official"}
-        The paper's text; or the authors' code, which credits the choice just made, before any
-        training on it (the first earns 1/2), also chooses when a site ends, gives every site
-        `LEAST_SHARE` of the budget and keeps to `LIMITS`; or what was repaired.
     reward_scale : float
-        Cross-entropy change at which the reward is 0.73.
-    temperature, floor
+        Fall of the cross-entropy at which the uncentred reward is 0.73.
+    temperature, floor : float
         See `fcforge.replay.bandit.shares`.
     shortlist : int
         Length of the shortlist, in quotas.
     sites, subjects : Bandit
         How the two levels learn.
+    variant : {"stable", "paper", "authors"}
+        Class to use: this one, `PaperHCTS` or `AuthorsHCTS`.
     """
 
-    form: Form = "repaired"
     reward_scale: float = 0.1
     temperature: float = 0.1
     floor: float = 0.25
@@ -75,142 +142,269 @@ class HCTS:
     sites: Bandit = SITES
     subjects: Bandit = SUBJECTS
 
-    @property
-    def repaired(self) -> bool:
-        """Whether rewards are centred, utilities not standardised, closeness scaled."""
-        return self.form == "repaired"
-
-    @property
-    def official(self) -> bool:
-        """Whether the authors' code is followed where it differs from the paper."""
-        return self.form == "official"
-
-    @property
-    def levels(self) -> tuple[tuple[str, Bandit], ...]:
-        """Both levels: beginning of the names of their moments in a state, and how they learn."""
-        return ("hcts.site", self.sites), ("hcts.sample", self.subjects)
+    variants: ClassVar[dict[str, type]] = {}
+    variant: ClassVar[Variant] = "stable"
+    draws_by_share: ClassVar[bool] = False
+    chooses_at_end: ClassVar[bool] = False
 
     # -- state -----------------------------------------------------------------------------------
-    def start(self, device: torch.device | str) -> State:
-        """State before the first site: no arm."""
+    def start(self, device: torch.device | str) -> HCTSState:
+        """Return the state before the first site: no arm."""
         arm = self._arm(torch.zeros((), device=device))
-        return {k: v[:0] for k, v in arm.items()}
+        return pytree.tree_map(lambda value: value[:0], arm)
 
-    def add_site(self, state: State, accuracy: Tensor) -> State:
-        """State with one more arm, whose best accuracy so far is `accuracy` ()."""
-        arm = self._arm(accuracy)
-        joined = {k: torch.cat([state[k], v]) for k, v in arm.items()}
-        return {**state, **joined}
+    def add_site(self, state: HCTSState, accuracy: Tensor) -> HCTSState:
+        """Return the state with one more arm, whose best accuracy so far is `accuracy` ()."""
+        return pytree.tree_map(
+            lambda old, new: torch.cat([old, new]), state, self._arm(accuracy)
+        )
 
-    def _arm(self, accuracy: Tensor) -> State:
+    def _arm(self, accuracy: Tensor) -> HCTSState:
         device = accuracy.device
-        found = State()
-        for level, arms in self.levels:
-            found[f"{level}.s"], found[f"{level}.b"] = arms.start(device)
-        return found | {
-            "hcts.best": accuracy.float().reshape(1),
-            "hcts.ce": torch.zeros(1, device=device),
-            "hcts.seen": torch.zeros(1, dtype=torch.bool, device=device),
-            "hcts.phi": torch.zeros(1, 2, device=device),
-            "hcts.psi.outer": torch.zeros(1, 2, 2, device=device),
-            "hcts.psi.mean": torch.zeros(1, 2, device=device),
-        }
+        return HCTSState(
+            sites=self.sites.start(device),
+            subjects=self.subjects.start(device),
+            best=accuracy.float().reshape(1),
+            ce=torch.zeros(1, device=device),
+            seen=torch.zeros(1, dtype=torch.bool, device=device),
+            phi=torch.zeros(1, 2, device=device),
+            psi_outer=torch.zeros(1, 2, 2, device=device),
+            psi_mean=torch.zeros(1, 2, device=device),
+        )
 
     # -- one refresh -----------------------------------------------------------------------------
     def refresh(
-        self, state: State, look: Look, key: Tensor, capacity: int
-    ) -> tuple[State, Choice]:
-        """Learn from what the last choice brought about, then choose `capacity` anew."""
-        forget = (state["hcts.best"] - look.accuracy).clamp(min=0)
-        phi = torch.stack([look.accuracy, forget], -1)
-        gain = reward(
-            state["hcts.ce"], look.ce, self.reward_scale, centred=self.repaired
-        )
-        state = dict(state)
-        if self.official:
-            gain = torch.where(state["hcts.seen"], gain, 0.5)
-        else:
-            state.update(self._credit(state, gain))
-        choice, chosen = self._choose(state, look, phi, key, capacity)
-        outer, mean = self._describe(look.psi, chosen, choice.quota)
-        state.update({"hcts.phi": phi, "hcts.psi.outer": outer, "hcts.psi.mean": mean})
-        if self.official:
-            state.update(self._credit(state, gain))
-        state.update(
-            {"hcts.ce": look.ce, "hcts.seen": torch.ones_like(state["hcts.seen"])}
-        )
-        return state, choice
+        self, state: HCTSState, contexts: Contexts, key: Tensor, capacity: int
+    ) -> tuple[HCTSState, Choice]:
+        """Learn from the effect of the last choice, then choose `capacity` subjects anew.
 
-    def _credit(self, state: State, gain: Tensor) -> State:
-        phi = state["hcts.phi"]
-        seen = state["hcts.seen"] | self.official
-        seen_by_level = (
-            (phi[:, :, None] * phi[:, None, :], phi),
-            (state["hcts.psi.outer"], state["hcts.psi.mean"]),
-        )
-        found = State()
-        for (level, arms), (outer, context) in zip(
-            self.levels, seen_by_level, strict=True
-        ):
-            moments = state[f"{level}.s"], state[f"{level}.b"]
-            s, b = arms.update(*moments, outer, context * gain[:, None], seen)
-            found |= {f"{level}.s": s, f"{level}.b": b}
-        return found
+        Parameters
+        ----------
+        state : HCTSState
+        contexts : Contexts
+            Under the current network.
+        key : Tensor, int32 scalar
+            Random key.
+        capacity : int
+            K, the number of subjects to choose.
 
-    def _choose(
-        self, state: State, look: Look, phi: Tensor, key: Tensor, capacity: int
-    ) -> tuple[Choice, Tensor]:
-        sites, candidates = look.psi.shape[:2]
-        drawn = []
-        for i, (level, arms) in enumerate(self.levels, 1):
-            noise = normal(fold(key, i), (sites, 2))
-            drawn.append(arms.draw(state[f"{level}.s"], state[f"{level}.b"], noise))
-        w, v = drawn
-        floor = self.floor
-        if self.official:
-            floor = min(floor + LEAST_SHARE * sites, 1.0)
-        utility = (phi * w).sum(-1)
-        share = shares(utility, self.temperature, not self.repaired, floor)
+        Returns
+        -------
+        state : HCTSState
+        choice : Choice
+        """
+        gain = self.reward(state, contexts)
+        state = self.credit(state, gain, state.seen)
+        state, choice = self.choose(state, contexts, key, capacity)
+        seen = torch.ones_like(state.seen)
+        return state._replace(ce=contexts.ce, seen=seen), choice
+
+    def reward(self, state: HCTSState, contexts: Contexts) -> Tensor:
+        """Return the reward (T,) of the last choice: 0 where nothing changed."""
+        return reward(state.ce, contexts.ce, self.reward_scale) - 0.5
+
+    def credit(self, state: HCTSState, gain: Tensor, seen: Tensor) -> HCTSState:
+        """Update both levels with the rewards `gain` (T,) of the sites where `seen` (T,)."""
+        phi = state.phi
+        outer = phi[:, :, None] * phi[:, None, :]
+        by_site = gain[:, None]
+        sites = self.sites.update(state.sites, outer, phi * by_site, seen)
+        subjects = self.subjects.update(
+            state.subjects, state.psi_outer, state.psi_mean * by_site, seen
+        )
+        return state._replace(sites=sites, subjects=subjects)
+
+    def choose(
+        self, state: HCTSState, contexts: Contexts, key: Tensor, capacity: int
+    ) -> tuple[HCTSState, Choice]:
+        """Choose `capacity` subjects and note their contexts in the state."""
+        forgetting = (state.best - contexts.accuracy).clamp(min=0)
+        phi = torch.stack([contexts.accuracy, forgetting], -1)
+        sites, candidates = contexts.psi.shape[:2]
+        w = self.sites.draw(state.sites, normal(fold(key, 1), (sites, 2)))
+        v = self.subjects.draw(state.subjects, normal(fold(key, 2), (sites, 2)))
+        share = self.shares((phi * w).sum(-1))
         quota, total = self.deal(share, capacity, candidates)
-        score = (look.psi * v[:, None, :]).sum(-1)
+        score = (contexts.psi * v[:, None, :]).sum(-1)
         ranked = torch.argsort(score, dim=-1, descending=True, stable=True)
         listed = torch.argsort(ranked, dim=-1) < self.shortlist * quota[:, None]
         steps = min(capacity, candidates)
-        order = farthest_first(look.distance, listed, score, steps)
+        order = farthest_first(contexts.distance, listed, score, steps)
         active, chosen = take_first(order, quota, total, candidates)
-        return Choice(active, quota, share), chosen
+        outer, mean = self.moments(contexts.psi, chosen, quota)
+        state = state._replace(phi=phi, psi_outer=outer, psi_mean=mean)
+        return state, Choice(active, quota, share)
+
+    def shares(self, gain: Tensor) -> Tensor:
+        """Return the share of the budget of each site from its expected gain (T,)."""
+        return shares(gain, self.temperature, self.floor)
 
     def deal(self, share: Tensor, capacity: int, candidates: int) -> tuple[Tensor, int]:
-        """Quotas (T,) of shares (T,), and their sum."""
+        """Return the quotas (T,) of shares (T,), and their sum."""
+        cap = torch.full_like(share, candidates, dtype=torch.int64)
+        total = min(capacity, share.shape[0] * candidates)
+        return quotas(share, capacity, cap), total
+
+    def moments(
+        self, psi: Tensor, chosen: Tensor, quota: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        r"""Return means (T, 2, 2) of :math:`\psi\psi^\top` and (T, 2) of psi over the chosen."""
+        outer, mean = self.summed_moments(psi, chosen, quota)
+        return outer / quota.clamp(min=1)[:, None, None].float(), mean
+
+    @staticmethod
+    def summed_moments(
+        psi: Tensor, chosen: Tensor, quota: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        r"""Return the sum of :math:`\psi\psi^\top` and the mean of psi over the chosen subjects."""
+        picked = psi * chosen[:, :, None]
+        count = quota.clamp(min=1)[:, None].float()
+        return picked.transpose(1, 2) @ picked, picked.sum(1) / count
+
+    def closeness(self, z: Tensor, y: Tensor, n_classes: int) -> Tensor:
+        """Return how typical each subject of a site is of its class."""
+        return selection.closeness(z, y, n_classes)
+
+    # -- one training step -----------------------------------------------------------------------
+    def draw_slots(
+        self, choice: Choice, key: Tensor, size: int
+    ) -> tuple[Tensor, Tensor]:
+        """Draw about `size` of the chosen slots with replacement, equally many of every site.
+
+        Returns
+        -------
+        slots : Tensor of shape (b,), int64
+        weight : Tensor of shape (b,)
+            Each site weighs 1 / T in total, as in the paper's equation. A site without quota has
+            no part.
+        """
+        active, quota, _ = choice
+        first = quota.cumsum(0) - quota
+        sites = quota.shape[0]
+        u = uniform(key, (sites, -(-size // sites)))
+        place = first[:, None] + _below(u, quota[:, None])
+        weight = (quota > 0)[:, None] * torch.full_like(u, 1.0 / u.numel())
+        place = place.clamp(0, active.shape[0] - 1)
+        return active[place.flatten()], weight.flatten()
+
+
+@dataclass(frozen=True)
+class PaperHCTS(HCTS):
+    """The sampler of the paper's text, with the authors' numbers where the text has none."""
+
+    reward_scale: float = 0.05
+    temperature: float = 1.0
+    floor: float = 0.0
+    sites: Bandit = PAPER
+    subjects: Bandit = PAPER
+
+    variant: ClassVar[Variant] = "paper"
+
+    def reward(self, state: HCTSState, contexts: Contexts) -> Tensor:
+        """Return the reward (T,) of the last choice: 1/2 where nothing changed."""
+        return reward(state.ce, contexts.ce, self.reward_scale)
+
+    def shares(self, gain: Tensor) -> Tensor:
+        """Return the share of the budget of each site from its standardised expected gain."""
+        return shares(standardised(gain), self.temperature, self.floor)
+
+    def moments(
+        self, psi: Tensor, chosen: Tensor, quota: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Sum the outer products over the choice, but spread the reward evenly over it.
+
+        The estimate therefore shrinks with the quota.
+        """
+        return self.summed_moments(psi, chosen, quota)
+
+    def closeness(self, z: Tensor, y: Tensor, n_classes: int) -> Tensor:
+        """Return how typical each subject is, in the unit of the paper: 0 for almost all."""
+        return selection.paper_closeness(z, y, n_classes)
+
+
+@dataclass(frozen=True)
+class AuthorsHCTS(PaperHCTS):
+    """The sampler of the authors' code.
+
+    It credits the choice just made, before any training on it (the first earns 1/2), also chooses
+    when a site ends, gives every site `LEAST_SHARE` of the budget, keeps quotas within `LIMITS`,
+    and replays sites in proportion to their shares.
+    """
+
+    temperature: float = 0.3
+    shortlist: int = 3
+    subjects: Bandit = AUTHORS_SUBJECTS
+
+    variant: ClassVar[Variant] = "authors"
+    draws_by_share: ClassVar[bool] = True
+    chooses_at_end: ClassVar[bool] = True
+    LEAST_SHARE: ClassVar[float] = 0.05
+    LIMITS: ClassVar[tuple[int, int]] = (32, 128)
+
+    def refresh(
+        self, state: HCTSState, contexts: Contexts, key: Tensor, capacity: int
+    ) -> tuple[HCTSState, Choice]:
+        """Choose `capacity` subjects, then credit this choice with the last one's reward."""
+        gain = torch.where(state.seen, self.reward(state, contexts), 0.5)
+        state, choice = self.choose(state, contexts, key, capacity)
+        seen = torch.ones_like(state.seen)
+        state = self.credit(state, gain, seen)
+        return state._replace(ce=contexts.ce, seen=seen), choice
+
+    def shares(self, gain: Tensor) -> Tensor:
+        """Return the share of the budget of each site, at least `LEAST_SHARE`."""
+        floor = min(self.floor + self.LEAST_SHARE * gain.shape[0], 1.0)
+        return shares(standardised(gain), self.temperature, floor)
+
+    def deal(self, share: Tensor, capacity: int, candidates: int) -> tuple[Tensor, int]:
+        """Return the quotas (T,) of shares (T,) within `LIMITS`, and their sum."""
         sites = share.shape[0]
-        if not self.official:
-            cap = torch.full_like(share, candidates, dtype=torch.int64)
-            return quotas(share, capacity, cap), min(capacity, sites * candidates)
-        low, high = (min(limit, candidates) for limit in LIMITS)
+        low, high = (min(limit, candidates) for limit in self.LIMITS)
         low = min(low, capacity // sites)
         total = min(capacity, sites * high)
         return limited_quotas(share, total, low, high), total
 
-    def _describe(
-        self, psi: Tensor, chosen: Tensor, quota: Tensor
+    def draw_slots(
+        self, choice: Choice, key: Tensor, size: int
     ) -> tuple[Tensor, Tensor]:
-        r"""Moments of the contexts of those chosen: :math:`\sum\psi\psi^\top` and mean of psi.
+        """Draw `size` of the chosen slots with replacement, sites in proportion to their shares."""
+        active, quota, share = choice
+        assert isinstance(share, Tensor)  # this variant's states keep it
+        first = quota.cumsum(0) - quota
+        u = uniform(key, (size,))
+        upper = share.cumsum(0)
+        drawn = uniform(fold(key, 1), (size, 1)) * upper[-1]
+        site = (drawn >= upper).sum(1).clamp(max=share.shape[0] - 1)
+        place = first[site] + _below(u, quota[site])
+        slots = active[place.clamp(0, active.shape[0] - 1)]
+        return slots, torch.full_like(u, 1.0 / size)
 
-        The paper adds up outer products over the choice but spreads the reward evenly over it, so
-        that the estimate shrinks with the quota; the repaired form takes the mean of both.
-        """
-        count = quota.clamp(min=1)[:, None].float()
-        picked = psi * chosen[:, :, None]
-        outer = picked.transpose(1, 2) @ picked
-        if self.subjects.form == "ridge":
-            outer = outer / count[:, :, None]
-        return outer, picked.sum(1) / count
+
+SAMPLERS: Mapping[str, HCTS] = {word: cls() for word, cls in HCTS.variants.items()}
+
+
+def even_choice(noise: Tensor, capacity: int, sampler: HCTS) -> Choice:
+    """Choose with equal shares and at random: the comparison that HCTS is to beat.
+
+    Parameters
+    ----------
+    noise : Tensor of shape (T, C)
+        Uniform random numbers.
+    capacity : int
+    sampler : HCTS
+        Its `deal` turns shares into quotas.
+    """
+    sites, n = noise.shape
+    even = torch.full((sites,), 1.0 / sites, device=noise.device)
+    order = torch.argsort(noise, dim=1)[:, : min(capacity, n)]
+    quota, total = sampler.deal(even, capacity, n)
+    return Choice(take_first(order, quota, total, n)[0], quota, even)
 
 
 def take_first(
     order: Tensor, quota: Tensor, total: int, n: int
 ) -> tuple[Tensor, Tensor]:
-    """The first `quota` subjects of each site's order, as memory slots and as a mask.
+    """Take the first `quota` subjects of each site's order.
 
     Parameters
     ----------
@@ -220,6 +414,12 @@ def take_first(
     total : int
         Their sum.
     n : int
+
+    Returns
+    -------
+    active : Tensor of shape (total,), int64
+        Memory slots.
+    chosen : Tensor of shape (T, n), bool
     """
     sites, steps = order.shape
     place = torch.arange(total, device=order.device)
@@ -233,58 +433,6 @@ def take_first(
     return active, (hit & wanted[:, :, None]).any(1)
 
 
-def even_choice(noise: Tensor, capacity: int, sampler: HCTS) -> Choice:
-    """Equal shares, subjects at random: what HCTS is to be compared with. `noise` is (T, C)."""
-    sites, n = noise.shape
-    even = torch.full((sites,), 1.0 / sites, device=noise.device)
-    order = torch.argsort(noise, dim=1)[:, : min(capacity, n)]
-    quota, total = sampler.deal(even, capacity, n)
-    return Choice(take_first(order, quota, total, n)[0], quota, even)
-
-
-def draw_slots(
-    choice: Choice, key: Tensor, size: int, by_share: bool = False
-) -> tuple[Tensor, Tensor]:
-    """About `size` of the chosen slots, drawn with replacement, and their weights.
-
-    Equally many of every site, each site weighing 1 / T (a site without quota has no part), as in
-    the paper's equation; or sites appear in proportion to their share, as in the authors' code.
-    """
-    active, quota, share = choice
-    first = quota.cumsum(0) - quota
-    if not by_share:
-        sites = quota.shape[0]
-        u = uniform(key, (sites, -(-size // sites)))
-        place = first[:, None] + _within(u, quota[:, None])
-        each = torch.full_like(u, 1.0 / u.numel())
-        weight = (quota > 0)[:, None] * each
-        place = place.clamp(0, active.shape[0] - 1)
-        return active[place.flatten()], weight.flatten()
-    u = uniform(key, (size,))
-    shares = share.cumsum(0)
-    drawn = uniform(fold(key, 1), (size, 1)) * shares[-1]
-    site = (drawn >= shares).sum(1)
-    site = site.clamp(max=share.shape[0] - 1)
-    place = first[site] + _within(u, quota[site])
-    slots = active[place.clamp(0, active.shape[0] - 1)]
-    return slots, torch.full_like(u, 1.0 / size)
-
-
-def _within(u: Tensor, n: Tensor) -> Tensor:
-    """Whole numbers below n from uniform ones (u may round to 1)."""
+def _below(u: Tensor, n: Tensor) -> Tensor:
+    """Turn uniform numbers (which may round to 1) into whole numbers below n."""
     return torch.minimum((u * n).long(), n - 1)
-
-
-SAMPLERS: dict[Form, HCTS] = {
-    "repaired": HCTS(),
-    "paper": HCTS("paper", 0.05, 1.0, 0.0, sites=LITERAL, subjects=LITERAL),
-    "official": HCTS(
-        "official",
-        reward_scale=0.05,
-        temperature=0.3,
-        floor=0.0,
-        shortlist=3,
-        sites=LITERAL,
-        subjects=Bandit(5.0, 0.15, form="paper", pooled=False),
-    ),
-}

@@ -1,10 +1,10 @@
-r"""Which remembered subjects of a site to replay: uncertain, typical, and far from each other.
+r"""Criteria for the subjects to replay: uncertain, typical, and far from each other.
 
-Pure functions of one site's candidates; the sampler calls them for every site. Source: FORGE,
+Pure functions of one site's candidates, which the sampler calls for every site. Source: FORGE,
 appendix "Sample-Level Contextual Thompson Sampling".
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -13,19 +13,19 @@ from torch import Tensor
 
 from fcforge.models.base import Output
 
-Pair = tuple[Tensor, Tensor]  # mostly rows and diagnoses of some subjects
+Closeness = Callable[[Tensor, Tensor, int], Tensor]
 JITTER = 1e-4  # of the authors' code, added to a covariance that has no full rank
 
 
 def margin(logits: Tensor) -> Tensor:
-    r"""Difference :math:`p_{(1)} - p_{(2)}` (n,) of the two largest class probabilities."""
+    r"""Return the difference :math:`p_{(1)} - p_{(2)}` (n,) of the two largest class probabilities."""
     p = torch.softmax(logits, -1)
     p = p if p.shape[-1] == 2 else p.topk(2, dim=-1).values
     return (p[..., 0] - p[..., 1]).abs()
 
 
 def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
-    r"""Distance of each member to the centre of its class, in the class's own covariance.
+    r"""Return the distance of each member to the centre of its class, in the class's covariance.
 
     .. math:: d_u^2 = (z_u - \mu)^\top (\epsilon I + S)^{-1} (z_u - \mu)
                     = n\,\bigl(1 - n\epsilon\,[(n\epsilon I + G)^{-1}]_{uu}\bigr)
@@ -47,7 +47,7 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
     Returns
     -------
     Tensor of shape (n,)
-        Zero for those who are not members.
+        Zero for subjects of other classes.
     """
     dtype = z.dtype
     z = z.double()  # a small ridge is lost in float32's rounding of G
@@ -69,34 +69,51 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
     return ((n * left).clamp(min=0.0).sqrt() * w).to(dtype)
 
 
-def closeness(
-    z: Tensor, y: Tensor, repaired: bool = True, n_classes: int = 2
-) -> Tensor:
-    r"""How typical a subject is of its class at its site, in (0, 1].
+def closeness(z: Tensor, y: Tensor, n_classes: int = 2) -> Tensor:
+    r"""Return how typical each subject is of its class at its site, in (0, 1].
 
     .. math:: 1 - \tanh(d_u / s)
 
-    with d the Mahalanobis distance to the class centre. In the paper s = 1 and a covariance is
-    inverted with a jitter; in 256 dimensions d is about 10 and the value is 0 for everybody.
-    Repaired, the covariance is shrunk by its mean eigenvalue and s is the mean distance of the
-    class, so that typical subjects have more than 0.24, others less.
+    with d the Mahalanobis distance to the class centre, in a covariance shrunk by its mean
+    eigenvalue, and s the mean distance of the class: typical subjects have more than 0.24, others
+    less.
+
+    Parameters
+    ----------
+    z : Tensor of shape (n, d)
+        Readouts.
+    y : Tensor of shape (n,), int64
+        Labels.
+    n_classes : int
     """
     total = torch.zeros(z.shape[0], dtype=z.dtype, device=z.device)
     for label in range(n_classes):
         member = y == label
-        d = mahalanobis(z, member, None if repaired else JITTER)
-        if repaired:
-            size = member.sum().clamp(min=1)
-            d = d * size / d.sum().clamp(min=1e-12)
+        d = mahalanobis(z, member, None)
+        size = member.sum().clamp(min=1)
+        d = d * size / d.sum().clamp(min=1e-12)
+        total = total + torch.where(member, 1.0 - torch.tanh(d), 0.0)
+    return total
+
+
+def paper_closeness(z: Tensor, y: Tensor, n_classes: int = 2) -> Tensor:
+    r"""Return :math:`1 - \tanh(d_u)` with a covariance inverted with a jitter, as in the paper.
+
+    In 256 dimensions d is about 10 and the value is 0 for every subject. Arguments as for
+    `closeness`.
+    """
+    total = torch.zeros(z.shape[0], dtype=z.dtype, device=z.device)
+    for label in range(n_classes):
+        member = y == label
+        d = mahalanobis(z, member, JITTER)
         total = total + torch.where(member, 1.0 - torch.tanh(d), 0.0)
     return total
 
 
 def distances(z: Tensor) -> Tensor:
-    """Euclidean distances (n, n) between readouts (n, d)."""
-    centred = z - z.mean(
-        0
-    )  # keeps the squares small: the formula below cancels otherwise
+    """Return the Euclidean distances (n, n) between readouts (n, d)."""
+    # centring keeps the squares small: the formula below cancels otherwise
+    centred = z - z.mean(0)
     square = (centred * centred).sum(-1)
     return (
         (square[:, None] + square[None, :] - 2.0 * centred @ centred.T)
@@ -108,9 +125,9 @@ def distances(z: Tensor) -> Tensor:
 def farthest_first(
     distance: Tensor, allowed: Tensor, score: Tensor, steps: int
 ) -> Tensor:
-    """Greedy farthest-first order of the allowed subjects, for many sites at once.
+    """Order the allowed subjects greedily farthest-first, for many sites at once.
 
-    Starts with the highest score; each next one has the largest distance to its nearest
+    The order starts with the highest score; each next one has the largest distance to its nearest
     predecessor. The first k of the order are the greedy choice of k, for every k, so one order
     serves any quota.
 
@@ -129,9 +146,8 @@ def farthest_first(
     """
     sites, n = allowed.shape
     itself = torch.eye(n, dtype=torch.bool, device=distance.device)
-    blocked = torch.where(
-        itself, -torch.inf, distance
-    )  # who is chosen is at -inf from then on
+    # a chosen subject is at -inf from then on
+    blocked = torch.where(itself, -torch.inf, distance)
     best = torch.argmax(torch.where(allowed, score, -torch.inf), dim=1)
     nearest = torch.where(allowed, torch.inf, -torch.inf)
     rows = torch.arange(sites, device=distance.device)
@@ -143,8 +159,15 @@ def farthest_first(
     return torch.stack(order, dim=1)
 
 
-class Look(NamedTuple):
-    """What the current network makes of the memory.
+class Labelled(NamedTuple):
+    """Bank rows and labels of some subjects."""
+
+    rows: Tensor
+    y: Tensor
+
+
+class Contexts(NamedTuple):
+    """What the sampler knows of the memory under the current network.
 
     Attributes
     ----------
@@ -162,79 +185,109 @@ class Look(NamedTuple):
     distance: Tensor
 
 
-def spread(z: Tensor, y: Tensor, repaired: bool, n_classes: int = 2) -> Pair:
-    """What a site's readouts (C, d) say of its candidates: `closeness` (C,), `distances` (C, C)."""
-    return closeness(z, y, repaired, n_classes), distances(z)
+class Geometry(NamedTuple):
+    """Closeness (T, C) of all candidates and distances (T, C, C) of their readouts.
+
+    Those of one site without the first dimension.
+    """
+
+    closeness: Tensor
+    distance: Tensor
 
 
-def look_at(
+def geometry(z: Tensor, y: Tensor, closeness: Closeness, n_classes: int) -> Geometry:
+    """Return the geometry of one site's candidates, with readouts z (C, d) and labels y (C,)."""
+    return Geometry(closeness(z, y, n_classes), distances(z))
+
+
+def contexts(
     forward: Callable[[Tensor], Output],
-    candidates: Pair,
-    dev: Pair,
-    repaired: bool,
+    candidates: Labelled,
+    held_out: Labelled,
     proxies: int,
-    known: Sequence[Tensor] = (),
-) -> Look:
-    """Contexts of all sites under the current network.
+    closeness: Closeness,
+    known: Geometry | None = None,
+) -> Contexts:
+    """Compute the contexts of all sites under the current network.
 
     Parameters
     ----------
     forward : callable
-        Evaluation-mode output of some bank rows.
-    candidates : pair of Tensor of shape (T, C)
-        Rows and diagnoses.
-    dev : pair of Tensor of shape (T, D)
-        Those of held-out subjects; row -1 marks an empty place.
-    repaired : bool
-        See `closeness`.
+        Evaluation-mode output for some bank rows.
+    candidates : Labelled
+        Rows and labels (T, C) of the candidates.
+    held_out : Labelled
+        Rows and labels (T, D) of the held-out subjects; row -1 marks an empty slot.
     proxies : int
-        How many of the held-out subjects are synthetic; see `held_out`.
-    known : sequence of Tensor
-        The `spread` (T, C) and (T, C, C) of all sites, where readouts never change; else empty.
+        How many of the held-out subjects are synthetic; see `held_out_quality`.
+    closeness : callable
+        `closeness` or `paper_closeness`.
+    known : Geometry, optional
+        The geometry of all sites, where readouts never change.
+
+    Returns
+    -------
+    Contexts
     """
-    seen = []
+    by_site = []
     # one site at a time: bounds the memory of many lanes
-    for t, (rows, y, dev_rows, dev_y) in enumerate(zip(*candidates, *dev, strict=True)):
+    for t, (rows, y, held_rows, held_y) in enumerate(
+        zip(*candidates, *held_out, strict=True)
+    ):
         n = len(rows)
-        out = forward(torch.cat([rows, dev_rows.clamp(min=0)]))
+        out = forward(torch.cat([rows, held_rows.clamp(min=0)]))
         logits = out.logits.float()
-        accuracy, ce = held_out(logits[n:], dev_y, dev_rows >= 0, proxies)
-        if known:
-            near, far = (part[t] for part in known)
+        quality = held_out_quality(logits[n:], held_y, held_rows >= 0, proxies)
+        if known is None:
+            readouts = out.embedding[:n].float()
+            near, far = geometry(readouts, y, closeness, logits.shape[-1])
         else:
-            near, far = spread(out.embedding[:n].float(), y, repaired, logits.shape[-1])
+            near, far = (part[t] for part in known)
         psi = torch.stack([margin(logits[:n]), near], -1)
-        seen.append(Look(accuracy, ce, psi, far))
-    return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
+        by_site.append(Contexts(*quality, psi, far))
+    return Contexts(*(torch.stack(part) for part in zip(*by_site, strict=True)))
 
 
-def held_out(
-    logits: Tensor, y: Tensor, there: Tensor, proxies: int
+def held_out_quality(
+    logits: Tensor, y: Tensor, filled: Tensor, proxies: int
 ) -> tuple[Tensor, Tensor]:
-    """Accuracy and cross-entropy of one site over the places that are filled.
+    """Return accuracy and cross-entropy on one site's held-out subjects.
 
-    The first `proxies` places are synthetic. Under the leak `context_on_test` the site's whole
-    test part follows: accuracy is then of those, the cross-entropy (the reward) of the proxies,
-    as in the authors' code.
+    The first `proxies` slots are synthetic. Under the leak `context_on_test` the site's whole
+    test part follows: the accuracy is then that of the test subjects, and the cross-entropy (the
+    reward) that of the proxies, as in the authors' code.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (D, K)
+    y : Tensor of shape (D,)
+    filled : Tensor of shape (D,), bool
+        Slots that hold a subject.
+    proxies : int
     """
     right = (logits.argmax(-1) == y).float()
     context = slice(proxies, None) if y.shape[0] > proxies else slice(None)
     ce = F.cross_entropy(logits[:proxies], y[:proxies], reduction="none")
-    return mean_over(right[context], there[context]), mean_over(ce, there[:proxies])
+    return mean_over(right[context], filled[context]), mean_over(ce, filled[:proxies])
 
 
-def mean_over(values: Tensor, there: Tensor) -> Tensor:
-    """Mean of `values` (n,) over the places that are filled; 0 without any."""
-    weight = there.float() / there.float().sum().clamp(min=1)
+def mean_over(values: Tensor, filled: Tensor) -> Tensor:
+    """Return the mean of `values` (n,) over the filled slots; 0 without any."""
+    weight = filled.float() / filled.float().sum().clamp(min=1)
     return (values * weight).sum()
 
 
 # -- once per site, plain Python -----------------------------------------------------------------
 def even_split(y: Tensor, held: int) -> tuple[Tensor, Tensor]:
-    """Places of the subjects to use and of `held` subjects to hold out, with equal class shares.
+    """Split subjects into those to use and `held` subjects to hold out, with equal class shares.
 
     Every (n / held)-th of the subjects sorted by label is held out, so that the classes' shares
     agree to within one subject, whatever the shares are.
+
+    Returns
+    -------
+    used, held_out : Tensor, int64
+        Places among the subjects with labels `y`.
     """
     order = torch.argsort(y, stable=True)
     n = len(order)
@@ -247,7 +300,7 @@ def even_split(y: Tensor, held: int) -> tuple[Tensor, Tensor]:
 def reservoir(
     kept: Iterable[int], new: range, capacity: int, rng: torch.Generator
 ) -> list[int]:
-    """Reservoir sampling (Vitter's algorithm R): every item seen so far is kept equally often.
+    """Sample with a reservoir (Vitter's algorithm R): every item so far is kept equally often.
 
     Parameters
     ----------

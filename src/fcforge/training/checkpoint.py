@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from fcforge.core.spec import Training
-from fcforge.methods.base import Lane, Learner, misfit
+from fcforge.methods.base import Lane, Learner, label_loss
 from fcforge.nn.tensors import Inputs
 from fcforge.replay.bank import Bank, gather
 from fcforge.training.lanes import Job, lift, stack
@@ -63,7 +63,7 @@ class BestEpoch:
             logits = learner.method.logits(learner.model, lane, inputs)
             if peeks and not y.is_floating_point():
                 return (logits.argmax(-1) == y).float().mean()
-            return -misfit(logits, y)
+            return -label_loss(logits, y)
 
         self._quality = lift(quality, len(jobs))
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fcforge.core.subjects import Site
-from fcforge.methods.base import Lane, Learner, answer
+from fcforge.methods.base import Lane, Learner, prediction
 from fcforge.nn.tensors import Inputs
 
 
@@ -42,7 +42,7 @@ class Evaluator:
         with torch.no_grad():
             for name, (inputs, _) in self._tests.items():
                 logits = method.logits(model, lane, inputs)
-                scores[name] = answer(logits).float().cpu().numpy()
+                scores[name] = prediction(logits).float().cpu().numpy()
         return scores
 
     def peek(self, site: str) -> tuple[Inputs, Tensor]:

@@ -15,6 +15,7 @@ from fcforge.core.spec import Training
 from fcforge.methods.base import Lane, Learner, Method
 from fcforge.nn.adam import Adam
 from fcforge.replay.bank import Bank
+from fcforge.replay.state import rows_of
 from fcforge.training.checkpoint import BestEpoch
 from fcforge.training.lanes import Job, stack, unstack
 from fcforge.training.schedule import batch_rows, epoch_keys
@@ -136,12 +137,12 @@ def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
     """Raise `SealedError` if a method holds real subjects although it declares otherwise."""
     if method.keeps == "real subjects":
         return
-    for key in method.row_keys:
-        held = bank.real_rows(lane.state[key]) if key in lane.state else ()
+    for name, rows in rows_of(lane.state).items():
+        held = bank.real_rows(rows)
         if len(held):
             raise SealedError(
                 f"method '{method.name}' says it keeps {method.keeps} but holds {len(held)} "
-                f"real subjects in '{key}'.",
+                f"real subjects in '{name}'.",
                 where=f"site '{site}'",
                 do="Declare keeps = 'real subjects' or drop them in end_site.",
             )

@@ -22,7 +22,6 @@ def untrained(model: Model, seed: int, device: torch.device | str = "cpu") -> La
     return Lane(
         {k: v.to(device) for k, v in params.items()},
         {k: v.to(device) for k, v in model.init_stats().items()},
-        {},
     )
 
 
@@ -46,11 +45,8 @@ def start_lane(
         A network trained on them (`pretrain`); without one it is untrained.
     """
     model = learner.model
-    method = learner.method
-    lane = method.start(model, pretrained or untrained(model, seed, device))
-    if public is None:
-        return lane
-    return method.learn_public(model, lane, public)
+    lane = pretrained or untrained(model, seed, device)
+    return learner.method.start(model, lane, public)
 
 
 def pretrain(

@@ -91,7 +91,7 @@ def make_step(
             return method.loss(model, params, lane, batch, loss_key)
 
         grads, stats = gradient(objective, lane.params, unlifted=unlifted)
-        changed = method.after_grad(grads, lane)
+        changed = method.after_grad(model, lane, grads, batch, loss_key)
         params, optimiser = optimiser.step(lane.params, changed, **settings)
         moved = lane._replace(params=params, stats=stats)
         return method.after_step(lane.params, moved, grads), optimiser
@@ -114,7 +114,7 @@ def lifted_steps(
     method = learner.method
     inputs = bank.inputs(learner.model)
     n = len(jobs)
-    replaying = method.replay_size > 0 and jobs[0].site.position > 0
+    replaying = jobs[0].site.position > 0
     captured = graphed and bank.device.type == "cuda"
 
     def begin_one(lane: Lane, key: Tensor) -> tuple[Lane]:

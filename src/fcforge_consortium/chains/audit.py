@@ -28,6 +28,8 @@ from fcforge.evaluation.privacy.audit_result import (
     AuditRow,
 )
 from fcforge.evaluation.privacy.generator_audit import Evidence, People
+from fcforge.methods.analytic import Analytic, moment_rows
+from fcforge.replay.state import named
 from fcforge_consortium.audit_target import AuditTarget, require_given
 from fcforge_consortium.chains.chain import Chain
 from fcforge_consortium.chains.step import people_learned, whole_site
@@ -169,11 +171,13 @@ def state_scores(
     """
     learner = chain.settings.build()
     inputs = learner.model.prepare(who.batch.fc)
-    rows = learner.method.statistics_rows(learner.model, inputs, who.batch.y)
+    rows = None
+    if isinstance(learner.method, Analytic):
+        rows = moment_rows(learner.model, inputs, who.batch.y)
     n_edges = who.x.shape[1]
     found: dict[str, np.ndarray] = {}
     left = []
-    for key, value in sorted(chain.state.lane.state.items()):
+    for key, value in sorted(named(chain.state.lane.state).items()):
         array = value.double().numpy()
         wide = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
         if rows is not None and array.ndim == 2 and array.shape[-1] == rows.shape[1]:

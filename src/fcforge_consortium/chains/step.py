@@ -35,11 +35,12 @@ from fcforge.methods import Lane
 from fcforge.methods.base import Learner
 from fcforge.nn.resources import one_thread
 from fcforge.replay.bank import PoolName
-from fcforge.replay.memory import Declared, alike
+from fcforge.replay.state import rows_of
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
 from fcforge.training.start import start_lane
 from fcforge_consortium.base_model.quality import fit_temperature, quality
+from fcforge_consortium.chains.declared import Declared, alike, declared_state
 from fcforge_consortium.chains.settings import ChainSettings
 from fcforge_consortium.ledger.ledger import People, people_of
 from fcforge_consortium.records.archive import load_arrays, save_arrays
@@ -143,7 +144,7 @@ class State(NamedTuple):
 def empty_state(n_rois: int, target: Target = TWO_CLASSES) -> State:
     """What the first hospital of a chain is handed: nothing learned, nobody remembered."""
     nobody = Subjects.none(n_rois, target)
-    return State(Lane({}, {}, {}), nobody, nobody)
+    return State(Lane({}, {}), nobody, nobody)
 
 
 def read_state(
@@ -167,7 +168,7 @@ def read_state(
         if wrong := one.complaint(found[name]):
             raise ExchangeError(f"array '{name}' {wrong}.")
     subjects = [_taken_out(found, part) for part in PARTS]
-    lane = Lane.from_named(found)
+    lane = Lane.from_named(found, learner.method.State)
     _require_answers(learner, lane)
     return State(lane, *subjects)
 
@@ -185,10 +186,11 @@ def _declared(
     model = learner.model
     method = learner.method
     with torch.device("meta"):  # shapes alone: a forged size costs no memory
-        lane = Lane(model.init(randomness.torch_rng(0)), model.init_stats(), {})
+        lane = Lane(model.init(randomness.torch_rng(0)), model.init_stats())
         n_learned = 1 if method.depends_on == "site" else n_sites
-        state = method.declares(model, lane, n_learned)
-    for key in method.row_keys:  # places among those who travel, or -1
+        state = declared_state(method, model, lane, n_learned)
+        rows = rows_of(method.start(model, lane).state)
+    for key in rows:  # places among the subjects that travel, or -1
         low = max(state[key].low, -1)
         state[key] = state[key]._replace(low=low, high=sizes[REMEMBERED] - 1)
     found = alike(lane.named()) | {f"state/{key}": one for key, one in state.items()}
@@ -284,10 +286,9 @@ class SiteStep:
         back from files sorted by name.
         """
         lane = self.before.lane
-        keys = self.learner.method.row_keys
-        state = self.loader.from_places(lane.state, keys, self._rows)
-        parts = (lane.params, lane.stats, state)
-        return Lane(*({key: part[key] for key in sorted(part)} for part in parts))
+        state = self.loader.from_places(lane.state, self._rows)
+        params, stats = ({k: part[k] for k in sorted(part)} for part in lane[:2])
+        return Lane(params, stats, state)
 
     def train(self, *, with_val: bool, tick: Tick) -> Lane:
         """Lane after the site."""
@@ -302,8 +303,7 @@ class SiteStep:
         """What is handed on: rows become places among the subjects that travel."""
         held_out = self._held_out()
         bank = self.loader.bank
-        keys = self.learner.method.row_keys
-        state, rows = self.loader.to_places(lane.state, keys)
+        state, rows = self.loader.to_places(lane.state)
         packed = lane._replace(state=state)
         if not len(rows):
             nobody = Subjects.none(self.settings.n_rois, self.target)

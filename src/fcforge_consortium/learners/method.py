@@ -13,7 +13,7 @@ Any order of the sites ends in the same model. No subject, real or synthetic, is
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -98,12 +98,21 @@ class PublicHead(Method):
         """Return the space of contributions of the public subjects."""
         return space_of(public)
 
-    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
-        """Take the parameters of the base model."""
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with the parameters of the base model."""
+        if public is None:
+            return lane
         space = self.space(public.subjects)
         no_step = vectors.solve(space, np.zeros(space.n_numbers), 0.0)
         params = model_params(space, no_step, lane.device, model.n_outputs)
         return lane._replace(params=params)
+
+
+class SumState(NamedTuple):
+    """Sum of all sites' contributions, float64 shape (numbers,), and the number of sites."""
+
+    total: torch.Tensor
+    sites: torch.Tensor
 
 
 @limits(people=at_least(1), hospitals=at_least(1))
@@ -130,6 +139,7 @@ class ForgeRelease(SumNoise, PublicHead):
     source = "a base model and the discrete Gaussian mechanism"
     keeps = "statistics"
     from_public = "head and axes"
+    State = SumState
 
     @property
     def planned_noise(self) -> float:
@@ -141,12 +151,12 @@ class ForgeRelease(SumNoise, PublicHead):
         """Return the space of contributions with settings for the planned noise."""
         return space_of(public, self.planned_noise)
 
-    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
-        """Begin with the base model and an empty sum."""
-        size = self.space(public.subjects).n_numbers
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with the base model and an empty sum."""
+        size = self.space(public.subjects).n_numbers if public else 0
         total = torch.zeros(size, dtype=torch.float64, device=lane.device)
-        empty = {"release.sum": total, "release.count": total.new_zeros(())}
-        return super().learn_public(model, lane.holding(empty), public)
+        lane = super().start(model, lane, public)
+        return lane._replace(state=SumState(total, total.new_zeros(())))
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Add the contribution of the site's subjects and solve again.
@@ -159,9 +169,9 @@ class ForgeRelease(SumNoise, PublicHead):
         if self.form == "local":
             own = numpy_rng(site.seed, "release", site.name)
             numbers = numbers + self.drawn(len(numbers), 1, own)
-        before = lane.state["release.sum"]
+        before = lane.state.total
         total = before + torch.from_numpy(numbers).to(before)
-        counted = lane.state["release.count"] + 1.0
+        counted = lane.state.sites + 1.0
         count = int(counted)
         noisy = total.cpu().numpy()
         doses = count
@@ -171,5 +181,4 @@ class ForgeRelease(SumNoise, PublicHead):
             noisy = noisy + self.drawn(len(noisy), doses, together)
         beta = vectors.solve(space, noisy, float(doses * self.units**2), count)
         params = model_params(space, beta, total.device, model.n_outputs)
-        state = {"release.sum": total, "release.count": counted}
-        return lane._replace(params=params).holding(state)
+        return lane._replace(params=params, state=SumState(total, counted))

@@ -6,6 +6,7 @@ from scipy.stats import binomtest
 
 from fcforge.core.formatting import counted, memory, percent
 from fcforge.methods import METHODS
+from fcforge.replay.state import named
 from fcforge_consortium.chains.chain import Chain
 from fcforge_consortium.chains.step import SMALL_CELL
 from fcforge_consortium.records.kinds import Record, SplitCounts, Step
@@ -95,7 +96,7 @@ def travels(chain: Chain) -> Answer:
     state = chain.state
     n_params = sum(p.numel() for p in state.lane.params.values())
     held_out = counted(len(state.held_out), "synthetic held-out subject")
-    arrays = state.lane.state.values()
+    arrays = named(state.lane.state).values()
     size = memory(sum(value.nbytes for value in arrays))
     more = [
         f"{n_params} network parameters; method state: {counted(len(arrays), 'array')}, {size}.",

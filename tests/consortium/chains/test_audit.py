@@ -15,6 +15,8 @@ from fcforge.core.target import Target
 from fcforge.data.simulated import simulate
 from fcforge.data.splits import split_site
 from fcforge.evaluation.privacy.audit_result import AuditPlan, AuditResult
+from fcforge.methods.analytic import moment_rows
+from fcforge.replay.state import named
 from fcforge_consortium.audit_target import AuditTarget
 from fcforge_consortium.chains.audit import audit_chain
 from fcforge_consortium.chains.chain import Chain, empty_chain
@@ -72,7 +74,7 @@ def test_every_array_is_attacked_or_named():
         for name in names
     }
     left = {name.removeprefix("state ") for name in found.about["not_attacked"]}
-    assert attacked | left == set(learned("ewc")[0].state.lane.state)
+    assert attacked | left == set(named(learned("ewc")[0].state.lane.state))
     assert {row.release for row in found.rows} >= {"network", "synthetic subjects"}
 
 
@@ -81,8 +83,8 @@ def test_leverage_uses_the_rows_the_method_added():
     learner = chain.settings.build()
     batch = split_site(cohort(), SITE, 0).learning(with_val=True)
     inputs = learner.model.prepare(batch.fc)
-    rows = learner.method.statistics_rows(learner.model, inputs, batch.y).numpy()
-    root = chain.state.lane.state["root"].numpy()
+    rows = moment_rows(learner.model, inputs, batch.y).numpy()
+    root = chain.state.lane.state.root.numpy()
     np.testing.assert_allclose(rows.T @ rows, root.T @ root, atol=1e-6, rtol=1e-6)
 
 

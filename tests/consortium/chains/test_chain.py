@@ -18,6 +18,7 @@ from fcforge.experiments.plan import make_plan
 from fcforge.experiments.store import Store
 from fcforge.experiments.trainer import Trainer
 from fcforge.methods import METHODS
+from fcforge.replay.state import rows_of
 from fcforge_consortium.chains.chain import REAL_FLAG, Chain, empty_chain
 from fcforge_consortium.chains.step import SiteStep, published_share, scores_of
 from fcforge_consortium.records.exchange import Exchange
@@ -62,7 +63,7 @@ def test_every_stage_is_bitwise_the_run(name, selection, n_sites, tmp_path):
     for i, exchange in enumerate(chained(name, order, training=training)):
         mine = exchange.model.state.lane.named()
         run = store.read_lane(keys[i + 1])
-        rows = {f"state/{key}" for key in METHODS[name].row_keys}
+        rows = {f"state/{key}" for key in rows_of(exchange.model.state.lane.state)}
         kept = set(run) - rows - {"pool", "item"}
         assert kept == set(mine) - rows
         for key in kept:
@@ -76,9 +77,10 @@ def test_remembered_subjects_are_the_run_s_bit_by_bit(tmp_path):
     child = next(node for node in nodes.values() if node.depth == 2)
     lane = trainer.load_lane(child)  # rows of site one, in the run's bank
     state = chained("forge")[0].model.state
-    for key in METHODS["forge"].row_keys:
-        rows = lane.state[key]
-        places = state.lane.state[key]
+    travelled = rows_of(state.lane.state)
+    assert set(travelled) == {"memory.rows", "held_out.rows"}
+    for key, rows in rows_of(lane.state).items():
+        places = travelled[key]
         there = rows >= 0
         assert bool(there.any())
         assert torch.equal(there, places >= 0)
@@ -96,8 +98,9 @@ def test_a_memory_survives_two_hops_with_its_sites():
     assert torch.equal(again.remembered.site, second.remembered.site)
     assert set(again.remembered.site.tolist()) == {0, 1}
     assert set(first.remembered.site.tolist()) == {0}
-    for key in METHODS["forge"].row_keys:
-        assert torch.equal(again.lane.state[key], second.lane.state[key])
+    before = rows_of(second.lane.state)
+    for key, rows in rows_of(again.lane.state).items():
+        assert torch.equal(rows, before[key])
 
 
 def test_what_a_step_says_is_measured_on_the_run_s_network(tmp_path):

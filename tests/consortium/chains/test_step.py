@@ -17,6 +17,7 @@ from fcforge.core.subjects import FCBatch
 from fcforge.core.target import TWO_CLASSES
 from fcforge.data.splits import split_site
 from fcforge.graphs import edges
+from fcforge.replay.state import named
 from fcforge_consortium.chains.step import (
     SiteStep,
     State,
@@ -92,7 +93,7 @@ def read(method: str, state: State, n_sites: int = 1) -> State:
 def with_state(method: str, **changes: object) -> State:
     """What a hospital hands on, with other arrays in its state (None takes one out)."""
     state = first_state(method)
-    changed = {**state.lane.state, **changes}
+    changed = {**named(state.lane.state), **changes}
     kept = {key: value for key, value in changed.items() if value is not None}
     return state._replace(lane=state.lane._replace(state=kept))
 
@@ -119,8 +120,8 @@ def test_a_state_is_read_as_it_was():
 def test_scans_under_a_name_of_their_own_are_refused(method):
     assert "state/extra" in refusal(method, with_state(method, extra=scans()))
     state = first_state(method)
-    named = state.lane._replace(params={**state.lane.params, "extra": scans()})
-    assert "params/extra" in refusal(method, state._replace(lane=named))
+    planted = state.lane._replace(params={**state.lane.params, "extra": scans()})
+    assert "params/extra" in refusal(method, state._replace(lane=planted))
 
 
 def test_scans_instead_of_statistics_are_refused():
@@ -142,12 +143,12 @@ def test_scans_instead_of_statistics_are_refused():
 )
 def test_an_array_of_another_shape_or_type_is_refused(change, says):
     key = "importance/head.0.weight"
-    good = first_state("ewc").lane.state[key]
+    good = first_state("ewc").lane.state.importance["head.0.weight"]
     assert says in refusal("ewc", with_state("ewc", **{key: change(good)}))
 
 
 def test_labels_and_sites_of_a_memory_stay_in_their_bounds():
-    site = torch.full_like(first_state("forge").lane.state["memory.site"], 7)
+    site = torch.full_like(first_state("forge").lane.state.memory.site, 7)
     forged = with_state("forge", **{"memory.site": site})
     assert "'state/memory.site'" in refusal("forge", forged)
 
@@ -172,7 +173,7 @@ def test_subjects_that_cannot_be_are_refused(key, value):
 def test_rows_of_nobody_are_refused():
     state = first_state("forge")
     nobody = state._replace(remembered=Subjects.none(N_ROIS))
-    assert ".row' has numbers outside" in refusal("forge", nobody)
+    assert ".rows' has numbers outside" in refusal("forge", nobody)
 
 
 def test_a_matrix_that_would_change_on_its_way_is_refused():

@@ -60,7 +60,7 @@ def test_exact_sums_are_the_closed_form_to_the_last_bit(form):
     world = taught(order(), mechanism="none", form=form)
     start = world.learner.method.space(world.public().subjects)
     total = exact_total(world, order())
-    assert np.array_equal(world.lane.state["release.sum"].numpy(), total)
+    assert np.array_equal(world.lane.state.total.numpy(), total)
     beta = vector.solve(start, total.astype(float), 0.0, len(order()))
     found = vector.stepped_model(start, beta)
     head = vector.on_features(start, found)
@@ -76,17 +76,17 @@ def test_any_order_ends_in_the_same_head(mechanism, form):
     one, two = taught(order(), **settings), taught(order()[::-1], **settings)
     for key, value in one.lane.params.items():
         torch.testing.assert_close(value, two.lane.params[key])
-    assert float(one.lane.state["release.count"]) == 3
+    assert float(one.lane.state.sites) == 3
 
 
 def test_local_noise_depends_on_seed_and_site_alone_or_on_nothing():
     settings = {"form": "local", "noise": "seeded"}
-    alone = taught(order()[1:2], **settings).lane.state["release.sum"]
-    both = taught(order()[:2], **settings).lane.state["release.sum"]
-    first = taught(order()[:1], **settings).lane.state["release.sum"]
+    alone = taught(order()[1:2], **settings).lane.state.total
+    both = taught(order()[:2], **settings).lane.state.total
+    first = taught(order()[:1], **settings).lane.state.total
     assert torch.equal(both - first, alone)
     secret = [
-        taught(order()[:1], form="local", noise="secret").lane.state["release.sum"]
+        taught(order()[:1], form="local", noise="secret").lane.state.total
         for _ in range(2)
     ]
     assert not torch.equal(*secret)
@@ -96,7 +96,7 @@ def test_keepers_add_noise_to_the_head_and_never_to_the_sum():
     """Two doses once over all sites: the exact sum goes on to the next round's count."""
     world = taught(order()[:2], form="sum", noise="seeded")
     total = exact_total(world, order()[:2])
-    assert np.array_equal(world.lane.state["release.sum"].numpy(), total)
+    assert np.array_equal(world.lane.state.total.numpy(), total)
     method = world.learner.method
     start = world.learner.method.space(world.public().subjects)
     drawn = method.drawn(start.n_numbers, 2, numpy_rng(0, "round", 2))

@@ -5,7 +5,7 @@ from tiny_models import logistic
 
 from fcforge.core.randomness import torch_rng
 from fcforge.methods import Lane
-from fcforge.methods.shared.anchor import Anchored, add_anchor, loss_gradients
+from fcforge.methods.shared.anchor import Anchor, Anchored, add_anchor, loss_gradients
 
 
 def test_squared_gradients_of_the_loss_by_hand():
@@ -26,7 +26,7 @@ def test_merged_anchors_equal_one_quadratic_per_site():
     anchors = [draw() for _ in range(4)]
     importances = [draw() for _ in range(4)]
     importances[0]["w"][2] = importances[1]["w"][2] = 0.0
-    lane = Lane({}, {}, {})
+    lane = Lane({}, {}, Anchor({}, {}))
     for anchor, importance in zip(anchors, importances, strict=True):
         lane = add_anchor(lane._replace(params=anchor), importance)
     theta = draw()
@@ -37,5 +37,5 @@ def test_merged_anchors_equal_one_quadratic_per_site():
 
     by_hand = torch.func.grad(separate)(theta)["w"]
     zero = {"w": torch.zeros(7, dtype=torch.float64)}
-    pulled = Anchored().after_grad(zero, lane._replace(params=theta))
+    pulled = Anchored().after_grad(None, lane._replace(params=theta), zero, None, None)
     torch.testing.assert_close(pulled["w"], by_hand)

@@ -6,9 +6,10 @@ from forge_world import SITES, TRAINING, VARIANTS, World, learner, subjects
 
 from fcforge.core.errors import SealedError
 from fcforge.methods.forge import Forge
-from fcforge.methods.shared.synthetic_memory import LEAKED
-from fcforge.replay import hcts
+from fcforge.methods.shared.synthetic_memory import LEAKED, HeldOut
 from fcforge.replay.bank import PoolName
+from fcforge.replay.hcts import AuthorsHCTS
+from fcforge.replay.state import named, rows_of
 from fcforge.training.lanes import Job
 from fcforge.training.loop import learn_site
 from fcforge.training.start import start_lane
@@ -17,27 +18,25 @@ from fcforge.training.start import start_lane
 # -- what it keeps -----------------------------------------------------------------------
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_memory_is_synthetic_and_within_budget(variant, monkeypatch):
-    monkeypatch.setattr(hcts, "LIMITS", (3, 8))
+    monkeypatch.setattr(AuthorsHCTS, "LIMITS", (3, 8))
     world = World()
     for t, lane in enumerate(world.learn(learner(**VARIANTS[variant]), SITES), start=1):
         state = lane.state
-        for key in Forge.row_keys:
-            assert len(world.bank.real_rows(state[key])) == 0
-        filled = state["memory.row"] >= 0
+        for rows in rows_of(state).values():
+            assert len(world.bank.real_rows(rows)) == 0
+        filled = state.memory.rows >= 0
         assert int(filled.sum()) == (
             min(12, 10 * t) if variant == "reservoir" else 10 * t
         )
-        active = state["replay.active"]
-        most = min(12, (8 if "official" in variant else 10) * t)
-        assert len(set(active.tolist())) == most == int(state["replay.quota"].sum())
+        active = state.choice.active
+        most = min(12, (8 if "authors" in variant else 10) * t)
+        assert len(set(active.tolist())) == most == int(state.choice.quota.sum())
         assert filled[active].all()
         assert torch.equal(
-            state["memory.y"][filled], world.bank.y[state["memory.row"][filled]]
+            state.memory.y[filled], world.bank.y[state.memory.rows[filled]]
         )
         site = active // 10
-        assert (
-            torch.bincount(site, minlength=t).tolist() == state["replay.quota"].tolist()
-        )
+        assert torch.bincount(site, minlength=t).tolist() == state.choice.quota.tolist()
         assert site.tolist() == sorted(site.tolist())
 
 
@@ -55,47 +54,45 @@ def test_engine_refuses_a_generator_that_hands_out_real_subjects():
 
 def test_candidates_and_held_out_subjects_are_different_people():
     state = World().learn(learner(), SITES)[-1].state
-    assert not set(state["memory.row"].tolist()) & set(state["dev.row"].tolist())
-    assert len(set(state["dev.row"].tolist())) == 18
-    assert state["dev.y"].reshape(3, 6).sum(1).tolist() == [2, 2, 2]  # .4 of 6
+    assert not set(state.memory.rows.tolist()) & set(state.held_out.rows.tolist())
+    assert len(set(state.held_out.rows.tolist())) == 18
+    assert state.held_out.y.reshape(3, 6).sum(1).tolist() == [2, 2, 2]  # .4 of 6
 
 
-@pytest.mark.parametrize("variant", ["default", "uniform"])
+@pytest.mark.parametrize("variant", ["stable", "uniform"])
 def test_teacher_outputs_are_those_at_the_end_of_the_site(variant):
     world, chosen = World(), learner("gcn", **VARIANTS[variant])
     lanes = world.learn(chosen, SITES)
     last = lanes[-1].state
     for t, lane in enumerate(lanes):
-        rows = last["memory.row"][10 * t : 10 * t + 10]
+        rows = last.memory.rows[10 * t : 10 * t + 10]
         x = {k: v[rows] for k, v in world.bank.inputs(chosen.model).items()}
         out = chosen.model.apply(lane.params, lane.stats, x)
-        assert torch.equal(last["memory.logits"][10 * t : 10 * t + 10], out.logits)
-        assert torch.equal(
-            last["memory.embedding"][10 * t : 10 * t + 10], out.embedding
-        )
-        assert (last["memory.site"][10 * t : 10 * t + 10] == t).all()
+        assert torch.equal(last.memory.logits[10 * t : 10 * t + 10], out.logits)
+        assert torch.equal(last.memory.embedding[10 * t : 10 * t + 10], out.embedding)
+        assert (last.memory.site[10 * t : 10 * t + 10] == t).all()
 
 
 def test_reservoir_wipes_what_it_does_not_keep():
     state = World().learn(learner(sampling="reservoir"), SITES)[-1].state
-    gone = state["memory.row"] < 0
+    gone = state.memory.rows < 0
     assert int(gone.sum()) == 18
-    assert not state["memory.logits"][gone].any()
-    assert not state["memory.embedding"][gone].any()
-    assert not len(state["dev.row"])
+    assert not state.memory.logits[gone].any()
+    assert not state.memory.embedding[gone].any()
+    assert not len(state.held_out.rows)
 
 
 # -- the sampler in the engine -----------------------------------------------------------
 def test_best_accuracy_is_that_at_the_ends_of_sites():
     world, chosen = World(), learner("gcn")
     lanes = world.learn(chosen, SITES)
-    rows, y = lanes[-1].state["dev.row"][:6], lanes[-1].state["dev.y"][:6]
+    rows, y = lanes[-1].state.held_out.rows[:6], lanes[-1].state.held_out.y[:6]
     x = {k: v[rows] for k, v in world.bank.inputs(chosen.model).items()}
     right = [
         (chosen.method.logits(chosen.model, lane, x).argmax(-1) == y).float().mean()
         for lane in lanes
     ]
-    assert float(lanes[-1].state["hcts.best"][0]) == pytest.approx(
+    assert float(lanes[-1].state.hcts.best[0]) == pytest.approx(
         float(max(right)), abs=1e-6
     )
 
@@ -105,18 +102,18 @@ def test_refresh_happens_every_so_many_epochs():
     assert [e for e in range(8) if chosen.updates_at(e, 8)] == [0, 3, 6]
     assert not Forge(sampling="reservoir").updates_at(0, 8)
     assert not Forge(l1=0, l2=0, l3=0).updates_at(0, 8)
-    literal = Forge.from_preset("paper")
+    literal = Forge(variant="paper")
     assert all(literal.updates_at(e, 100) for e in range(100))  # "at each round"
-    code = Forge.from_preset("official")
+    code = Forge(variant="authors")
     assert [e for e in range(100) if code.updates_at(e, 100)] == [0, 80]
 
 
 def test_rewards_arrive_only_for_sites_that_were_replayed():
     lanes = World().learn(learner(), SITES)
-    assert lanes[0].state["hcts.seen"].tolist() == [False]
-    assert lanes[2].state["hcts.seen"].tolist() == [True, True, False]
-    assert lanes[2].state["hcts.site.s"][0].any()
-    assert not lanes[2].state["hcts.site.s"][2].any()
+    assert lanes[0].state.hcts.seen.tolist() == [False]
+    assert lanes[2].state.hcts.seen.tolist() == [True, True, False]
+    assert lanes[2].state.hcts.sites.s[0].any()
+    assert not lanes[2].state.hcts.sites.s[2].any()
 
 
 def test_contexts_come_from_test_subjects_only_under_the_leak():
@@ -130,7 +127,7 @@ def test_contexts_come_from_test_subjects_only_under_the_leak():
     for kind, site in (("leaky", leaky), ("strict", view)):
         job = Job(start_lane(chosen, 0), site, 0, ("A",))
         (lane,) = learn_site(chosen, [job], world.bank, TRAINING)
-        held[kind] = lane.state["dev.row"].tolist()
+        held[kind] = lane.state.held_out.rows.tolist()
     empty = LEAKED - len(test)
     assert held["leaky"] == [*held["strict"], *test.tolist(), *[-1] * empty]
     assert len(held["strict"]) == 6  # synthetic, with the leak and without
@@ -139,15 +136,20 @@ def test_contexts_come_from_test_subjects_only_under_the_leak():
 
 def test_larger_test_parts_widen_the_places_of_smaller_ones():
     method = learner().method
-    state = {"replay.quota": torch.tensor([4])}
-    state |= {"dev.row": torch.tensor([5, 6]), "dev.y": torch.tensor([0, 1])}
-    entry = {"dev.row": torch.tensor([7, 8, 9]), "dev.y": torch.tensor([1, 1, 1])}
-    found = method._joined(state, entry)
-    assert found["dev.row"].tolist() == [5, 6, -1, 7, 8, 9]
-    assert found["dev.y"].tolist() == [0, 1, 0, 1, 1, 1]
+    lane = start_lane(learner(), 0)
+    lane = lane.with_state(
+        choice=lane.state.choice._replace(quota=torch.tensor([4])),
+        held_out=HeldOut(torch.tensor([5, 6]), torch.tensor([0, 1])),
+    )
+    rows, y = method._padded(lane, torch.tensor([7, 8, 9]), torch.tensor([1, 1, 1]))
+    assert rows.tolist() == [5, 6, -1, 7, 8, 9]
+    assert y.tolist() == [0, 1, 0, 1, 1, 1]
 
 
 def test_shapes_depend_on_the_number_of_sites_alone():
     world, chosen = World(), learner()
-    a, b = (world.learn(chosen, order)[-1].state for order in (("A", "B"), ("C", "A")))
+    a, b = (
+        named(world.learn(chosen, order)[-1].state)
+        for order in (("A", "B"), ("C", "A"))
+    )
     assert {k: v.shape for k, v in a.items()} == {k: v.shape for k, v in b.items()}

@@ -17,7 +17,7 @@ from fcforge.experiments.site_loader import SiteLoader
 from fcforge.generators.cache import LANES
 from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Learner
-from fcforge.methods.base import answer
+from fcforge.methods.base import prediction
 from fcforge.methods.finetune import Finetune
 from fcforge.models import MODELS
 from fcforge.training.lanes import Job
@@ -96,7 +96,7 @@ def _train_together(
         with torch.no_grad():
             inputs = learner.model.prepare(task.test.fc.to(device))
             logits = learner.method.logits(learner.model, lane, inputs)
-        scores.append(answer(logits).float().cpu().numpy())
+        scores.append(prediction(logits).float().cpu().numpy())
     return scores
 
 

@@ -1,8 +1,8 @@
-"""What ER, DER and UGCL share: a memory of real subjects, filled once per subject and site."""
+"""A memory of real subjects, shared by ER, DER, UGCL and replay in closed form."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,28 +12,44 @@ from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
     EVERY,
     Batch,
+    Inputs,
     Lane,
     Loss,
     Method,
     Model,
     Output,
     Params,
+    PublicView,
     Replay,
     SiteView,
-    misfit,
-    seen,
+    eval_output,
+    label_loss,
 )
-from fcforge.replay import memory
 from fcforge.replay.bank import joined
-from fcforge.replay.memory import ROWS, Rule
+from fcforge.replay.memory import (
+    RankedMemory,
+    Rule,
+    admit,
+    empty_memory,
+    random_priority,
+    ranked,
+    recall,
+    uniform_slots,
+)
 
 ReplayForward = Literal["joint", "separate"]
+
+
+class Rehearsed(NamedTuple):
+    """State of a method with a memory of real subjects."""
+
+    memory: RankedMemory
 
 
 @limits(memory=at_least(0), replay=at_least(1))
 @dataclass(frozen=True)
 class Rehearsal(Method):
-    """Memory of real subjects, drawn from uniformly at every step after the first site.
+    """A method with a memory of real subjects, drawn from uniformly after the first site.
 
     Parameters
     ----------
@@ -42,22 +58,21 @@ class Rehearsal(Method):
     replay : int
         Remembered subjects per draw (Mammoth: the batch size, 32).
     rule : {"reservoir", "balanced"}
-        Who stays: a uniform sample of all subjects seen (Mammoth), or equal numbers of every
-        class of every site (Avalanche balances by experience). Each subject is offered once,
-        when its site ends: offering it every epoch, as Mammoth does, fills the memory with
-        copies.
+        Which subjects stay: a uniform sample of all subjects seen (Mammoth), or equal numbers of
+        every class of every site (Avalanche balances by experience). Each subject is offered once,
+        when its site ends: offering it every epoch, as Mammoth does, fills the memory with copies.
     """
 
     memory: int = 256
     replay: int = 32
     rule: Rule = "reservoir"
 
+    State: ClassVar[type] = Rehearsed
     keeps = "real subjects"
-    row_keys = (ROWS,)
 
     @property
     def draws(self) -> int:
-        """Independent draws from the memory per step; 0 where every weight is zero."""
+        """Independent draws from the memory per step; 0 if every weight is zero."""
         return 1
 
     @property
@@ -65,57 +80,83 @@ class Rehearsal(Method):
         """Remembered subjects per step."""
         return self.replay * self.draws if self.memory else 0
 
-    def start(self, model: Model, lane: Lane) -> Lane:
-        """Empty memory."""
-        priority = torch.zeros(self.memory, dtype=torch.float64, device=lane.device)
-        state = memory.empty_memory(self.memory, 0, lane.device, model.n_outputs)
-        return lane.holding({**state, "memory.priority": priority})
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with an empty memory."""
+        return lane._replace(state=Rehearsed(self.empty(model, lane.device)))
+
+    def empty(self, model: Model, device: torch.device) -> RankedMemory:
+        """Return an empty memory."""
+        priority = torch.zeros(self.memory, dtype=torch.float64, device=device)
+        return ranked(empty_memory(self.memory, 0, device, model.n_outputs), priority)
+
+    def recall(self, lane: Lane, inputs: Inputs, key: Tensor) -> Replay | None:
+        """Return the remembered subjects in the slots that `draw` chooses."""
+        if not self.replay_size:
+            return None
+        return recall(lane.state.memory, inputs, *self.draw(lane, key))
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Uniform, with replacement."""
-        return memory.uniform_slots(lane.state, key, self.replay)
+        """Draw slots uniformly with replacement; return them and their weights."""
+        return uniform_slots(lane.state.memory.rows, key, self.replay)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Offer the site's subjects, with what the network says of them now (eval mode)."""
+        """Offer the site's subjects to the memory, with the network's present logits."""
         rows = site.rows
-        logits = seen(model, lane, site.inputs(model)).logits
-        new = {
-            ROWS: rows,
-            "memory.y": site.y,
-            "memory.logits": logits,
-            "memory.embedding": logits.new_zeros(len(rows), 0),
-            "memory.site": torch.full_like(rows, site.position),
-            "memory.priority": memory.random_priority(len(rows), site.rng, rows.device),
-        }
-        return lane._replace(state=memory.admit(lane.state, new, self.rule))
+        logits = eval_output(model, lane, site.inputs(model)).logits
+        new = RankedMemory(
+            rows=rows,
+            y=site.y,
+            logits=logits,
+            embedding=logits.new_zeros(len(rows), 0),
+            site=torch.full_like(rows, site.position),
+            priority=random_priority(len(rows), site.rng, rows.device),
+        )
+        return lane.with_state(memory=admit(lane.state.memory, new, self.rule))
 
 
 @dataclass(frozen=True)
 class TwoBatches(Rehearsal, ABC):
-    """Rehearsal whose loss is made of the current and a remembered batch (ER, DER)."""
+    """Rehearsal with a loss of the current and a remembered batch (ER, DER).
+
+    Class attributes
+    ----------------
+    terms : str
+        Names of the fields that weigh the replayed terms.
+    """
 
     learns = EVERY
-    terms: ClassVar[str]  # fields that weigh what is replayed
+    terms: ClassVar[str]
 
     @property
     def draws(self) -> int:
-        """One draw per term that counts."""
+        """One draw per term with a positive weight."""
         return sum(getattr(self, weight) > 0 for weight in self.terms.split())
 
     @abstractmethod
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
-        """Loss from the current subjects' cross-entropy and the logits z (b, K) of the others."""
+        """Return the loss.
+
+        Parameters
+        ----------
+        current : Tensor
+            Cross-entropy of the current subjects.
+        z : Tensor of shape (b, K)
+            Logits of the replayed subjects.
+        replay : Replay
+        """
 
     def loss(
         self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
     ) -> Loss:
-        """`combine` of both batches; cross-entropy alone while nobody is remembered."""
+        """`combine` both batches; cross-entropy alone while nothing is remembered."""
         replay = batch.replay
         if replay is None:
             return super().loss(model, params, lane, batch, key)
-        now, then = both_batches(model, params, lane, batch, key)
-        loss = self.combine(misfit(now.logits, batch.y), then.logits, replay)
-        return loss, then.stats
+        current, replayed = both_batches(model, params, lane, batch, key)
+        loss = self.combine(
+            label_loss(current.logits, batch.y), replayed.logits, replay
+        )
+        return loss, replayed.stats
 
 
 def both_batches(
@@ -126,23 +167,32 @@ def both_batches(
     key: Tensor,
     how: ReplayForward = "joint",
 ) -> tuple[Output, Output]:
-    """Outputs of the current and the remembered subjects of a batch in training mode.
+    """Return the outputs for the current and the replayed subjects in training mode.
 
-    ``joint`` runs them as one batch: batch norm sees both (Mammoth's ER). ``separate``
-    normalises each by itself and moves the running statistics twice (Mammoth's DER, the
-    authors' FORGE). The statistics after the step are those of the second output.
+    Parameters
+    ----------
+    model, params, lane, batch, key
+        As for `Method.loss`.
+    how : {"joint", "separate"}
+        One batch, so that batch norm sees both (Mammoth's ER), or two: each is then normalised by
+        itself, and the running statistics move twice (Mammoth's DER, the authors' FORGE).
+
+    Returns
+    -------
+    current, replayed : Output
+        The statistics after the step are those of the second.
     """
     assert batch.replay is not None
     stats = lane.stats
-    now = batch.inputs
-    then = batch.replay.inputs
+    current = batch.inputs
+    replayed = batch.replay.inputs
     if how == "separate":
-        first = model.apply(params, stats, now, train=True, key=key)
-        return first, model.apply(
-            params, first.stats, then, train=True, key=fold(key, 1)
-        )
-    n = next(iter(now.values())).shape[0]
-    out = model.apply(params, stats, joined([now, then]), train=True, key=key)
+        first = model.apply(params, stats, current, train=True, key=key)
+        second_key = fold(key, 1)
+        second = model.apply(params, first.stats, replayed, train=True, key=second_key)
+        return first, second
+    n = next(iter(current.values())).shape[0]
+    out = model.apply(params, stats, joined([current, replayed]), train=True, key=key)
     return (
         out._replace(logits=out.logits[:n], embedding=out.embedding[:n]),
         out._replace(logits=out.logits[n:], embedding=out.embedding[n:]),

@@ -1,15 +1,15 @@
-r"""What FORGE and its closed form share: a memory of synthetic subjects and who of it is replayed.
+r"""A memory of synthetic subjects and the choice of what is replayed, shared by FORGE's two forms.
 
 At the end of a site its generator makes C candidates and D held-out subjects. A candidate is stored
-once as (G, y, u, r): the subject, its diagnosis, and the logits u and readout r of the network as
-it then was. K of the candidates of all past sites are active at a time: those that
-`fcforge.replay.hcts` chooses, a random choice, or a reservoir. No real subject is kept.
+once as (G, y, u, r): the subject, its label, and the logits u and readout r of the network at that
+time. K of the candidates of all past sites are active at a time: those that `fcforge.replay.hcts`
+chooses, a random choice, or a reservoir. No real subject is kept.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,31 +19,67 @@ from torch.nn.utils.rnn import pad_sequence
 from fcforge.core.randomness import uniform
 from fcforge.core.settings import at_least, limits
 from fcforge.methods.base import (
-    Declared,
     Inputs,
     Lane,
     Method,
     Model,
     Output,
+    PublicView,
     SiteView,
-    State,
-    alike,
-    seen,
+    eval_output,
 )
 from fcforge.replay import selection
 from fcforge.replay.bank import gather
-from fcforge.replay.hcts import HCTS, SAMPLERS, Choice, Form, even_choice
-from fcforge.replay.memory import ROWS, bounded, empty_memory, free_slot
+from fcforge.replay.hcts import HCTS, SAMPLERS, Choice, HCTSState, Variant, even_choice
+from fcforge.replay.memory import Memory, empty_memory, joined, wiped
+from fcforge.replay.selection import Geometry, Labelled
+from fcforge.replay.state import ABSENT, Absent, Rows
 
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
     "asd": (0.20, 0.35, 0.15),
     "bsnip": (0.25, 0.30, 0.15),
     "mdd": (0.30, 0.30, 0.20),
-    "official": (0.10, 0.40, 0.30),  # of the authors' code, for ASD
+    "authors": (0.10, 0.40, 0.30),  # of the authors' code, for ASD
 }
 
-LEAKED = 64  # places for test subjects of a site are a multiple of this: lanes stack
-SPREAD = ("spread.closeness", "spread.distance")  # in a state while a site is learned
+LEAKED = 64  # slots for test subjects of a site are a multiple of this: lanes stack
+
+
+class HeldOut(NamedTuple):
+    """Held-out subjects of all sites.
+
+    Attributes
+    ----------
+    rows : Tensor of shape (T D,), int64
+        -1 marks an empty slot.
+    y : Tensor of shape (T D,), int64
+    """
+
+    rows: Rows
+    y: Tensor
+
+
+class SyntheticState(NamedTuple):
+    """State of a method with a memory of synthetic subjects.
+
+    Attributes
+    ----------
+    memory : Memory
+        C candidates of each past site, site by site.
+    held_out : HeldOut
+    choice : Choice
+        The candidates that are replayed now.
+    hcts : HCTSState
+        Where ``sampling = "hcts"``.
+    geometry : Geometry
+        While a site is learned, for models whose readouts never change.
+    """
+
+    memory: Memory
+    held_out: HeldOut
+    choice: Choice
+    hcts: HCTSState | Absent = ABSENT
+    geometry: Geometry | Absent = ABSENT
 
 
 @limits(
@@ -56,12 +92,12 @@ SPREAD = ("spread.closeness", "spread.distance")  # in a state while a site is l
 )
 @dataclass(frozen=True)
 class SyntheticMemory(Method):
-    """Memory of synthetic subjects, filled when a site ends.
+    """A method with a memory of synthetic subjects, filled when a site ends.
 
     Parameters
     ----------
-    lambdas : {"asd", "bsnip", "mdd", "official"}
-        Which of the paper's weights to use, or those of the authors' code.
+    lambdas : {"asd", "bsnip", "mdd", "authors"}
+        Loss weights: the paper's for a dataset, or those of the authors' code.
     l1, l2, l3 : float, optional
         Weights of replay cross-entropy, logits and readout distillation, in place of `lambdas`.
         ``l2=0`` is the ablation without LKD, ``l3=0`` without GKD; all zero is fine-tuning.
@@ -76,15 +112,15 @@ class SyntheticMemory(Method):
         switch of the run (`context_on_test`), the reward stays on the synthetic ones.
     sampling : {"hcts", "uniform", "reservoir"}
         "uniform": equal quotas, random subjects, on the same schedule (the ablation without
-        HCTS). "reservoir": K subjects in all, the other candidates are thrown away, as a
+        HCTS). "reservoir": K subjects in all; the other candidates are thrown away, as a
         memory of real subjects would.
     sum_sites : bool
         Add up past sites (paper) instead of averaging, so that replay grows with every site.
-    sampler : {"repaired", "paper", "official"}
-        How ``sampling = "hcts"`` chooses: see `fcforge.replay.hcts.HCTS`.
+    sampler : {"stable", "paper", "authors"}
+        Variant of HCTS, for ``sampling = "hcts"``: see `fcforge.replay.hcts`.
     """
 
-    lambdas: Literal["asd", "bsnip", "mdd", "official"] = "asd"
+    lambdas: Literal["asd", "bsnip", "mdd", "authors"] = "asd"
     l1: float | None = None
     l2: float | None = None
     l3: float | None = None
@@ -93,18 +129,18 @@ class SyntheticMemory(Method):
     dev: int = 64
     sampling: Literal["hcts", "uniform", "reservoir"] = "hcts"
     sum_sites: bool = False
-    sampler: Form = "repaired"
+    sampler: Variant = "stable"
 
+    State: ClassVar[type] = SyntheticState
     keeps = "synthetic subjects"
     needs_generator = True
-    row_keys = (ROWS, "dev.row")
 
     @property
     def weights(self) -> tuple[float, float, float]:
-        """(l1, l2, l3)."""
-        own = (self.l1, self.l2, self.l3)
+        """Loss weights (l1, l2, l3)."""
+        given = (self.l1, self.l2, self.l3)
         table = LAMBDAS[self.lambdas]
-        l1, l2, l3 = (b if a is None else a for a, b in zip(own, table, strict=True))
+        l1, l2, l3 = (b if a is None else a for a, b in zip(given, table, strict=True))
         return l1, l2, l3
 
     @property
@@ -113,155 +149,136 @@ class SyntheticMemory(Method):
         return SAMPLERS[self.sampler]
 
     @property
-    def asks_for(self) -> int:
-        """Candidates and held-out subjects."""
+    def n_synthetic(self) -> int:
+        """Candidates and held-out subjects per site."""
         return self.candidates + self.dev
 
     @property
     def chooses(self) -> bool:
-        """Whether there is anything to choose anew while a site is learned."""
+        """Whether the choice changes while a site is learned."""
         return self.sampling != "reservoir" and any(self.weights)
 
-    def start(self, model: Model, lane: Lane) -> Lane:
-        """Empty memory, no arm."""
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Return the lane with an empty memory and without an arm."""
         device = lane.device
         none = torch.empty(0, dtype=torch.int64, device=device)
-        state = empty_memory(0, model.readout, device, model.n_outputs)
-        state |= {"dev.row": none, "dev.y": none}
-        state |= self._active(Choice(none, none, none.float()))
-        if self.sampling == "hcts":
-            state |= self.hcts.start(device)
-        return lane.holding(state)
-
-    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Candidates and held-out subjects of every site, the choice among them, the arms."""
-        n = sites * self.candidates
-        dev = sites * self.dev if self.sampling == "hcts" else 0
-        outputs = model.n_outputs
-        found = alike(empty_memory(n, model.readout, "meta", outputs))
-        found["dev.row"] = Declared((dev,), torch.int64)
-        found["dev.y"] = Declared((dev,), torch.int64)
-        found["replay.active"] = Declared((None,), torch.int64, low=0, high=n - 1)
-        found["replay.quota"] = Declared((sites,), torch.int64, low=0, high=self.memory)
-        if self.hcts.official:
-            found["replay.share"] = Declared((sites,), low=0)
-        if self.sampling == "hcts":
-            arms = alike(self.hcts.start("meta"))
-            found |= {
-                k: d._replace(shape=(sites, *d.shape[1:])) for k, d in arms.items()
-            }
-        return bounded(found, sites, outputs)
+        state: Any = self.State
+        return lane._replace(
+            state=state(
+                memory=empty_memory(0, model.readout, device, model.n_outputs),
+                held_out=HeldOut(none, none),
+                choice=self._kept(Choice(none, none, none.float())),
+                hcts=self.hcts.start(device) if self.sampling == "hcts" else ABSENT,
+            )
+        )
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Where readouts never change, what they say of past sites is computed once."""
-        return lane.holding(self._spread(model, lane, site))
+        """Compute the geometry of past sites once, if readouts never change."""
+        return lane.with_state(geometry=self._geometry(model, lane, site))
 
-    def _spread(self, model: Model, lane: Lane, site: SiteView) -> State:
-        """The `selection.spread` of all sites; shared by all lanes, dropped when a site ends."""
-        state = lane.state
-        n_sites = len(state["replay.quota"])
-        chosen = self.chooses and self.sampling == "hcts" and n_sites
-        if model.readout or not chosen:
-            return {}
+    def _geometry(self, model: Model, lane: Lane, site: SiteView) -> Geometry | Absent:
+        """Return the geometry of all past sites; the bank shares it between lanes."""
+        n_sites = n_learned(lane)
+        used = self.chooses and self.sampling == "hcts" and n_sites
+        if model.readout or not used:
+            return ABSENT
         bank = site.bank
-        repaired = self.hcts.repaired
 
-        def look(rows: Tensor, y: Tensor) -> selection.Pair:
-            out = seen(model, lane, gather(bank.inputs(model), rows))
-            return selection.spread(out.embedding, y, repaired, model.n_outputs)
+        def compute(rows: Tensor, y: Tensor) -> Geometry:
+            out = eval_output(model, lane, gather(bank.inputs(model), rows))
+            closeness = self.hcts.closeness
+            return selection.geometry(out.embedding, y, closeness, model.n_outputs)
 
-        found = []
-        for rows, y in zip(*by_site(state, "memory", n_sites), strict=True):
-            name = (model, repaired, rows.cpu().numpy().tobytes())
-            found.append(bank.once(name, partial(look, rows, y)))
-        stacked = map(torch.stack, zip(*found, strict=True))
-        return dict(zip(SPREAD, stacked, strict=True))
+        by_site = []
+        for rows, y in zip(*candidates_by_site(lane), strict=True):
+            name = (model, self.sampler, rows.cpu().numpy().tobytes())
+            by_site.append(bank.once(name, partial(compute, rows, y)))
+        return Geometry(*map(torch.stack, zip(*by_site, strict=True)))
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
-        """Store the site's synthetic subjects with what the network now says of them."""
-        n_sites = len(lane.state["replay.quota"])
-        state = {k: v for k, v in lane.state.items() if k not in SPREAD}
-        state = self._joined(state, self._entry(model, lane, site))
-        inputs = site.bank.inputs(model)  # the bank has the synthetic subjects only now
+        """Store the site's synthetic subjects with the network's present outputs."""
+        n_sites = n_learned(lane) + 1
+        lane = self._store(model, lane.with_state(geometry=ABSENT), site)
+        inputs = site.bank.inputs(model)  # now with the site's synthetic subjects
         if self.sampling == "hcts":
-            state |= self._open_arm(model, lane, state, inputs)
+            lane = lane.with_state(hcts=self._open_arm(model, lane, inputs))
         if self.sampling == "reservoir":
-            return lane._replace(state=state | self._thin(state, site.rng))
-        device = state[ROWS].device
-        noise = torch.rand(n_sites + 1, self.candidates, generator=site.rng).to(device)
-        even = even_choice(noise, self.memory, self.hcts)
-        lane = lane._replace(state=state | self._active(even))
-        if self.sampling == "hcts" and self.hcts.official:
-            key = torch.randint(
-                2**31 - 1, (), generator=site.rng, dtype=torch.int32
-            ).to(device)
-            known = lane.holding(self._spread(model, lane, site))
-            chosen = self.choose(seen_by(model, lane, inputs), known, key).state
-            lane = lane._replace(state={k: chosen[k] for k in lane.state})
+            return self._thin(lane, site.rng)
+        noise = torch.rand(n_sites, self.candidates, generator=site.rng)
+        even = even_choice(noise.to(lane.device), self.memory, self.hcts)
+        lane = lane.with_state(choice=self._kept(even))
+        if self.sampling == "hcts" and self.hcts.chooses_at_end:
+            key = torch.randint(2**31 - 1, (), generator=site.rng, dtype=torch.int32)
+            known = lane.with_state(geometry=self._geometry(model, lane, site))
+            forward = eval_by_row(model, lane, inputs)
+            chosen = self.choose(forward, known, key.to(lane.device))
+            lane = chosen.with_state(geometry=ABSENT)
         return lane
 
-    def _entry(self, model: Model, lane: Lane, site: SiteView) -> State:
-        """What the memory gains: candidates with their teacher's words, held-out subjects."""
-        rows = site.synthetic(self.asks_for)
+    def _store(self, model: Model, lane: Lane, site: SiteView) -> Lane:
+        """Draw the site's candidates and held-out subjects and add them to the state."""
+        rows = site.synthetic(self.n_synthetic)
         y = site.bank.y
-        kept, held = (
-            rows[places] for places in selection.even_split(y[rows], self.dev)
+        places = selection.even_split(y[rows], self.dev)
+        candidates, held_out = (rows[place] for place in places)
+        inputs = gather(site.bank.inputs(model), candidates)
+        out = eval_output(model, lane, inputs)
+        new = Memory(
+            rows=candidates,
+            y=y[candidates],
+            logits=out.logits,
+            embedding=out.embedding[:, : model.readout],
+            site=torch.full_like(candidates, n_learned(lane)),
         )
-        inputs = gather(site.bank.inputs(model), kept)
-        said = seen(model, lane, inputs)
-        entry = {
-            ROWS: kept,
-            "memory.y": y[kept],
-            "memory.logits": said.logits,
-            "memory.embedding": said.embedding[:, : model.readout],
-            "memory.site": torch.full_like(kept, len(lane.state["replay.quota"])),
-        }
-        if self.sampling == "hcts":
-            if site.leaked is not None:
-                free = -len(site.leaked) % LEAKED
-                held = torch.cat([held, F.pad(site.leaked, (0, free), value=-1)])
-            entry |= {"dev.row": held, "dev.y": torch.where(held >= 0, y[held], 0)}
-        return entry
+        lane = lane.with_state(memory=joined(lane.state.memory, new))
+        if self.sampling != "hcts":
+            return lane
+        if site.leaked is not None:
+            free = -len(site.leaked) % LEAKED
+            held_out = torch.cat([held_out, F.pad(site.leaked, (0, free), value=-1)])
+        labels = torch.where(held_out >= 0, y[held_out], 0)
+        return lane.with_state(held_out=self._padded(lane, held_out, labels))
 
-    def _joined(self, state: State, entry: State) -> State:
-        """State with one more site's entry; held-out places are filled up to one number."""
-        n_sites = len(state["replay.quota"])
-        found = {k: torch.cat([state[k], v]) for k, v in entry.items()}
-        for key, empty in (("dev.row", -1), ("dev.y", 0)):
-            if n_sites and key in entry:
-                sites = [*state[key].chunk(n_sites), entry[key]]
-                found[key] = pad_sequence(sites, True, empty).flatten()
-        return state | found
+    @staticmethod
+    def _padded(lane: Lane, rows: Tensor, y: Tensor) -> HeldOut:
+        """Add one site's held-out subjects; all sites are padded to the same number of slots."""
+        n_sites = n_learned(lane)
+        if not n_sites:
+            return HeldOut(rows, y)
+        parts = []
+        for before, new, empty in zip(
+            lane.state.held_out, (rows, y), (-1, 0), strict=True
+        ):
+            sites = [*before.chunk(n_sites), new]
+            parts.append(pad_sequence(sites, True, empty).flatten())
+        return HeldOut(*parts)
 
-    def _open_arm(
-        self, model: Model, lane: Lane, state: State, inputs: Inputs
-    ) -> State:
-        """One more arm; the best accuracies so far are those at the ends of sites."""
+    def _open_arm(self, model: Model, lane: Lane, inputs: Inputs) -> HCTSState:
+        """Add one arm and update the best accuracies, those at the ends of sites."""
+        hcts = lane.state.hcts
         accuracy = []
-        dev = by_site(state, "dev", len(state["hcts.best"]) + 1)
-        for rows, y in zip(*dev, strict=True):
-            said = seen(model, lane, gather(inputs, rows.clamp(min=0)))
-            accuracy.append(selection.held_out(said.logits, y, rows >= 0, self.dev)[0])
+        sites = by_site(lane.state.held_out, len(hcts.best) + 1)
+        for rows, y in zip(*sites, strict=True):
+            logits = eval_output(model, lane, gather(inputs, rows.clamp(min=0))).logits
+            quality = selection.held_out_quality(logits, y, rows >= 0, self.dev)
+            accuracy.append(quality[0])
         now = torch.stack(accuracy)
-        best = torch.maximum(state["hcts.best"], now[:-1])
-        return self.hcts.add_site({**state, "hcts.best": best}, now[-1])
+        best = torch.maximum(hcts.best, now[:-1])
+        return self.hcts.add_site(hcts._replace(best=best), now[-1])
 
-    def _thin(self, state: State, rng: torch.Generator) -> State:
-        """Reservoir of K subjects over all candidates so far; the others are wiped."""
-        n = len(state[ROWS])
-        old = state["replay.active"].tolist()
-        slots = selection.reservoir(
-            old, range(n - self.candidates, n), self.memory, rng
-        )
-        active = torch.tensor(sorted(slots), device=state[ROWS].device)
-        wiped = torch.ones_like(state[ROWS], dtype=torch.bool).index_fill(0, active, 0)
-        thinned = {k: v.clone() for k, v in state.items() if k.startswith("memory.")}
-        for key, value in thinned.items():
-            value[wiped] = free_slot(key)
-        quota = torch.bincount(
-            active // self.candidates, minlength=n // self.candidates
-        )
-        return thinned | self._active(Choice(active, quota, quota / len(active)))
+    def _thin(self, lane: Lane, rng: torch.Generator) -> Lane:
+        """Keep a reservoir of K subjects over all candidates so far; the others are wiped."""
+        memory = lane.state.memory
+        n = len(memory.rows)
+        new = range(n - self.candidates, n)
+        before = lane.state.choice.active.tolist()
+        slots = selection.reservoir(before, new, self.memory, rng)
+        active = torch.tensor(sorted(slots), device=memory.rows.device)
+        gone = torch.ones_like(memory.rows, dtype=torch.bool).index_fill(0, active, 0)
+        n_sites = n // self.candidates
+        quota = torch.bincount(active // self.candidates, minlength=n_sites)
+        choice = self._kept(Choice(active, quota, quota / len(active)))
+        return lane.with_state(memory=wiped(memory, gone), choice=choice)
 
     def choose(
         self, forward: Callable[[Tensor], Output], lane: Lane, key: Tensor
@@ -271,48 +288,49 @@ class SyntheticMemory(Method):
         Parameters
         ----------
         forward : callable
-            Evaluation-mode output of some bank rows.
+            Evaluation-mode output for some bank rows.
         lane : Lane
         key : Tensor, int32 scalar
+            Random key.
         """
-        state = lane.state
-        n_sites = state["replay.quota"].shape[0]
+        n_sites = n_learned(lane)
         if n_sites == 0:
             return lane
         if self.sampling == "uniform":
-            choice = even_choice(
-                uniform(key, (n_sites, self.candidates)), self.memory, self.hcts
-            )
-            return lane.holding(self._active(choice))
-        known = [state[key] for key in SPREAD if key in state]
-        look = selection.look_at(
+            noise = uniform(key, (n_sites, self.candidates))
+            choice = even_choice(noise, self.memory, self.hcts)
+            return lane.with_state(choice=self._kept(choice))
+        contexts = selection.contexts(
             forward,
-            by_site(state, "memory", n_sites),
-            by_site(state, "dev", n_sites),
-            self.hcts.repaired,
+            candidates_by_site(lane),
+            by_site(lane.state.held_out, n_sites),
             self.dev,
-            known,
+            self.hcts.closeness,
+            lane.state.geometry or None,
         )
-        state, choice = self.hcts.refresh(state, look, key, self.memory)
-        return lane.holding(state | self._active(choice))
+        hcts, choice = self.hcts.refresh(lane.state.hcts, contexts, key, self.memory)
+        return lane.with_state(hcts=hcts, choice=self._kept(choice))
 
-    def _active(self, choice: Choice) -> State:
-        state = {"replay.active": choice.active, "replay.quota": choice.quota}
-        return state | {"replay.share": choice.share} if self.hcts.official else state
-
-    def active(self, state: State) -> Choice:
-        """The choice that is replayed now."""
-        quota = state["replay.quota"]
-        return Choice(state["replay.active"], quota, state.get("replay.share", quota))
+    def _kept(self, choice: Choice) -> Choice:
+        """Return the choice as a state keeps it: without shares that no draw uses."""
+        return choice if self.hcts.draws_by_share else choice._replace(share=ABSENT)
 
 
-def seen_by(model: Model, lane: Lane, bank: Inputs) -> Callable[[Tensor], Output]:
-    """Evaluation-mode output of some bank rows under the lane's network."""
-    return lambda rows: seen(model, lane, gather(bank, rows))
+def n_learned(lane: Lane) -> int:
+    """Return the number of sites whose synthetic subjects the lane has."""
+    return len(lane.state.choice.quota)
 
 
-def by_site(state: State, what: str, sites: int) -> tuple[Tensor, Tensor]:
-    """Rows and diagnoses (T, n) of the subjects that each site has in a part of the state."""
-    rows = state[f"{what}.row"]
-    y = state[f"{what}.y"]
-    return rows.reshape(sites, -1), y.reshape(sites, -1)
+def by_site(subjects: HeldOut | Memory, n_sites: int) -> Labelled:
+    """Return rows and labels (T, n) of the subjects of each site."""
+    return Labelled(subjects.rows.reshape(n_sites, -1), subjects.y.reshape(n_sites, -1))
+
+
+def candidates_by_site(lane: Lane) -> Labelled:
+    """Return rows and labels (T, C) of the candidates of each site."""
+    return by_site(lane.state.memory, n_learned(lane))
+
+
+def eval_by_row(model: Model, lane: Lane, bank: Inputs) -> Callable[[Tensor], Output]:
+    """Return a function from bank rows to the lane's evaluation-mode output."""
+    return lambda rows: eval_output(model, lane, gather(bank, rows))

@@ -1,21 +1,28 @@
 """Training from scratch on the union of several sites: cumulative and joint training."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.methods.base import (
     EVERY,
-    Declared,
     DependsOn,
     Lane,
     Method,
     Model,
+    PublicView,
     SiteView,
 )
-from fcforge.replay.memory import ROWS
+from fcforge.replay.state import RECOMPUTABLE, Network, Rows
+
+
+class UnionState(NamedTuple):
+    """Bank rows of all subjects so far, and the untrained network."""
+
+    rows: Rows
+    fresh: Annotated[Network, RECOMPUTABLE]
 
 
 @dataclass(frozen=True)
@@ -30,31 +37,23 @@ class OnUnion(Method):
     keeps = "real subjects"
     depends_on: ClassVar[DependsOn] = "set"
     from_scratch = True
-    row_keys = (ROWS,)
-    transient = ("fresh.",)
+    State = UnionState
 
-    def start(self, model: Model, lane: Lane) -> Lane:
-        """Remember the untrained network, to start from it again at every site."""
-        state = {f"fresh.{k}": v for k, v in {**lane.params, **lane.stats}.items()}
-        state[ROWS] = torch.empty(0, dtype=torch.int64, device=lane.device)
-        return lane._replace(state=state)
-
-    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """The untrained network, and everybody so far."""
-        found = super().declares(model, lane, sites)
-        return {**found, ROWS: Declared((None,), torch.int64, low=0)}
+    def start(self, model: Model, lane: Lane, public: PublicView | None = None) -> Lane:
+        """Remember the untrained network, from which every site starts again."""
+        nobody = torch.empty(0, dtype=torch.int64, device=lane.device)
+        fresh = Network(lane.params, lane.stats)
+        return lane._replace(state=UnionState(nobody, fresh))
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Start from the untrained network."""
-        return lane._replace(
-            params={k: lane.state[f"fresh.{k}"] for k in lane.params},
-            stats={k: lane.state[f"fresh.{k}"] for k in lane.stats},
-        )
+        params, stats = lane.state.fresh
+        return lane._replace(params=params, stats=stats)
 
     def rows(self, lane: Lane, site: SiteView) -> Tensor:
-        """Everybody so far."""
-        return torch.cat([lane.state[ROWS], site.rows])
+        """Return the rows of all subjects so far."""
+        return torch.cat([lane.state.rows, site.rows])
 
     def end_site(self, model: Model, lane: Lane, site: SiteView) -> Lane:
         """Keep the site's subjects."""
-        return lane.holding({ROWS: self.rows(lane, site)})
+        return lane.with_state(rows=self.rows(lane, site))
