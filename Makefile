@@ -18,15 +18,20 @@ help:
 # in it: its CPU build comes from an index of its own.
 VERIFIED := -m pip install -q --require-hashes --no-deps -r
 
-$(VENV)/.core: pyproject.toml constraints.txt supply/core.lock
+# The build backend runs at install: it is installed from its lock, not fetched by pip.
+BUILT    := --no-build-isolation -c constraints.txt
+
+$(VENV)/.core: pyproject.toml constraints.txt supply/build.lock supply/core.lock supply/train.lock
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(VERIFIED) supply/build.lock
 	$(BIN)/python $(VERIFIED) supply/core.lock
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[train]'
+	$(BIN)/python $(VERIFIED) supply/train.lock
+	$(BIN)/python -m pip install -q $(BUILT) -e '.[train]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core supply/dev.lock
 	$(BIN)/python $(VERIFIED) supply/dev.lock
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[train,dev,imaging,cluster,docs]'
+	$(BIN)/python -m pip install -q $(BUILT) -e '.[train,dev,imaging,cluster,docs]'
 	@touch $@
 
 setup: $(VENV)/.dev
@@ -57,7 +62,7 @@ rounding: $(VENV)/.dev
 # The built wheel runs the demo in an environment and a folder of its own.
 wheel: $(VENV)/.core
 	rm -rf build/user dist && $(PYTHON) -m venv build/user
-	$(BIN)/python -m pip wheel -q --no-deps -w dist .
+	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w dist .
 	build/user/bin/python -m pip install -q -c constraints.txt "$$(ls dist/*.whl)[train]"
 	cd build/user && bin/fcforge --version && bin/fcforge demo
 
@@ -70,11 +75,11 @@ lock: $(VENV)/.dev
 	$(BIN)/python supply/lock.py
 
 # The same source gives the same wheel, byte by byte, wherever and whenever it is built.
-reproducible:
+reproducible: $(VENV)/.core
 	rm -rf build/wheel && mkdir -p build/wheel/copy
 	cp -r src pyproject.toml README.md LICENSE build/wheel/copy
-	$(PYTHON) -m pip wheel -q --no-deps -w build/wheel/one .
-	cd build/wheel/copy && $(PYTHON) -m pip wheel -q --no-deps -w ../two .
+	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w build/wheel/one .
+	cd build/wheel/copy && $(abspath $(BIN))/python -m pip wheel -q --no-deps --no-build-isolation -w ../two .
 	cmp build/wheel/one/*.whl build/wheel/two/*.whl && sha256sum build/wheel/one/*.whl
 
 docs: $(VENV)/.dev

@@ -1,8 +1,13 @@
-"""Write core.lock and dev.lock: the pins of constraints.txt with the SHA-256 of every file of each.
+"""Write the locks: the pins of constraints.txt with the SHA-256 of every file of each.
 
-``python supply/lock.py`` runs in the environment of ``make setup`` and asks the package index.
-What an installation of fcforge alone needs goes to core.lock, the rest to dev.lock. torch is in
-neither: its CPU build comes from an index of its own; constraints.txt pins it.
+``python supply/lock.py`` runs in the environment of ``make setup`` and queries the package index.
+
+- build.lock: packages that run while fcforge is built and installed.
+- core.lock: packages that an installation of fcforge alone needs.
+- train.lock: further packages that torch needs.
+- dev.lock: all others.
+
+torch is in none of them: its CPU build comes from an index of its own; constraints.txt pins it.
 """
 
 import re
@@ -14,16 +19,17 @@ from pathlib import Path
 HERE = Path(__file__).parent
 INDEX = "https://pypi.org/simple"
 LEFT_OUT = {"torch"}
+BUILD = ("hatchling", "editables")  # editables: for `pip install -e`
 HEAD = "# Written by supply/lock.py; install with pip --require-hashes --no-deps -r.\n"
 
 
 def plain(name: str) -> str:
-    """A name as the index spells it."""
+    """Return a name as the index spells it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def pins() -> dict[str, str]:
-    """Versions by name."""
+    """Return the pinned versions by name."""
     found = {}
     for line in (HERE.parent / "constraints.txt").read_text().splitlines():
         if "==" in line and not line.startswith("#"):
@@ -33,7 +39,7 @@ def pins() -> dict[str, str]:
 
 
 def needed(name: str, found: set[str]) -> set[str]:
-    """What an installed package needs without extras, and what that needs."""
+    """Return the requirements of an installed package without extras, and theirs in turn."""
     for said in distribution(name).requires or ():
         requirement, _, marker = said.partition(";")
         other = plain(re.split(r"[ <>=!~(\[]", requirement.strip())[0])
@@ -48,7 +54,7 @@ def needed(name: str, found: set[str]) -> set[str]:
 
 
 def hashes(name: str, version: str) -> list[str]:
-    """SHA-256 of every file of a version."""
+    """Return the SHA-256 of every file of a version."""
     with urllib.request.urlopen(f"{INDEX}/{name}/", timeout=60) as answer:
         page = answer.read().decode()
     found = set()
@@ -62,18 +68,26 @@ def hashes(name: str, version: str) -> list[str]:
 
 
 def main() -> int:
-    """Write both files; 1 where the index knows no file of a pin."""
+    """Write the locks; return 1 if the index knows no file of a pin."""
     known = pins()
     core = needed("fcforge", set()) & known.keys()
-    lines: dict[str, list[str]] = {"core.lock": [], "dev.lock": []}
+    build = set(BUILD)
+    for name in BUILD:
+        needed(name, build)
+    train = needed("torch", set()) - core
+    rest = known.keys() - build - core - train
+    members = {"build.lock": build, "core.lock": core}
+    members |= {"train.lock": train, "dev.lock": rest}
+    lines: dict[str, list[str]] = {file: [] for file in members}
     lost = []
     for name in sorted(known.keys() - LEFT_OUT):
         found = hashes(name, known[name])
         if not found:
             lost.append(name)
-        place = "core.lock" if name in core else "dev.lock"
         parts = [f"{name}=={known[name]}", *(f"--hash=sha256:{h}" for h in found)]
-        lines[place].append(" \\\n    ".join(parts) + "\n")
+        for file, names in members.items():
+            if name in names:
+                lines[file].append(" \\\n    ".join(parts) + "\n")
     for file, texts in lines.items():
         (HERE / file).write_text(HEAD + "".join(texts))
     print(", ".join(f"{len(texts)} in {file}" for file, texts in lines.items()))

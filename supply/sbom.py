@@ -1,7 +1,9 @@
 """Write a software bill of materials (CycloneDX 1.6, JSON) of the environment this runs in.
 
-``python supply/sbom.py OUT``: every installed package that fcforge needs, with version, licence,
-package URL, the SHA-256 of its files as the locks pin them, and who needs whom.
+``python supply/sbom.py OUT`` lists every installed package that fcforge needs, torch and the
+packages that build it included, with version, licence, package URL, the SHA-256 of its files as
+the locks pin them, and the packages it requires. torch has no SHA-256: it comes from one of two
+indexes, and constraints.txt pins its version.
 """
 
 import json
@@ -11,20 +13,20 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from lock import HERE, needed, plain
+from lock import BUILD, HERE, needed, plain
 
 
 def direct(name: str, among: set[str]) -> list[str]:
-    """What a package names itself."""
+    """Return the requirements that a package names itself."""
     said = distribution(name).requires or ()
     names = {plain(re.split(r"[ ;<>=!~(\[]", one)[0]) for one in said}
     return sorted(names & among)
 
 
 def pinned() -> dict[str, list[str]]:
-    """SHA-256 of the files of each package, from the locks."""
+    """Return the SHA-256 of the files of each package, from the locks."""
     found: dict[str, list[str]] = {}
-    for file in ("core.lock", "dev.lock"):
+    for file in ("build.lock", "core.lock", "train.lock", "dev.lock"):
         for part in (HERE / file).read_text().replace("\\\n", "").splitlines():
             if "==" in part:
                 found[part.split("==")[0]] = re.findall("sha256:([0-9a-f]{64})", part)
@@ -32,7 +34,7 @@ def pinned() -> dict[str, list[str]]:
 
 
 def component(name: str, files: list[str]) -> dict[str, Any]:
-    """A package as CycloneDX describes it."""
+    """Return a package as CycloneDX describes it."""
     about = distribution(name).metadata
     version = distribution(name).version
     url = f"pkg:pypi/{name}@{version}"
@@ -51,8 +53,10 @@ def component(name: str, files: list[str]) -> dict[str, Any]:
 
 
 def bill() -> dict[str, Any]:
-    """The whole of it."""
-    names = needed("fcforge", set())
+    """Return the bill of materials."""
+    names = {"torch", *BUILD}
+    for name in ("fcforge", *sorted(names)):
+        needed(name, names)
     files = pinned()
     parts = {name: component(name, files.get(name, [])) for name in sorted(names)}
     own = {**component("fcforge", []), "type": "application"}

@@ -1,9 +1,11 @@
 """What is installed is what was tested: every pin has the hashes of its files."""
 
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+LOCKS = ("build.lock", "core.lock", "train.lock", "dev.lock")
 
 
 def versions(text):
@@ -15,7 +17,7 @@ def test_the_locks_are_the_constraints_with_hashes():
     pins = versions((ROOT / "constraints.txt").read_text())
     assert pins.pop("torch")  # from an index of its own
     locked = {}
-    for file in ("core.lock", "dev.lock"):
+    for file in LOCKS:
         text = (ROOT / "supply" / file).read_text().replace("\\\n", "")
         for line in text.splitlines()[1:]:
             assert re.search(r"--hash=sha256:[0-9a-f]{64}", line), line[:40]
@@ -26,5 +28,23 @@ def test_the_locks_are_the_constraints_with_hashes():
 def test_make_installs_from_the_locks():
     makefile = (ROOT / "Makefile").read_text()
     assert "--require-hashes" in makefile
-    for file in ("core.lock", "dev.lock"):
+    for file in LOCKS:
         assert f"$(VERIFIED) supply/{file}" in makefile
+
+
+def test_the_build_backend_is_pinned_hashed_and_not_fetched_by_pip():
+    """It runs on the machine that installs, before anything of fcforge does."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    required = project["build-system"]["requires"]
+    assert versions("\n".join(required)).keys() == {"hatchling"}
+    lock = versions((ROOT / "supply" / "build.lock").read_text())
+    assert versions("\n".join(required)).items() <= lock.items()
+    for place in ("Makefile", "supply/Containerfile"):
+        for line in (ROOT / place).read_text().splitlines():
+            if re.search("pip (wheel|install .* -e) ", line):
+                assert "--no-build-isolation" in line or "$(BUILT)" in line, line
+
+
+def test_the_bill_of_materials_has_torch_and_the_build_backend():
+    text = (ROOT / "supply" / "sbom.py").read_text()
+    assert '{"torch", *BUILD}' in text

@@ -118,7 +118,7 @@ def test_the_start_says_what_is_learned(world):
         assert root.expected.number["r2"][0] > 0.3
         assert 0 < root.expected.number["mae"][0] < 20  # in years
         assert "age (5 to 65)" in told
-        assert "The public start alone: R² 0." in told
+        assert "The base model alone: R² 0." in told
     assert root.worth is not None
 
 
@@ -254,7 +254,7 @@ def test_what_is_for_two_classes_is_refused_by_name(world, tmp_path):
     private = folder / "fcforge.private"
     for asked in (
         ("threshold", folder / "all.fcx", *told, "--ledger", private),
-        ("audit", "--state", folder / "all.fcx", *told),
+        ("audit", folder / "all.fcx", *told),
         ("predict", folder / "all.fcx", folder / "5.npz", "--explain", tmp_path / "e"),
     ):
         done = consortium(*asked)
